@@ -1,0 +1,114 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The options of this package.
+
+Nothing is registered at import: each service registers the options when it
+loads its part of the package.
+"""
+
+from oslo_config import cfg
+
+GROUP = cfg.OptGroup(
+    'nova_prio',
+    title='Priority options',
+    help='Options of the high and low priority instances.')
+
+DEFAULT_OPTS = [
+    cfg.BoolOpt(
+        'cpu_priority_mix_enable',
+        default=False,
+        deprecated_opts=[cfg.DeprecatedOpt(
+            'cpu_priority_mix_enable', group='compute')],
+        help="""
+Let low-priority instances float on the dedicated CPUs of this host too.
+
+When enabled, a low-priority instance may run on every CPU of
+``[compute] cpu_shared_set`` and ``[compute] cpu_dedicated_set``; when
+disabled, on those of ``[compute] cpu_shared_set`` alone. It takes effect when
+nova-compute starts. The option is also read from the ``[compute]`` group.
+
+Possible values:
+
+* ``true``: both sets have to be given, and at least one low-priority vCPU
+  has to be sellable with the allocation ratio of the host
+* ``false``
+
+Related options:
+
+* ``[compute] cpu_dedicated_set``
+* ``[compute] cpu_shared_set``
+* ``[DEFAULT] cpu_allocation_ratio``
+* ``[DEFAULT] compute_driver``: has to be ``prio.PriorityLibvirtDriver``
+"""),
+]
+
+PRIORITY_OPTS = [
+    cfg.BoolOpt(
+        'enabled',
+        default=False,
+        help="""
+Let nova-api decide the priority of new instances.
+
+When enabled, nova-api checks the ``hw:cpu_priority`` extra spec and the
+``priority`` scheduler hint of a new instance and writes what they mean into
+the flavor that is kept with the instance. When disabled, an installed package
+changes no answer of the API. Enable it last: after the computes and the
+schedulers.
+
+Possible values:
+
+* ``true``
+* ``false``
+"""),
+    cfg.FloatOpt(
+        'priority_weight_multiplier',
+        default=1.0,
+        help="""
+Multiplier of the weight that the PriorityWeighter gives to a host.
+
+A host with more CPUs left in the row that the request draws from (the high
+row for a high-priority instance, the low row for a low-priority one) weighs
+more. The aggregate metadata key ``priority_weight_multiplier`` overrides it
+for the hosts of an aggregate.
+
+Possible values:
+
+* a positive number spreads instances over the hosts
+* a negative number stacks them
+* zero switches the weigher off
+
+Related options:
+
+* ``[filter_scheduler] weight_classes``
+* ``[filter_scheduler] cpu_weight_multiplier``: has to be ``0.0`` beside the
+  PriorityWeighter, which weighs ordinary instances as the CPU weigher does
+"""),
+]
+
+
+def register_opts(conf):
+    """Register the options; calling it again changes nothing.
+
+    :param conf: an ``oslo_config.cfg.ConfigOpts``
+    """
+    conf.register_opts(DEFAULT_OPTS)
+    conf.register_group(GROUP)
+    conf.register_opts(PRIORITY_OPTS, group=GROUP)
+
+
+def list_opts():
+    """Return the options for the sample generator.
+
+    :returns: list of (group, list of options) pairs
+    """
+    return [(None, DEFAULT_OPTS), (GROUP, PRIORITY_OPTS)]
