@@ -1,0 +1,137 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a flavor and a scheduler hint ask for, and how it is written down.
+
+Pure: extra specs in, extra specs out. The priority of an instance is decided
+once and written into the copy of the flavor that is kept with the instance
+(the fold), with the CPU policy spelled out, so that stock Nova carries it
+from there. A priority is in force only where it is folded.
+"""
+
+from oslo_utils import strutils
+
+from nova_prio import capacity
+
+EXTRA_SPEC = 'hw:cpu_priority'
+HINT = 'priority'
+
+CPU_POLICY = 'hw:cpu_policy'
+PCPU = 'resources:PCPU'
+VCPU = 'resources:VCPU'
+
+_ALLOWED = "allowed are 'high' and 'low'"
+
+
+class PriorityRefused(ValueError):
+    """A request whose priority contradicts itself, said in one sentence."""
+
+
+def in_force(extra_specs):
+    """Return the priority that is folded into a flavor.
+
+    :param extra_specs: dict, extra spec -> str
+    :returns: 'high', 'low', or None for an ordinary instance
+    """
+    priority = extra_specs.get(EXTRA_SPEC)
+    policy = extra_specs.get(CPU_POLICY)
+    if priority == capacity.HIGH:
+        pinned = (policy in ('dedicated', 'mixed') or
+                  (policy is None and PCPU in extra_specs))
+        return capacity.HIGH if pinned else None
+    if priority == capacity.LOW and policy == 'shared':
+        return capacity.LOW
+    return None
+
+
+def fold(vcpus, extra_specs, hints):
+    """Return the extra specs with the priority that is asked for folded in.
+
+    :param vcpus: vCPUs of the flavor
+    :param extra_specs: dict, extra spec -> str
+    :param hints: dict of scheduler hints, or None; a hint may be a string or
+        a list of one string
+    :returns: a new dict, or None where no priority is asked for
+    :raises PriorityRefused: where what is asked for contradicts itself
+    """
+    priority = _asked(extra_specs, hints or {})
+    if priority is None:
+        return None
+    folded = dict(extra_specs)
+    folded[EXTRA_SPEC] = priority
+    if priority == capacity.HIGH:
+        return _fold_high(folded)
+    return _fold_low(folded, vcpus)
+
+
+def _asked(extra_specs, hints):
+    value = extra_specs.get(EXTRA_SPEC)
+    if value is not None and value not in capacity.PRIORITIES:
+        raise PriorityRefused(
+            "Extra spec %s of the flavor is '%s'; %s."
+            % (EXTRA_SPEC, value, _ALLOWED))
+    if HINT not in hints:
+        return value
+    hint = hints[HINT]
+    if isinstance(hint, list) and len(hint) == 1:
+        hint = hint[0]
+    if hint not in capacity.PRIORITIES:
+        raise PriorityRefused(
+            "Scheduler hint '%s' is %r; %s." % (HINT, hint, _ALLOWED))
+    if value is None:
+        return hint
+    if value == hint:
+        raise PriorityRefused(
+            "Scheduler hint '%s' is '%s', and the flavor already gives %s; "
+            "drop the hint." % (HINT, hint, value))
+    raise PriorityRefused(
+        "Scheduler hint '%s' is '%s', but extra spec %s of the flavor is "
+        "'%s'; only one of the two is allowed."
+        % (HINT, hint, EXTRA_SPEC, value))
+
+
+def _fold_high(specs):
+    policy = specs.get(CPU_POLICY)
+    if policy == 'shared':
+        _refuse(capacity.HIGH, CPU_POLICY, policy, "'dedicated', 'mixed'")
+    if policy is None and PCPU not in specs:
+        if VCPU in specs:
+            _refuse(capacity.HIGH, VCPU, specs[VCPU], PCPU)
+        specs[CPU_POLICY] = 'dedicated'
+    return specs
+
+
+def _fold_low(specs, vcpus):
+    policy = specs.get(CPU_POLICY)
+    if policy not in (None, 'shared'):
+        _refuse(capacity.LOW, CPU_POLICY, policy, "'shared'")
+    if strutils.bool_from_string(specs.get('hw:cpu_realtime')):
+        _refuse(capacity.LOW, 'hw:cpu_realtime', specs['hw:cpu_realtime'],
+                "'false'")
+    if specs.get('hw:emulator_threads_policy') == 'isolate':
+        _refuse(capacity.LOW, 'hw:emulator_threads_policy', 'isolate',
+                "'share'")
+    if PCPU in specs:
+        _refuse(capacity.LOW, PCPU, specs[PCPU], VCPU)
+    if specs.pop(VCPU, str(vcpus)) != str(vcpus):
+        raise PriorityRefused(
+            "Extra spec %s of the flavor does not equal its %d vCPUs; with "
+            "%s priority it has to, or to be left out."
+            % (VCPU, vcpus, capacity.LOW))
+    specs[CPU_POLICY] = 'shared'
+    return specs
+
+
+def _refuse(priority, key, value, allowed):
+    raise PriorityRefused(
+        "Extra spec %s of the flavor is '%s'; with %s priority allowed is %s "
+        "or none." % (key, value, priority, allowed))
