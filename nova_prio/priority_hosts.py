@@ -1,0 +1,36 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""How a priority host is recognised, in Placement and in the scheduler.
+
+Source: the high/low-priority co-location design, which marks the aggregate
+of such hosts with ``priority_mix=true`` and its flavors with
+``priority=true``; either is accepted on an aggregate.
+"""
+
+from oslo_utils import strutils
+
+AGGREGATE_KEYS = ('priority_mix', 'priority')
+
+#: Trait of every host that runs our compute driver.
+TRAIT = 'CUSTOM_CPU_PRIORITY'
+#: Trait of those where low-priority instances float on dedicated CPUs too.
+TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
+
+
+def is_marked(aggregate):
+    """Return whether an aggregate is one for priority instances.
+
+    :param aggregate: nova.objects.Aggregate
+    """
+    return any(strutils.bool_from_string(aggregate.metadata.get(key))
+               for key in AGGREGATE_KEYS)

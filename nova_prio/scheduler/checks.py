@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Configuration of nova-scheduler that priority instances depend on."""
+
+
+def problems(conf):
+    """Return what is wrong with the configuration, one sentence each.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: list of str: option, value and remedy
+    """
+    found = []
+    options = conf.filter_scheduler
+    if 'PriorityFilter' not in options.enabled_filters:
+        found.append(
+            "[filter_scheduler] enabled_filters does not hold "
+            "'PriorityFilter'; add it in the place of 'NUMATopologyFilter'.")
+    elif 'NUMATopologyFilter' in options.enabled_filters:
+        found.append(
+            "[filter_scheduler] enabled_filters holds 'NUMATopologyFilter' "
+            "beside 'PriorityFilter', which takes its place; remove "
+            "'NUMATopologyFilter'.")
+    if not any(name.startswith('nova.scheduler.weights.')
+               for name in options.weight_classes):
+        found.append(
+            "[filter_scheduler] weight_classes is %s, which switches off "
+            "Nova's weighers; add 'nova.scheduler.weights.all_weighers'."
+            % options.weight_classes)
+    if not conf.workarounds.disable_fallback_pcpu_query:
+        found.append(
+            "[workarounds] disable_fallback_pcpu_query is false, which lets a "
+            "pinned instance be given VCPU instead of PCPU; set it to true.")
+    return found

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Priority requests ask Placement for priority hosts only."""
+
+from nova import exception
+from nova import objects
+from oslo_log import log as logging
+
+from nova_prio import policy
+from nova_prio import priority_hosts
+
+LOG = logging.getLogger(__name__)
+
+
+def require_priority_hosts(ctxt, request_spec):
+    """Narrow a priority request to the priority hosts, for Nova's scheduler.
+
+    Runs before Placement is asked, for forced hosts too: the allocation
+    candidates then come from hosts with our driver that are in an aggregate
+    for priority instances, however many other hosts there are.
+
+    :param ctxt: nova.context.RequestContext
+    :param request_spec: nova.objects.RequestSpec; the required trait and
+        aggregates are added to it, as Nova's own request filters do
+    :returns: whether the request was narrowed
+    :raises nova.exception.RequestFilterFailed: where there is no aggregate
+        for priority instances
+    """
+    priority = policy.in_force(request_spec.flavor.extra_specs)
+    if priority is None:
+        return False
+    uuids = {aggregate.uuid
+             for key in priority_hosts.AGGREGATE_KEYS
+             for aggregate in objects.AggregateList.get_by_metadata(
+                 ctxt, key=key)
+             if priority_hosts.is_marked(aggregate)}
+    if not uuids:
+        raise exception.RequestFilterFailed(reason=(
+            "No host aggregate has the metadata %s=true, which a "
+            "%s-priority instance needs."
+            % (priority_hosts.AGGREGATE_KEYS[0], priority)))
+    if ('requested_destination' not in request_spec or
+            request_spec.requested_destination is None):
+        request_spec.requested_destination = objects.Destination()
+    request_spec.requested_destination.require_aggregates(sorted(uuids))
+    request_spec.root_required.add(priority_hosts.TRAIT)
+    LOG.debug('Narrowed a %(priority)s-priority request to aggregates '
+              '%(aggregates)s.', {'priority': priority,
+                                  'aggregates': ', '.join(sorted(uuids))})
+    return True
