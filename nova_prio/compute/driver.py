@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The compute driver: Nova's libvirt driver, and what priority adds to it.
+
+Each override calls Nova's method and adds to its result. For ordinary guests
+on a host without ``cpu_priority_mix_enable`` nothing is added.
+"""
+
+import copy
+
+import nova.conf
+import os_resource_classes as orc
+from nova.virt import hardware
+from nova.virt.libvirt import driver
+from oslo_log import log as logging
+
+from nova_prio import capacity
+from nova_prio import policy
+from nova_prio import priority_hosts
+from nova_prio import seams
+from nova_prio.compute import checks
+from nova_prio.compute import guest_xml
+from nova_prio.compute import inventory
+from nova_prio.compute import usage
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+
+class PriorityLibvirtDriver(driver.LibvirtDriver):
+    """Reports priority CPUs, and places guests by their priority.
+
+    ``ledger`` is the UsageLedger that the resource tracker keeps.
+    """
+
+    def __init__(self, virtapi, read_only=False):
+        seams.install_compute()
+        super().__init__(virtapi, read_only=read_only)
+        self.ledger = usage.UsageLedger()
+
+    def init_host(self, host):
+        """Start the driver, unless the configuration rules it out.
+
+        :raises SystemExit: with one line that names option and remedy
+        """
+        for problem in checks.problems(
+                CONF, hardware.get_cpu_dedicated_set() or set(),
+                hardware.get_cpu_shared_set() or set()):
+            seams.refuse(problem)
+        super().init_host(host)
+
+    def host_cpus(self, stock_inventory):
+        """Return the ``capacity.HostCPUs`` of this host.
+
+        :param stock_inventory: dict, resource class -> inventory, of the
+            host's resource provider; its ratio is the one in force
+        """
+        ratio = self._get_allocation_ratios(stock_inventory)[orc.VCPU]
+        return capacity.HostCPUs(
+            dedicated=frozenset(self._get_pcpu_available()),
+            shared=frozenset(self._get_vcpu_available()),
+            ratio=capacity.exact_ratio(ratio),
+            mix=CONF.cpu_priority_mix_enable)
+
+    def update_provider_tree(self, provider_tree, nodename, allocations=None):
+        """Report the inventory and the traits of a priority host."""
+        held = provider_tree.data(nodename).inventory.get(orc.MEMORY_MB)
+        super().update_provider_tree(
+            provider_tree, nodename, allocations=allocations)
+        provider_tree.add_traits(nodename, priority_hosts.TRAIT)
+        if not CONF.cpu_priority_mix_enable:
+            provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
+            return
+        provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
+        reported = dict(provider_tree.data(nodename).inventory)
+        reported[orc.VCPU] = inventory.vcpu(
+            reported[orc.VCPU], self.host_cpus(reported),
+            self.ledger.largest_shared)
+        memory = inventory.memory(reported[orc.MEMORY_MB])
+        if memory not in (held, reported[orc.MEMORY_MB]):
+            LOG.warning(
+                'Memory is not oversold on a host with '
+                'cpu_priority_mix_enable: the allocation ratio %s is lowered '
+                'to 1.0; set [DEFAULT] ram_allocation_ratio to 1.0.',
+                reported[orc.MEMORY_MB]['allocation_ratio'])
+        reported[orc.MEMORY_MB] = memory
+        provider_tree.update_inventory(nodename, reported)
+        self.provider_tree = copy.deepcopy(provider_tree)
+
+    def _get_guest_numa_config(self, instance_numa_topology, flavor,
+                               image_meta):
+        config = super()._get_guest_numa_config(
+            instance_numa_topology, flavor, image_meta)
+        if (CONF.cpu_priority_mix_enable and instance_numa_topology is None
+                and policy.in_force(flavor.extra_specs) == capacity.LOW):
+            config = config._replace(
+                cpuset=self._get_vcpu_available() | self._get_pcpu_available())
+        return config
+
+    def _get_guest_xml(self, context, instance, *args, **kwargs):
+        xml = super()._get_guest_xml(context, instance, *args, **kwargs)
+        return guest_xml.with_partition(
+            xml, policy.in_force(instance.flavor.extra_specs))

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The resource tracker, counting usage by class and reporting it."""
+
+from nova import objects
+from nova.compute import resource_tracker
+
+from nova_prio import capacity
+from nova_prio import demand
+from nova_prio.compute import driver as priority_driver
+from nova_prio.compute import usage
+from nova_prio.objects import host_report
+
+_KEY = 'nova_prio'
+
+
+class PriorityResourceTracker(resource_tracker.ResourceTracker):
+    """Nova's tracker; with our driver it fills the ledger of the driver.
+
+    With any other driver it does what Nova's tracker does.
+    """
+
+    @property
+    def _has_our_driver(self):
+        return isinstance(self.driver, priority_driver.PriorityLibvirtDriver)
+
+    def _get_usage_dict(self, object_or_dict, instance, **updates):
+        found = super()._get_usage_dict(object_or_dict, instance, **updates)
+        if self._has_our_driver:
+            if isinstance(object_or_dict, objects.Instance):
+                flavor, role = object_or_dict.flavor, usage.RESIDENT
+            else:
+                flavor, role = object_or_dict, usage.MOVE
+            found[_KEY] = (instance.uuid, role,
+                           demand.of(flavor, found.get('numa_topology')))
+        return found
+
+    def _update_usage(self, usage, nodename, sign=1):
+        super()._update_usage(usage, nodename, sign=sign)
+        if self._has_our_driver:
+            ledger = self.driver.ledger
+            (ledger.add if sign == 1 else ledger.remove)(*usage[_KEY])
+
+    def _update_usage_from_instances(self, context, instances, nodename):
+        if self._has_our_driver:
+            self.driver.ledger.clear()
+        return super()._update_usage_from_instances(
+            context, instances, nodename)
+
+    def _update_to_placement(self, context, compute_node, startup):
+        super()._update_to_placement(context, compute_node, startup)
+        if self._has_our_driver:
+            self._refresh_report(compute_node)
+
+    def _refresh_report(self, compute_node):
+        """Put the report into the stats that Nova saves right after this.
+
+        The ratio in force is known by now: it stands in the inventory.
+        """
+        nodename = compute_node.hypervisor_hostname
+        cpus = self.driver.host_cpus(
+            self.provider_tree.data(nodename).inventory)
+        ledger = self.driver.ledger
+        topology = compute_node.numa_topology
+        pinned = topology and demand.pinned_cpus(
+            objects.NUMATopology.obj_from_db_obj(topology))
+        report = host_report.HostReport.of(
+            cpus,
+            capacity.used(pinned or 0, ledger.low_shared,
+                          ledger.ordinary_shared),
+            compute_node.vcpus_used)
+        stats = self.stats[nodename]
+        stats[host_report.STATS_KEY] = report.to_stats()
+        compute_node.stats = stats

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The way into nova-compute: makes ``nova.virt.prio`` importable.
+
+nova-compute loads its driver from below ``nova.virt`` and nowhere else, and
+loads the plug-ins of os-vif just before. This plug-in plugs nothing.
+"""
+
+import sys
+
+from os_vif import plugin
+
+from nova_prio.compute import nova_virt_prio
+
+
+class PriorityDriverPlugin(plugin.PluginBase):
+    """An os-vif plug-in without VIF types, loaded for its side effect."""
+
+    @classmethod
+    def load(cls, plugin_name):
+        """Alias the driver's module as ``nova.virt.prio``."""
+        sys.modules['nova.virt.prio'] = nova_virt_prio
+        return super().load(plugin_name)
+
+    def describe(self):
+        """Return that no VIF type is supported."""
+        from os_vif.objects import host_info
+        return host_info.HostPluginInfo(plugin_name='nova_prio', vif_info=[])
+
+    def plug(self, vif, instance_info):
+        """Never called: no VIF type is supported."""
+        raise NotImplementedError()
+
+    def unplug(self, vif, instance_info):
+        """Never called: no VIF type is supported."""
+        raise NotImplementedError()
