@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Extra specs of flavors that nova-api accepts, and the way into nova-api.
+
+Loaded through the entry point ``nova.api.extra_spec_validators`` when
+nova-api starts.
+"""
+
+from nova.api.validation.extra_specs import base
+
+
+def register():
+    """Return the validators of this package's extra specs.
+
+    What nova-api needs besides is installed here, because Nova swallows an
+    error at import, and would then run without the fold.
+
+    :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
+    :raises SystemExit: where the running Nova does not match
+    """
+    from nova_prio import capacity
+    from nova_prio import policy
+    from nova_prio import seams
+    seams.install_api()
+    return [base.ExtraSpecValidator(
+        name=policy.EXTRA_SPEC,
+        description=(
+            'The priority of the instance. With ``high`` its dedicated vCPUs '
+            'are pinned; with ``low`` its vCPUs float on the CPUs that '
+            'high-priority instances leave idle. Only supported by the '
+            'prio.PriorityLibvirtDriver compute driver.'),
+        value={
+            'type': str,
+            'description': 'The priority.',
+            'enum': list(capacity.PRIORITIES),
+        })]

@@ -1,0 +1,242 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Every place where this package touches the internals of Nova.
+
+Nova is never patched or copied. What is put into it is put there by one of
+the ``install_*`` functions below; what is overridden or called is listed in
+:data:`SEAMS` with the parameters that are relied on. Each service checks its
+part of the list when it starts and refuses a Nova that does not match.
+"""
+
+import dataclasses
+import functools
+import inspect
+
+from oslo_log import log as logging
+from oslo_utils import importutils
+
+LOG = logging.getLogger(__name__)
+
+#: Releases of Nova that this package is tested with.
+TESTED_RELEASES = (31, 33, 34)
+
+API = 'nova-api'
+SCHEDULER = 'nova-scheduler'
+COMPUTE = 'nova-compute'
+
+
+@dataclasses.dataclass(frozen=True)
+class Seam:
+    """One name of Nova that is relied on.
+
+    ``target`` is the path below ``module``; ``parameters`` are the names that
+    a callable has to accept, in their order, and is None for plain data.
+    """
+
+    service: str
+    module: str
+    target: str
+    parameters: tuple | None = ()
+
+    def mismatch(self):
+        """Return what is wrong with it in the running Nova, or None."""
+        name = '%s.%s' % (self.module, self.target)
+        found = importutils.try_import(self.module)
+        for attribute in self.target.split('.'):
+            found = getattr(found, attribute, None)
+        if found is None:
+            return '%s does not exist' % name
+        if self.parameters is None:
+            return None
+        if not callable(found):
+            return '%s is not callable' % name
+        accepted = iter(inspect.signature(found).parameters)
+        for parameter in self.parameters:
+            if parameter not in accepted:
+                return '%s has no parameter %r in its place' % (
+                    name, parameter)
+        return None
+
+
+_FILTERS = 'nova.scheduler.filters'
+_TRACKER = 'nova.compute.resource_tracker'
+_DRIVER = 'nova.virt.libvirt.driver'
+
+SEAMS = (
+    Seam(API, 'nova.compute.api', 'API.create',
+         ('self', 'context', 'flavor', 'scheduler_hints')),
+    Seam(API, 'nova.exception', 'InvalidRequest'),
+    Seam(API, 'nova.api.validation.extra_specs.base', 'ExtraSpecValidator',
+         ('name', 'description', 'value')),
+    Seam(SCHEDULER, 'nova.scheduler.request_filter', 'ALL_REQUEST_FILTERS',
+         None),
+    Seam(SCHEDULER, 'nova.scheduler.request_filter', 'process_reqspec',
+         ('ctxt', 'request_spec')),
+    Seam(SCHEDULER, 'nova.objects.request_spec',
+         'Destination.require_aggregates', ('self', 'aggregates')),
+    Seam(SCHEDULER, 'nova.objects.aggregate',
+         'AggregateList.get_by_metadata', ('context', 'key', 'value')),
+    Seam(SCHEDULER, _FILTERS, 'BaseHostFilter.host_passes',
+         ('self', 'host_state', 'filter_properties')),
+    Seam(SCHEDULER, _FILTERS, 'CandidateFilterMixin.filter_candidates',
+         ('self', 'host_state', 'filter_func')),
+    Seam(SCHEDULER, _FILTERS + '.numa_topology_filter',
+         'NUMATopologyFilter.host_passes',
+         ('self', 'host_state', 'spec_obj')),
+    Seam(SCHEDULER, 'nova.scheduler.host_manager', 'HostState.update',
+         ('self', 'compute', 'service', 'aggregates')),
+    Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher._weigh_object',
+         ('self', 'host_state', 'weight_properties')),
+    Seam(SCHEDULER, 'nova.scheduler.utils', 'get_weight_multiplier',
+         ('host_state', 'multiplier_name', 'multiplier_config')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker.__init__',
+         ('self', 'host', 'driver')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker._get_usage_dict',
+         ('self', 'object_or_dict', 'instance', 'updates')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage',
+         ('self', 'usage', 'nodename', 'sign')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage_from_instances',
+         ('self', 'context', 'instances', 'nodename')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_to_placement',
+         ('self', 'context', 'compute_node', 'startup')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.__init__', ('self', 'virtapi')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.init_host', ('self', 'host')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.update_provider_tree',
+         ('self', 'provider_tree', 'nodename', 'allocations')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_allocation_ratios',
+         ('inventory',)),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_vcpu_available', ('self',)),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_pcpu_available', ('self',)),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_numa_config',
+         ('self', 'instance_numa_topology', 'flavor', 'image_meta')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_xml',
+         ('self', 'context', 'instance')),
+    Seam(COMPUTE, _DRIVER, 'GuestNumaConfig', ('cpuset', 'cputune')),
+    Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_dedicated_set'),
+    Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_shared_set'),
+)
+
+
+def refuse(sentence):
+    """Stop the service that is starting, with one line that says why.
+
+    :param sentence: what is wrong, with which value, and the remedy
+    :raises SystemExit: always
+    """
+    LOG.critical('nova_prio: %s', sentence)
+    raise SystemExit(1)
+
+
+def check(service):
+    """Refuse to go on where the running Nova does not match.
+
+    :param service: name of the service whose seams are checked
+    :raises SystemExit: where one of its seams is not as listed
+    """
+    from nova import version
+    release = version.version_string()
+    mismatches = [found for found in
+                  (seam.mismatch() for seam in SEAMS
+                   if seam.service == service) if found]
+    if mismatches:
+        refuse('Nova %s does not match this package in %s: %s. Install a '
+               'release of nova-prio that supports it, or take nova-prio out '
+               'of the configuration of %s.'
+               % (release, service, '; '.join(mismatches), service))
+    if int(release.split('.')[0]) not in TESTED_RELEASES:
+        LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
+                    '%(tested)s; its interfaces match in %(service)s.',
+                    {'release': release, 'service': service,
+                     'tested': ', '.join(map(str, TESTED_RELEASES))})
+
+
+def register_options():
+    """Register the options of this package with Nova's configuration.
+
+    :returns: Nova's ``oslo_config.cfg.ConfigOpts``
+    """
+    import nova.conf
+
+    from nova_prio import conf
+    conf.register_opts(nova.conf.CONF)
+    return nova.conf.CONF
+
+
+def install_api():
+    """Let nova-api fold the priority of new instances into their flavor.
+
+    Calling it again changes nothing.
+
+    :raises SystemExit: where Nova does not match, and ``[nova_prio] enabled``
+        is true
+    """
+    conf = register_options()
+    if conf.nova_prio.enabled:
+        check(API)
+    from nova.compute import api
+
+    from nova_prio.api import fold
+    if not getattr(api.API.create, 'folds_priority', False):
+        api.API.create = _folding(conf, api.API.create, fold.fold_flavor)
+
+
+def _folding(conf, create, fold_flavor):
+    signature = inspect.signature(create)
+
+    @functools.wraps(create)
+    def create_with_priority(*args, **kwargs):
+        if not conf.nova_prio.enabled:
+            return create(*args, **kwargs)
+        call = signature.bind(*args, **kwargs)
+        call.arguments['flavor'] = fold_flavor(
+            call.arguments['flavor'], call.arguments.get('scheduler_hints'))
+        return create(*call.args, **call.kwargs)
+
+    create_with_priority.folds_priority = True
+    return create_with_priority
+
+
+def install_scheduler():
+    """Let nova-scheduler ask Placement for priority hosts only.
+
+    Calling it again changes nothing.
+
+    :raises SystemExit: where Nova or its configuration does not match
+    """
+    conf = register_options()
+    check(SCHEDULER)
+    from nova.scheduler import request_filter
+
+    from nova_prio.scheduler import checks
+    from nova_prio.scheduler import narrowing
+    for problem in checks.problems(conf):
+        refuse(problem)
+    if (narrowing.require_priority_hosts not in
+            request_filter.ALL_REQUEST_FILTERS):
+        request_filter.ALL_REQUEST_FILTERS.append(
+            narrowing.require_priority_hosts)
+
+
+def install_compute():
+    """Let nova-compute count usage by class, before its tracker exists.
+
+    Calling it again changes nothing.
+
+    :raises SystemExit: where Nova does not match
+    """
+    register_options()
+    check(COMPUTE)
+    from nova.compute import resource_tracker
+
+    from nova_prio.compute import tracker
+    resource_tracker.ResourceTracker = tracker.PriorityResourceTracker
