@@ -1,0 +1,276 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A stock Nova and Placement in this process, configured as an operator would.
+
+:class:`Cloud` is Nova's own functional test bed: real API, conductor,
+scheduler and computes, a real Placement, sqlite, and Nova's fake libvirt in
+the place of the hypervisor. The scenario player runs on it, and the
+functional tests derive from it.
+"""
+
+import contextlib
+import contextvars
+import functools
+from importlib import metadata
+import inspect
+import os
+import sysconfig
+from unittest import mock
+
+import fixtures
+from oslo_config import cfg
+from oslo_utils import units
+
+# A wheel of Nova puts the paste file under the prefix.
+_PASTE = os.path.join(
+    sysconfig.get_path('data'), 'etc', 'nova', 'api-paste.ini')
+
+# Nova's tests read both variables when they are imported. Its fixtures need
+# eventlet up to Nova 33, and run with native threads from Nova 34 on.
+try:
+    if os.path.exists(_PASTE):
+        os.environ.setdefault('OS_WSGI__API_PASTE_CONFIG', _PASTE)
+    os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = str(
+        int(metadata.version('nova').split('.')[0]) >= 34)
+    # First of all that is Nova's: it decides between threads and eventlet.
+    import nova.tests.functional  # noqa: I100
+
+    import nova.conf
+    from nova import context
+    from nova.tests.fixtures import libvirt as fakelibvirt
+    from nova.tests.functional.libvirt import base
+except ImportError as exc:
+    raise ImportError(
+        "The embedded cloud needs Nova and Placement with their test code, "
+        "and Python's module %r is missing: install nova, "
+        "openstack-placement and this package with its 'scenario' extra."
+        % exc.name, name=exc.name) from exc
+
+import nova_prio.conf
+
+CONF = nova.conf.CONF
+PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
+STOCK_DRIVER = 'libvirt.LibvirtDriver'
+
+#: Options of the host whose code runs here: (group or None, name) -> value.
+_HOST_OPTIONS = contextvars.ContextVar('host_options', default=None)
+
+
+class HostOptionsFixture(fixtures.Fixture):
+    """Let each host have options of its own.
+
+    Nova keeps one configuration per process, and this process holds many
+    computes. While :func:`host_options` is entered, its values hide those of
+    the process, for the thread that entered it.
+    """
+
+    def _setUp(self):
+        get = cfg.ConfigOpts._get
+
+        def get_for_host(conf, name, group=None, namespace=None):
+            value = get(conf, name, group, namespace)
+            options = _HOST_OPTIONS.get()
+            if not options or namespace is not None:
+                return value
+            return options.get((getattr(group, 'name', group), name), value)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'oslo_config.cfg.ConfigOpts._get', get_for_host))
+
+
+@contextlib.contextmanager
+def host_options(options):
+    """Let this thread see the options of one host.
+
+    :param options: dict, (group or None, option) -> value
+    """
+    token = _HOST_OPTIONS.set(options)
+    try:
+        yield
+    finally:
+        _HOST_OPTIONS.reset(token)
+
+
+def _run_with(instance, options, guest_xmls=None):
+    """Run each method of an object with the options of its host.
+
+    The class of the object becomes a subclass, so that its methods see those
+    options in whatever thread Nova calls them.
+
+    :param options: dict, as for :func:`host_options`
+    :param guest_xmls: dict, server id -> str, filled with what a driver
+        generates
+    """
+    stock = instance.__class__
+
+    class OnHost(stock):
+
+        def __getattribute__(self, name):
+            value = super().__getattribute__(name)
+            if not inspect.ismethod(value):
+                return value
+
+            @functools.wraps(value)
+            def method(*args, **kwargs):
+                with host_options(options):
+                    result = value(*args, **kwargs)
+                if name == '_get_guest_xml':
+                    guest = kwargs.get('instance') or args[1]
+                    guest_xmls[guest.uuid] = result
+                return result
+
+            return method
+
+    for attribute in ('__name__', '__qualname__', '__module__', '__doc__'):
+        setattr(OnHost, attribute, getattr(stock, attribute))
+    instance.__class__ = OnHost
+
+
+class Cloud(base.ServersTestBase):
+    """A stock Nova and Placement that loads this package.
+
+    Hosts come with :meth:`start_host`; ``self.api`` is the client of an
+    administrator at the newest microversion, ``self.placement`` that of
+    Placement.
+    """
+
+    ADMIN_API = True
+    microversion = 'latest'
+
+    def setUp(self):
+        self._host_options = {}
+        self._guest_xmls = {}
+        self._aggregates = {}
+        nova_prio.conf.register_opts(CONF)
+        self._configure()
+        super().setUp()
+        self.useFixture(HostOptionsFixture())
+        self.useFixture(fixtures.MockPatch(
+            'nova.virt.libvirt.host.Host.get_online_cpus',
+            new=lambda host: host.get_available_cpus()))
+
+    def _configure(self):
+        """Set what the operator of priority hosts writes into nova.conf."""
+        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        self.flags(enabled=True, group='nova_prio')
+        self.flags(disable_fallback_pcpu_query=True, group='workarounds')
+        self.flags(
+            available_filters=[
+                'nova.scheduler.filters.all_filters',
+                'nova_prio.scheduler.filters.all_filters'],
+            enabled_filters=[
+                *CONF.filter_scheduler.enabled_filters, 'PriorityFilter'],
+            weight_classes=[
+                'nova.scheduler.weights.all_weighers',
+                'nova_prio.scheduler.weights.all_weighers'],
+            cpu_weight_multiplier=0.0,
+            group='filter_scheduler')
+
+    def _clear_attrs(self):
+        """Keep the attributes: pytest reads some after the test."""
+
+    @classmethod
+    @contextlib.contextmanager
+    def running(cls):
+        """Run a cloud outside of a test run; yields it."""
+        cloud = cls('_clear_attrs')
+        try:
+            cloud.setUp()
+            yield cloud
+        finally:
+            cloud.doCleanups()
+
+    def _get_connection(self, *args, **kwargs):
+        # Nova refuses hosts of 16 CPUs and more because of its mock of
+        # get_online_cpus, which setUp has replaced; and its fake counts the
+        # memory of a host in KiB, where libvirt-python counts in MiB.
+        with mock.patch.object(self, 'assertGreater'):
+            connection = super()._get_connection(*args, **kwargs)
+        info = connection.getInfo()
+        info[1] //= units.Ki
+        connection.getInfo = lambda: list(info)
+        return connection
+
+    def start_compute(self, hostname='compute1', *args, **kwargs):
+        """Start (or start again) a compute with the options of its host."""
+        options = self._host_options.setdefault(
+            hostname, {(None, 'host'): hostname})
+        with host_options(options):
+            super().start_compute(hostname, *args, **kwargs)
+        manager = self.computes[hostname].manager
+        _run_with(manager.driver, options, self._guest_xmls)
+        _run_with(manager.rt, options)
+        return hostname
+
+    def start_host(self, name, cpus=12, cells=1, threads=1, dedicated=None,
+                   shared=None, ratio=None, mix=False, memory_mb=16384,
+                   driver=PRIORITY_DRIVER, aggregate=None):
+        """Start a host, and the aggregate that it is in.
+
+        :param cpus: CPUs of the host, a multiple of cells * threads; with
+            threads, siblings have neighbouring numbers
+        :param dedicated: ``[compute] cpu_dedicated_set``, such as "0-7"
+        :param shared: ``[compute] cpu_shared_set``
+        :param ratio: ``cpu_allocation_ratio``; None leaves it to Nova
+        :param mix: ``cpu_priority_mix_enable``
+        :param driver: ``compute_driver``
+        :param aggregate: dict, metadata of the host's aggregate (str -> str);
+            hosts with the same metadata share one; None or empty for none
+        :returns: the started nova-compute service
+        """
+        self._host_options[name] = {
+            (None, 'host'): name,
+            (None, 'compute_driver'): driver,
+            (None, 'cpu_allocation_ratio'): ratio,
+            (None, 'cpu_priority_mix_enable'): mix,
+            ('compute', 'cpu_dedicated_set'): dedicated,
+            ('compute', 'cpu_shared_set'): shared,
+        }
+        self.start_compute(name, fakelibvirt.HostInfo(
+            cpu_nodes=cells, cpu_sockets=1,
+            cpu_cores=cpus // (cells * threads), cpu_threads=threads,
+            kB_mem=memory_mb * units.Ki))
+        if aggregate:
+            self._join_aggregate(name, aggregate)
+        # Nova's host state takes the ratio over at the second update.
+        self.update_host(name)
+        return self.computes[name]
+
+    def _join_aggregate(self, name, metadata):
+        key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
+        if key not in self._aggregates:
+            aggregate_id = self._create_aggregate(key)
+            self.admin_api.post_aggregate_action(
+                aggregate_id, {'set_metadata': {'metadata': metadata}})
+            self._aggregates[key] = aggregate_id
+        self.admin_api.add_host_to_aggregate(self._aggregates[key], name)
+
+    def update_host(self, name):
+        """Run the periodic resource update of one host."""
+        admin = context.get_admin_context()
+        cell = self.host_mappings[name].cell_mapping
+        with self.host_conf(name), context.target_cell(admin, cell) as cctxt:
+            self.computes[name].manager.update_available_resource(cctxt)
+
+    def host_conf(self, name):
+        """Return a context manager: CONF as that host reads it."""
+        return host_options(self._host_options[name])
+
+    def guest_xml(self, server_id):
+        """Return the domain XML that a driver generated last for a server.
+
+        The fake's ``XMLDesc()`` drops parts of it.
+
+        :raises: KeyError where no driver generated any
+        """
+        return self._guest_xmls[server_id]

@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the functional tests share."""
+
+from lxml import etree
+
+from nova_prio.scenario import cloud
+
+
+class FunctionalTest(cloud.Cloud):
+    """A cloud with some flavors, and words for what a user sees."""
+
+    def setUp(self):
+        super().setUp()
+        self.high = self.flavor(**{'hw:cpu_priority': 'high'})
+        self.low = self.flavor(**{'hw:cpu_priority': 'low'})
+        self.plain = self.flavor()
+
+    def flavor(self, vcpus=4, **extra_specs):
+        """Create a flavor; returns its id."""
+        return self._create_flavor(vcpu=vcpus, memory_mb=256, disk=1,
+                                   extra_spec=extra_specs or None)
+
+    def start_seed_host(self, name='mix1', **kwargs):
+        """Start the host of the design's example."""
+        options = dict(cpus=12, dedicated='0-7', shared='8-11', ratio=2.0,
+                       mix=True, aggregate={'priority_mix': 'true'})
+        self.start_host(name, **{**options, **kwargs})
+
+    def boot(self, flavor, state='ACTIVE', **kwargs):
+        """Create a server and wait for its state; returns it."""
+        return self._create_server(
+            flavor_id=flavor, networks='none', expected_state=state, **kwargs)
+
+    def boot_with_hint(self, flavor, hint, state='ACTIVE', count=1,
+                       key='os:scheduler_hints'):
+        """Create servers with a priority hint; returns the first."""
+        body = {'server': self._build_server(
+            flavor_id=flavor, networks='none'), key: {'priority': hint}}
+        body['server'].update(min_count=count, max_count=count)
+        server = self.api.post_server(body)
+        return self._wait_for_state_change(server, state)
+
+    def refusal(self, call, *args, **kwargs):
+        """Return the text of the 400 that a call is answered with."""
+        error = self.assertRaises(
+            self.api_exception, call, *args, **kwargs)
+        self.assertEqual(400, error.response.status_code)
+        return error.response.json()['badRequest']['message']
+
+    @property
+    def api_exception(self):
+        """The exception of Nova's test client."""
+        from nova.tests.functional.api import client
+        return client.OpenStackApiException
+
+    def domain(self, server):
+        """Return the domain that a driver generated last, as an element."""
+        return etree.fromstring(self.guest_xml(server['id']))
+
+    def resources(self, host, of='inventories'):
+        """Return what Placement holds of a host: inventories or usages."""
+        return self.placement.get('/resource_providers/%s/%s' % (
+            self.compute_rp_uuids[host], of)).body[of]
+
+    def traits(self, host):
+        """Return the traits of a host as Placement holds them."""
+        return self.placement.get(
+            '/resource_providers/%s/traits' % self.compute_rp_uuids[host],
+            version='1.6').body['traits']
+
+    def report(self, host):
+        """Return the HostReport that the compute saved last."""
+        from nova_prio.objects import host_report
+        from nova import context
+        from nova import objects
+        cell = self.host_mappings[host].cell_mapping
+        with context.target_cell(
+                context.get_admin_context(), cell) as cctxt:
+            node = objects.ComputeNode.get_by_host_and_nodename(
+                cctxt, host, host)
+        return host_report.HostReport.from_stats(node.stats)

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the scheduler puts instances, and what it asks Placement."""
+
+import logging
+
+import fixtures
+
+from nova_prio.scheduler.filters import priority_filter
+from tests.functional import base
+
+
+class ManyHosts(base.FunctionalTest):
+    """Five computes, of which one is a priority host."""
+
+    def setUp(self):
+        super().setUp()
+        # Placement answers with one candidate, whichever it likes.
+        self.flags(max_placement_results=1, group='scheduler')
+        for number in range(2):
+            self.start_host('plain%d' % number)
+        # It reports what priority instances need, but is not marked.
+        self.start_seed_host('unmarked', aggregate={'rack': '1'})
+        # It is marked, but has another driver.
+        self.start_host('stock', driver='libvirt.LibvirtDriver',
+                        aggregate={'priority_mix': 'true'})
+        self.start_seed_host()
+
+    def test_priority_requests_find_the_priority_host(self):
+        for flavor in (self.low, self.high, self.low, self.high):
+            server = self.boot(flavor)
+            self.assertEqual('mix1', server['OS-EXT-SRV-ATTR:host'])
+        self.boot(self.high, 'ERROR')
+
+    def test_forced_target_that_is_no_priority_host(self):
+        for host in ('plain0', 'unmarked', 'stock'):
+            self.boot(self.low, 'ERROR', az='nova:%s' % host)
+        self.boot(self.low, az='nova:mix1')
+
+
+class NoAggregate(base.FunctionalTest):
+
+    def test_refused_with_the_reason(self):
+        self.start_seed_host(aggregate=None)
+        server = self.boot(self.high, 'ERROR')
+        self.assertIn('No host aggregate has the metadata priority_mix=true',
+                      server['fault']['message'])
+
+
+class OrdinaryOnMixHosts(base.FunctionalTest):
+
+    def test_ordinary_instances_get_the_shared_cpus_only(self):
+        """Placement has room for four of them, the ordinary row for two."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=priority_filter.LOG.name, level=logging.DEBUG))
+        self.start_seed_host()
+        for _ in range(2):
+            server = self.boot(self.plain)
+            self.assertEqual(
+                '8-11', self.domain(server).find('vcpu').get('cpuset'))
+        self.boot(self.plain, 'ERROR')
+        self.assertIn(
+            'Host mix1, node mix1 refused: ordinary_capacity: the ordinary '
+            'row has 0 of 8 CPUs left, 4 are needed (needed 4, available 0).',
+            log.output)
+
+
+class Weighing(base.FunctionalTest):
+
+    def test_low_and_high_instances_spread(self):
+        for name in ('mix1', 'mix2'):
+            self.start_seed_host(name)
+        for flavor in (self.low, self.high):
+            hosts = [self.boot(flavor)['OS-EXT-SRV-ATTR:host']
+                     for _ in range(2)]
+            self.assertEqual({'mix1', 'mix2'}, set(hosts))

@@ -1,0 +1,87 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The worked example of the co-location design, on a stock Nova."""
+
+from nova_prio import capacity
+from tests.functional import base
+
+
+class SeedExample(base.FunctionalTest):
+    """12 CPUs, 8 of them dedicated, ratio 2: two high and four low."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host()
+
+    def test_inventory_and_traits(self):
+        found = self.resources('mix1')
+        self.assertEqual(
+            (12, 4, 2.0, 12),
+            tuple(found['VCPU'][key] for key in (
+                'total', 'reserved', 'allocation_ratio', 'max_unit')))
+        self.assertEqual(8, found['PCPU']['total'])
+        self.assertEqual(1.0, found['MEMORY_MB']['allocation_ratio'])
+        self.assertLessEqual(
+            {'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'},
+            set(self.traits('mix1')))
+
+    def test_fills_the_host(self):
+        highs = [self.boot(self.high) for _ in range(2)]
+        lows = [self.boot(self.low) for _ in range(4)]
+        for flavor in (self.high, self.low, self.plain):
+            self.boot(flavor, 'ERROR')
+
+        pins = []
+        for server in highs:
+            domain = self.domain(server)
+            self.assertEqual('/high_prio_machine',
+                             domain.findtext('resource/partition'))
+            pins += [pin.get('cpuset')
+                     for pin in domain.findall('cputune/vcpupin')]
+        self.assertEqual(list(range(8)), sorted(map(int, pins)))
+        for server in lows:
+            domain = self.domain(server)
+            self.assertEqual('/low_prio_machine',
+                             domain.findtext('resource/partition'))
+            self.assertEqual('0-11', domain.find('vcpu').get('cpuset'))
+            self.assertEqual([], domain.findall('cputune/vcpupin'))
+        self.assertEqual(
+            {'VCPU': 16, 'PCPU': 8},
+            {key: used for key, used in self.resources(
+                'mix1', 'usages').items() if key.endswith('CPU')})
+
+        report = self.report('mix1')
+        self.assertEqual(capacity.Rows(8, 16, 8), report.sellable)
+        self.assertEqual(capacity.Rows(8, 16, 0), report.used)
+
+        for server in highs + lows:
+            self._delete_server(server)
+        self.assertEqual(capacity.Rows(0, 0, 0), self.report('mix1').used)
+        self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
+
+    def test_one_request_for_more_than_there_is(self):
+        """Nova reads the host once for all instances of a request."""
+        self.boot_with_hint(self.plain, 'low', 'ERROR', count=5)
+        self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
+        self.boot_with_hint(self.plain, 'low', 'ACTIVE', count=4)
+        self.update_host('mix1')
+        self.assertEqual(16, self.report('mix1').low_used)
+
+    def test_recount_equals_what_was_counted(self):
+        self.boot(self.high)
+        self.boot(self.low)
+        self.boot(self.plain)
+        counted = self.report('mix1')
+        self.assertEqual(capacity.Rows(4, 8, 4), counted.used)
+        self.update_host('mix1')
+        self.assertEqual(counted.to_stats(), self.report('mix1').to_stats())

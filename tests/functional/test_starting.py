@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A service that cannot keep its promises does not start."""
+
+import logging
+
+import fixtures
+from nova.scheduler import manager
+
+from nova_prio import seams
+from tests.functional import base
+
+
+class Starting(base.FunctionalTest):
+
+    def _refusal(self, start, *args, **kwargs):
+        log = self.useFixture(fixtures.FakeLogger(
+            name=seams.LOG.name, level=logging.CRITICAL))
+        error = self.assertRaises(SystemExit, start, *args, **kwargs)
+        self.assertEqual(1, error.code)
+        line, = log.output.splitlines()
+        return line
+
+    def test_compute_with_mix_and_no_dedicated_set(self):
+        self.assertIn(
+            '[compute] cpu_dedicated_set is empty',
+            self._refusal(self.start_seed_host, dedicated=None))
+
+    def test_compute_with_mix_and_nothing_to_sell(self):
+        self.assertIn(
+            'allocation ratio of 0.1',
+            self._refusal(self.start_seed_host, ratio=0.1))
+
+    def test_compute_beside_a_nova_that_does_not_match(self):
+        self.useFixture(fixtures.MonkeyPatch('nova_prio.seams.SEAMS', (
+            seams.Seam(seams.COMPUTE, 'nova.compute.manager', 'gone'),)))
+        self.assertIn('nova.compute.manager.gone does not exist',
+                      self._refusal(self.start_seed_host))
+
+    def test_scheduler_beside_the_filter_it_replaces(self):
+        self.flags(enabled_filters=['PriorityFilter', 'NUMATopologyFilter'],
+                   group='filter_scheduler')
+        self.assertIn("remove 'NUMATopologyFilter'",
+                      self._refusal(manager.SchedulerManager))
+
+    def test_scheduler_with_the_fallback_query(self):
+        self.flags(disable_fallback_pcpu_query=False, group='workarounds')
+        self.assertIn('disable_fallback_pcpu_query is false',
+                      self._refusal(manager.SchedulerManager))

@@ -1,0 +1,85 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import hypothesis
+from hypothesis import strategies as st
+
+from nova_prio import capacity
+from nova_prio.compute import usage
+
+LOW = capacity.Demand('low', 0, 4)
+ORDINARY = capacity.Demand(None, 0, 2)
+MIXED = capacity.Demand('high', 2, 1)
+
+
+def test_counts_by_class():
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.add('b', usage.RESIDENT, ORDINARY)
+    ledger.add('c', usage.RESIDENT, MIXED)
+    assert (4, 3, 4) == (ledger.low_shared, ledger.ordinary_shared,
+                         ledger.largest_shared)
+
+
+def test_counting_twice_changes_nothing():
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.add('a', usage.RESIDENT, LOW)
+    assert 4 == ledger.low_shared
+
+
+def test_taking_away_what_was_never_counted_changes_nothing():
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.remove('b', usage.MOVE, LOW)
+    assert 4 == ledger.low_shared
+
+
+def test_a_move_that_ends_where_it_was_resident():
+    """After a cold migration the source drops the old flavor as a move."""
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.remove('a', usage.MOVE, LOW)
+    assert 0 == ledger.low_shared
+
+
+def test_resize_on_the_same_host_is_confirmed_before_a_recount():
+    """The old flavor is the resident one, the new one is the move's."""
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.add('a', usage.MOVE, ORDINARY)
+    ledger.remove('a', usage.MOVE, LOW)
+    assert (0, 2) == (ledger.low_shared, ledger.ordinary_shared)
+
+
+def test_clear():
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.clear()
+    assert (0, 0, 0) == (ledger.low_shared, ledger.ordinary_shared,
+                         ledger.largest_shared)
+
+
+@hypothesis.given(st.lists(st.tuples(
+    st.booleans(), st.sampled_from('abc'),
+    st.sampled_from([usage.RESIDENT, usage.MOVE]),
+    st.sampled_from([LOW, ORDINARY, MIXED]))))
+def test_never_below_zero_and_empty_when_all_are_gone(history):
+    ledger = usage.UsageLedger()
+    for is_new, uuid, role, demand in history:
+        (ledger.add if is_new else ledger.remove)(uuid, role, demand)
+        assert ledger.low_shared >= 0
+        assert ledger.ordinary_shared >= 0
+    for uuid in 'abc':
+        for _ in range(2):
+            ledger.remove(uuid, usage.RESIDENT, LOW)
+    assert 0 == ledger.largest_shared

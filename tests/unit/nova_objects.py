@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Real objects of Nova, as nova-scheduler holds them."""
+
+import datetime
+
+from nova import objects
+from nova.objects import fields
+from nova.scheduler import host_manager
+from nova.virt import hardware
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from nova_prio import capacity
+from nova_prio.objects import host_report
+
+objects.register_all()
+
+CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
+                         capacity.exact_ratio('2.0'), mix=True)
+
+
+def flavor(vcpus=4, **extra_specs):
+    """Return a flavor; a key like hw__cpu_policy stands for hw:cpu_policy."""
+    return objects.Flavor(
+        id=1, name='f', flavorid='f', vcpus=vcpus, memory_mb=256, root_gb=1,
+        ephemeral_gb=0, swap=0, extra_specs={
+            key.replace('__', ':'): value
+            for key, value in extra_specs.items()})
+
+
+HIGH = flavor(hw__cpu_priority='high', hw__cpu_policy='dedicated')
+LOW = flavor(hw__cpu_priority='low', hw__cpu_policy='shared')
+ORDINARY = flavor()
+PINNED = flavor(hw__cpu_policy='dedicated')
+
+
+def request_spec(of_flavor):
+    """Return the request for one instance of a flavor."""
+    image = objects.ImageMeta(properties=objects.ImageMetaProps())
+    return objects.RequestSpec(
+        instance_uuid=uuids.instance, flavor=of_flavor, image=image,
+        numa_topology=hardware.numa_get_constraints(of_flavor, image),
+        pci_requests=objects.InstancePCIRequests(requests=[]),
+        requested_resources=[], num_instances=1,
+        scheduler_hints={}, force_hosts=None, force_nodes=None)
+
+
+def host_numa_topology(cpus, pinned=()):
+    """Return the topology of a host with one NUMA cell."""
+    return objects.NUMATopology(cells=[objects.NUMACell(
+        id=0, cpuset=set(cpus.shared), pcpuset=set(cpus.dedicated),
+        memory=4096, cpu_usage=0, memory_usage=0, pinned_cpus=set(pinned),
+        siblings=[{cpu} for cpu in cpus.shared | cpus.dedicated], mempages=[objects.NUMAPagesTopology(
+            size_kb=4, total=1024 * 1024, used=0)],
+        socket=0,
+        network_metadata=objects.NetworkMetadata(
+            physnets=set(), tunneled=False))])
+
+
+def aggregate(**metadata):
+    """Return an aggregate with that metadata."""
+    return objects.Aggregate(uuid=uuids.aggregate, name='a', hosts=[],
+                             metadata=metadata)
+
+
+def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
+               aggregates=None, vcpus_used=None):
+    """Return the state of a host as the scheduler reads it.
+
+    :param pinned: CPUs that are pinned
+    :param low: vCPUs of its low-priority instances
+    :param ordinary: shared vCPUs of its other instances
+    :param stats: dict instead of the host's report
+    :param aggregates: instead of one that is marked
+    :param vcpus_used: instead of what the report says
+    """
+    used = len(pinned) + low + ordinary
+    if stats is None:
+        report = host_report.HostReport.of(
+            cpus, capacity.used(len(pinned), low, ordinary), used)
+        stats = {host_report.STATS_KEY: report.to_stats()}
+    node = objects.ComputeNode(
+        uuid=uuids.node, host='host1', hypervisor_hostname='node1',
+        updated_at=datetime.datetime.now(datetime.timezone.utc),
+        memory_mb=4096, memory_mb_used=0, free_ram_mb=4096, local_gb=100,
+        local_gb_used=0, free_disk_gb=100, disk_available_least=100,
+        vcpus=len(cpus.shared), vcpus_used=used,
+        numa_topology=host_numa_topology(cpus, pinned)._to_json(),
+        pci_device_pools=None, host_ip='127.0.0.1',
+        hypervisor_type=fields.HVType.QEMU, hypervisor_version=1,
+        cpu_info='', supported_hv_specs=[], stats=stats, metrics='[]',
+        cpu_allocation_ratio=float(cpus.ratio), ram_allocation_ratio=1.0,
+        disk_allocation_ratio=1.0)
+    state = host_manager.HostState('host1', 'node1', uuids.cell)
+    state.update(
+        compute=node, service={},
+        aggregates=([aggregate(priority_mix='true')]
+                    if aggregates is None else aggregates))
+    if vcpus_used is not None:
+        state.vcpus_used = vcpus_used
+    return state
+
+
+def candidate(state, **resources):
+    """Give a host an allocation candidate with these resources."""
+    state.allocation_candidates = [{
+        'allocations': {state.uuid: {'resources': resources}},
+        'mappings': {'': [state.uuid]}}]
+    return state

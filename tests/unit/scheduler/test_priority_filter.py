@@ -1,0 +1,151 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import logging
+
+from oslo_serialization import jsonutils
+import pytest
+
+from nova_prio import capacity
+from nova_prio.objects import host_report
+from nova_prio.scheduler.filters import priority_filter as pf
+from tests.unit import nova_objects as nova
+
+NO_MIX = capacity.HostCPUs(nova.CPUS.dedicated, nova.CPUS.shared,
+                           nova.CPUS.ratio, mix=False)
+
+
+@pytest.fixture
+def decide(caplog):
+    """Return a function: (flavor, host) -> None or the refusal's numbers."""
+    caplog.set_level(logging.DEBUG, logger=pf.LOG.name)
+
+    def decide(flavor, state, pcpu=None):
+        spec = nova.request_spec(flavor)
+        before = jsonutils.dumps(spec.obj_to_primitive(), sort_keys=True)
+        pinned = 'dedicated' in flavor.extra_specs.values()
+        nova.candidate(state, **(
+            {'PCPU': flavor.vcpus if pcpu is None else pcpu} if pinned
+            else {'VCPU': flavor.vcpus}))
+        caplog.clear()
+        passes = pf.PriorityFilter().host_passes(state, spec)
+        assert before == jsonutils.dumps(spec.obj_to_primitive(),
+                                         sort_keys=True)
+        refusals = [record for record in caplog.records
+                    if record.name == pf.LOG.name]
+        if passes:
+            assert not refusals
+            return None
+        refusal, = refusals
+        assert ('host1', 'node1') == (refusal.args['host'],
+                                      refusal.args['node'])
+        assert refusal.args['detail'] in refusal.getMessage()
+        return tuple(refusal.args[key]
+                     for key in ('reason', 'needed', 'available'))
+
+    return decide
+
+
+@pytest.mark.parametrize('flavor, host, refusal', [
+    # High: 8 dedicated CPUs.
+    (nova.HIGH, dict(pinned=range(4)), None),
+    (nova.HIGH, dict(pinned=range(5)), ('high_capacity', 4, 3)),
+    (nova.HIGH, dict(pinned=range(4), low=16), None),
+    # Low: (8 + 4) * 2 - 8 = 16 vCPUs.
+    (nova.LOW, dict(low=12, pinned=range(8)), None),
+    (nova.LOW, dict(low=13), ('low_capacity', 4, 3)),
+    (nova.LOW, dict(low=8, ordinary=5), ('low_capacity', 4, 3)),
+    # Ordinary: 4 * 2 = 8 vCPUs, and room in the low row too.
+    (nova.ORDINARY, dict(ordinary=4), None),
+    (nova.ORDINARY, dict(ordinary=5), ('ordinary_capacity', 4, 3)),
+    (nova.ORDINARY, dict(low=13), ('low_capacity', 4, 3)),
+    # Ordinary pinned ones take dedicated CPUs.
+    (nova.PINNED, dict(pinned=range(5)), ('high_capacity', 4, 3)),
+])
+def test_rows_of_a_mix_host(decide, flavor, host, refusal):
+    assert refusal == decide(flavor, nova.host_state(**host))
+
+
+def test_counts_what_this_request_has_consumed(decide):
+    """Nova tells the second instance about the first in vcpus_used only."""
+    state = nova.host_state(low=8)
+    assert decide(nova.LOW, state) is None
+    state.consume_from_request(nova.request_spec(nova.LOW))
+    assert decide(nova.LOW, state) is None
+    state.consume_from_request(nova.request_spec(nova.LOW))
+    assert ('low_capacity', 4, 0) == decide(nova.LOW, state)
+
+
+def test_counts_pins_of_this_request(decide):
+    state = nova.host_state()
+    for _ in range(2):
+        assert decide(nova.HIGH, state) is None
+        state.consume_from_request(nova.request_spec(nova.HIGH))
+    assert ('high_capacity', 4, 0) == decide(nova.HIGH, state)
+
+
+def test_more_vcpus_than_cpus_to_float_on(decide):
+    large = nova.flavor(vcpus=13, hw__cpu_priority='low',
+                        hw__cpu_policy='shared')
+    assert ('too_many_vcpus', 13, 12) == decide(large, nova.host_state())
+
+
+@pytest.mark.parametrize('flavor', [nova.HIGH, nova.LOW])
+@pytest.mark.parametrize('host, reason', [
+    (dict(stats={}), 'no_report'),
+    (dict(stats={host_report.STATS_KEY: 'x'}), 'unreadable_report'),
+    (dict(aggregates=[]), 'not_a_priority_host'),
+    (dict(aggregates=[nova.aggregate(priority_mix='false')]),
+     'not_a_priority_host'),
+    (dict(aggregates=[nova.aggregate(priority='nonsense')]),
+     'not_a_priority_host'),
+])
+def test_priority_needs_a_priority_host(decide, flavor, host, reason):
+    assert reason == decide(flavor, nova.host_state(**host))[0]
+
+
+@pytest.mark.parametrize('aggregates', [
+    [nova.aggregate(priority_mix='true')],
+    [nova.aggregate(priority='True')],
+    [nova.aggregate(), nova.aggregate(priority_mix='true')],
+])
+@pytest.mark.parametrize('flavor', [nova.HIGH, nova.LOW])
+def test_either_key_marks_a_priority_host(decide, flavor, aggregates):
+    assert decide(flavor, nova.host_state(aggregates=aggregates)) is None
+
+
+@pytest.mark.parametrize('host', [
+    dict(cpus=NO_MIX, ordinary=100, low=100),
+    dict(stats={}),
+    dict(stats={host_report.STATS_KEY: 'x'}),
+    dict(aggregates=[], ordinary=0),
+])
+def test_ordinary_instances_elsewhere_as_the_stock_filter(decide, host):
+    assert decide(nova.ORDINARY, nova.host_state(**host)) is None
+
+
+def test_pinned_ordinary_instance_that_fits_by_number_only(decide):
+    """Stock's answer on a host without mix, under a name of ours."""
+    assert ('numa_topology', None, None) == decide(
+        nova.PINNED, nova.host_state(cpus=NO_MIX, pinned=range(5)))
+
+
+def test_low_floats_on_shared_cpus_without_mix(decide):
+    state = nova.host_state(cpus=NO_MIX, low=4)
+    assert decide(nova.LOW, state) is None
+    assert ('low_capacity', 4, 3) == decide(
+        nova.LOW, nova.host_state(cpus=NO_MIX, low=5))
+
+
+def test_candidate_that_gives_vcpu_instead_of_pcpu(decide):
+    assert ('no_pcpu_candidate', 4, None) == decide(
+        nova.HIGH, nova.host_state(), pcpu=0)

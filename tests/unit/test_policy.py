@@ -1,0 +1,102 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pytest
+
+from nova_prio import policy
+
+
+@pytest.mark.parametrize('extra_specs, hints, folded', [
+    # Nothing asked for.
+    ({}, None, None),
+    ({}, {}, None),
+    ({'hw:cpu_policy': 'dedicated'}, {'group': 'x'}, None),
+    # By flavor, by hint, and by a hint that came as a list.
+    ({'hw:cpu_priority': 'high'}, None,
+     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}),
+    ({'hw:cpu_priority': 'low'}, {},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    ({}, {'priority': 'high'},
+     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}),
+    ({}, {'priority': ['low']},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    # What the flavor spells out stays.
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}, {},
+     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}),
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '4'}, {},
+     {'hw:cpu_priority': 'high', 'resources:PCPU': '4'}),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}, {},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    # As many VCPU as vCPUs say nothing that the policy does not.
+    ({'hw:cpu_priority': 'low', 'resources:VCPU': '4'}, {},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_realtime': 'no'}, {},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared',
+      'hw:cpu_realtime': 'no'}),
+])
+def test_fold(extra_specs, hints, folded):
+    before = dict(extra_specs)
+    assert folded == policy.fold(4, extra_specs, hints)
+    assert before == extra_specs
+
+
+@pytest.mark.parametrize('extra_specs, hints, words', [
+    ({'hw:cpu_priority': 'urgent'}, {}, ["hw:cpu_priority", "'urgent'"]),
+    ({}, {'priority': 'urgent'}, ["'priority'", "'urgent'"]),
+    ({}, {'priority': ['high', 'low']}, ["'priority'", "['high', 'low']"]),
+    ({}, {'priority': []}, ["'priority'", '[]']),
+    ({}, {'priority': 1}, ["'priority'", '1']),
+    ({}, {'priority': None}, ["'priority'", 'None']),
+    ({}, {'priority': {'high': 1}}, ["'priority'"]),
+    ({'hw:cpu_priority': 'high'}, {'priority': 'high'},
+     ['already gives high', 'drop the hint']),
+    ({'hw:cpu_priority': 'high'}, {'priority': 'low'},
+     ["'priority'", "'low'", 'hw:cpu_priority', "'high'"]),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'shared'}, {},
+     ['hw:cpu_policy', "'shared'", "'dedicated', 'mixed'"]),
+    ({'hw:cpu_priority': 'high', 'resources:VCPU': '4'}, {},
+     ['resources:VCPU', "'4'", 'resources:PCPU']),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'dedicated'}, {},
+     ['hw:cpu_policy', "'dedicated'", "'shared'"]),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'mixed'}, {},
+     ['hw:cpu_policy', "'mixed'", "'shared'"]),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_realtime': 'yes'}, {},
+     ['hw:cpu_realtime', "'yes'"]),
+    ({'hw:cpu_priority': 'low', 'hw:emulator_threads_policy': 'isolate'}, {},
+     ['hw:emulator_threads_policy', "'isolate'", "'share'"]),
+    ({'hw:cpu_priority': 'low', 'resources:PCPU': '4'}, {},
+     ['resources:PCPU', "'4'", 'resources:VCPU']),
+    ({'hw:cpu_priority': 'low', 'resources:VCPU': '3'}, {},
+     ['resources:VCPU', '4 vCPUs']),
+])
+def test_refused(extra_specs, hints, words):
+    with pytest.raises(policy.PriorityRefused) as caught:
+        policy.fold(4, extra_specs, hints)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize('extra_specs, priority', [
+    ({}, None),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}, 'high'),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}, 'high'),
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '4'}, 'high'),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}, 'low'),
+    # Written, but not folded: ordinary.
+    ({'hw:cpu_priority': 'high'}, None),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'shared'}, None),
+    ({'hw:cpu_priority': 'low'}, None),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'dedicated'}, None),
+    ({'hw:cpu_priority': 'nonsense', 'hw:cpu_policy': 'shared'}, None),
+])
+def test_in_force(extra_specs, priority):
+    assert priority == policy.in_force(extra_specs)
