@@ -77,6 +77,16 @@ class SeedExample(base.FunctionalTest):
         self.update_host('mix1')
         self.assertEqual(16, self.report('mix1').low_used)
 
+    def test_low_guest_with_a_numa_topology(self):
+        """Nova places its vCPUs on the shared CPUs of a host cell."""
+        domain = self.domain(self.boot(self.flavor(**{
+            'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'})))
+        self.assertIsNone(domain.find('vcpu').get('cpuset'))
+        self.assertEqual({'8-11'}, {
+            pin.get('cpuset') for pin in domain.findall('cputune/vcpupin')})
+        self.assertEqual('/low_prio_machine',
+                         domain.findtext('resource/partition'))
+
     def test_recount_equals_what_was_counted(self):
         self.boot(self.high)
         self.boot(self.low)

@@ -137,6 +137,11 @@ def test_reserved_of_the_example():
     assert 4 == capacity.placement_reserved(12, decimal.Decimal(2), 16)
 
 
+def test_reserved_where_binary_floating_point_falls_short():
+    # 100 * 0.29 is 29, but Placement's int(100 * 0.29) is 28.
+    assert 19 == capacity.placement_reserved(120, decimal.Decimal('0.29'), 29)
+
+
 @hypothesis.given(HOSTS)
 def test_placement_is_never_stricter_and_hardly_laxer(host):
     total = len(host.dedicated) + len(host.shared)

@@ -1,0 +1,48 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import pytest
+
+from nova_prio import capacity
+from nova_prio import demand
+from tests.unit import nova_objects
+
+
+@pytest.mark.parametrize('flavor, expected', [
+    (nova_objects.ORDINARY, (None, 0, 4)),
+    (nova_objects.LOW, ('low', 0, 4)),
+    (nova_objects.HIGH, ('high', 4, 0)),
+    (nova_objects.PINNED, (None, 4, 0)),
+    # A guest NUMA topology without pinning floats.
+    (nova_objects.flavor(hw__numa_nodes='2'), (None, 0, 4)),
+    (nova_objects.flavor(hw__cpu_policy='mixed',
+                         hw__cpu_dedicated_mask='0-2'), (None, 3, 1)),
+    (nova_objects.flavor(hw__cpu_priority='high', hw__cpu_policy='mixed',
+                         hw__cpu_dedicated_mask='0'), ('high', 1, 3)),
+    # An isolated emulator thread has a dedicated CPU of its own.
+    (nova_objects.flavor(hw__cpu_policy='dedicated',
+                         hw__emulator_threads_policy='isolate'),
+     (None, 5, 0)),
+])
+def test_demand(flavor, expected):
+    topology = nova_objects.request_spec(flavor).numa_topology
+    assert capacity.Demand(*expected) == demand.of(flavor, topology)
+
+
+def test_pinned_cpus_of_a_host():
+    assert 3 == demand.pinned_cpus(
+        nova_objects.host_numa_topology(nova_objects.CPUS, {0, 1, 7}))
+
+
+def test_a_pin_outside_of_the_dedicated_set_takes_none_of_it():
+    assert 1 == demand.pinned_cpus(
+        nova_objects.host_numa_topology(nova_objects.CPUS, {0, 11}))

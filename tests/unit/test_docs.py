@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the documentation and the sample say, loaded as a reader would."""
+
+import contextlib
+import pathlib
+import re
+import shlex
+import textwrap
+
+import nova.conf.opts
+from oslo_config import cfg
+from oslo_config import generator
+import pytest
+import yaml
+
+import nova_prio.conf
+
+ROOT = pathlib.Path(__file__).parents[2]
+PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
+         *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
+SAMPLE = ROOT / 'etc' / 'nova_prio' / 'nova-prio.conf.sample'
+
+_BLOCK = re.compile(r'^\.\. code-block:: (\w+)\n((?:\n|   .*\n)+)', re.M)
+_LITERAL_BLOCK = re.compile(r'::\n\n((?:    .*\n)+)')
+_LITERAL = re.compile(
+    r'``((?:\.ci|constraints|doc|etc|examples|nova_prio|tests|tools)/\S*?)``')
+
+
+def snippets(language):
+    """Return (page, text) pairs, as parameters of a test."""
+    found = []
+    for page in PAGES:
+        blocks = _BLOCK.findall(page.read_text())
+        if language == 'console':
+            blocks += [('console', text) for text in
+                       _LITERAL_BLOCK.findall(page.read_text())]
+        found += [
+            pytest.param(textwrap.dedent(text),
+                         id='%s-%d' % (page.relative_to(ROOT), number))
+            for number, (name, text) in enumerate(blocks) if name == language]
+    return found
+
+
+def load(path):
+    """Return the configuration of a file: options of Nova, and ours."""
+    conf = cfg.ConfigOpts()
+    for group, opts in [*nova.conf.opts.list_opts(),
+                        *nova_prio.conf.list_opts()]:
+        for opt in opts:
+            # Nova lists several ways to authenticate, which share names.
+            with contextlib.suppress(cfg.DuplicateOptError):
+                conf.register_opt(
+                    opt, group=None if group == 'DEFAULT' else group)
+    with contextlib.suppress(cfg.RequiredOptError):
+        conf([], project='nova', default_config_files=[str(path)])
+    return conf
+
+
+@pytest.fixture(params=snippets('ini'))
+def path(request, tmp_path):
+    """A configuration file with the text of one snippet."""
+    path = tmp_path / 'nova.conf'
+    path.write_text(request.param)
+    return path
+
+
+def test_options_are_known_and_their_values_valid(path):
+    conf = load(path)
+    sections = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    for group, options in sections.items():
+        for option in options:
+            where = conf if group == 'DEFAULT' else conf[group]
+            getattr(where, option)
+
+
+def test_enabled_filters_are_those_of_nova_and_ours(path):
+    found = load(path).filter_scheduler.enabled_filters
+    path.write_text('')
+    stock = load(path).filter_scheduler.enabled_filters
+    assert found in (stock, [*stock, 'PriorityFilter'])
+
+
+def test_yaml_is_read():
+    for snippet in snippets('yaml'):
+        assert yaml.safe_load(snippet.values[0])
+
+
+@pytest.mark.parametrize('text', snippets('console'))
+def test_commands_name_files_that_exist(text):
+    for line in text.splitlines():
+        words = shlex.split(line.removeprefix('$ '))
+        for word in words:
+            if '/' in word and '://' not in word:
+                assert (ROOT / word).exists(), word
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+def test_literals_name_files_that_exist(page):
+    for name in _LITERAL.findall(page.read_text()):
+        assert (ROOT / name).exists(), name
+
+
+def test_sample_is_current(tmp_path):
+    """Otherwise: ``tools/test genconfig`` writes it anew."""
+    written = tmp_path / 'sample'
+    generator.main(args=[
+        '--config-file',
+        str(SAMPLE.with_name('nova-prio-config-generator.conf')),
+        '--output-file', str(written)])
+    assert SAMPLE.read_text() == written.read_text()
