@@ -13,8 +13,9 @@
 """Every place where this package touches the internals of Nova.
 
 Nova is never patched or copied. What is put into it is put there by one of
-the ``install_*`` functions below; what is overridden or called is listed in
-:data:`SEAMS` with the parameters that are relied on. Each service checks its
+the ``install_*`` functions below, which take it from their callers; what is
+overridden or called is listed in :data:`SEAMS` with the parameters that are
+relied on. Each service checks its
 part of the list when it starts and refuses a Nova that does not match.
 """
 
@@ -172,11 +173,13 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_api():
-    """Let nova-api fold the priority of new instances into their flavor.
+def install_fold(fold_flavor):
+    """Let nova-api pass the flavor of each new instance through a function.
 
-    Calling it again changes nothing.
+    It does so while ``[nova_prio] enabled`` is true. Calling it again changes
+    nothing.
 
+    :param fold_flavor: function: (flavor, hints) -> flavor
     :raises SystemExit: where Nova does not match, and ``[nova_prio] enabled``
         is true
     """
@@ -184,10 +187,8 @@ def install_api():
     if conf.nova_prio.enabled:
         check(API)
     from nova.compute import api
-
-    from nova_prio.api import fold
     if not getattr(api.API.create, 'folds_priority', False):
-        api.API.create = _folding(conf, api.API.create, fold.fold_flavor)
+        api.API.create = _folding(conf, api.API.create, fold_flavor)
 
 
 def _folding(conf, create, fold_flavor):
@@ -206,37 +207,29 @@ def _folding(conf, create, fold_flavor):
     return create_with_priority
 
 
-def install_scheduler():
-    """Let nova-scheduler ask Placement for priority hosts only.
+def install_request_filter(function):
+    """Let nova-scheduler pass each request through a function.
 
-    Calling it again changes nothing.
+    It does so before Placement is asked. Calling it again changes nothing.
 
-    :raises SystemExit: where Nova or its configuration does not match
+    :param function: (context, request spec) -> whether it changed the latter
+    :raises SystemExit: where Nova does not match
     """
-    conf = register_options()
     check(SCHEDULER)
     from nova.scheduler import request_filter
-
-    from nova_prio.scheduler import checks
-    from nova_prio.scheduler import narrowing
-    for problem in checks.problems(conf):
-        refuse(problem)
-    if (narrowing.require_priority_hosts not in
-            request_filter.ALL_REQUEST_FILTERS):
-        request_filter.ALL_REQUEST_FILTERS.append(
-            narrowing.require_priority_hosts)
+    if function not in request_filter.ALL_REQUEST_FILTERS:
+        request_filter.ALL_REQUEST_FILTERS.append(function)
 
 
-def install_compute():
-    """Let nova-compute count usage by class, before its tracker exists.
+def install_tracker(tracker_class):
+    """Let nova-compute use a resource tracker, before it has made one.
 
     Calling it again changes nothing.
 
+    :param tracker_class: subclass of Nova's ResourceTracker
     :raises SystemExit: where Nova does not match
     """
     register_options()
     check(COMPUTE)
     from nova.compute import resource_tracker
-
-    from nova_prio.compute import tracker
-    resource_tracker.ResourceTracker = tracker.PriorityResourceTracker
+    resource_tracker.ResourceTracker = tracker_class

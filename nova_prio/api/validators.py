@@ -28,10 +28,11 @@ def register():
     :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
     :raises SystemExit: where the running Nova does not match
     """
+    from nova_prio.api import fold
     from nova_prio import capacity
     from nova_prio import policy
     from nova_prio import seams
-    seams.install_api()
+    seams.install_fold(fold.fold_flavor)
     return [base.ExtraSpecValidator(
         name=policy.EXTRA_SPEC,
         description=(

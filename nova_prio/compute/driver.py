@@ -31,6 +31,7 @@ from nova_prio import seams
 from nova_prio.compute import checks
 from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
+from nova_prio.compute import tracker
 from nova_prio.compute import usage
 
 CONF = nova.conf.CONF
@@ -44,7 +45,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
     """
 
     def __init__(self, virtapi, read_only=False):
-        seams.install_compute()
+        seams.install_tracker(tracker.PriorityResourceTracker)
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
 

@@ -17,7 +17,6 @@ from nova.compute import resource_tracker
 
 from nova_prio import capacity
 from nova_prio import demand
-from nova_prio.compute import driver as priority_driver
 from nova_prio.compute import usage
 from nova_prio.objects import host_report
 
@@ -25,18 +24,18 @@ _KEY = 'nova_prio'
 
 
 class PriorityResourceTracker(resource_tracker.ResourceTracker):
-    """Nova's tracker; with our driver it fills the ledger of the driver.
+    """Nova's tracker, which keeps the ledger of our driver as well.
 
-    With any other driver it does what Nova's tracker does.
+    With a driver that has no ledger it does what Nova's tracker does.
     """
 
     @property
-    def _has_our_driver(self):
-        return isinstance(self.driver, priority_driver.PriorityLibvirtDriver)
+    def _ledger(self):
+        return getattr(self.driver, 'ledger', None)
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
         found = super()._get_usage_dict(object_or_dict, instance, **updates)
-        if self._has_our_driver:
+        if self._ledger is not None:
             if isinstance(object_or_dict, objects.Instance):
                 flavor, role = object_or_dict.flavor, usage.RESIDENT
             else:
@@ -47,19 +46,19 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
 
     def _update_usage(self, usage, nodename, sign=1):
         super()._update_usage(usage, nodename, sign=sign)
-        if self._has_our_driver:
-            ledger = self.driver.ledger
-            (ledger.add if sign == 1 else ledger.remove)(*usage[_KEY])
+        if self._ledger is not None:
+            count = self._ledger.add if sign == 1 else self._ledger.remove
+            count(*usage[_KEY])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        if self._has_our_driver:
-            self.driver.ledger.clear()
+        if self._ledger is not None:
+            self._ledger.clear()
         return super()._update_usage_from_instances(
             context, instances, nodename)
 
     def _update_to_placement(self, context, compute_node, startup):
         super()._update_to_placement(context, compute_node, startup)
-        if self._has_our_driver:
+        if self._ledger is not None:
             self._refresh_report(compute_node)
 
     def _refresh_report(self, compute_node):
@@ -70,14 +69,13 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         nodename = compute_node.hypervisor_hostname
         cpus = self.driver.host_cpus(
             self.provider_tree.data(nodename).inventory)
-        ledger = self.driver.ledger
         topology = compute_node.numa_topology
         pinned = topology and demand.pinned_cpus(
             objects.NUMATopology.obj_from_db_obj(topology))
         report = host_report.HostReport.of(
             cpus,
-            capacity.used(pinned or 0, ledger.low_shared,
-                          ledger.ordinary_shared),
+            capacity.used(pinned or 0, self._ledger.low_shared,
+                          self._ledger.ordinary_shared),
             compute_node.vcpus_used)
         stats = self.stats[nodename]
         stats[host_report.STATS_KEY] = report.to_stats()

@@ -26,7 +26,9 @@ from nova.virt.libvirt import driver as libvirt_driver
 from oslo_utils import importutils
 from stevedore import extension
 
+from nova_prio.api import fold
 from nova_prio.scheduler import narrowing
+from nova_prio.scheduler import start
 from nova_prio import seams
 
 CONF = nova.conf.CONF
@@ -81,15 +83,15 @@ def test_scheduler_finds_the_weigher_beside_its_own(scheduler_conf):
 
 def test_narrowing_is_installed_once(scheduler_conf):
     for _ in range(2):
-        seams.install_scheduler()
+        start.start()
     assert 1 == request_filter.ALL_REQUEST_FILTERS.count(
         narrowing.require_priority_hosts)
 
 
 def test_fold_is_installed_once():
-    seams.install_api()
+    seams.install_fold(fold.fold_flavor)
     once = api.API.create
-    seams.install_api()
+    seams.install_fold(fold.fold_flavor)
     assert once is api.API.create
 
 

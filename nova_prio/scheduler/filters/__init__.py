@@ -12,8 +12,8 @@
 
 """Scheduler filters of this package."""
 
-from nova_prio import seams
 from nova_prio.scheduler import plugins
+from nova_prio.scheduler import start
 
 NAMESPACE = 'nova_prio.scheduler.filters'
 
@@ -24,5 +24,5 @@ def all_filters():
     :returns: list of nova.scheduler.filters.BaseHostFilter subclasses
     :raises SystemExit: where Nova or its configuration does not match
     """
-    seams.install_scheduler()
+    start.start()
     return plugins.load(NAMESPACE)

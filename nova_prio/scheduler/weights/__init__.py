@@ -12,8 +12,8 @@
 
 """Scheduler weighers of this package."""
 
-from nova_prio import seams
 from nova_prio.scheduler import plugins
+from nova_prio.scheduler import start
 
 NAMESPACE = 'nova_prio.scheduler.weights'
 
@@ -24,5 +24,5 @@ def all_weighers():
     :returns: list of nova.scheduler.weights.BaseHostWeigher subclasses
     :raises SystemExit: where Nova or its configuration does not match
     """
-    seams.install_scheduler()
+    start.start()
     return plugins.load(NAMESPACE)

@@ -1,0 +1,29 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What happens when nova-scheduler loads this package."""
+
+from nova_prio.scheduler import checks
+from nova_prio.scheduler import narrowing
+from nova_prio import seams
+
+
+def start():
+    """Check the configuration, and narrow requests from now on.
+
+    Calling it again changes nothing.
+
+    :raises SystemExit: where Nova or its configuration does not match
+    """
+    for problem in checks.problems(seams.register_options()):
+        seams.refuse(problem)
+    seams.install_request_filter(narrowing.require_priority_hosts)
