@@ -24,6 +24,9 @@ from nova_prio import capacity
 
 EXTRA_SPEC = 'hw:cpu_priority'
 HINT = 'priority'
+#: Set to 'hint' in a folded flavor whose priority came with the hint: such a
+#: priority outlives a resize to a flavor that names none.
+SOURCE = 'nova_prio:source'
 
 CPU_POLICY = 'hw:cpu_policy'
 PCPU = 'resources:PCPU'
@@ -53,6 +56,26 @@ def in_force(extra_specs):
     return None
 
 
+def is_from_hint(extra_specs):
+    """Return whether the priority that is in force came with the hint."""
+    return (in_force(extra_specs) is not None and
+            extra_specs.get(SOURCE) == 'hint')
+
+
+def is_unfolded(extra_specs, hint):
+    """Return whether a priority was asked for that was not folded.
+
+    That is so where nova-api did not fold: stock Nova stores any hint and any
+    extra spec.
+
+    :param extra_specs: dict, extra spec -> str, of the embedded flavor
+    :param hint: the stored hint, of any shape, or None
+    """
+    if hint is not None:
+        return not is_from_hint(extra_specs)
+    return EXTRA_SPEC in extra_specs and in_force(extra_specs) is None
+
+
 def fold(vcpus, extra_specs, hints):
     """Return the extra specs with the priority that is asked for folded in.
 
@@ -63,40 +86,92 @@ def fold(vcpus, extra_specs, hints):
     :returns: a new dict, or None where no priority is asked for
     :raises PriorityRefused: where what is asked for contradicts itself
     """
-    priority = _asked(extra_specs, hints or {})
-    if priority is None:
-        return None
-    folded = dict(extra_specs)
-    folded[EXTRA_SPEC] = priority
-    if priority == capacity.HIGH:
-        return _fold_high(folded)
-    return _fold_low(folded, vcpus)
-
-
-def _asked(extra_specs, hints):
-    value = extra_specs.get(EXTRA_SPEC)
-    if value is not None and value not in capacity.PRIORITIES:
-        raise PriorityRefused(
-            "Extra spec %s of the flavor is '%s'; %s."
-            % (EXTRA_SPEC, value, _ALLOWED))
-    if HINT not in hints:
-        return value
+    value = _value(extra_specs)
+    if HINT not in (hints or {}):
+        return _folded(vcpus, extra_specs, value)
     hint = hints[HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
     if hint not in capacity.PRIORITIES:
         raise PriorityRefused(
             "Scheduler hint '%s' is %r; %s." % (HINT, hint, _ALLOWED))
-    if value is None:
-        return hint
     if value == hint:
         raise PriorityRefused(
             "Scheduler hint '%s' is '%s', and the flavor already gives %s; "
             "drop the hint." % (HINT, hint, value))
-    raise PriorityRefused(
-        "Scheduler hint '%s' is '%s', but extra spec %s of the flavor is "
-        "'%s'; only one of the two is allowed."
-        % (HINT, hint, EXTRA_SPEC, value))
+    if value is not None:
+        raise PriorityRefused(
+            "Scheduler hint '%s' is '%s', but extra spec %s of the flavor is "
+            "'%s'; only one of the two is allowed."
+            % (HINT, hint, EXTRA_SPEC, value))
+    return _folded(vcpus, extra_specs, hint, source='hint')
+
+
+def fold_resize(vcpus, extra_specs, current):
+    """Return the extra specs of a new flavor with the priority folded in.
+
+    A priority that came with the hint stays, unless the new flavor takes it
+    over by naming the same; one that came with the old flavor ends with it.
+
+    :param vcpus: vCPUs of the new flavor
+    :param extra_specs: dict, extra spec -> str, of the new flavor
+    :param current: dict, extra spec -> str, of the instance's flavor
+    :returns: a new dict, or None where the instance has no priority then
+    :raises PriorityRefused: where the new flavor contradicts the hint, or
+        itself
+    """
+    value = _value(extra_specs)
+    if not is_from_hint(current):
+        return _folded(vcpus, extra_specs, value)
+    hint = in_force(current)
+    if value is None:
+        return _folded(vcpus, extra_specs, hint, source='hint')
+    if value != hint:
+        raise PriorityRefused(
+            "Extra spec %s of the new flavor is '%s', but the instance was "
+            "created with scheduler hint '%s' = '%s'; allowed is '%s' or none."
+            % (EXTRA_SPEC, value, HINT, hint, hint))
+    return _folded(vcpus, extra_specs, value)
+
+
+def check_image(extra_specs, properties):
+    """Check that an image does not contradict a priority that is in force.
+
+    :param extra_specs: dict, extra spec -> str, of the folded flavor
+    :param properties: dict, image property -> str
+    :raises PriorityRefused: where it does
+    """
+    policy = properties.get('hw_cpu_policy')
+    allowed = {capacity.HIGH: (None, 'dedicated', 'mixed'),
+               capacity.LOW: (None, 'shared'),
+               None: (policy,)}[in_force(extra_specs)]
+    if policy not in allowed:
+        raise PriorityRefused(
+            "Image property hw_cpu_policy is '%s'; with %s priority allowed "
+            "is %s or none." % (policy, in_force(extra_specs), ', '.join(
+                "'%s'" % each for each in allowed if each)))
+
+
+def _value(extra_specs):
+    value = extra_specs.get(EXTRA_SPEC)
+    if value is not None and value not in capacity.PRIORITIES:
+        raise PriorityRefused(
+            "Extra spec %s of the flavor is '%s'; %s."
+            % (EXTRA_SPEC, value, _ALLOWED))
+    return value
+
+
+def _folded(vcpus, extra_specs, priority, source=None):
+    if priority is None:
+        return None
+    folded = dict(extra_specs)
+    folded.pop(SOURCE, None)
+    folded[EXTRA_SPEC] = priority
+    if source:
+        folded[SOURCE] = source
+    if priority == capacity.HIGH:
+        return _fold_high(folded)
+    return _fold_low(folded, vcpus)
 
 
 def _fold_high(specs):

@@ -19,6 +19,7 @@ relied on. Each service checks its
 part of the list when it starts and refuses a Nova that does not match.
 """
 
+import contextvars
 import dataclasses
 import functools
 import inspect
@@ -76,7 +77,19 @@ _DRIVER = 'nova.virt.libvirt.driver'
 SEAMS = (
     Seam(API, 'nova.compute.api', 'API.create',
          ('self', 'context', 'flavor', 'scheduler_hints')),
-    Seam(API, 'nova.exception', 'InvalidRequest'),
+    Seam(API, 'nova.compute.api', 'API.resize',
+         ('self', 'context', 'instance', 'flavor_id')),
+    Seam(API, 'nova.compute.api', 'API.live_migrate',
+         ('self', 'context', 'instance', 'force')),
+    Seam(API, 'nova.compute.api', 'API.evacuate',
+         ('self', 'context', 'instance', 'force')),
+    Seam(API, 'nova.compute.api', 'API._validate_flavor_image_numa_pci',
+         ('image', 'flavor')),
+    Seam(API, 'nova.compute.api', 'flavors.get_flavor_by_flavor_id',
+         ('flavorid',)),
+    Seam(API, 'nova.exception', 'ValidationError'),
+    Seam(API, 'nova.policy', 'init'),
+    Seam(API, 'nova.context', 'RequestContext.can', ('self', 'action')),
     Seam(API, 'nova.api.validation.extra_specs.base', 'ExtraSpecValidator',
          ('name', 'description', 'value')),
     Seam(SCHEDULER, 'nova.scheduler.request_filter', 'ALL_REQUEST_FILTERS',
@@ -173,13 +186,16 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_fold(fold_flavor):
-    """Let nova-api pass the flavor of each new instance through a function.
+def install_api(flavor_to_create, flavor_to_resize, check_image, check_force):
+    """Let nova-api pass what concerns priority through these functions.
 
     It does so while ``[nova_prio] enabled`` is true. Calling it again changes
     nothing.
 
-    :param fold_flavor: function: (flavor, hints) -> flavor
+    :param flavor_to_create: (context, flavor, hints) -> flavor
+    :param flavor_to_resize: (flavor, instance) -> flavor
+    :param check_image: (image, flavor), raises
+    :param check_force: (instance, force), raises
     :raises SystemExit: where Nova does not match, and ``[nova_prio] enabled``
         is true
     """
@@ -187,24 +203,94 @@ def install_fold(fold_flavor):
     if conf.nova_prio.enabled:
         check(API)
     from nova.compute import api
-    if not getattr(api.API.create, 'folds_priority', False):
-        api.API.create = _folding(conf, api.API.create, fold_flavor)
+    if isinstance(api.flavors, _FlavorsOfResize):
+        return
+    resizing = contextvars.ContextVar('nova_prio_resizing', default=None)
+    api.flavors = _FlavorsOfResize(api.flavors, resizing, flavor_to_resize)
+
+    def create(stock, call):
+        call['flavor'] = flavor_to_create(
+            call['context'], call['flavor'], call.get('scheduler_hints'))
+        return stock()
+
+    def resize(stock, call):
+        token = resizing.set(call['instance'])
+        try:
+            return stock()
+        finally:
+            resizing.reset(token)
+
+    def validate_image(stock, call):
+        check_image(call['image'], call['flavor'])
+        return stock()
+
+    def move(stock, call):
+        check_force(call['instance'], call.get('force'))
+        return stock()
+
+    for name, around in (
+            ('create', create), ('resize', resize), ('evacuate', move),
+            ('live_migrate', move),
+            ('_validate_flavor_image_numa_pci', validate_image)):
+        stock = inspect.getattr_static(api.API, name)
+        wrapped = _around(conf, getattr(api.API, name), around)
+        setattr(api.API, name, staticmethod(wrapped)
+                if isinstance(stock, staticmethod) else wrapped)
 
 
-def _folding(conf, create, fold_flavor):
-    signature = inspect.signature(create)
+def _around(conf, stock, around):
+    """Return a method of Nova with a function of ours around it.
 
-    @functools.wraps(create)
-    def create_with_priority(*args, **kwargs):
+    :param around: (function that calls the method, its arguments by name)
+    """
+    signature = inspect.signature(stock)
+
+    @functools.wraps(stock)
+    def method(*args, **kwargs):
         if not conf.nova_prio.enabled:
-            return create(*args, **kwargs)
+            return stock(*args, **kwargs)
         call = signature.bind(*args, **kwargs)
-        call.arguments['flavor'] = fold_flavor(
-            call.arguments['flavor'], call.arguments.get('scheduler_hints'))
-        return create(*call.args, **call.kwargs)
+        return around(lambda: stock(*call.args, **call.kwargs),
+                      call.arguments)
 
-    create_with_priority.folds_priority = True
-    return create_with_priority
+    return method
+
+
+class _FlavorsOfResize:
+    """nova.compute.flavors, as nova.compute.api sees it.
+
+    API.resize looks up the new flavor by itself; what it finds is folded for
+    the instance that this very call is about.
+    """
+
+    def __init__(self, stock, resizing, flavor_to_resize):
+        self._stock = stock
+
+        @functools.wraps(stock.get_flavor_by_flavor_id)
+        def get_flavor_by_flavor_id(*args, **kwargs):
+            flavor = stock.get_flavor_by_flavor_id(*args, **kwargs)
+            instance = resizing.get()
+            return flavor_to_resize(flavor, instance) if instance else flavor
+
+        self.get_flavor_by_flavor_id = get_flavor_by_flavor_id
+
+    def __getattr__(self, name):
+        return getattr(self._stock, name)
+
+
+def authorize(context, rule, rules):
+    """Check a policy rule of this package with Nova's enforcer.
+
+    :param context: nova.context.RequestContext
+    :param rule: name of the rule
+    :param rules: list of all rules of this package, with their defaults
+    :raises nova.exception.PolicyNotAuthorized: where it is not allowed
+    """
+    from nova import policy
+    policy.init()
+    if rule not in policy._ENFORCER.registered_rules:
+        policy._ENFORCER.register_defaults(rules)
+    context.can(rule)
 
 
 def install_request_filter(function):

@@ -10,27 +10,95 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The fold in nova-api: the priority of a new instance, decided once."""
+"""What nova-api does for priority instances; called while it is enabled.
+
+Every refusal is answered with 400 and one sentence: nova-api converts a
+ValidationError wherever one is raised.
+"""
+
+import contextlib
 
 from nova import exception
 
+from nova_prio import policies
 from nova_prio import policy
+from nova_prio import seams
 
 
-def fold_flavor(flavor, hints):
+def flavor_to_create(context, flavor, hints):
     """Return the flavor that is to be kept with a new instance.
 
+    :param context: nova.context.RequestContext of the request
     :param flavor: nova.objects.Flavor that was asked for; never changed
     :param hints: dict of scheduler hints, or None
     :returns: a copy with the priority folded in, or the flavor itself where
         no priority is asked for
-    :raises nova.exception.InvalidRequest: where what is asked for
-        contradicts itself; nova-api answers 400 with its text
+    :raises nova.exception.ValidationError: where what is asked for
+        contradicts itself
+    :raises nova.exception.PolicyNotAuthorized: where the hint is not allowed
+        to this user
     """
-    try:
+    with _refusals():
         extra_specs = policy.fold(flavor.vcpus, flavor.extra_specs, hints)
+    if extra_specs is not None and policy.is_from_hint(extra_specs):
+        seams.authorize(
+            context, policies.hint_rule(policy.in_force(extra_specs)),
+            policies.list_rules())
+    return _with_extra_specs(flavor, extra_specs)
+
+
+def flavor_to_resize(flavor, instance):
+    """Return the flavor that an instance is to be resized to.
+
+    :param flavor: nova.objects.Flavor that was asked for; never changed
+    :param instance: nova.objects.Instance with its flavor
+    :returns: a copy with the priority folded in, or the flavor itself
+    :raises nova.exception.ValidationError: where it contradicts the priority
+        of the instance
+    """
+    with _refusals():
+        extra_specs = policy.fold_resize(
+            flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
+    return _with_extra_specs(flavor, extra_specs)
+
+
+def check_image(image, flavor):
+    """Check that an image fits the priority of the flavor it is used with.
+
+    :param image: dict with the 'properties' of the image, or None
+    :param flavor: nova.objects.Flavor, folded
+    :raises nova.exception.ValidationError: where it does not
+    """
+    with _refusals():
+        policy.check_image(flavor.extra_specs,
+                           (image or {}).get('properties', {}))
+
+
+def check_force(instance, force):
+    """Check that a move does not go round the scheduler.
+
+    :param instance: nova.objects.Instance with its flavor
+    :param force: whether the caller forces the destination
+    :raises nova.exception.ValidationError: where a priority instance is moved
+        by force
+    """
+    priority = policy.in_force(instance.flavor.extra_specs)
+    if force and priority:
+        raise exception.ValidationError(detail=(
+            "Parameter 'force' is true, which goes round the scheduler; "
+            "for an instance of %s priority allowed is false or none."
+            % priority))
+
+
+@contextlib.contextmanager
+def _refusals():
+    try:
+        yield
     except policy.PriorityRefused as error:
-        raise exception.InvalidRequest(str(error))
+        raise exception.ValidationError(detail=str(error))
+
+
+def _with_extra_specs(flavor, extra_specs):
     if extra_specs is None:
         return flavor
     folded = flavor.obj_clone()

@@ -23,7 +23,8 @@ def register():
     """Return the validators of this package's extra specs.
 
     What nova-api needs besides is installed here, because Nova swallows an
-    error at import, and would then run without the fold.
+    error at import, and would then run without the fold. There are no
+    validators while ``[nova_prio] enabled`` is false.
 
     :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
     :raises SystemExit: where the running Nova does not match
@@ -31,17 +32,31 @@ def register():
     from nova_prio.api import fold
     from nova_prio import capacity
     from nova_prio import policy
+    from nova_prio import priority_hosts
     from nova_prio import seams
-    seams.install_fold(fold.fold_flavor)
-    return [base.ExtraSpecValidator(
-        name=policy.EXTRA_SPEC,
-        description=(
-            'The priority of the instance. With ``high`` its dedicated vCPUs '
-            'are pinned; with ``low`` its vCPUs float on the CPUs that '
-            'high-priority instances leave idle. Only supported by the '
-            'prio.PriorityLibvirtDriver compute driver.'),
-        value={
-            'type': str,
-            'description': 'The priority.',
-            'enum': list(capacity.PRIORITIES),
-        })]
+    seams.install_api(fold.flavor_to_create, fold.flavor_to_resize,
+                      fold.check_image, fold.check_force)
+    if not seams.register_options().nova_prio.enabled:
+        return []
+    return [
+        base.ExtraSpecValidator(
+            name=policy.EXTRA_SPEC,
+            description=(
+                'The priority of the instance. With ``high`` its dedicated '
+                'vCPUs are pinned; with ``low`` its vCPUs float on the CPUs '
+                'that high-priority instances leave idle. Only supported by '
+                'the prio.PriorityLibvirtDriver compute driver.'),
+            value={
+                'type': str,
+                'description': 'The priority.',
+                'enum': list(capacity.PRIORITIES),
+            }),
+        *(base.ExtraSpecValidator(
+            name='aggregate_instance_extra_specs:%s' % key,
+            description=(
+                'Whether the instance needs a host aggregate for priority '
+                'instances.'),
+            value={
+                'type': bool,
+                'description': 'Whether it does.',
+            }) for key in priority_hosts.AGGREGATE_KEYS)]

@@ -46,6 +46,7 @@ try:
     import nova.tests.functional  # noqa: I100
 
     import nova.conf
+    from nova.api.validation.extra_specs import validators
     from nova import context
     from nova.tests.fixtures import libvirt as fakelibvirt
     from nova.tests.functional.libvirt import base
@@ -153,6 +154,9 @@ class Cloud(base.ServersTestBase):
         self._aggregates = {}
         nova_prio.conf.register_opts(CONF)
         self._configure()
+        # nova-api does so once, when it starts with its configuration.
+        validators.VALIDATORS.clear()
+        validators.load_validators()
         super().setUp()
         self.useFixture(HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(

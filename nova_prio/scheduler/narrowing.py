@@ -34,9 +34,14 @@ def require_priority_hosts(ctxt, request_spec):
         aggregates are added to it, as Nova's own request filters do
     :returns: whether the request was narrowed
     :raises nova.exception.RequestFilterFailed: where there is no aggregate
-        for priority instances
+        for priority instances, or where a new instance asks for a priority
+        that nova-api did not fold into its flavor
     """
-    priority = policy.in_force(request_spec.flavor.extra_specs)
+    extra_specs = request_spec.flavor.extra_specs
+    priority = policy.in_force(extra_specs)
+    if policy.is_unfolded(
+            extra_specs, request_spec.get_scheduler_hint(policy.HINT)):
+        _check_unfolded(ctxt, request_spec, priority)
     if priority is None:
         return False
     uuids = {aggregate.uuid
@@ -58,3 +63,21 @@ def require_priority_hosts(ctxt, request_spec):
               '%(aggregates)s.', {'priority': priority,
                                   'aggregates': ', '.join(sorted(uuids))})
     return True
+
+
+def _check_unfolded(ctxt, request_spec, priority):
+    """Refuse a new instance; say of an older one that it is ordinary.
+
+    An instance is new as long as it is mapped to no cell.
+    """
+    mapping = objects.InstanceMapping.get_by_instance_uuid(
+        ctxt, request_spec.instance_uuid)
+    if mapping.cell_mapping is None:
+        raise exception.RequestFilterFailed(reason=(
+            "The instance asks for a CPU priority that nova-api did not fold "
+            "into its flavor; set [nova_prio] enabled to true for nova-api."))
+    if priority is None:
+        LOG.warning(
+            'The instance was created with a CPU priority that nova-api did '
+            'not fold into its flavor; it is moved as an ordinary one.',
+            instance_uuid=request_spec.instance_uuid)

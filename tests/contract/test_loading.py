@@ -26,7 +26,7 @@ from nova.virt.libvirt import driver as libvirt_driver
 from oslo_utils import importutils
 from stevedore import extension
 
-from nova_prio.api import fold
+from nova_prio.api import validators as entry_point
 from nova_prio.scheduler import narrowing
 from nova_prio.scheduler import start
 from nova_prio import seams
@@ -89,18 +89,48 @@ def test_narrowing_is_installed_once(scheduler_conf):
 
 
 def test_fold_is_installed_once():
-    seams.install_fold(fold.fold_flavor)
-    once = api.API.create
-    seams.install_fold(fold.fold_flavor)
-    assert once is api.API.create
+    entry_point.register()
+    once = api.API.create, api.API.resize, api.flavors
+    entry_point.register()
+    assert once == (api.API.create, api.API.resize, api.flavors)
 
 
-@pytest.mark.parametrize('value', ['high', 'low'])
-def test_validator_accepts(value):
-    validators.validate('hw:cpu_priority', value)
+@pytest.fixture
+def loaded_validators(request):
+    """Load the validators as a nova-api that starts; yields ``validate``."""
+    seams.register_options()
+    CONF.set_override('enabled', getattr(request, 'param', True),
+                      group='nova_prio')
+    validators.VALIDATORS.clear()
+    validators.load_validators()
+    yield validators.validate
+    CONF.clear_override('enabled', group='nova_prio')
 
 
-@pytest.mark.parametrize('value', ['High', '', 'medium'])
-def test_validator_refuses(value):
-    with pytest.raises(exception.ValidationError, match='high, low'):
-        validators.validate('hw:cpu_priority', value)
+@pytest.mark.parametrize('name, value', [
+    ('hw:cpu_priority', 'high'), ('hw:cpu_priority', 'low'),
+    ('aggregate_instance_extra_specs:priority', 'true'),
+    ('aggregate_instance_extra_specs:priority_mix', 'False'),
+    ('aggregate_instance_extra_specs:other', 'anything'),
+])
+def test_validator_accepts(loaded_validators, name, value):
+    loaded_validators(name, value)
+
+
+@pytest.mark.parametrize('name, value, words', [
+    ('hw:cpu_priority', 'High', 'high, low'),
+    ('hw:cpu_priority', '', 'high, low'),
+    ('hw:cpu_priority', 'medium', 'high, low'),
+    ('aggregate_instance_extra_specs:priority', 'high', 'boolean'),
+    ('aggregate_instance_extra_specs:priority_mix', '', 'boolean'),
+])
+def test_validator_refuses(loaded_validators, name, value, words):
+    with pytest.raises(exception.ValidationError, match=words):
+        loaded_validators(name, value)
+
+
+@pytest.mark.parametrize('loaded_validators', [False], indirect=True)
+def test_no_validators_while_it_is_not_enabled(loaded_validators):
+    with pytest.raises(exception.ValidationError, match='does not appear'):
+        loaded_validators('hw:cpu_priority', 'high')
+    loaded_validators('aggregate_instance_extra_specs:priority', 'high')

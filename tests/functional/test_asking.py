@@ -37,7 +37,8 @@ class Asking(base.FunctionalTest):
         low = self.boot_with_hint(self.plain, 'low',
                                   key='OS-SCH-HNT:scheduler_hints')
         self.assertEqual(
-            {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'},
+            {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated',
+             'nova_prio:source': 'hint'},
             self._extra_specs(high))
         self.assertEqual('/low_prio_machine',
                          self.domain(low).findtext('resource/partition'))
@@ -69,8 +70,3 @@ class Asking(base.FunctionalTest):
         self.assertIn(
             "'urgent' is not one of: high, low",
             self.refusal(self.flavor, **{'hw:cpu_priority': 'urgent'}))
-
-    def test_not_enabled(self):
-        self.flags(enabled=False, group='nova_prio')
-        server = self.boot_with_hint(self.plain, 'urgent')
-        self.assertEqual({}, self._extra_specs(server))

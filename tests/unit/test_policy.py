@@ -26,8 +26,13 @@ from nova_prio import policy
     ({'hw:cpu_priority': 'low'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
     ({}, {'priority': 'high'},
-     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}),
+     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated',
+      'nova_prio:source': 'hint'}),
     ({}, {'priority': ['low']},
+     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared',
+      'nova_prio:source': 'hint'}),
+    # A flavor cannot pretend that the priority came with the hint.
+    ({'hw:cpu_priority': 'low', 'nova_prio:source': 'hint'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
     # What the flavor spells out stays.
     ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}, {},

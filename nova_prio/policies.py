@@ -1,0 +1,52 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Policy rules: who may give an instance a priority with the hint.
+
+A priority that comes with a flavor needs no rule: operators choose who sees
+the flavor.
+"""
+
+from oslo_policy import policy
+
+from nova_prio import capacity
+
+_RULE = 'nova_prio:create:hint:%s'
+_OPERATIONS = [{'method': 'POST', 'path': '/servers'}]
+
+
+def hint_rule(priority):
+    """Return the name of the rule for the hint with this priority."""
+    return _RULE % priority
+
+
+def list_rules():
+    """Return the rules, as the sample generators and Nova's enforcer want.
+
+    :returns: list of oslo_policy.policy.DocumentedRuleDefault
+    """
+    return [
+        policy.DocumentedRuleDefault(
+            name=hint_rule(capacity.HIGH),
+            check_str='rule:context_is_admin',
+            description="Create a server with scheduler hint "
+                        "``priority=high``.",
+            operations=_OPERATIONS,
+            scope_types=['project']),
+        policy.DocumentedRuleDefault(
+            name=hint_rule(capacity.LOW),
+            check_str='rule:project_member_or_admin',
+            description="Create a server with scheduler hint "
+                        "``priority=low``.",
+            operations=_OPERATIONS,
+            scope_types=['project']),
+    ]
