@@ -83,10 +83,13 @@ SEAMS = (
          ('self', 'context', 'instance', 'force')),
     Seam(API, 'nova.compute.api', 'API.evacuate',
          ('self', 'context', 'instance', 'force')),
+    Seam(API, 'nova.compute.api', 'API._validate_and_build_base_options',
+         ('self', 'context', 'flavor', 'boot_meta')),
     Seam(API, 'nova.compute.api', 'API._validate_flavor_image_numa_pci',
          ('image', 'flavor')),
     Seam(API, 'nova.compute.api', 'flavors.get_flavor_by_flavor_id',
          ('flavorid',)),
+    Seam(API, 'nova.exception', 'InvalidRequest'),
     Seam(API, 'nova.exception', 'ValidationError'),
     Seam(API, 'nova.policy', 'init'),
     Seam(API, 'nova.context', 'RequestContext.can', ('self', 'action')),
@@ -224,6 +227,10 @@ def install_api(flavor_to_create, flavor_to_resize, check_image, check_force):
         check_image(call['image'], call['flavor'])
         return stock()
 
+    def validate_boot_meta(stock, call):
+        check_image(call['boot_meta'], call['flavor'])
+        return stock()
+
     def move(stock, call):
         check_force(call['instance'], call.get('force'))
         return stock()
@@ -231,6 +238,9 @@ def install_api(flavor_to_create, flavor_to_resize, check_image, check_force):
     for name, around in (
             ('create', create), ('resize', resize), ('evacuate', move),
             ('live_migrate', move),
+            # Nova looks at the image of a new instance here for the first
+            # time, and at that of a rebuild or resize in the other place.
+            ('_validate_and_build_base_options', validate_boot_meta),
             ('_validate_flavor_image_numa_pci', validate_image)):
         stock = inspect.getattr_static(api.API, name)
         wrapped = _around(conf, getattr(api.API, name), around)

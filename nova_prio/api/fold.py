@@ -12,8 +12,7 @@
 
 """What nova-api does for priority instances; called while it is enabled.
 
-Every refusal is answered with 400 and one sentence: nova-api converts a
-ValidationError wherever one is raised.
+Every refusal is answered with 400 and one sentence.
 """
 
 import contextlib
@@ -33,8 +32,8 @@ def flavor_to_create(context, flavor, hints):
     :param hints: dict of scheduler hints, or None
     :returns: a copy with the priority folded in, or the flavor itself where
         no priority is asked for
-    :raises nova.exception.ValidationError: where what is asked for
-        contradicts itself
+    :raises nova.exception.InvalidRequest: where what is asked for contradicts
+        itself
     :raises nova.exception.PolicyNotAuthorized: where the hint is not allowed
         to this user
     """
@@ -53,7 +52,7 @@ def flavor_to_resize(flavor, instance):
     :param flavor: nova.objects.Flavor that was asked for; never changed
     :param instance: nova.objects.Instance with its flavor
     :returns: a copy with the priority folded in, or the flavor itself
-    :raises nova.exception.ValidationError: where it contradicts the priority
+    :raises nova.exception.InvalidRequest: where it contradicts the priority
         of the instance
     """
     with _refusals():
@@ -67,7 +66,7 @@ def check_image(image, flavor):
 
     :param image: dict with the 'properties' of the image, or None
     :param flavor: nova.objects.Flavor, folded
-    :raises nova.exception.ValidationError: where it does not
+    :raises nova.exception.InvalidRequest: where it does not
     """
     with _refusals():
         policy.check_image(flavor.extra_specs,
@@ -84,6 +83,7 @@ def check_force(instance, force):
     """
     priority = policy.in_force(instance.flavor.extra_specs)
     if force and priority:
+        # The one sort of error that these calls answer with 400.
         raise exception.ValidationError(detail=(
             "Parameter 'force' is true, which goes round the scheduler; "
             "for an instance of %s priority allowed is false or none."
@@ -95,7 +95,9 @@ def _refusals():
     try:
         yield
     except policy.PriorityRefused as error:
-        raise exception.ValidationError(detail=str(error))
+        # The sort of error that create, rebuild and resize all answer with
+        # its own text.
+        raise exception.InvalidRequest(str(error))
 
 
 def _with_extra_specs(flavor, extra_specs):

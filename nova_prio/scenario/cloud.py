@@ -58,6 +58,8 @@ except ImportError as exc:
         % exc.name, name=exc.name) from exc
 
 import nova_prio.conf
+# Nova's tests forget each object that is registered while one of them runs.
+import nova_prio.objects.host_report  # noqa: F401
 
 CONF = nova.conf.CONF
 PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
@@ -72,15 +74,17 @@ class HostOptionsFixture(fixtures.Fixture):
 
     Nova keeps one configuration per process, and this process holds many
     computes. While :func:`host_options` is entered, its values hide those of
-    the process, for the thread that entered it.
+    the process, for the thread that entered it. A compute that starts works
+    in threads of its own as well: they see the options in ``starting``.
     """
 
     def _setUp(self):
+        self.starting = None
         get = cfg.ConfigOpts._get
 
         def get_for_host(conf, name, group=None, namespace=None):
             value = get(conf, name, group, namespace)
-            options = _HOST_OPTIONS.get()
+            options = _HOST_OPTIONS.get() or self.starting
             if not options or namespace is not None:
                 return value
             return options.get((getattr(group, 'name', group), name), value)
@@ -158,10 +162,14 @@ class Cloud(base.ServersTestBase):
         validators.VALIDATORS.clear()
         validators.load_validators()
         super().setUp()
-        self.useFixture(HostOptionsFixture())
+        self._options_fixture = self.useFixture(HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.host.Host.get_online_cpus',
             new=lambda host: host.get_available_cpus()))
+        # There are no disks that a resize or a cold migration could move.
+        self.useFixture(fixtures.MockPatch(
+            'nova.virt.libvirt.driver.LibvirtDriver.'
+            'migrate_disk_and_power_off', return_value='{}'))
 
     def _configure(self):
         """Set what the operator of priority hosts writes into nova.conf."""
@@ -209,8 +217,11 @@ class Cloud(base.ServersTestBase):
         """Start (or start again) a compute with the options of its host."""
         options = self._host_options.setdefault(
             hostname, {(None, 'host'): hostname})
-        with host_options(options):
+        self._options_fixture.starting = options
+        try:
             super().start_compute(hostname, *args, **kwargs)
+        finally:
+            self._options_fixture.starting = None
         manager = self.computes[hostname].manager
         _run_with(manager.driver, options, self._guest_xmls)
         _run_with(manager.rt, options)

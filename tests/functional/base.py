@@ -12,8 +12,15 @@
 
 """What the functional tests share."""
 
-from lxml import etree
+import urllib.parse
 
+import fixtures
+from lxml import etree
+from nova import context
+from nova import objects
+from nova.tests.functional.api import client
+
+from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
 
 
@@ -54,15 +61,28 @@ class FunctionalTest(cloud.Cloud):
     def refusal(self, call, *args, **kwargs):
         """Return the text of the 400 that a call is answered with."""
         error = self.assertRaises(
-            self.api_exception, call, *args, **kwargs)
+            client.OpenStackApiException, call, *args, **kwargs)
         self.assertEqual(400, error.response.status_code)
         return error.response.json()['badRequest']['message']
 
-    @property
-    def api_exception(self):
-        """The exception of Nova's test client."""
-        from nova.tests.functional.api import client
-        return client.OpenStackApiException
+    def extra_specs(self, server):
+        """Return the extra specs of the flavor that a server shows."""
+        return self.api.get_server(server['id'])['flavor']['extra_specs']
+
+    def host_of(self, server):
+        """Return the host that a server is on."""
+        return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
+
+    def let_guests_migrate(self):
+        """Let live migration work: Nova's fake libvirt refuses it."""
+        def migrate(domain, destination, params, flags):
+            host = urllib.parse.urlparse(destination).hostname
+            self.computes[host].driver._host.get_connection().createXML(
+                params['destination_xml'], 'flags')
+            domain.complete_job()
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.migrateToURI3', migrate))
 
     def domain(self, server):
         """Return the domain that a driver generated last, as an element."""
@@ -81,9 +101,6 @@ class FunctionalTest(cloud.Cloud):
 
     def report(self, host):
         """Return the HostReport that the compute saved last."""
-        from nova_prio.objects import host_report
-        from nova import context
-        from nova import objects
         cell = self.host_mappings[host].cell_mapping
         with context.target_cell(
                 context.get_admin_context(), cell) as cctxt:

@@ -21,16 +21,13 @@ class Asking(base.FunctionalTest):
         super().setUp()
         self.start_seed_host()
 
-    def _extra_specs(self, server):
-        return self.api.get_server(server['id'])['flavor']['extra_specs']
-
     def test_flavor(self):
         self.assertEqual(
             {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'},
-            self._extra_specs(self.boot(self.high)))
+            self.extra_specs(self.boot(self.high)))
         self.assertEqual(
             {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'},
-            self._extra_specs(self.boot(self.low)))
+            self.extra_specs(self.boot(self.low)))
 
     def test_hint_under_both_names(self):
         high = self.boot_with_hint(self.plain, 'high')
@@ -39,7 +36,7 @@ class Asking(base.FunctionalTest):
         self.assertEqual(
             {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated',
              'nova_prio:source': 'hint'},
-            self._extra_specs(high))
+            self.extra_specs(high))
         self.assertEqual('/low_prio_machine',
                          self.domain(low).findtext('resource/partition'))
         used = self.resources('mix1', 'usages')
@@ -47,7 +44,7 @@ class Asking(base.FunctionalTest):
 
     def test_the_flavor_itself_is_not_changed(self):
         self.boot_with_hint(self.plain, 'high')
-        self.assertEqual({}, self._extra_specs(self.boot(self.plain)))
+        self.assertEqual({}, self.extra_specs(self.boot(self.plain)))
 
     def test_refused(self):
         self.assertEqual(

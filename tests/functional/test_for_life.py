@@ -1,0 +1,274 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A priority follows its instance through resizes and moves."""
+
+from nova import context
+from nova import objects
+
+from tests.functional import base
+
+HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}
+LOW = {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}
+BY_HINT = {'nova_prio:source': 'hint'}
+
+
+class TwoHosts(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        self.flags(allow_resize_to_same_host=False)
+        for name in ('mix1', 'mix2'):
+            self.start_seed_host(name)
+
+    def assert_priority(self, server, extra_specs):
+        """Check what a user, the request spec, guest and Placement say."""
+        self.assertEqual(extra_specs, self.extra_specs(server))
+        spec = objects.RequestSpec.get_by_instance_uuid(
+            context.get_admin_context(), server['id'])
+        self.assertEqual(extra_specs, spec.flavor.extra_specs)
+        priority = extra_specs.get('hw:cpu_priority')
+        partition = priority and '/%s_prio_machine' % priority
+        domain = self.domain(server)
+        self.assertEqual(partition, domain.findtext('resource/partition'))
+        cpuset = domain.find('vcpu').get('cpuset')
+        pins = domain.findall('cputune/vcpupin')
+        self.assertEqual(
+            {'high': (None, 4), 'low': ('0-11', 0), None: ('8-11', 0)}[
+                priority], (cpuset, len(pins)))
+        uuid = self.compute_rp_uuids[self.host_of(server)]
+        held = self.placement.get(
+            '/allocations/%s' % server['id']).body['allocations']
+        self.assertEqual(
+            4, held[uuid]['resources'][
+                'PCPU' if priority == 'high' else 'VCPU'])
+
+
+class Resize(TwoHosts):
+
+    def _resize(self, server, flavor):
+        self._resize_server(server, flavor)
+        return self._confirm_resize(server)
+
+    def test_from_flavor_to_flavor(self):
+        """The new flavor decides: low, then high, then none, then low."""
+        server = self.boot(self.flavor(**{'hw:cpu_priority': 'high'}))
+        for flavor, specs in ((self.low, LOW), (self.high, HIGH),
+                              (self.plain, {}), (self.low, LOW)):
+            server = self._resize(server, flavor)
+            self.assert_priority(server, specs)
+
+    def test_a_hint_outlives_a_flavor_without_the_key(self):
+        server = self.boot_with_hint(self.plain, 'low')
+        self.assert_priority(server, {**LOW, **BY_HINT})
+        server = self._resize(server, self.flavor())
+        self.assert_priority(server, {**LOW, **BY_HINT})
+
+    def test_a_flavor_takes_the_hint_over_and_ends_it(self):
+        server = self.boot_with_hint(self.plain, 'high')
+        server = self._resize(server, self.high)
+        self.assert_priority(server, HIGH)
+        server = self._resize(server, self.flavor())
+        self.assert_priority(server, {})
+
+    def test_another_value_beside_a_hint(self):
+        server = self.boot_with_hint(self.plain, 'high')
+        self.assertEqual(
+            "Extra spec hw:cpu_priority of the new flavor is 'low', but the "
+            "instance was created with scheduler hint 'priority' = 'high'; "
+            "allowed is 'high' or none.",
+            self.refusal(self._resize_server, server, self.low))
+        self.assert_priority(server, {**HIGH, **BY_HINT})
+
+    def test_a_hint_against_the_new_flavor(self):
+        server = self.boot_with_hint(self.plain, 'low')
+        pinned = self.flavor(**{'hw:cpu_policy': 'dedicated'})
+        self.assertIn(
+            "hw:cpu_policy of the flavor is 'dedicated'; with low priority",
+            self.refusal(self._resize_server, server, pinned))
+
+    def test_revert(self):
+        server = self.boot(self.low)
+        self._resize_server(server, self.high)
+        self.assertEqual(HIGH, self.extra_specs(server))
+        server = self._revert_resize(server)
+        self.assert_priority(server, LOW)
+        for host in ('mix1', 'mix2'):
+            self.update_host(host)
+        used = [self.report(host).used for host in ('mix1', 'mix2')]
+        self.assertEqual([(0, 0), (0, 4)],
+                         sorted((rows.high, rows.low) for rows in used))
+
+    def test_the_flavor_of_a_resize_is_not_changed(self):
+        server = self.boot_with_hint(self.plain, 'low')
+        flavor = self.flavor()
+        self._resize(server, flavor)
+        self.assertEqual({}, self.extra_specs(self.boot(flavor)))
+
+
+class Moves(TwoHosts):
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self.servers = [
+            (self.boot(self.high), HIGH),
+            (self.boot_with_hint(self.plain, 'low'), {**LOW, **BY_HINT})]
+
+    def _assert_moved(self, move):
+        for server, extra_specs in self.servers:
+            source = self.host_of(server)
+            move(server)
+            self.assertNotEqual(source, self.host_of(server))
+            self.assert_priority(server, extra_specs)
+
+    def test_cold_migration(self):
+        def move(server):
+            self._migrate_server(server)
+            self._confirm_resize(server)
+        self._assert_moved(move)
+
+    def test_live_migration(self):
+        def move(server):
+            source = self.host_of(server)
+            self._live_migrate(server, 'completed')
+            # The fake's destination is handed XML that no driver generated.
+            self.api.post_server_action(
+                server['id'], {'reboot': {'type': 'HARD'}})
+            self._wait_for_state_change(server, 'ACTIVE')
+            self.assertNotEqual(source, self.host_of(server))
+        self._assert_moved(move)
+
+    def test_evacuation(self):
+        for server, extra_specs in self.servers:
+            source = self.host_of(server)
+            service, = self.api.get_services(
+                host=source, binary='nova-compute')
+            self.computes[source].stop()
+            self.api.put_service_force_down(service['id'], True)
+            self._evacuate_server(server)
+            self._start_server(server)
+            self.assertNotEqual(source, self.host_of(server))
+            self.assert_priority(server, extra_specs)
+            self.restart_compute_service(source)
+            self.api.put_service_force_down(service['id'], False)
+
+    def test_shelve_and_unshelve(self):
+        self.flags(shelved_offload_time=0)
+        for server, extra_specs in self.servers:
+            self._shelve_server(server)
+            self._unshelve_server(server)
+            self.assert_priority(server, extra_specs)
+
+    def test_forced_live_migration(self):
+        self.api.microversion = '2.67'
+        for server, _ in self.servers:
+            other, = {'mix1', 'mix2'} - {self.host_of(server)}
+            self.assertIn(
+                "Parameter 'force' is true",
+                self.refusal(self.api.post_server_action, server['id'], {
+                    'os-migrateLive': {'host': other, 'force': True,
+                                       'block_migration': 'auto'}}))
+
+    def test_forced_evacuation(self):
+        self.api.microversion = '2.67'
+        for server, _ in self.servers:
+            other, = {'mix1', 'mix2'} - {self.host_of(server)}
+            self.assertIn(
+                "Parameter 'force' is true",
+                self.refusal(self.api.post_server_action, server['id'], {
+                    'evacuate': {'host': other, 'force': True}}))
+
+
+class Images(TwoHosts):
+
+    def _image(self, **properties):
+        return self.glance.create(None, {
+            'name': 'i', 'container_format': 'bare', 'disk_format': 'raw',
+            'min_disk': 0, 'min_ram': 0, 'status': 'active',
+            'visibility': 'public', 'size': 1, 'properties': properties})['id']
+
+    def test_create(self):
+        shared = self._image(hw_cpu_policy='shared')
+        pinned = self._image(hw_cpu_policy='dedicated')
+        self.assertEqual(
+            "Image property hw_cpu_policy is 'shared'; with high priority "
+            "allowed is 'dedicated', 'mixed' or none.",
+            self.refusal(self.boot, self.high, image_uuid=shared))
+        self.assertEqual(
+            "Image property hw_cpu_policy is 'dedicated'; with low priority "
+            "allowed is 'shared' or none.",
+            self.refusal(self.boot, self.low, image_uuid=pinned))
+        self.assert_priority(self.boot(self.high, image_uuid=pinned), HIGH)
+        self.assert_priority(self.boot(self.low, image_uuid=shared), LOW)
+
+    def test_rebuild(self):
+        server = self.boot(self.low)
+        self._rebuild_server(server, self._image())
+        self.assert_priority(server, LOW)
+        self._rebuild_server(server, self._image(hw_cpu_policy='shared'))
+        self.assert_priority(server, LOW)
+        self.assertIn(
+            "Image property hw_cpu_policy is 'dedicated'",
+            self.refusal(self._rebuild_server, server,
+                         self._image(hw_cpu_policy='dedicated')))
+
+    def test_resize(self):
+        server = self.boot(self.plain,
+                           image_uuid=self._image(hw_cpu_policy='shared'))
+        self.assertIn("Image property hw_cpu_policy is 'shared'",
+                      self.refusal(self._resize_server, server, self.high))
+
+
+class Unfolded(TwoHosts):
+    """Instances of a nova-api that does not fold."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags(enabled=False, group='nova_prio')
+
+    def test_new_instances_are_refused(self):
+        for server in (self.boot(self.high, 'ERROR'),
+                       self.boot_with_hint(self.plain, 'low', 'ERROR'),
+                       self.boot_with_hint(self.plain, 'nonsense', 'ERROR')):
+            self.assertIn('set [nova_prio] enabled to true for nova-api',
+                          server['fault']['message'])
+
+    def test_old_instances_are_moved_as_ordinary_ones(self):
+        self.stub_request_filter(False)
+        servers = [self.boot(self.low),
+                   self.boot_with_hint(self.plain, 'high'),
+                   self.boot_with_hint(self.plain, 'nonsense')]
+        self.stub_request_filter(True)
+        self.flags(enabled=True, group='nova_prio')
+        for server in servers:
+            specs = self.extra_specs(server)
+            self._migrate_server(server)
+            self._confirm_resize(server)
+            self.assertEqual(specs, self.extra_specs(server))
+            self.assertIsNone(
+                self.domain(server).findtext('resource/partition'))
+            # A resize asks anew.
+            self._resize_server(server, self.high)
+            self._confirm_resize(server)
+            self.assert_priority(server, HIGH)
+            self._delete_server(server)
+
+    def stub_request_filter(self, installed):
+        """Schedule as before the package was there, or as since then."""
+        from nova.scheduler import request_filter
+        from nova_prio.scheduler import narrowing
+        filters = request_filter.ALL_REQUEST_FILTERS
+        if installed:
+            filters.append(narrowing.require_priority_hosts)
+        else:
+            filters.remove(narrowing.require_priority_hosts)
