@@ -47,7 +47,9 @@ try:
 
     import nova.conf
     from nova.api.validation.extra_specs import validators
+    from nova.compute import resource_tracker
     from nova import context
+    from nova.scheduler import request_filter
     from nova.tests.fixtures import libvirt as fakelibvirt
     from nova.tests.functional.libvirt import base
 except ImportError as exc:
@@ -158,6 +160,13 @@ class Cloud(base.ServersTestBase):
         self._aggregates = {}
         nova_prio.conf.register_opts(CONF)
         self._configure()
+        # What this cloud's services put into Nova is gone with them.
+        for name, value in (
+                ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
+                 list(request_filter.ALL_REQUEST_FILTERS)),
+                ('nova.compute.resource_tracker.ResourceTracker',
+                 resource_tracker.ResourceTracker)):
+            self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()
         validators.load_validators()

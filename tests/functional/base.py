@@ -50,12 +50,16 @@ class FunctionalTest(cloud.Cloud):
             flavor_id=flavor, networks='none', expected_state=state, **kwargs)
 
     def boot_with_hint(self, flavor, hint, state='ACTIVE', count=1,
-                       key='os:scheduler_hints'):
-        """Create servers with a priority hint; returns the first."""
+                       key='os:scheduler_hints', api=None, **kwargs):
+        """Create servers with a priority hint; returns the first.
+
+        :param api: client instead of the administrator's
+        :param kwargs: more of the server's attributes
+        """
         body = {'server': self._build_server(
             flavor_id=flavor, networks='none'), key: {'priority': hint}}
-        body['server'].update(min_count=count, max_count=count)
-        server = self.api.post_server(body)
+        body['server'].update(min_count=count, max_count=count, **kwargs)
+        server = (api or self.api).post_server(body)
         return self._wait_for_state_change(server, state)
 
     def refusal(self, call, *args, **kwargs):

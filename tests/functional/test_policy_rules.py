@@ -1,0 +1,66 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Who may give an instance a priority with the hint."""
+
+from nova.tests import fixtures as nova_fixtures
+from nova.tests.functional.api import client
+
+from tests.functional import base
+
+HIGH = 'nova_prio:create:hint:high'
+LOW = 'nova_prio:create:hint:low'
+
+
+class PolicyRules(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        # Nova's default; its test bed switches it off.
+        self.flags(enforce_new_defaults=True, group='oslo_policy')
+        self.policy = self.useFixture(nova_fixtures.RealPolicyFixture())
+        self.start_seed_host()
+        self.member = self.api_fixture.api
+        self.reader = self.api_fixture.reader_api
+        for api in (self.member, self.reader):
+            api.microversion = self.api.microversion
+
+    def _forbidden(self, call, *args, **kwargs):
+        error = self.assertRaises(
+            client.OpenStackApiException, call, *args, **kwargs)
+        self.assertEqual(403, error.response.status_code)
+        return error.response.json()['forbidden']['message']
+
+    def test_admin(self):
+        for hint in ('high', 'low'):
+            self.boot_with_hint(self.plain, hint)
+
+    def test_member(self):
+        self.assertIn(HIGH, self._forbidden(
+            self.boot_with_hint, self.plain, 'high', api=self.member))
+        self.boot_with_hint(self.plain, 'low', api=self.member)
+        # Who may see a flavor may use its priority.
+        server = self.member.post_server({'server': self._build_server(
+            flavor_id=self.high, networks='none')})
+        self._wait_for_state_change(server, 'ACTIVE')
+
+    def test_reader(self):
+        for hint in ('high', 'low'):
+            self._forbidden(self.boot_with_hint, self.plain, hint,
+                            api=self.reader)
+
+    def test_operators_decide(self):
+        self.policy.set_rules(
+            {HIGH: 'role:member', LOW: 'role:admin'}, overwrite=False)
+        self.boot_with_hint(self.plain, 'high', api=self.member)
+        self.assertIn(LOW, self._forbidden(
+            self.boot_with_hint, self.plain, 'low', api=self.member))
