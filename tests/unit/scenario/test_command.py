@@ -9,3 +9,47 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
+"""The command line up to where a cloud would be started."""
+
+import pytest
+
+from nova_prio.cmd import main
+
+
+def test_bad_file(tmp_path, capsys):
+    path = tmp_path / 'bad.yaml'
+    path.write_text('hosts: []\nsteps: x\n')
+    assert main.main(['scenario', 'play', str(path)]) == 2
+    out, err = capsys.readouterr()
+    assert out == ''
+    assert err.splitlines() == [
+        "%s:1: key 'hosts': is empty; it is a list of hosts" % path,
+        "%s:2: key 'steps': 'x' is not a list of steps" % path]
+
+
+def test_missing_file(tmp_path, capsys):
+    path = tmp_path / 'none.yaml'
+    assert main.main(['scenario', 'play', str(path)]) == 2
+    assert capsys.readouterr().err == (
+        '%s: cannot be read: No such file or directory\n' % path)
+
+
+@pytest.mark.parametrize('arguments, told', [
+    (['scenario', 'play'], 'arguments are required: FILE'),
+    (['scenario', 'play', '--format', 'xml', 'x.yaml'],
+     "invalid choice: 'xml'"),
+    (['teleport'], "'teleport' is not a nova-prio command"),
+    (['--teleport'], "'--teleport' is not a nova-prio command")])
+def test_wrong_usage(arguments, told, capsys):
+    assert main.main(arguments) == 2
+    assert told in ''.join(capsys.readouterr())
+
+
+@pytest.mark.parametrize('arguments', [
+    [], ['--help'], ['help', 'scenario', 'play'], ['--version']])
+def test_help(arguments, capsys):
+    assert main.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert 'nova-prio' in out
+    assert err == ''

@@ -9,3 +9,243 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
+"""Scenario files: what is read, and which sentence each error gets."""
+
+import pathlib
+import re
+
+import pytest
+
+from nova_prio.scenario import document
+from nova_prio.scenario import schema
+from nova_prio.scenario import source
+from nova_prio.scenario import verbs
+
+ROOT = pathlib.Path(__file__).parents[3]
+
+GOOD = """\
+hosts:
+  - {name: a, cpus: 12, dedicated: 0-7, shared: 8-11}
+flavors:
+  - {name: f, vcpus: 4}
+steps:
+  - create: {name: s, flavor: f}
+"""
+
+
+def problems(text):
+    with pytest.raises(source.BadScenario) as caught:
+        document.parse(text, 'x.yaml')
+    return caught.value.problems
+
+
+def test_defaults():
+    found = document.parse(GOOD, 'x.yaml')
+    assert found.hosts == [{
+        'name': 'a', 'cpus': 12, 'cells': 1, 'threads': 1,
+        'dedicated': '0-7', 'shared': '8-11', 'ratio': None, 'mix': False,
+        'memory_mb': 16384, 'driver': 'prio', 'aggregate': {}}]
+    assert found.flavors == [{
+        'name': 'f', 'vcpus': 4, 'memory_mb': 256, 'disk_gb': 1,
+        'extra_specs': {}}]
+    step, = found.steps
+    assert step.args == {
+        'name': 's', 'count': 1, 'multi': False, 'flavor': 'f',
+        'image': None, 'hint': None, 'group': None, 'host': None,
+        'force': False}
+    assert step.expect is None
+
+
+@pytest.mark.parametrize('written, value', [
+    ('true', 'true'), ('True', 'true'), ('yes', 'true'), ('"yes"', 'yes'),
+    ('2.0', '2.0'), ('010', '010'), ('high', 'high')])
+def test_metadata_becomes_text(written, value):
+    found = document.parse(GOOD.replace(
+        '0-7,', '0-7, aggregate: {key: %s},' % written), 'x.yaml')
+    assert found.hosts[0]['aggregate'] == {'key': value}
+
+
+def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
+    found = document.parse(GOOD.replace('8-11', '8'), 'x.yaml')
+    assert found.hosts[0]['shared'] == '8'
+
+
+@pytest.mark.parametrize('old, new, problem', [
+    # Rules of single values: line, key, value, what is allowed.
+    ('cpus: 12', 'cpus: x',
+     "2: key 'hosts[0].cpus': 'x' is not a whole number from 1 to 1024"),
+    ('cpus: 12', 'cpus: 12.0',
+     "2: key 'hosts[0].cpus': 12.0 is not a whole number from 1 to 1024"),
+    ('cpus: 12', 'cpus: true',
+     "2: key 'hosts[0].cpus': true is not a whole number from 1 to 1024"),
+    ('cpus: 12', 'cpus:  12, ratio: x',
+     "2: key 'hosts[0].ratio': 'x' is not a number greater than 0, and up "
+     "to 1000"),
+    ('cpus: 12', 'cpus: 12, ratio: 0',
+     "2: key 'hosts[0].ratio': 0 is not a number greater than 0, and up "
+     "to 1000"),
+    ('cpus: 12', 'cpus: 12, ratio: .nan',
+     "2: key 'hosts[0].ratio': nan is not a number greater than 0, and up "
+     "to 1000"),
+    ('cpus: 12', 'cpus: 12, mix: maybe',
+     "2: key 'hosts[0].mix': 'maybe' is not true or false"),
+    ('cpus: 12', 'cpus: 12, driver: fast',
+     "2: key 'hosts[0].driver': 'fast' is not one of prio, stock"),
+    ('8-11', 'all',
+     "2: key 'hosts[0].shared': 'all' is not a CPU set such as \"0-7,^3\""),
+    ('cpus: 12', 'cpus: 12, aggregate: x',
+     "2: key 'hosts[0].aggregate': 'x' is not a mapping of texts to texts"),
+    ('steps:', 'images: [{name: "a b"}]\nsteps:',
+     "5: key 'images[0].name': 'a b' is not a name of up to 63 letters, "
+     'digits, ".", "_" and "-"'),
+    ('flavor: f', 'flavor: f, hint: middle',
+     "6: key 'steps[0].create.hint': 'middle' is not one of high, low"),
+    ('  - {name: f, vcpus: 4}', '  {}',
+     "3: key 'flavors': {} is not a list of flavors"),
+    # Keys.
+    ('cpus: 12', 'cpus: 12, rato: 2',
+     "2: key 'hosts[0].rato': is unknown; allowed are name, cpus, cells, "
+     "threads, dedicated, shared, ratio, mix, memory_mb, driver, aggregate"),
+    ('flavors:', 'flavours: []\nflavors:',
+     "3: key 'flavours': is unknown; allowed are description, hosts, "
+     "flavors, images, server_groups, steps"),
+    ('steps:', 'images: [{}]\nsteps:',
+     "5: key 'images[0].name': is missing; it is a name of up to 63 "
+     'letters, digits, ".", "_" and "-"'),
+    ('cpus: 12', 'cpus: 12, cpus: 12', "2: key 'hosts[0].cpus': is there "
+     "twice"),
+    ('  - create: {name: s, flavor: f}', '  []',
+     "5: key 'steps': is empty; it is a list of steps"),
+    # Steps.
+    ('create:', 'teleport:',
+     "6: key 'steps[0].teleport': is unknown; allowed are create, delete, "
+     "expect"),
+    ('create: {name: s, flavor: f}', 'expect: active',
+     "6: key 'steps[0]': has no verb; a step has one of create, delete"),
+    ('flavor: f}', 'flavor: f}\n    delete: {server: s}',
+     "6: key 'steps[0]': has create and delete; a step has one of create, "
+     "delete"),
+    ('flavor: f}', 'flavor: f}\n    expect: deleted',
+     "7: key 'steps[0].expect': 'deleted' is not one of active, refused"),
+    # CPUs of a host.
+    ('cpus: 12', 'cpus: 12, cells: 5',
+     "2: key 'hosts[0].cpus': 12 is not a multiple of 5 (cells times "
+     "threads)"),
+    ('8-11', '8-13',
+     "2: key 'hosts[0].shared': '8-13' has CPUs that the host has not: "
+     "12-13; it has 0-11"),
+    ('8-11', '6-11',
+     "2: key 'hosts[0].shared': '6-11' and dedicated '0-7' have CPUs in "
+     "common: 6-7"),
+    ('8-11', '11-8',
+     "2: key 'hosts[0].shared': '11-8' is not a CPU set: range 11-8 ends "
+     "before it starts"),
+    ('8-11', '^8', "2: key 'hosts[0].shared': '^8' has no CPUs"),
+    (', shared: 8-11', ', mix: true',
+     "2: key 'hosts[0].mix': true needs both dedicated and shared"),
+    ('8-11', '8-11, mix: true, driver: stock',
+     "2: key 'hosts[0].mix': true needs the driver 'prio'"),
+    # References.
+    ('flavor: f', 'flavor: g',
+     "6: key 'steps[0].create.flavor': 'g' is no flavor; allowed are f"),
+    ('flavor: f', 'flavor: f, image: i',
+     "6: key 'steps[0].create.image': 'i' is no image; allowed are default"),
+    ('flavor: f', 'flavor: f, group: g',
+     "6: key 'steps[0].create.group': 'g' is no server group; allowed are "
+     "none, there are none"),
+    ('flavor: f', 'flavor: f, host: b',
+     "6: key 'steps[0].create.host': 'b' is no host; allowed are a"),
+    ('flavor: f', 'flavor: f, force: true',
+     "6: key 'steps[0].create.force': true needs the key host"),
+    ('flavor: f}', 'flavor: f}\n  - delete: {server: t}',
+     "7: key 'steps[1].delete.server': 't' is no server at this step; "
+     "allowed are s"),
+    ('flavor: f}', 'flavor: f}\n  - create: {name: s, flavor: f}',
+     "7: key 'steps[1].create.name': 's' is taken already"),
+    ('  - {name: f, vcpus: 4}',
+     '  - {name: f, vcpus: 4}\n  - {name: f, vcpus: 8}',
+     "5: key 'flavors[1].name': 'f' is taken already"),
+])
+def test_one_error(old, new, problem):
+    assert old in GOOD
+    assert problems(GOOD.replace(old, new, 1)) == ['x.yaml:' + problem]
+
+
+def test_all_errors_are_listed_in_the_order_of_the_file():
+    found = problems(GOOD.replace('cpus: 12', 'cpus: 0')
+                     .replace('vcpus: 4', 'vcpu: 4')
+                     .replace('flavor: f', 'flavor: g'))
+    assert [line.split("'")[1] for line in found] == [
+        'hosts[0].cpus', 'flavors[0].vcpu', 'flavors[0].vcpus',
+        'steps[0].create.flavor']
+
+
+def test_counted_servers_have_numbers():
+    found = document.parse(GOOD.replace('flavor: f', 'flavor: f, count: 2')
+                           + '  - delete: {server: s-2}\n', 'x.yaml')
+    assert [step.title for step in found.steps] == [
+        'create s-1 to s-2 (f)', 'delete s-2']
+    assert problems(GOOD.replace('flavor: f', 'flavor: f, count: 2')
+                    + '  - delete: {server: s}\n') == [
+        "x.yaml:7: key 'steps[1].delete.server': 's' is no server at this "
+        "step; allowed are s-1, s-2"]
+
+
+def test_a_deleted_name_is_free_again():
+    document.parse(GOOD + '  - delete: {server: s}\n'
+                   '  - create: {name: s, flavor: f}\n', 'x.yaml')
+
+
+@pytest.mark.parametrize('text, problem', [
+    ('', 'x.yaml:1: is empty'),
+    ('# nothing\n', 'x.yaml:1: is empty'),
+    ('hosts:\n  - [\n',
+     "x.yaml:3: is not YAML: expected the node content, but found "
+     "'<stream end>'"),
+    ('hosts: *a\n', "x.yaml:1: is not YAML: found undefined alias 'a'"),
+    ('hosts: &a [*a]\n', 'x.yaml:1: contains itself'),
+    ('a\0b', 'x.yaml:1: is not YAML: unacceptable character #x0000: special '
+     'characters are not allowed'),
+    ('- a\n', "x.yaml:1: ['a'] is not a mapping with the keys description, "
+     'hosts, flavors, images, server_groups, steps'),
+])
+def test_no_mapping_at_all(text, problem):
+    assert problems(text) == [problem]
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    missing = tmp_path / 'none.yaml'
+    binary = tmp_path / 'binary.yaml'
+    binary.write_bytes(b'\xff\xfe')
+    for path, problem in [
+            (missing, '%s: cannot be read: No such file or directory'),
+            (tmp_path, '%s: cannot be read: Is a directory'),
+            (binary, '%s: is no UTF-8 text: invalid start byte')]:
+        with pytest.raises(source.BadScenario) as caught:
+            document.load(str(path))
+        assert caught.value.problems == [problem % path]
+
+
+def test_the_player_speaks_of_lines_too():
+    found = document.parse(GOOD, 'x.yaml')
+    assert found.problem(('flavors', 0), 'is refused') == (
+        "x.yaml:4: key 'flavors[0]': is refused")
+
+
+@pytest.mark.parametrize(
+    'path', sorted((ROOT / 'examples').glob('*.yaml')), ids=str)
+def test_examples_are_good_and_expect_something(path):
+    found = document.load(str(path))
+    assert found.description
+    assert {'active', 'refused'} <= {step.expect for step in found.steps}
+
+
+def test_the_page_names_every_key():
+    page = (ROOT / 'doc' / 'source' / 'user' / 'scenario.rst').read_text()
+    keys = set(schema.scenario(verbs.step_rules())['properties'])
+    for rules in (schema.HOST, schema.FLAVOR, schema.IMAGE,
+                  schema.SERVER_GROUP, verbs.VERBS,
+                  *(verb.properties for verb in verbs.VERBS.values())):
+        keys.update(rules)
+    assert keys <= set(re.findall(r'``(\w+)``', page))

@@ -9,3 +9,121 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
+"""The text that a reader sees."""
+
+from nova_prio.scenario import render
+from nova_prio.scenario import result
+
+
+def server(name, cpus, priority=None, host='seed', **kwargs):
+    return result.Server(name, 'id', priority, 'ACTIVE', host, cpus,
+                         priority and '/%s_prio_machine' % priority, **kwargs)
+
+
+def seed(**kwargs):
+    rows = {'high': (8, 8), 'low': (16, 4), 'ordinary': (8, 0)}
+    return result.Host(
+        'seed', 12, frozenset(range(8)), frozenset(range(8, 12)),
+        classes={row: {'sellable': sellable, 'used': used}
+                 for row, (sellable, used) in rows.items()},
+        inventory={
+            'PCPU': {'total': 8, 'reserved': 0, 'allocation_ratio': 1.0},
+            'VCPU': {'total': 12, 'reserved': 4, 'allocation_ratio': 2.0},
+            'MEMORY_MB': {'total': 1, 'reserved': 0,
+                          'allocation_ratio': 1.0}},
+        allocations={'a': {'resources': {'PCPU': 8}},
+                     'b': {'resources': {'VCPU': 4, 'MEMORY_MB': 1}}},
+        **kwargs)
+
+
+SERVERS = [
+    server('high-1', [[0], [2], [4], [6]], 'high'),
+    server('high-2', [[1], [3], [5], [7]], 'high'),
+    result.Server('high-3', 'id', 'high', 'ERROR',
+                  fault='No valid host was found.\nseed: no room'),
+    server('low-1', list(range(12)), 'low'),
+]
+
+GOLDEN = """\
++--------+----------+--------+------+----------------+--------------------+
+| name   | priority | status | host | CPUs           | partition          |
++--------+----------+--------+------+----------------+--------------------+
+| high-1 | high     | ACTIVE | seed | pinned 0,2,4,6 | /high_prio_machine |
+| high-2 | high     | ACTIVE | seed | pinned 1,3,5,7 | /high_prio_machine |
+| high-3 | high     | ERROR  | -    | -              | -                  |
+| low-1  | low      | ACTIVE | seed | floats 0-11    | /low_prio_machine  |
++--------+----------+--------+------+----------------+--------------------+
+
+high-3 (ERROR): No valid host was found.
+  seed: no room
+
+host seed: 12 CPUs, dedicated 0-7, shared 8-11
+CPU       | 0| 1| 2| 3| 4| 5| 6| 7| 8| 9|10|11|
+high      | A| B| A| B| A| B| A| B|  |  |  |  |
+low       |~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|
+pinned    A high-1, B high-2
+floats    low-1 (low, over 0-11)
+sold      8 of 8 high, 4 of 16 low, 0 of 8 ordinary
+placement 8 of 8 PCPU (total 8, reserved 0, allocation ratio 1.0)
+placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
+"""
+
+
+def test_text():
+    assert render.text(result.Result(SERVERS, [seed()])) == GOLDEN
+
+
+def test_mixed_policy_is_pinned_and_floats():
+    mixed = server('m', [[3], [8, 9], [8, 9]])
+    assert '| pinned 3, floats 8-9 |' in render.server_table([mixed])
+    lines = render.host_map(seed(), [mixed]).splitlines()
+    assert lines[2] == 'ordinary  |  |  |  | A|  |  |  |  |  |  |  |  |'
+    assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
+
+
+def test_servers_of_other_hosts_are_not_on_the_map():
+    text = render.host_map(seed(), [server('x', [[0]], 'high', host='other')])
+    assert 'pinned' not in text
+
+
+def test_a_host_without_our_driver_shows_what_placement_holds():
+    host = result.Host('stock', 2, frozenset(), frozenset(), inventory={
+        'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
+    assert render.host_map(host, []) == (
+        'host stock: 2 CPUs\n'
+        'CPU       | 0| 1|\n'
+        'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
+
+
+def test_a_wide_host_fits_into_100_columns():
+    host = result.Host('wide', 144, frozenset(range(128)), frozenset())
+    servers = [server('high-with-a-long-name-%d' % number,
+                      [[2 * number], [2 * number + 1]], 'high', 'wide')
+               for number in range(40)]
+    servers.append(server('low', list(range(144)), 'low', 'wide'))
+    lines = render.host_map(host, servers).splitlines()
+    assert max(len(line) for line in lines) <= 100
+    assert lines[1:7] == [
+        'CPU       0        8        16       24       '
+        '32       40       48       56',
+        'high      AABBCCDD EEFFGGHH IIJJKKLL MMNNOOPP '
+        'QQRRSSTT UUVVWWXX YYZZaabb ccddeeff',
+        'low       ' + ' '.join(['~' * 8] * 8),
+        'CPU       64       72       80       88       '
+        '96       104      112      120',
+        'high      gghhiijj kkllmmnn ' + ' '.join(['.' * 8] * 6),
+        'low       ' + ' '.join(['~' * 8] * 8)]
+    # A block where nobody is pinned has no row for it.
+    assert lines[7:9] == ['CPU       128      136',
+                          'low       ~~~~~~~~ ~~~~~~~~']
+
+
+def test_more_servers_than_letters():
+    host = result.Host('wide', 64, frozenset(range(64)), frozenset())
+    servers = [server('s%d' % number, [[number]], 'high', 'wide')
+               for number in range(60)]
+    lines = render.host_map(host, servers).splitlines()
+    assert lines[2].startswith('high      AAABACADAEAFAGAH AIAJ')
+    assert max(len(line) for line in lines) <= 100
+    assert 'BH s59' in lines[-1]

@@ -9,3 +9,51 @@
 # WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
 # License for the specific language governing permissions and limitations
 # under the License.
+
+"""What a guest's XML says of its CPUs, and the shape of the JSON."""
+
+import pytest
+
+from nova_prio.scenario import result
+
+XML = """<domain><vcpu%s>2</vcpu><cputune>%s</cputune>%s</domain>"""
+
+
+@pytest.mark.parametrize('vcpu, pins, cpus', [
+    ('', {}, [0, 1, 2, 3]),
+    (' cpuset="0-1,3"', {}, [0, 1, 3]),
+    ('', {1: '2', 0: '3'}, [[3], [2]]),
+    ('', {0: '0', 1: '2-3'}, [[0], [2, 3]]),
+])
+def test_cpus_of_a_guest(vcpu, pins, cpus):
+    tune = ''.join('<vcpupin vcpu="%d" cpuset="%s"/>' % pin
+                   for pin in pins.items())
+    assert result.guest(XML % (vcpu, tune, ''), 4) == (cpus, None)
+
+
+def test_partition_of_a_guest():
+    xml = XML % ('', '', '<resource><partition>/low_prio_machine</partition>'
+                 '</resource>')
+    assert result.guest(xml, 1) == ([0], '/low_prio_machine')
+
+
+def test_pins_and_floating_cpus():
+    server = result.Server('s', cpus=[[4], [8, 9], [7]])
+    assert server.pins == {0: 4, 2: 7}
+    assert server.floats_on == {8, 9}
+    assert result.Server('s', cpus=[8, 9]).floats_on == {8, 9}
+    assert result.Server('s', cpus=[8, 9]).pins == {}
+    assert result.Server('s').pins == {}
+
+
+def test_document():
+    found = result.Result(
+        [result.Server('s', fault='no')],
+        [result.Host('a', 4, frozenset(), frozenset(), None,
+                     {'VCPU': {}}, {'c': {}})], ['surprise'])
+    assert found.document() == {
+        'servers': [{
+            'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
+            'host': None, 'cpus': None, 'partition': None, 'fault': 'no'}],
+        'hosts': [{'name': 'a', 'classes': None, 'inventory': {'VCPU': {}},
+                   'allocations': {'c': {}}}]}

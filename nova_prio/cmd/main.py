@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command ``nova-prio``; its subcommands come by entry points."""
+
+import argparse
+import logging
+import sys
+
+from cliff import app
+from cliff import commandmanager
+from pbr import version
+
+NAMESPACE = 'nova_prio.cli'
+
+
+class NovaPrio(app.App):
+    """High and low CPU priority for the instances of an OpenStack Nova."""
+
+    NAME = 'nova-prio'
+    LOG = logging.getLogger(__name__)
+
+    def __init__(self, **kwargs):
+        super().__init__(
+            description=self.__doc__,
+            version=version.VersionInfo('nova-prio').version_string(),
+            command_manager=commandmanager.CommandManager(NAMESPACE),
+            deferred_help=True, **kwargs)
+
+    def build_option_parser(self, description, version):
+        """Return the parser of the options that all subcommands share.
+
+        cliff's options about logging are not among them: the services of a
+        scenario run in this process, and what they log is not for the
+        terminal.
+        """
+        parser = argparse.ArgumentParser(
+            prog=self.NAME, description=description, add_help=False)
+        parser.add_argument('--version', action='version',
+                            version='%(prog)s ' + version)
+        parser.add_argument('-h', '--help', dest='deferred_help',
+                            action='store_true', help='show this help')
+        parser.add_argument('--debug', action='store_true',
+                            help='show the traceback of an error')
+        return parser
+
+    def configure_logging(self):
+        """Show the errors of this tool."""
+        handler = logging.StreamHandler(self.stderr)
+        handler.setFormatter(logging.Formatter('%(message)s'))
+        self.LOG.addHandler(handler)
+        self.LOG.propagate = False
+
+
+def main(argv=None):
+    """Run the command line; return the exit status.
+
+    :param argv: list of arguments without the program's name; None for those
+        of the process
+    """
+    arguments = sys.argv[1:] if argv is None else argv
+    try:
+        return NovaPrio().run(arguments or ['help'])
+    except SystemExit as done:
+        # How argparse ends: 2 for wrong usage, None after the help.
+        return done.code or 0
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+# Virtual environments of the tools beside this file; sourced, never run.
+# All messages go to standard error: standard output is the tool's result.
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+die() {
+    say "$@"
+    exit 1
+}
+
+# The oldest Python that will do is 3.11; print the first one found.
+find_python() {
+    for python in python3.11 python3 python3.12 python3.13; do
+        if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+            2>/dev/null; then
+            command -v "$python"
+            return
+        fi
+    done
+    die 'No Python 3.11 or later was found: install python3 first.'
+}
+
+# quietly LOG COMMAND...: the output goes to LOG, its end is shown on failure.
+quietly() {
+    quietly_log=$1
+    shift
+    if ! "$@" >>"$quietly_log" 2>&1 </dev/null; then
+        say "This failed: $*"
+        say "The end of $quietly_log:"
+        tail -n 30 "$quietly_log" >&2
+        exit 1
+    fi
+}
+
+# Debian ships the module that fills a virtual environment in a package of
+# its own; fetch it where it is missing.
+need_venv_module() {
+    "$1" -c 'import ensurepip, venv' 2>/dev/null && return
+    version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    command -v apt-get >/dev/null ||
+        die "$1 cannot make virtual environments: install its venv module."
+    [ "$(id -u)" = 0 ] ||
+        die "$1 cannot make virtual environments: as root, run" \
+            "apt-get install python$version-venv."
+    say "Installing python$version-venv ..."
+    quietly "$2" apt-get update
+    quietly "$2" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends "python$version-venv"
+}
+
+# make_venv DIRECTORY ARGUMENTS...: an environment filled by pip with these
+# arguments, made again when they or the files named in STAMP_FILES changed.
+make_venv() {
+    venv=$1
+    shift
+    stamp=$({ printf '%s\n' "$PWD" "$@"; cat $STAMP_FILES; } | sha256sum)
+    [ "$(cat "$venv/stamp" 2>/dev/null)" = "$stamp" ] && return
+    log=$venv.log
+    : >"$log"
+    python=$(find_python) || exit 1
+    need_venv_module "$python" "$log"
+    say "Setting up $venv (once, about a minute; progress in $log) ..."
+    rm -rf "$venv"
+    quietly "$log" "$python" -m venv "$venv"
+    quietly "$log" "$venv/bin/python" -m pip install \
+        --disable-pip-version-check "$@"
+    printf '%s\n' "$stamp" >"$venv/stamp"
+}

@@ -1,0 +1,81 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Count the tests of a run: ``tally.py DIRECTORY``.
+
+The directory holds what the test runners wrote: JUnit XML (``*.xml``) from
+pytest and CSV (``*.csv``) from stestr by way of ``subunit2csv``. The last line
+is ``N passed, N failed``, with ``, N skipped`` where any was. The exit status
+is 1 when a test failed, when none was run, or when a file cannot be read.
+"""
+
+import collections
+import csv
+import pathlib
+import sys
+from xml.etree import ElementTree
+
+# How subunit words what became of a test.
+SUBUNIT = {
+    'success': 'passed',
+    'xfail': 'passed',
+    'skip': 'skipped',
+}
+
+
+def from_junit(path):
+    """Count the test cases of a JUnit XML file: Counter, outcome -> int."""
+    count = collections.Counter()
+    for case in ElementTree.parse(path).iter('testcase'):
+        outcomes = {child.tag for child in case}
+        if outcomes & {'failure', 'error'}:
+            count['failed'] += 1
+        elif 'skipped' in outcomes:
+            count['skipped'] += 1
+        else:
+            count['passed'] += 1
+    return count
+
+
+def from_csv(path):
+    """Count the tests of a subunit2csv file: Counter, outcome -> int."""
+    with open(path, newline='') as rows:
+        return collections.Counter(
+            SUBUNIT.get(row['status'], 'failed')
+            for row in csv.DictReader(rows))
+
+
+def main(directory):
+    """Print the count per file and in all; return the exit status."""
+    total = collections.Counter()
+    readers = {'.xml': from_junit, '.csv': from_csv}
+    for path in sorted(pathlib.Path(directory).glob('*')):
+        try:
+            count = readers[path.suffix](path)
+        except (ElementTree.ParseError, KeyError, OSError) as error:
+            print('%s cannot be counted: %r' % (path.name, error))
+            count = collections.Counter(failed=1)
+        if not count['passed'] + count['failed']:
+            print('%s: no test was run' % path.stem)
+            count['failed'] += 1
+        print('%-16s %5d passed %5d failed %5d skipped' % (
+            path.stem, count['passed'], count['failed'], count['skipped']))
+        total += count
+    line = '%d passed, %d failed' % (total['passed'], total['failed'])
+    if total['skipped']:
+        line += ', %d skipped' % total['skipped']
+    print(line)
+    return 0 if total['passed'] and not total['failed'] else 1
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1]))
