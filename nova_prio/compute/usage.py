@@ -35,7 +35,13 @@ class UsageLedger:
         self._demands.clear()
 
     def add(self, uuid, role, demand):
-        """Record the ``capacity.Demand`` of an instance in a role."""
+        """Record the ``capacity.Demand`` of an instance in a role.
+
+        An instance that comes to live on the host has ended the move that
+        brought it: Nova does not say so before its next recount.
+        """
+        if role == RESIDENT:
+            self._demands.pop((uuid, MOVE), None)
         self._demands[uuid, role] = demand
 
     def remove(self, uuid, role, demand):

@@ -12,24 +12,16 @@
 
 """Plays a scenario through the API of a stock Nova."""
 
-import time
-import uuid
-
 from nova.tests.functional.api import client
+import tenacity
 
-from nova_prio.objects import host_report
 from nova_prio.scenario import candidates
-from nova_prio.scenario import cloud as embedded
-from nova_prio.scenario import cpu_set
 from nova_prio.scenario import document as scenario
-from nova_prio.scenario import last_words
 from nova_prio.scenario import result
-from nova_prio.scenario import source
+from nova_prio.scenario import stage
 from nova_prio.scenario import watch
 
-DRIVERS = {'prio': embedded.PRIORITY_DRIVER, 'stock': embedded.STOCK_DRIVER}
-
-#: Seconds until a server is active or refused, and between two looks at it.
+#: Seconds until a server is as a step leaves it, and between two looks at it.
 PATIENCE_SECONDS = 60
 INTERVAL_SECONDS = 0.03
 
@@ -47,9 +39,7 @@ class Player:
         self._document = document
         self._progress = progress
         self._watch = cloud.useFixture(watch.SchedulerWatch())
-        self._flavors = {}
-        self._images = {}
-        self._groups = {}
+        self._stage = stage.Stage(cloud, document)
         self._servers = {}
 
     def play(self):
@@ -60,7 +50,7 @@ class Player:
             a host, flavor or server group of the file
         :raises nova_prio.scenario.result.PlayFailed: where it cannot go on
         """
-        self._set_up()
+        self._stage.set_up(self._progress)
         surprises = []
         steps = self._document.steps
         for position, step in enumerate(steps):
@@ -73,51 +63,10 @@ class Player:
                     '%r did not come true: %s is %s' % (
                         step.expect, step.title, _summary(outcomes))))
         return result.Result(
-            [self._seen(server) for server in self._servers.values()],
-            [self._host(host) for host in self._document.hosts], surprises)
-
-    def _set_up(self):
-        for position, host in enumerate(self._document.hosts):
-            self._start(position, host)
-            self._progress('host %s started' % host['name'])
-        for position, flavor in enumerate(self._document.flavors):
-            self._flavors[flavor['name']] = self._accepted(
-                ('flavors', position), self._cloud._create_flavor,
-                name=flavor['name'], vcpu=flavor['vcpus'],
-                memory_mb=flavor['memory_mb'], disk=flavor['disk_gb'],
-                ephemeral=0, extra_spec=flavor['extra_specs'] or None)
-        for image in [{'name': scenario.DEFAULT_IMAGE, 'properties': {}},
-                      *self._document.images]:
-            self._images[image['name']] = self._cloud.glance.create(
-                None, dict(self._cloud.glance.image1, id=str(uuid.uuid4()),
-                           name=image['name'],
-                           properties=dict(image['properties'])))['id']
-        for position, group in enumerate(self._document.server_groups):
-            self._groups[group['name']] = self._accepted(
-                ('server_groups', position),
-                self._cloud.api.post_server_groups,
-                {'name': group['name'], 'policy': group['policy']})['id']
-
-    def _start(self, position, host):
-        options = {key: host[key] for key in (
-            'name', 'cpus', 'cells', 'threads', 'dedicated', 'shared',
-            'ratio', 'mix', 'memory_mb', 'aggregate')}
-        with last_words.listening() as said:
-            try:
-                self._cloud.start_host(
-                    driver=DRIVERS[host['driver']], **options)
-            except SystemExit as error:
-                raise source.BadScenario([self._document.problem(
-                    ('hosts', position),
-                    'nova-compute of %s does not start: %s'
-                    % (host['name'], said.text))]) from error
-
-    def _accepted(self, path, call, *args, **kwargs):
-        try:
-            return call(*args, **kwargs)
-        except client.OpenStackApiException as error:
-            raise source.BadScenario([self._document.problem(
-                path, 'Nova refuses it: %s' % _answer(error))]) from error
+            [self._stage.seen(server)
+             for server in self._servers.values()],
+            [self._stage.host(host) for host in self._document.hosts],
+            surprises)
 
     def create(self, names, args):
         """Create servers with one request; for the verbs.
@@ -132,10 +81,10 @@ class Player:
         except client.OpenStackApiException as error:
             if error.response.status_code >= 500:
                 raise result.PlayFailed('%s cannot be created: %s' % (
-                    args['name'], _answer(error))) from error
+                    args['name'], stage.answer(error))) from error
             for name in names:
                 self._servers[name] = result.Server(
-                    name, fault=_answer(error))
+                    name, fault=stage.answer(error))
             return ['refused'] * len(names)
         return [self._settled(server)
                 for server in self._created(names, created)]
@@ -143,8 +92,9 @@ class Player:
     def _body(self, names, args):
         server = {
             'name': args['name'] if len(names) > 1 else names[0],
-            'flavorRef': self._flavors[args['flavor']],
-            'imageRef': self._images[args['image'] or scenario.DEFAULT_IMAGE],
+            'flavorRef': self._stage.flavors[args['flavor']],
+            'imageRef': self._stage.images[
+                args['image'] or scenario.DEFAULT_IMAGE],
             'networks': 'none',
         }
         if args['host'] and args['force']:
@@ -158,7 +108,7 @@ class Player:
         if args['hint']:
             hints['priority'] = args['hint']
         if args['group']:
-            hints['group'] = self._groups[args['group']]
+            hints['group'] = self._stage.groups[args['group']]
         return {'server': server, 'os:scheduler_hints': hints}
 
     def _created(self, names, created):
@@ -177,19 +127,38 @@ class Player:
 
     def _settled(self, server):
         """Wait until a server is active or refused; return which."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            shown = self._cloud.api.get_server(server.id)
-            if shown['status'] == 'ACTIVE':
-                return 'active'
-            if shown['status'] == 'ERROR' and 'fault' in shown:
-                server.fault = '\n'.join(
-                    [shown['fault']['message'].strip(), *self._reasons()])
-                return 'refused'
-            time.sleep(INTERVAL_SECONDS)
-        raise result.PlayFailed(
-            '%s is neither active nor refused after %d seconds'
-            % (server.name, PATIENCE_SECONDS))
+        shown = self._until(
+            server, 'neither active nor refused', lambda shown:
+            shown['status'] == 'ACTIVE' or
+            (shown['status'] == 'ERROR' and 'fault' in shown))
+        if shown['status'] == 'ACTIVE':
+            return 'active'
+        server.fault = '\n'.join(
+            [shown['fault']['message'].strip(), *self._reasons()])
+        return 'refused'
+
+    def _until(self, server, goal, reached):
+        """Look at a server until it is as it should be; return what is seen.
+
+        :param goal: what it is, should that not come true in time
+        :param reached: function: (the server as the API shows it, or None
+            where it is gone) -> bool
+        """
+        def look():
+            try:
+                return self._cloud.api.get_server(server.id)
+            except client.OpenStackApiNotFoundException:
+                return None
+
+        try:
+            return tenacity.Retrying(
+                retry=tenacity.retry_if_result(
+                    lambda shown: not reached(shown)),
+                wait=tenacity.wait_fixed(INTERVAL_SECONDS),
+                stop=tenacity.stop_after_delay(PATIENCE_SECONDS))(look)
+        except tenacity.RetryError as error:
+            raise result.PlayFailed('%s is %s after %d seconds' % (
+                server.name, goal, PATIENCE_SECONDS)) from error
 
     def _reasons(self):
         if self._watch.unanswered is None:
@@ -197,85 +166,60 @@ class Player:
         names = {item['uuid']: item['name'] for item in
                  self._cloud.api.api_get('/os-aggregates').body['aggregates']}
         return candidates.explain(
-            self._watch.unanswered, self._providers(), names)
+            self._watch.unanswered, self._stage.providers(), names)
 
-    def _providers(self):
-        def read(provider_id, part):
-            return self._cloud.placement.get(
-                '/resource_providers/%s/%s' % (provider_id, part),
-                version='1.30').body[part]
+    def flavor(self, name):
+        """Return the id of a flavor of the scenario; for the verbs."""
+        return self._stage.flavors[name]
 
-        return [
-            candidates.Provider(
-                name=item['name'], uuid=item['uuid'],
-                inventories=read(item['uuid'], 'inventories'),
-                usages=read(item['uuid'], 'usages'),
-                traits=frozenset(read(item['uuid'], 'traits')),
-                aggregates=frozenset(read(item['uuid'], 'aggregates')))
-            for item in self._cloud.placement.get(
-                '/resource_providers', version='1.30'
-            ).body['resource_providers']]
+    def change(self, name, action, status):
+        """Send an action to a server; for the verbs.
+
+        :param name: name of the server
+        :param action: dict, the action as the API wants it
+        :param status: the status of the server once it has worked
+        :returns: whether it has; where Nova says no, the server keeps the
+            reasons, and its status
+        """
+        server = self._servers[name]
+        if server.id is None:
+            return False
+        self._watch.clear()
+        try:
+            self._cloud.api.post_server_action(server.id, action)
+        except client.OpenStackApiException as error:
+            text = stage.answer(error)
+            if error.response.status_code < 500:
+                server.fault = text
+                return False
+            # This cloud waits for the scheduler where Nova does not.
+            if 'NoValidHost' not in text:
+                raise result.PlayFailed(
+                    '%s cannot be changed: %s' % (name, text)) from error
+        shown = self._until(server, 'not done with its task', lambda shown:
+                            shown['OS-EXT-STS:task_state'] is None)
+        if shown['status'] == status:
+            return True
+        server.fault = '\n'.join(
+            ['No valid host was found.', *self._reasons()])
+        return False
 
     def delete(self, name):
         """Delete a server; for the verbs.
 
-        :returns: 'deleted', or 'refused' where Nova says no
+        :returns: whether it is gone; False where Nova says no
         """
         server = self._servers[name]
         if server.id is None:
-            return 'refused'
+            return False
         try:
             self._cloud.api.delete_server(server.id)
         except client.OpenStackApiException as error:
-            server.fault = _answer(error)
-            return 'refused'
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            try:
-                self._cloud.api.get_server(server.id)
-            except client.OpenStackApiNotFoundException:
-                server.status = 'DELETED'
-                return 'deleted'
-            time.sleep(INTERVAL_SECONDS)
-        raise result.PlayFailed('%s is not deleted after %d seconds' % (
-            name, PATIENCE_SECONDS))
-
-    def _seen(self, server):
-        """Return a server with what Nova and its guest say of it now."""
-        if server.id is None or server.status == 'DELETED':
-            return server
-        shown = self._cloud.api.get_server(server.id)
-        server.status = shown['status']
-        server.priority = shown['flavor'].get('extra_specs', {}).get(
-            'hw:cpu_priority')
-        server.host = shown['OS-EXT-SRV-ATTR:host']
-        if server.status == 'ACTIVE':
-            server.cpus, server.partition = result.guest(
-                self._cloud.guest_xml(server.id), next(
-                    host['cpus'] for host in self._document.hosts
-                    if host['name'] == server.host))
-        return server
-
-    def _host(self, host):
-        name = host['name']
-        provider = '/resource_providers/%s/' % (
-            self._cloud.compute_rp_uuids[name])
-        found = result.Host(
-            name, host['cpus'],
-            *(cpu_set.parse(host[key]) if host[key] else frozenset()
-              for key in ('dedicated', 'shared')),
-            inventory=self._cloud.placement.get(
-                provider + 'inventories').body['inventories'],
-            allocations=self._cloud.placement.get(
-                provider + 'allocations').body['allocations'])
-        node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
-        reported = host_report.HostReport.from_stats(node.stats)
-        if reported is not None:
-            found.classes = {
-                row: {'sellable': getattr(reported.sellable, row),
-                      'used': getattr(reported.used, row)}
-                for row in result.ROWS}
-        return found
+            server.fault = stage.answer(error)
+            return False
+        self._until(server, 'not deleted', lambda shown: shown is None)
+        server.status = 'DELETED'
+        return True
 
 
 def _summary(outcomes):
@@ -286,11 +230,3 @@ def _summary(outcomes):
                      for outcome in dict.fromkeys(outcomes))
 
 
-def _answer(error):
-    """Return what an answer of Nova's API says, in one line."""
-    response = error.response
-    try:
-        message, = (part['message'] for part in response.json().values())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        message = response.text
-    return 'HTTP %d: %s' % (response.status_code, ' '.join(message.split()))

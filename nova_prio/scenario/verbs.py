@@ -136,29 +136,111 @@ class Create(Verb):
                 for outcome in player.create([server], args)]
 
 
-class Delete(Verb):
-    """Delete one server."""
+class _OneServer(Verb):
+    """A verb about one server; ``done`` is how it ends when it works."""
 
     properties = {'server': schema.NAME}
     required = ('server',)
-    outcomes = ('deleted', 'refused')
+    name = done = None
+
+    @property
+    def outcomes(self):
+        """What the step may expect."""
+        return self.done, 'refused'
 
     def check(self, args, names):
         """Yield where no step before has created the server."""
         yield from names.unknown(
             args, 'server', 'server at this step', names.servers)
-        names.servers.discard(args['server'])
 
     def title(self, args):
-        """Return which server it is."""
-        return 'delete %s' % args['server']
+        """Return the verb and the server."""
+        return '%s %s' % (self.name, args['server'])
 
     def play(self, args, player):
-        """Delete it and return what became of it."""
-        return [player.delete(args['server'])]
+        """Do it and return what became of the server."""
+        return [self.done if self.works(args, player) else 'refused']
+
+    def works(self, args, player):
+        """Do it; return whether Nova let it happen."""
+        raise NotImplementedError()
 
 
-VERBS = {'create': Create(), 'delete': Delete()}
+class Delete(_OneServer):
+    """Delete one server."""
+
+    name = 'delete'
+    done = 'deleted'
+
+    def check(self, args, names):
+        """Yield where no step before has created the server."""
+        yield from super().check(args, names)
+        names.servers.discard(args['server'])
+
+    def works(self, args, player):
+        """Delete it."""
+        return player.delete(args['server'])
+
+
+class Resize(_OneServer):
+    """Resize one server to another flavor, and confirm or revert it."""
+
+    properties = {
+        **_OneServer.properties,
+        'flavor': schema.NAME,
+        'revert': dict(schema.BOOLEAN, default=False),
+    }
+    required = ('server', 'flavor')
+    name = 'resize'
+    done = 'resized'
+
+    def check(self, args, names):
+        """Yield what is unknown."""
+        yield from super().check(args, names)
+        yield from names.unknown(args, 'flavor', 'flavor', names.flavors)
+
+    def title(self, args):
+        """Return the server, its new flavor, and whether that stays."""
+        return '%s to %s%s' % (super().title(args), args['flavor'],
+                               ', and revert it' if args['revert'] else '')
+
+    def works(self, args, player):
+        """Resize it, and confirm or revert that."""
+        server = args['server']
+        return player.change(
+            server,
+            {'resize': {'flavorRef': player.flavor(args['flavor'])}},
+            'VERIFY_RESIZE') and player.change(
+            server,
+            {'revertResize' if args['revert'] else 'confirmResize': None},
+            'ACTIVE')
+
+
+class Shelve(_OneServer):
+    """Shelve one server and take it off its host."""
+
+    name = 'shelve'
+    done = 'shelved'
+
+    def works(self, args, player):
+        """Shelve it."""
+        return player.change(
+            args['server'], {'shelve': None}, 'SHELVED_OFFLOADED')
+
+
+class Unshelve(_OneServer):
+    """Bring a shelved server back to a host."""
+
+    name = 'unshelve'
+    done = 'active'
+
+    def works(self, args, player):
+        """Unshelve it."""
+        return player.change(args['server'], {'unshelve': None}, 'ACTIVE')
+
+
+VERBS = {'create': Create(), **{
+    verb.name: verb for verb in (Delete(), Resize(), Shelve(), Unshelve())}}
 
 
 def step_rules():

@@ -99,8 +99,7 @@ class OrdinaryInstances(testtools.TestCase):
                 (CONF.instances_path, 'INSTANCES'),
                 (server['OS-EXT-SRV-ATTR:instance_name'], 'INSTANCE'),
                 (r'<nova:creationTime>.*</nova:creationTime>', 'CREATED')):
-            xml, changed = re.subn(text, stand_in, xml)
-            assert changed
+            xml = re.sub(text, stand_in, xml)
         return name, server['status'], host, xml
 
     def test_same_decisions_same_xml_same_inventory(self):

@@ -61,6 +61,14 @@ def test_resize_on_the_same_host_is_confirmed_before_a_recount():
     assert (0, 2) == (ledger.low_shared, ledger.ordinary_shared)
 
 
+def test_unshelved_where_it_had_been_moved_to():
+    """Nova still counts the move when the instance comes back."""
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.MOVE, LOW)
+    ledger.add('a', usage.RESIDENT, LOW)
+    assert 4 == ledger.low_shared
+
+
 def test_clear():
     ledger = usage.UsageLedger()
     ledger.add('a', usage.RESIDENT, LOW)

@@ -120,12 +120,18 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
     # Steps.
     ('create:', 'teleport:',
      "6: key 'steps[0].teleport': is unknown; allowed are create, delete, "
-     "expect"),
+     "resize, shelve, unshelve, expect"),
     ('create: {name: s, flavor: f}', 'expect: active',
-     "6: key 'steps[0]': has no verb; a step has one of create, delete"),
+     "6: key 'steps[0]': has no verb; a step has one of create, delete, "
+     "resize, shelve, unshelve"),
     ('flavor: f}', 'flavor: f}\n    delete: {server: s}',
      "6: key 'steps[0]': has create and delete; a step has one of create, "
-     "delete"),
+     "delete, resize, shelve, unshelve"),
+    ('flavor: f}', 'flavor: f}\n  - resize: {server: s, flavor: g}',
+     "7: key 'steps[1].resize.flavor': 'g' is no flavor; allowed are f"),
+    ('flavor: f}', 'flavor: f}\n  - shelve: {server: t}',
+     "7: key 'steps[1].shelve.server': 't' is no server at this step; "
+     "allowed are s"),
     ('flavor: f}', 'flavor: f}\n    expect: deleted',
      "7: key 'steps[0].expect': 'deleted' is not one of active, refused"),
     # CPUs of a host.
