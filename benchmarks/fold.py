@@ -25,10 +25,10 @@ import timeit
 from unittest import mock
 
 from nova.compute import api
+import nova.conf
 from nova import config
 from nova import context
 from nova import objects
-import nova.conf
 
 from nova_prio.api import validators
 

@@ -15,7 +15,8 @@
 The directory holds what the test runners wrote: JUnit XML (``*.xml``) from
 pytest and CSV (``*.csv``) from stestr by way of ``subunit2csv``. The last line
 is ``N passed, N failed``, with ``, N skipped`` where any was. The exit status
-is 1 when a test failed, when none was run, or when a file cannot be read.
+is 1 when a test failed or was skipped, when none was run, or when a file
+cannot be read.
 """
 
 import collections
@@ -74,7 +75,7 @@ def main(directory):
     if total['skipped']:
         line += ', %d skipped' % total['skipped']
     print(line)
-    return 0 if total['passed'] and not total['failed'] else 1
+    return 0 if set(total) == {'passed'} else 1
 
 
 if __name__ == '__main__':

@@ -19,20 +19,20 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 import copy
 
 import nova.conf
-import os_resource_classes as orc
 from nova.virt import hardware
 from nova.virt.libvirt import driver
+import os_resource_classes as orc
 from oslo_log import log as logging
 
 from nova_prio import capacity
-from nova_prio import policy
-from nova_prio import priority_hosts
-from nova_prio import seams
 from nova_prio.compute import checks
 from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
+from nova_prio import policy
+from nova_prio import priority_hosts
+from nova_prio import seams
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)

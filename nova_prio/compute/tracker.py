@@ -12,12 +12,12 @@
 
 """The resource tracker, counting usage by class and reporting it."""
 
-from nova import objects
 from nova.compute import resource_tracker
+from nova import objects
 
 from nova_prio import capacity
-from nova_prio import demand
 from nova_prio.compute import usage
+from nova_prio import demand
 from nova_prio.objects import host_report
 
 _KEY = 'nova_prio'

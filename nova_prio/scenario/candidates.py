@@ -96,6 +96,7 @@ class Request:
         """
         if self.in_tree not in (None, provider.uuid):
             return ['another host was asked for']
+
         def named(aggregates):
             return ' or '.join(sorted(
                 aggregate_names.get(uuid, uuid) for uuid in aggregates))

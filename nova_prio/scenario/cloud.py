@@ -45,23 +45,23 @@ try:
     # First of all that is Nova's: it decides between threads and eventlet.
     import nova.tests.functional  # noqa: I100
 
-    import nova.conf
     from nova.api.validation.extra_specs import validators
     from nova.compute import resource_tracker
+    import nova.conf
     from nova import context
     from nova.scheduler import request_filter
     from nova.tests.fixtures import libvirt as fakelibvirt
     from nova.tests.functional.libvirt import base
+
+    import nova_prio.conf
+    # Nova's tests forget an object that is registered while one of them runs.
+    import nova_prio.objects.host_report  # noqa: F401
 except ImportError as exc:
     raise ImportError(
         "The embedded cloud needs Nova and Placement with their test code, "
         "and Python's module %r is missing: install nova, "
         "openstack-placement and this package with its 'scenario' extra."
         % exc.name, name=exc.name) from exc
-
-import nova_prio.conf
-# Nova's tests forget each object that is registered while one of them runs.
-import nova_prio.objects.host_report  # noqa: F401
 
 CONF = nova.conf.CONF
 PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'

@@ -228,5 +228,3 @@ def _summary(outcomes):
         return outcomes[0]
     return ', '.join('%d %s' % (outcomes.count(outcome), outcome)
                      for outcome in dict.fromkeys(outcomes))
-
-

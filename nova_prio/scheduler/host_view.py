@@ -14,8 +14,8 @@
 
 from nova_prio import capacity
 from nova_prio import demand
-from nova_prio import priority_hosts
 from nova_prio.objects import host_report
+from nova_prio import priority_hosts
 
 
 def report_of(host_state):

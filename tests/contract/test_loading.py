@@ -15,9 +15,9 @@
 import os_vif
 import pytest
 
-import nova.conf
 from nova.api.validation.extra_specs import validators
 from nova.compute import api
+import nova.conf
 from nova import exception
 from nova.scheduler import filters
 from nova.scheduler import request_filter

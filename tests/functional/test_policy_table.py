@@ -20,8 +20,8 @@ import itertools
 
 import fixtures
 from nova.api.openstack.compute import servers
-from nova import context
 from nova.compute import api
+from nova import context
 from nova import exception
 from nova import objects
 from nova.virt import hardware
@@ -111,8 +111,9 @@ class PolicyTable(base.FunctionalTest):
         hints = {} if hint is None else {'priority': hint}
         try:
             self.api_under_test.create(
-                self.context, flavor, image_href=self.images[image], min_count=1,
-                max_count=1, display_name='s', scheduler_hints=hints,
+                self.context, flavor, image_href=self.images[image],
+                min_count=1, max_count=1, display_name='s',
+                scheduler_hints=hints,
                 requested_networks=objects.NetworkRequestList(
                     objects=[objects.NetworkRequest(network_id='none')]))
         except _Reached:
@@ -176,4 +177,3 @@ class PolicyTable(base.FunctionalTest):
         except servers.INVALID_FLAVOR_IMAGE_EXCEPTIONS:
             return True
         return False
-

@@ -60,7 +60,8 @@ def host_numa_topology(cpus, pinned=()):
     return objects.NUMATopology(cells=[objects.NUMACell(
         id=0, cpuset=set(cpus.shared), pcpuset=set(cpus.dedicated),
         memory=4096, cpu_usage=0, memory_usage=0, pinned_cpus=set(pinned),
-        siblings=[{cpu} for cpu in cpus.shared | cpus.dedicated], mempages=[objects.NUMAPagesTopology(
+        siblings=[{cpu} for cpu in cpus.shared | cpus.dedicated],
+        mempages=[objects.NUMAPagesTopology(
             size_kb=4, total=1024 * 1024, used=0)],
         socket=0,
         network_metadata=objects.NetworkMetadata(

@@ -74,7 +74,8 @@ def test_floating_cpus(host):
     assert host.floating == expected
 
 
-@pytest.mark.parametrize('value', ['x', '', None, -1, 'NaN', 'Infinity', '-0.1'])
+@pytest.mark.parametrize(
+    'value', ['x', '', None, -1, 'NaN', 'Infinity', '-0.1'])
 def test_ratio_refused(value):
     with pytest.raises(ValueError, match='is not a number from 0 on'):
         capacity.exact_ratio(value)

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What the documentation and the sample say, loaded as a reader would."""
+"""What the documentation and the samples say, loaded as a reader would."""
 
 import contextlib
+import functools
 import pathlib
 import re
 import shlex
@@ -21,6 +22,7 @@ import textwrap
 import nova.conf.opts
 from oslo_config import cfg
 from oslo_config import generator
+from oslo_policy import generator as policy_generator
 import pytest
 import yaml
 
@@ -29,7 +31,7 @@ import nova_prio.conf
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
          *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
-SAMPLE = ROOT / 'etc' / 'nova_prio' / 'nova-prio.conf.sample'
+SAMPLES = ROOT / 'etc' / 'nova_prio'
 
 _BLOCK = re.compile(r'^\.\. code-block:: (\w+)\n((?:\n|   .*\n)+)', re.M)
 _LITERAL_BLOCK = re.compile(r'::\n\n((?:    .*\n)+)')
@@ -112,11 +114,16 @@ def test_literals_name_files_that_exist(page):
         assert (ROOT / name).exists(), name
 
 
-def test_sample_is_current(tmp_path):
+@pytest.mark.parametrize('generate, config, sample', [
+    (generator.main, 'nova-prio-config-generator.conf',
+     'nova-prio.conf.sample'),
+    (functools.partial(policy_generator.generate_sample,
+                       conf=cfg.ConfigOpts()),
+     'nova-prio-policy-generator.conf', 'nova-prio-policy.yaml.sample'),
+])
+def test_sample_is_current(generate, config, sample, tmp_path):
     """Otherwise: ``tools/test genconfig`` writes it anew."""
     written = tmp_path / 'sample'
-    generator.main(args=[
-        '--config-file',
-        str(SAMPLE.with_name('nova-prio-config-generator.conf')),
-        '--output-file', str(written)])
-    assert SAMPLE.read_text() == written.read_text()
+    generate(['--config-file', str(SAMPLES / config),
+              '--output-file', str(written)])
+    assert (SAMPLES / sample).read_text() == written.read_text()
