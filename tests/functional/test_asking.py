@@ -42,6 +42,19 @@ class Asking(base.FunctionalTest):
         used = self.resources('mix1', 'usages')
         self.assertEqual((4, 4), (used['PCPU'], used['VCPU']))
 
+    def test_hint_as_a_list_and_for_several_at_once(self):
+        self.boot_with_hint(self.plain, ['low'], count=2)
+        for server in self.api.get_servers():
+            self.assertEqual('low', self.extra_specs(server)[
+                'hw:cpu_priority'])
+
+    def test_wrong_flavor_of_a_microversion_that_does_not_validate(self):
+        self.api.microversion = self.admin_api.microversion = '2.85'
+        flavor = self.flavor(**{'hw:cpu_priority': 'urgent'})
+        self.assertEqual(
+            "Extra spec hw:cpu_priority of the flavor is 'urgent'; allowed "
+            "are 'high' and 'low'.", self.refusal(self.boot, flavor))
+
     def test_the_flavor_itself_is_not_changed(self):
         self.boot_with_hint(self.plain, 'high')
         self.assertEqual({}, self.extra_specs(self.boot(self.plain)))

@@ -12,9 +12,14 @@
 
 """A priority follows its instance through resizes and moves."""
 
+import logging
+
+import fixtures
 from nova import context
 from nova import objects
+from nova.scheduler import request_filter
 
+from nova_prio.scheduler import narrowing
 from tests.functional import base
 
 HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}
@@ -244,31 +249,42 @@ class Unfolded(TwoHosts):
                           server['fault']['message'])
 
     def test_old_instances_are_moved_as_ordinary_ones(self):
-        self.stub_request_filter(False)
+        narrow = narrowing.require_priority_hosts
+        # As before the package was there.
+        request_filter.ALL_REQUEST_FILTERS.remove(narrow)
         servers = [self.boot(self.low),
                    self.boot_with_hint(self.plain, 'high'),
                    self.boot_with_hint(self.plain, 'nonsense')]
-        self.stub_request_filter(True)
+        # And as it is since then.
+        request_filter.ALL_REQUEST_FILTERS.append(narrow)
         self.flags(enabled=True, group='nova_prio')
+        self.flags(shelved_offload_time=0)
+        self.let_guests_migrate()
         for server in servers:
             specs = self.extra_specs(server)
-            self._migrate_server(server)
-            self._confirm_resize(server)
-            self.assertEqual(specs, self.extra_specs(server))
-            self.assertIsNone(
-                self.domain(server).findtext('resource/partition'))
+            for move in (self._live_migrate_it, self._cold_migrate,
+                         self._shelve_and_unshelve):
+                log = self.useFixture(fixtures.FakeLogger(
+                    name=narrowing.LOG.name, level=logging.WARNING))
+                move(server)
+                self.assertEqual(1, log.output.count(
+                    'it is moved as an ordinary one'), log.output)
+                self.assertEqual(specs, self.extra_specs(server))
+                self.assertIsNone(
+                    self.domain(server).findtext('resource/partition'))
             # A resize asks anew.
             self._resize_server(server, self.high)
             self._confirm_resize(server)
             self.assert_priority(server, HIGH)
             self._delete_server(server)
 
-    def stub_request_filter(self, installed):
-        """Schedule as before the package was there, or as since then."""
-        from nova.scheduler import request_filter
-        from nova_prio.scheduler import narrowing
-        filters = request_filter.ALL_REQUEST_FILTERS
-        if installed:
-            filters.append(narrowing.require_priority_hosts)
-        else:
-            filters.remove(narrowing.require_priority_hosts)
+    def _cold_migrate(self, server):
+        self._migrate_server(server)
+        self._confirm_resize(server)
+
+    def _live_migrate_it(self, server):
+        self._live_migrate(server, 'completed')
+
+    def _shelve_and_unshelve(self, server):
+        self._shelve_server(server)
+        self._unshelve_server(server)
