@@ -32,6 +32,8 @@ two pinned and four floating instances of 4 vCPUs each).
 import dataclasses
 import decimal
 import math
+import operator
+import typing
 
 HIGH = 'high'
 LOW = 'low'
@@ -55,8 +57,7 @@ def exact_ratio(value):
     return ratio
 
 
-@dataclasses.dataclass(frozen=True)
-class Rows:
+class Rows(typing.NamedTuple):
     """One whole number of CPUs for each row of a host."""
 
     high: int
@@ -139,9 +140,8 @@ def room(sellable, in_use):
     :param sellable: Rows that may be sold in all
     :param in_use: Rows that are sold
     """
-    return Rows(high=max(sellable.high - in_use.high, 0),
-                low=max(sellable.low - in_use.low, 0),
-                ordinary=max(sellable.ordinary - in_use.ordinary, 0))
+    return Rows(*(max(each, 0) for each in map(
+        operator.sub, sellable, in_use)))
 
 
 def drawn(demand):
@@ -165,10 +165,10 @@ def shortages(demand, left):
     :param left: the Rows that are left on the host
     :returns: list of Shortage, empty where it fits
     """
-    needs = dataclasses.asdict(drawn(demand))
-    available = dataclasses.asdict(left)
-    return [Shortage(row, need, available[row])
-            for row, need in needs.items() if need > available[row]]
+    return [Shortage(row, needed, available)
+            for row, needed, available in zip(
+                Rows._fields, drawn(demand), left)
+            if needed > available]
 
 
 def placement_reserved(total, ratio, low_sellable):

@@ -70,7 +70,6 @@ class Seam:
         return None
 
 
-_FILTERS = 'nova.scheduler.filters'
 _TRACKER = 'nova.compute.resource_tracker'
 _DRIVER = 'nova.virt.libvirt.driver'
 
@@ -103,17 +102,19 @@ SEAMS = (
          'Destination.require_aggregates', ('self', 'aggregates')),
     Seam(SCHEDULER, 'nova.objects.aggregate',
          'AggregateList.get_by_metadata', ('context', 'key', 'value')),
-    Seam(SCHEDULER, _FILTERS, 'BaseHostFilter.host_passes',
+    Seam(SCHEDULER, 'nova.scheduler.filters', 'BaseHostFilter.filter_all',
+         ('self', 'filter_obj_list', 'spec_obj')),
+    Seam(SCHEDULER, 'nova.scheduler.filters', 'BaseHostFilter.host_passes',
          ('self', 'host_state', 'filter_properties')),
-    Seam(SCHEDULER, _FILTERS, 'CandidateFilterMixin.filter_candidates',
-         ('self', 'host_state', 'filter_func')),
-    Seam(SCHEDULER, _FILTERS + '.numa_topology_filter',
-         'NUMATopologyFilter.host_passes',
-         ('self', 'host_state', 'spec_obj')),
+    Seam(SCHEDULER, 'nova.virt.hardware', 'numa_fit_instance_to_host',
+         ('host_topology', 'instance_topology', 'provider_mapping', 'limits',
+          'pci_requests', 'pci_stats')),
+    Seam(SCHEDULER, 'nova.scheduler.utils', 'request_is_rebuild',
+         ('spec_obj',)),
     Seam(SCHEDULER, 'nova.scheduler.host_manager', 'HostState.update',
          ('self', 'compute', 'service', 'aggregates')),
-    Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher._weigh_object',
-         ('self', 'host_state', 'weight_properties')),
+    Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher.weigh_objects',
+         ('self', 'weighed_obj_list', 'weight_properties')),
     Seam(SCHEDULER, 'nova.scheduler.utils', 'get_weight_multiplier',
          ('host_state', 'multiplier_name', 'multiplier_config')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker.__init__',

@@ -12,6 +12,8 @@
 
 """What the scheduler knows of a host, for one request."""
 
+import functools
+
 from nova_prio import capacity
 from nova_prio import demand
 from nova_prio.objects import host_report
@@ -19,16 +21,33 @@ from nova_prio import priority_hosts
 
 
 def report_of(host_state):
-    """Return the report of a host.
+    """Return the report of a host; the same text is read once.
 
     :param host_state: nova.scheduler.host_manager.HostState
-    :returns: HostReport, or None where the host runs another driver or was
-        not updated yet
+    :returns: HostReport that is shared and must not be written to, or None
+        where the host runs another driver or was not updated yet
     :raises nova_prio.objects.host_report.UnreadableReport: where there is one
         that cannot be read
     """
-    return host_report.HostReport.from_stats(
-        getattr(host_state, 'stats', None))
+    stats = getattr(host_state, 'stats', None)
+    text = stats.get(host_report.STATS_KEY) if stats else None
+    return None if text is None else _read(text)
+
+
+@functools.lru_cache(maxsize=32768)
+def _read(text):
+    return _Frozen(host_report.HostReport.from_stats(
+        {host_report.STATS_KEY: text}))
+
+
+class _Frozen:
+    """The fields of a report as plain attributes, which are read faster."""
+
+    __slots__ = ('mix', 'floating_cpus', 'vcpus_used', 'sellable', 'used')
+
+    def __init__(self, report):
+        for name in self.__slots__:
+            setattr(self, name, getattr(report, name))
 
 
 def is_marked(host_state):
@@ -37,7 +56,7 @@ def is_marked(host_state):
                for aggregate in host_state.aggregates)
 
 
-def room(host_state, report, request, vcpus):
+def room(host_state, report, request):
     """Return the ``capacity.Rows`` that are left for a request.
 
     Counts what this very request has consumed: a request for several
@@ -45,15 +64,14 @@ def room(host_state, report, request, vcpus):
     each placed instance only in the total of vCPUs and in the NUMA topology.
 
     :param host_state: nova.scheduler.host_manager.HostState
-    :param report: HostReport of that host
-    :param request: ``capacity.Demand`` of one instance of the request
-    :param vcpus: vCPUs of one instance of the request
+    :param report: the report of that host
+    :param request: nova_prio.scheduler.request_view.Request
     """
-    placed = max(host_state.vcpus_used - report.vcpus_used, 0) // vcpus
-    consumed = capacity.drawn(request)
-    high_used = (demand.pinned_cpus(host_state.numa_topology)
-                 if host_state.numa_topology else report.high_used)
-    return capacity.room(report.sellable, capacity.Rows(
-        high=high_used,
-        low=report.low_used + placed * consumed.low,
-        ordinary=report.ordinary_used + placed * consumed.ordinary))
+    high, low, ordinary = report.used
+    placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
+    if placed > 0:
+        low += placed * request.drawn.low
+        ordinary += placed * request.drawn.ordinary
+    if request.drawn.high and host_state.numa_topology:
+        high = demand.pinned_cpus(host_state.numa_topology)
+    return capacity.room(report.sellable, (high, low, ordinary))

@@ -12,15 +12,19 @@
 
 """The scheduler filter for priority instances and for their hosts."""
 
-from nova.scheduler.filters import numa_topology_filter
-from oslo_log import log as logging
+import logging
+
+from nova.scheduler import filters
+from nova.scheduler import utils
+from oslo_log import log
 
 from nova_prio import capacity
-from nova_prio import demand
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
+from nova_prio.scheduler import numa_fit
+from nova_prio.scheduler import request_view
 
-LOG = logging.getLogger(__name__)
+LOG = log.getLogger(__name__)
 
 #: Reasons of a refusal, as they stand in the log.
 NO_REPORT = 'no_report'
@@ -28,12 +32,14 @@ UNREADABLE_REPORT = 'unreadable_report'
 NOT_A_PRIORITY_HOST = 'not_a_priority_host'
 TOO_MANY_VCPUS = 'too_many_vcpus'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
+NO_THREADS = 'no_threads'
+NO_NUMA_TOPOLOGY = 'no_numa_topology'
 NUMA_TOPOLOGY = 'numa_topology'
 CAPACITY = {'high': 'high_capacity', 'low': 'low_capacity',
             'ordinary': 'ordinary_capacity'}
 
 
-class PriorityFilter(numa_topology_filter.NUMATopologyFilter):
+class PriorityFilter(filters.BaseHostFilter):
     """Passes the hosts that have room for the class of the instance.
 
     Takes the place of NUMATopologyFilter and answers as it does for ordinary
@@ -44,83 +50,119 @@ class PriorityFilter(numa_topology_filter.NUMATopologyFilter):
     is missing or unreadable, or where no aggregate is marked.
     """
 
+    # Nova's API refuses a rebuild that would change the NUMA topology.
+    RUN_ON_REBUILD = False
+
+    def filter_all(self, filter_obj_list, spec_obj):
+        """Yield the hosts that can take the instance.
+
+        :param filter_obj_list: iterable of HostState
+        :param spec_obj: nova.objects.RequestSpec, never written to
+        """
+        if utils.request_is_rebuild(spec_obj):
+            yield from filter_obj_list
+            return
+        request = request_view.read(spec_obj)
+        for host_state in filter_obj_list:
+            if self._passes(host_state, request):
+                yield host_state
+
     def host_passes(self, host_state, spec_obj):
-        """Return whether the host can take the instance.
+        """Return whether one host can take the instance.
 
         :param host_state: nova.scheduler.host_manager.HostState
         :param spec_obj: nova.objects.RequestSpec, never written to
         """
-        refusal = self._refusal(host_state, spec_obj)
-        if refusal is None and not super().host_passes(host_state, spec_obj):
-            refusal = _Refusal(
-                NUMA_TOPOLOGY,
-                'the NUMA topology of the instance does not fit on the host')
+        return self._passes(host_state, request_view.read(spec_obj))
+
+    def _passes(self, host_state, request):
+        refusal = (_class_refusal(host_state, request) or
+                   _topology_refusal(host_state, request))
         if refusal is None:
             return True
-        LOG.debug(
-            'Host %(host)s, node %(node)s refused: %(reason)s: %(detail)s '
-            '(needed %(needed)s, available %(available)s).',
-            {'host': host_state.host, 'node': host_state.nodename,
-             'reason': refusal.reason, 'detail': refusal.detail,
-             'needed': refusal.needed, 'available': refusal.available},
-            instance_uuid=spec_obj.instance_uuid)
+        if LOG.isEnabledFor(logging.DEBUG):
+            reason, detail, needed, available = refusal
+            LOG.debug(
+                'Host %(host)s, node %(node)s refused: %(reason)s: %(detail)s '
+                '(needed %(needed)s, available %(available)s).',
+                {'host': host_state.host, 'node': host_state.nodename,
+                 'reason': reason, 'detail': detail, 'needed': needed,
+                 'available': available}, instance_uuid=request.uuid)
         return False
 
-    def _refusal(self, host_state, spec_obj):
-        request = demand.of(spec_obj.flavor, spec_obj.numa_topology)
-        try:
-            report = host_view.report_of(host_state)
-        except host_report.UnreadableReport as error:
-            return request.priority and _Refusal(UNREADABLE_REPORT, str(error))
-        if request.priority is None and (report is None or not report.mix):
-            return None
-        if report is None:
-            return _Refusal(NO_REPORT, 'the host reports no priority CPUs')
-        if request.priority and not host_view.is_marked(host_state):
-            return _Refusal(NOT_A_PRIORITY_HOST,
-                            'no aggregate of the host has priority_mix=true')
-        return (self._capacity_refusal(host_state, spec_obj, report, request)
-                or self._candidate_refusal(host_state, request))
 
-    @staticmethod
-    def _capacity_refusal(host_state, spec_obj, report, request):
-        vcpus = spec_obj.flavor.vcpus
-        if request.priority == capacity.LOW and vcpus > report.floating_cpus:
-            return _Refusal(
-                TOO_MANY_VCPUS,
-                'the instance has more vCPUs than the host has CPUs to float '
-                'on', vcpus, report.floating_cpus)
-        left = host_view.room(host_state, report, request, vcpus)
-        for shortage in capacity.shortages(request, left):
-            return _Refusal(
-                CAPACITY[shortage.row],
-                'the %s row has %d of %d CPUs left, %d are needed'
-                % (shortage.row, shortage.available,
-                   getattr(report.sellable, shortage.row), shortage.needed),
-                shortage.needed, shortage.available)
+def _refusal(reason, detail, needed=None, available=None):
+    return reason, detail, needed, available
+
+
+def _class_refusal(host_state, request):
+    """Return why the class of the instance has no place on the host."""
+    priority = request.demand.priority
+    try:
+        report = host_view.report_of(host_state)
+    except host_report.UnreadableReport as error:
+        return priority and _refusal(UNREADABLE_REPORT, str(error))
+    if priority is None and (report is None or not report.mix):
         return None
+    if report is None:
+        return _refusal(NO_REPORT, 'the host reports no priority CPUs')
+    if priority and not host_view.is_marked(host_state):
+        return _refusal(NOT_A_PRIORITY_HOST,
+                        'no aggregate of the host has priority_mix=true')
+    if priority == capacity.LOW and request.vcpus > report.floating_cpus:
+        return _refusal(
+            TOO_MANY_VCPUS, 'the instance has more vCPUs than the host has '
+            'CPUs to float on', request.vcpus, report.floating_cpus)
+    left = host_view.room(host_state, report, request)
+    for shortage in capacity.shortages(request.demand, left):
+        return _refusal(
+            CAPACITY[shortage.row],
+            'the %s row has %d of %d CPUs left, %d are needed'
+            % (shortage.row, shortage.available,
+               getattr(report.sellable, shortage.row), shortage.needed),
+            shortage.needed, shortage.available)
+    if request.demand.dedicated:
+        return _candidate_refusal(host_state, request)
+    return None
 
-    def _candidate_refusal(self, host_state, request):
-        if not request.dedicated:
-            return None
-        good = self.filter_candidates(
-            host_state,
-            lambda candidate: request.dedicated == sum(
-                allocation['resources'].get('PCPU', 0)
-                for allocation in candidate['allocations'].values()))
-        if good:
-            return None
-        return _Refusal(
-            NO_PCPU_CANDIDATE,
-            'no allocation candidate of the host holds as many PCPU as the '
-            'instance has dedicated CPUs', request.dedicated)
+
+def _candidate_refusal(host_state, request):
+    """Drop candidates that would hold VCPU for a pinned instance."""
+    host_state.allocation_candidates = [
+        candidate for candidate in host_state.allocation_candidates
+        if request.demand.dedicated == sum(
+            allocation['resources'].get('PCPU', 0)
+            for allocation in candidate['allocations'].values())]
+    if host_state.allocation_candidates:
+        return None
+    return _refusal(
+        NO_PCPU_CANDIDATE, 'no allocation candidate of the host holds as many '
+        'PCPU as the instance has dedicated CPUs', request.demand.dedicated)
 
 
-class _Refusal:
-    """Why a host is refused: a reason of the list above and the numbers."""
-
-    def __init__(self, reason, detail, needed=None, available=None):
-        self.reason = reason
-        self.detail = detail
-        self.needed = needed
-        self.available = available
+def _topology_refusal(host_state, request):
+    """Return why the guest NUMA topology does not fit, as Nova decides it."""
+    host_topology = host_state.numa_topology
+    if (request.requires_threads and host_topology and
+            not host_topology.has_threads):
+        return _refusal(NO_THREADS, 'the instance requires thread siblings, '
+                        'and the host has none')
+    if request.topology is None:
+        return None
+    if not host_topology:
+        return _refusal(NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, '
+                        'and the host has none')
+    limits = numa_fit.limits_of(host_state, request)
+    if not numa_fit.can_fit(host_topology, request):
+        host_state.allocation_candidates = []
+    elif request.memory_mb is None:
+        host_state.allocation_candidates = numa_fit.candidates_that_fit(
+            host_state, request, limits)
+    elif not numa_fit.fits_plain_cell(host_topology, request):
+        host_state.allocation_candidates = []
+    if not host_state.allocation_candidates:
+        return _refusal(
+            NUMA_TOPOLOGY,
+            'the NUMA topology of the instance does not fit on the host')
+    host_state.limits['numa_topology'] = limits
+    return None

@@ -17,9 +17,9 @@ from nova.scheduler import utils
 from nova.scheduler.weights import cpu
 
 from nova_prio import capacity
-from nova_prio import demand
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
+from nova_prio.scheduler import request_view
 
 CONF = nova.conf.CONF
 
@@ -41,18 +41,26 @@ class PriorityWeighter(cpu.CPUWeigher):
             host_state, 'priority_weight_multiplier',
             CONF.nova_prio.priority_weight_multiplier)
 
-    def _weigh_object(self, host_state, weight_properties):
-        request = demand.of(weight_properties.flavor,
-                            weight_properties.numa_topology)
+    def weigh_objects(self, weighed_obj_list, weight_properties):
+        """Return the weights of hosts.
+
+        :param weighed_obj_list: list of nova.scheduler.weights.WeighedHost
+        :param weight_properties: nova.objects.RequestSpec
+        :returns: list of float, in the same order
+        """
+        request = request_view.read(weight_properties)
         if request.priority is None:
-            return super()._weigh_object(host_state, weight_properties)
+            return super().weigh_objects(weighed_obj_list, weight_properties)
+        row = capacity.Rows._fields.index(request.priority)
+        return [self._free(weighed.obj, request, row)
+                for weighed in weighed_obj_list]
+
+    @staticmethod
+    def _free(host_state, request, row):
         try:
             report = host_view.report_of(host_state)
         except host_report.UnreadableReport:
             report = None
         if report is None:
             return 0.0
-        left = host_view.room(host_state, report, request,
-                              weight_properties.flavor.vcpus)
-        return float(left.high if request.priority == capacity.HIGH
-                     else left.low)
+        return float(host_view.room(host_state, report, request)[row])

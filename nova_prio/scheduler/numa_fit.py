@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whether a guest NUMA topology fits on a host, as Nova decides it.
+
+Nova's own function writes into what it is given, logs much and tries each
+permutation of cells. It is asked only where counting CPUs and memory does not
+decide.
+"""
+
+from nova import objects
+from nova.virt import hardware
+from oslo_utils import units
+
+
+def can_fit(host_topology, request):
+    """Return whether the free dedicated CPUs of a host can be enough.
+
+    False is certain; True is not.
+
+    :param host_topology: nova.objects.NUMATopology
+    :param request: nova_prio.scheduler.request_view.Request with a topology
+    """
+    return request.demand.dedicated <= sum(
+        len(cell.pcpuset - cell.pinned_cpus) for cell in host_topology.cells)
+
+
+def fits_plain_cell(host_topology, request):
+    """Return whether one pinned cell without further wishes fits.
+
+    :param host_topology: nova.objects.NUMATopology
+    :param request: Request with ``memory_mb``
+    """
+    pcpus = request.demand.dedicated
+    for cell in host_topology.cells:
+        free = cell.pcpuset - cell.pinned_cpus
+        if (pcpus <= len(free) and _has_memory(cell, request.memory_mb) and
+                pcpus <= sum(len(free & cores) for cores in cell.siblings)):
+            return True
+    return False
+
+
+def _has_memory(cell, memory_mb):
+    pages = cell.mempages
+    if not pages:
+        return memory_mb <= cell.memory - cell.memory_usage
+    smallest = min(pages, key=lambda page: page.size_kb)
+    memory_kb = memory_mb * units.Ki
+    return (memory_kb <= smallest.free_kb and
+            memory_kb % smallest.size_kb == 0)
+
+
+def limits_of(host_state, request):
+    """Return the limits that Nova's claim on the host is to keep.
+
+    :param host_state: nova.scheduler.host_manager.HostState
+    :param request: Request
+    :returns: nova.objects.NUMATopologyLimits
+    """
+    limits = objects.NUMATopologyLimits(
+        cpu_allocation_ratio=host_state.cpu_allocation_ratio,
+        ram_allocation_ratio=host_state.ram_allocation_ratio)
+    if request.network_metadata:
+        limits.network_metadata = request.network_metadata
+    return limits
+
+
+def candidates_that_fit(host_state, request, limits):
+    """Return the allocation candidates of a host with which Nova says it fits.
+
+    :param host_state: nova.scheduler.host_manager.HostState
+    :param request: Request with a topology
+    :param limits: nova.objects.NUMATopologyLimits
+    """
+    # Nova writes the cells it tries into the topology.
+    topology = request.topology.obj_clone()
+    return [
+        candidate for candidate in host_state.allocation_candidates
+        if hardware.numa_fit_instance_to_host(
+            host_state.numa_topology, topology, limits=limits,
+            pci_requests=request.pci_requests,
+            pci_stats=host_state.pci_stats,
+            provider_mapping=candidate['mappings'])]

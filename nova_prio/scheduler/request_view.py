@@ -1,0 +1,92 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a request asks of a host, read once for all hosts."""
+
+import dataclasses
+
+from nova.objects import fields
+
+from nova_prio import capacity
+from nova_prio import demand
+
+_DEDICATED = fields.CPUAllocationPolicy.DEDICATED
+_REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """One instance of a request, frozen.
+
+    ``demand`` is its ``capacity.Demand``, ``drawn`` the Rows it takes room
+    from, ``vcpus`` those of the flavor. ``topology`` is its
+    InstanceNUMATopology or None, ``pci_requests`` a list or None,
+    ``network_metadata`` a NetworkMetadata or None. ``requires_threads`` says
+    whether pinned vCPUs want thread siblings. ``memory_mb`` is that of its
+    only cell where nothing but the numbers of free CPUs and memory of a cell
+    decides whether it fits, else None. ``uuid`` is that of the instance.
+    """
+
+    demand: capacity.Demand
+    drawn: capacity.Rows
+    vcpus: int
+    topology: object
+    pci_requests: list | None
+    network_metadata: object
+    requires_threads: bool
+    memory_mb: int | None
+    uuid: str
+
+    @property
+    def priority(self):
+        """'high', 'low' or None."""
+        return self.demand.priority
+
+
+def read(spec_obj):
+    """Return the Request that is in a request spec.
+
+    :param spec_obj: nova.objects.RequestSpec, never written to
+    """
+    topology = spec_obj.numa_topology
+    wanted = demand.of(spec_obj.flavor, topology)
+    pci_requests = spec_obj.pci_requests and spec_obj.pci_requests.requests
+    network_metadata = (spec_obj.network_metadata
+                        if 'network_metadata' in spec_obj else None)
+    extra_specs = spec_obj.flavor.extra_specs
+    properties = spec_obj.image.properties
+    return Request(
+        demand=wanted,
+        drawn=capacity.drawn(wanted),
+        vcpus=spec_obj.flavor.vcpus,
+        topology=topology,
+        pci_requests=pci_requests,
+        network_metadata=network_metadata,
+        requires_threads=(
+            _DEDICATED in (extra_specs.get('hw:cpu_policy'),
+                           properties.get('hw_cpu_policy')) and
+            _REQUIRE in (extra_specs.get('hw:cpu_thread_policy'),
+                         properties.get('hw_cpu_thread_policy'))),
+        memory_mb=_memory_of_plain_cell(
+            topology, pci_requests, network_metadata),
+        uuid=spec_obj.instance_uuid)
+
+
+def _memory_of_plain_cell(topology, pci_requests, network_metadata):
+    if (topology is None or len(topology.cells) != 1 or pci_requests or
+            network_metadata):
+        return None
+    cell = topology.cells[0]
+    if (cell.cpu_policy != _DEDICATED or cell.cpu_thread_policy or
+            ('pagesize' in cell and cell.pagesize)):
+        return None
+    return cell.memory
