@@ -53,7 +53,9 @@ class SchedulerWatch(fixtures.Fixture):
 
     def _hear(self, record):
         if isinstance(record.args, dict) and 'detail' in record.args:
-            self._details[record.args['host']] = record.args
+            host = record.args['host']
+            self._removed_by[host] = 'PriorityFilter'
+            self._details[host] = record.args
 
     def _watch_filters(self):
         stock = filters.BaseHostFilter._filter_one
