@@ -185,7 +185,13 @@ def placement_reserved(total, ratio, low_sellable):
     """
     if low_sellable <= 0:
         return total
+
+    def admits(reserved):
+        return int((total - reserved) * float(ratio)) >= low_sellable
+
     reserved = max(total - math.ceil(low_sellable / ratio), 0)
-    while reserved and int((total - reserved) * float(ratio)) < low_sellable:
+    while reserved and not admits(reserved):
         reserved -= 1
+    while admits(reserved + 1):
+        reserved += 1
     return reserved

@@ -18,19 +18,24 @@ once and written into the copy of the flavor that is kept with the instance
 from there. A priority is in force only where it is folded.
 """
 
+import re
+
 from oslo_utils import strutils
 
 from nova_prio import capacity
 
 EXTRA_SPEC = 'hw:cpu_priority'
 HINT = 'priority'
-#: Set to 'hint' in a folded flavor whose priority came with the hint: such a
-#: priority outlives a resize to a flavor that names none.
+#: Kept in the folded flavor of an instance that was created with the hint:
+#: 'hint' as long as its priority is that of the hint, which outlives a resize
+#: to a flavor that names none, and 'flavor' from where a flavor took it over.
 SOURCE = 'nova_prio:source'
 
 CPU_POLICY = 'hw:cpu_policy'
-PCPU = 'resources:PCPU'
 VCPU = 'resources:VCPU'
+
+# As Nova reads them, in the first or in a numbered request group.
+_RESOURCE = re.compile(r'resources([1-9][0-9]*)?:(PCPU|VCPU)$')
 
 _ALLOWED = "allowed are 'high' and 'low'"
 
@@ -49,7 +54,7 @@ def in_force(extra_specs):
     policy = extra_specs.get(CPU_POLICY)
     if priority == capacity.HIGH:
         pinned = (policy in ('dedicated', 'mixed') or
-                  (policy is None and PCPU in extra_specs))
+                  (policy is None and _resources(extra_specs, 'PCPU')))
         return capacity.HIGH if pinned else None
     if priority == capacity.LOW and policy == 'shared':
         return capacity.LOW
@@ -72,7 +77,7 @@ def is_unfolded(extra_specs, hint):
     :param hint: the stored hint, of any shape, or None
     """
     if hint is not None:
-        return not is_from_hint(extra_specs)
+        return SOURCE not in extra_specs
     return EXTRA_SPEC in extra_specs and in_force(extra_specs) is None
 
 
@@ -116,13 +121,16 @@ def fold_resize(vcpus, extra_specs, current):
     :param vcpus: vCPUs of the new flavor
     :param extra_specs: dict, extra spec -> str, of the new flavor
     :param current: dict, extra spec -> str, of the instance's flavor
-    :returns: a new dict, or None where the instance has no priority then
+    :returns: a new dict, or None where the flavor can be taken as it is
     :raises PriorityRefused: where the new flavor contradicts the hint, or
         itself
     """
     value = _value(extra_specs)
-    if not is_from_hint(current):
+    if SOURCE not in current:
         return _folded(vcpus, extra_specs, value)
+    if not is_from_hint(current):
+        return (_folded(vcpus, extra_specs, value, source='flavor') or
+                {**extra_specs, SOURCE: 'flavor'})
     hint = in_force(current)
     if value is None:
         return _folded(vcpus, extra_specs, hint, source='hint')
@@ -131,7 +139,7 @@ def fold_resize(vcpus, extra_specs, current):
             "Extra spec %s of the new flavor is '%s', but the instance was "
             "created with scheduler hint '%s' = '%s'; allowed is '%s' or none."
             % (EXTRA_SPEC, value, HINT, hint, hint))
-    return _folded(vcpus, extra_specs, value)
+    return _folded(vcpus, extra_specs, value, source='flavor')
 
 
 def check_image(extra_specs, properties):
@@ -141,15 +149,21 @@ def check_image(extra_specs, properties):
     :param properties: dict, image property -> str
     :raises PriorityRefused: where it does
     """
+    priority = in_force(extra_specs)
     policy = properties.get('hw_cpu_policy')
-    allowed = {capacity.HIGH: (None, 'dedicated', 'mixed'),
-               capacity.LOW: (None, 'shared'),
-               None: (policy,)}[in_force(extra_specs)]
+    if priority is None or policy is None:
+        return
+    if priority == capacity.LOW:
+        allowed = ('shared',)
+    elif extra_specs.get(CPU_POLICY) == 'mixed':
+        allowed = ('mixed',)
+    else:
+        allowed = ('dedicated', 'mixed')
     if policy not in allowed:
         raise PriorityRefused(
-            "Image property hw_cpu_policy is '%s'; with %s priority allowed "
-            "is %s or none." % (policy, in_force(extra_specs), ', '.join(
-                "'%s'" % each for each in allowed if each)))
+            "Image property hw_cpu_policy is '%s'; with %s priority and this "
+            "flavor allowed is %s or none." % (policy, priority, ', '.join(
+                "'%s'" % each for each in allowed)))
 
 
 def _value(extra_specs):
@@ -169,18 +183,33 @@ def _folded(vcpus, extra_specs, priority, source=None):
     folded[EXTRA_SPEC] = priority
     if source:
         folded[SOURCE] = source
-    if priority == capacity.HIGH:
-        return _fold_high(folded)
-    return _fold_low(folded, vcpus)
+    fold_one = _fold_high if priority == capacity.HIGH else _fold_low
+    return fold_one(folded, vcpus)
 
 
-def _fold_high(specs):
+def _resources(extra_specs, resource_class):
+    """Return the extra specs that ask for VCPU or PCPU: dict, key -> str."""
+    found = {}
+    for key, value in extra_specs.items():
+        match = _RESOURCE.match(key)
+        if match and match.group(2) == resource_class:
+            found[key] = value
+    return found
+
+
+def _fold_high(specs, vcpus):
     policy = specs.get(CPU_POLICY)
     if policy == 'shared':
         _refuse(capacity.HIGH, CPU_POLICY, policy, "'dedicated', 'mixed'")
-    if policy is None and PCPU not in specs:
-        if VCPU in specs:
-            _refuse(capacity.HIGH, VCPU, specs[VCPU], PCPU)
+    pcpus = _resources(specs, 'PCPU')
+    shared = _resources(specs, 'VCPU')
+    for key, value in {**pcpus, **shared}.items():
+        # Nova takes any other value for none, and then pins nothing.
+        if not value.isdigit() or not int(value):
+            _refuse(capacity.HIGH, key, value, 'a whole number from 1 on')
+    if policy is None and not pcpus:
+        for key, value in shared.items():
+            _refuse(capacity.HIGH, key, value, 'resources:PCPU')
         specs[CPU_POLICY] = 'dedicated'
     return specs
 
@@ -195,13 +224,12 @@ def _fold_low(specs, vcpus):
     if specs.get('hw:emulator_threads_policy') == 'isolate':
         _refuse(capacity.LOW, 'hw:emulator_threads_policy', 'isolate',
                 "'share'")
-    if PCPU in specs:
-        _refuse(capacity.LOW, PCPU, specs[PCPU], VCPU)
-    if specs.pop(VCPU, str(vcpus)) != str(vcpus):
-        raise PriorityRefused(
-            "Extra spec %s of the flavor does not equal its %d vCPUs; with "
-            "%s priority it has to, or to be left out."
-            % (VCPU, vcpus, capacity.LOW))
+    for key, value in _resources(specs, 'PCPU').items():
+        _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
+    for key, value in _resources(specs, 'VCPU').items():
+        if (key, value) != (VCPU, str(vcpus)):
+            _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
+    specs.pop(VCPU, None)
     specs[CPU_POLICY] = 'shared'
     return specs
 

@@ -14,10 +14,9 @@
 
 Source: the high/low-priority co-location design, which marks the aggregate
 of such hosts with ``priority_mix=true`` and its flavors with
-``priority=true``; either is accepted on an aggregate.
+``priority=true``; either is accepted on an aggregate, and no other value, for
+``priority`` is a key that clouds use for other things too.
 """
-
-from oslo_utils import strutils
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 
@@ -32,5 +31,6 @@ def is_marked(aggregate):
 
     :param aggregate: nova.objects.Aggregate
     """
-    return any(strutils.bool_from_string(aggregate.metadata.get(key))
+    metadata = aggregate.metadata
+    return any(metadata.get(key, '').strip().lower() == 'true'
                for key in AGGREGATE_KEYS)

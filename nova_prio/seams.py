@@ -13,16 +13,17 @@
 """Every place where this package touches the internals of Nova.
 
 Nova is never patched or copied. What is put into it is put there by one of
-the ``install_*`` functions below, which take it from their callers; what is
-overridden or called is listed in :data:`SEAMS` with the parameters that are
-relied on. Each service checks its
-part of the list when it starts and refuses a Nova that does not match.
+the ``install_*`` functions below, which take it from their callers. What is
+overridden or called is listed in :data:`SEAMS`, with the parameters that are
+relied on. Each service checks its part of the list when it starts and refuses
+a Nova that does not match.
 """
 
 import contextvars
 import dataclasses
 import functools
 import inspect
+import itertools
 
 from oslo_log import log as logging
 from oslo_utils import importutils
@@ -79,9 +80,9 @@ SEAMS = (
     Seam(API, 'nova.compute.api', 'API.resize',
          ('self', 'context', 'instance', 'flavor_id')),
     Seam(API, 'nova.compute.api', 'API.live_migrate',
-         ('self', 'context', 'instance', 'force')),
+         ('self', 'context', 'instance', 'host_name', 'force')),
     Seam(API, 'nova.compute.api', 'API.evacuate',
-         ('self', 'context', 'instance', 'force')),
+         ('self', 'context', 'instance', 'host', 'force')),
     Seam(API, 'nova.compute.api', 'API._validate_and_build_base_options',
          ('self', 'context', 'flavor', 'boot_meta')),
     Seam(API, 'nova.compute.api', 'API._validate_flavor_image_numa_pci',
@@ -90,6 +91,7 @@ SEAMS = (
          ('flavorid',)),
     Seam(API, 'nova.exception', 'InvalidRequest'),
     Seam(API, 'nova.exception', 'ValidationError'),
+    Seam(API, 'nova.policies', 'list_rules'),
     Seam(API, 'nova.policy', 'init'),
     Seam(API, 'nova.context', 'RequestContext.can', ('self', 'action')),
     Seam(API, 'nova.api.validation.extra_specs.base', 'ExtraSpecValidator',
@@ -98,6 +100,13 @@ SEAMS = (
          None),
     Seam(SCHEDULER, 'nova.scheduler.request_filter', 'process_reqspec',
          ('ctxt', 'request_spec')),
+    Seam(SCHEDULER, 'nova.exception', 'RequestFilterFailed'),
+    Seam(SCHEDULER, 'nova.objects.instance_mapping',
+         'InstanceMapping.get_by_instance_uuid', ('context', 'instance_uuid')),
+    Seam(SCHEDULER, 'nova.objects.request_spec',
+         'RequestSpec.get_scheduler_hint', ('self', 'hint_name')),
+    Seam(SCHEDULER, 'nova.objects.request_spec', 'RequestSpec.root_required',
+         None),
     Seam(SCHEDULER, 'nova.objects.request_spec',
          'Destination.require_aggregates', ('self', 'aggregates')),
     Seam(SCHEDULER, 'nova.objects.aggregate',
@@ -115,6 +124,8 @@ SEAMS = (
          ('self', 'compute', 'service', 'aggregates')),
     Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher.weigh_objects',
          ('self', 'weighed_obj_list', 'weight_properties')),
+    Seam(SCHEDULER, 'nova.scheduler.weights.cpu',
+         'CPUWeigher.weight_multiplier', ('self', 'host_state')),
     Seam(SCHEDULER, 'nova.scheduler.utils', 'get_weight_multiplier',
          ('host_state', 'multiplier_name', 'multiplier_config')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker.__init__',
@@ -139,9 +150,16 @@ SEAMS = (
          ('self', 'instance_numa_topology', 'flavor', 'image_meta')),
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_xml',
          ('self', 'context', 'instance')),
+    Seam(COMPUTE, _DRIVER,
+         'LibvirtDriver.check_can_live_migrate_destination',
+         ('self', 'context', 'instance')),
+    Seam(COMPUTE, 'nova.objects.migrate_data',
+         'LibvirtLiveMigrateData.dst_cpu_shared_set_info', None),
     Seam(COMPUTE, _DRIVER, 'GuestNumaConfig', ('cpuset', 'cputune')),
     Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_dedicated_set'),
     Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_shared_set'),
+    Seam(COMPUTE, 'nova.virt.hardware', 'format_cpu_spec', ('cpuset',)),
+    Seam(COMPUTE, 'nova.objects.numa', 'NUMATopology.obj_from_db_obj'),
 )
 
 
@@ -155,6 +173,15 @@ def refuse(sentence):
     raise SystemExit(1)
 
 
+def mismatches(service):
+    """Return what of the running Nova does not match, one text each.
+
+    :param service: name of the service whose seams are looked at
+    """
+    return [found for found in (seam.mismatch() for seam in SEAMS
+                                if seam.service == service) if found]
+
+
 def check(service):
     """Refuse to go on where the running Nova does not match.
 
@@ -163,14 +190,12 @@ def check(service):
     """
     from nova import version
     release = version.version_string()
-    mismatches = [found for found in
-                  (seam.mismatch() for seam in SEAMS
-                   if seam.service == service) if found]
-    if mismatches:
+    found = mismatches(service)
+    if found:
         refuse('Nova %s does not match this package in %s: %s. Install a '
                'release of nova-prio that supports it, or take nova-prio out '
                'of the configuration of %s.'
-               % (release, service, '; '.join(mismatches), service))
+               % (release, service, '; '.join(found), service))
     if int(release.split('.')[0]) not in TESTED_RELEASES:
         LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
                     '%(tested)s; its interfaces match in %(service)s.',
@@ -190,27 +215,31 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_api(flavor_to_create, flavor_to_resize, check_image, check_force):
+def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
+                force_of_move):
     """Let nova-api pass what concerns priority through these functions.
 
     It does so while ``[nova_prio] enabled`` is true. Calling it again changes
-    nothing.
+    nothing, and so does calling it where it is not enabled and Nova does not
+    match.
 
+    :param list_rules: () -> list of policy rules
     :param flavor_to_create: (context, flavor, hints) -> flavor
     :param flavor_to_resize: (flavor, instance) -> flavor
     :param check_image: (image, flavor), raises
-    :param check_force: (instance, force), raises
+    :param force_of_move: (instance, force, host) -> force
     :raises SystemExit: where Nova does not match, and ``[nova_prio] enabled``
         is true
     """
     conf = register_options()
     if conf.nova_prio.enabled:
         check(API)
+    elif mismatches(API):
+        return
     from nova.compute import api
     if isinstance(api.flavors, _FlavorsOfResize):
         return
     resizing = contextvars.ContextVar('nova_prio_resizing', default=None)
-    api.flavors = _FlavorsOfResize(api.flavors, resizing, flavor_to_resize)
 
     def create(stock, call):
         call['flavor'] = flavor_to_create(
@@ -224,29 +253,42 @@ def install_api(flavor_to_create, flavor_to_resize, check_image, check_force):
         finally:
             resizing.reset(token)
 
-    def validate_image(stock, call):
-        check_image(call['image'], call['flavor'])
-        return stock()
+    def validate(image):
+        def validate_image(stock, call):
+            check_image(call[image], call['flavor'])
+            return stock()
+        return validate_image
 
-    def validate_boot_meta(stock, call):
-        check_image(call['boot_meta'], call['flavor'])
-        return stock()
-
-    def move(stock, call):
-        check_force(call['instance'], call.get('force'))
-        return stock()
+    def move(host):
+        def move_to(stock, call):
+            call['force'] = force_of_move(
+                call['instance'], call.get('force'), call[host])
+            return stock()
+        return move_to
 
     for name, around in (
-            ('create', create), ('resize', resize), ('evacuate', move),
-            ('live_migrate', move),
+            ('create', create), ('resize', resize),
+            ('evacuate', move('host')), ('live_migrate', move('host_name')),
             # Nova looks at the image of a new instance here for the first
             # time, and at that of a rebuild or resize in the other place.
-            ('_validate_and_build_base_options', validate_boot_meta),
-            ('_validate_flavor_image_numa_pci', validate_image)):
+            ('_validate_and_build_base_options', validate('boot_meta')),
+            ('_validate_flavor_image_numa_pci', validate('image'))):
         stock = inspect.getattr_static(api.API, name)
         wrapped = _around(conf, getattr(api.API, name), around)
         setattr(api.API, name, staticmethod(wrapped)
                 if isinstance(stock, staticmethod) else wrapped)
+    _add_policy_rules(list_rules)
+    api.flavors = _FlavorsOfResize(api.flavors, resizing, flavor_to_resize)
+
+
+def _add_policy_rules(list_rules):
+    """Let Nova register our rules with its own: later is not thread-safe."""
+    from nova import policies
+    from nova import policy
+    stock = policies.list_rules
+    policies.list_rules = lambda: itertools.chain(stock(), list_rules())
+    if policy._ENFORCER:
+        policy._ENFORCER.register_defaults(list_rules())
 
 
 def _around(conf, stock, around):
@@ -287,21 +329,6 @@ class _FlavorsOfResize:
 
     def __getattr__(self, name):
         return getattr(self._stock, name)
-
-
-def authorize(context, rule, rules):
-    """Check a policy rule of this package with Nova's enforcer.
-
-    :param context: nova.context.RequestContext
-    :param rule: name of the rule
-    :param rules: list of all rules of this package, with their defaults
-    :raises nova.exception.PolicyNotAuthorized: where it is not allowed
-    """
-    from nova import policy
-    policy.init()
-    if rule not in policy._ENFORCER.registered_rules:
-        policy._ENFORCER.register_defaults(rules)
-    context.can(rule)
 
 
 def install_request_filter(function):

@@ -21,7 +21,6 @@ from nova import exception
 
 from nova_prio import policies
 from nova_prio import policy
-from nova_prio import seams
 
 
 def flavor_to_create(context, flavor, hints):
@@ -40,9 +39,7 @@ def flavor_to_create(context, flavor, hints):
     with _refusals():
         extra_specs = policy.fold(flavor.vcpus, flavor.extra_specs, hints)
     if extra_specs is not None and policy.is_from_hint(extra_specs):
-        seams.authorize(
-            context, policies.hint_rule(policy.in_force(extra_specs)),
-            policies.list_rules())
+        context.can(policies.hint_rule(policy.in_force(extra_specs)))
     return _with_extra_specs(flavor, extra_specs)
 
 
@@ -73,21 +70,30 @@ def check_image(image, flavor):
                            (image or {}).get('properties', {}))
 
 
-def check_force(instance, force):
-    """Check that a move does not go round the scheduler.
+def force_of_move(instance, force, host):
+    """Return whether a move is to be forced, so that it is Nova's to decide.
+
+    Up to the microversions that know ``force``, naming a host goes round the
+    scheduler; a priority instance is moved there by way of the scheduler.
 
     :param instance: nova.objects.Instance with its flavor
-    :param force: whether the caller forces the destination
+    :param force: what the caller says: True, False or None
+    :param host: host that the caller names, or None
     :raises nova.exception.ValidationError: where a priority instance is moved
         by force
     """
+    if force is False or not host:
+        return force
     priority = policy.in_force(instance.flavor.extra_specs)
-    if force and priority:
+    if priority is None:
+        return force
+    if force:
         # The one sort of error that these calls answer with 400.
         raise exception.ValidationError(detail=(
             "Parameter 'force' is true, which goes round the scheduler; "
             "for an instance of %s priority allowed is false or none."
             % priority))
+    return False
 
 
 @contextlib.contextmanager

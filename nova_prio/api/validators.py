@@ -31,11 +31,13 @@ def register():
     """
     from nova_prio.api import fold
     from nova_prio import capacity
+    from nova_prio import policies
     from nova_prio import policy
     from nova_prio import priority_hosts
     from nova_prio import seams
-    seams.install_api(fold.flavor_to_create, fold.flavor_to_resize,
-                      fold.check_image, fold.check_force)
+    seams.install_api(
+        policies.list_rules, fold.flavor_to_create, fold.flavor_to_resize,
+        fold.check_image, fold.force_of_move)
     if not seams.register_options().nova_prio.enabled:
         return []
     return [

@@ -12,8 +12,6 @@
 
 """Configuration of nova-compute that priority instances depend on."""
 
-import decimal
-
 from nova_prio import capacity
 
 
@@ -34,15 +32,17 @@ def problems(conf, dedicated, shared):
             found.append(
                 "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s "
                 "is empty; set it, or disable cpu_priority_mix_enable." % name)
-    ratio = conf.cpu_allocation_ratio or conf.initial_cpu_allocation_ratio
-    cpus = capacity.HostCPUs(frozenset(dedicated), frozenset(shared),
-                             _ratio(ratio), mix=True)
-    if not found and cpus.sellable.low < 1:
+    ratio = conf.cpu_allocation_ratio
+    # A ratio that is kept in Placement may change at any time, and does not
+    # stop a service.
+    if not found and ratio and capacity.HostCPUs(
+            frozenset(dedicated), frozenset(shared),
+            capacity.exact_ratio(ratio), mix=True).sellable.low < 1:
         found.append(
-            "[DEFAULT] cpu_priority_mix_enable is true, but with a CPU "
-            "allocation ratio of %s no low-priority vCPU can be sold on %d "
-            "shared and %d dedicated CPUs; raise [DEFAULT] "
-            "cpu_allocation_ratio or enlarge [compute] cpu_shared_set."
+            "[DEFAULT] cpu_priority_mix_enable is true, but with [DEFAULT] "
+            "cpu_allocation_ratio = %s no low-priority vCPU can be sold on %d "
+            "shared and %d dedicated CPUs; raise cpu_allocation_ratio or "
+            "enlarge [compute] cpu_shared_set."
             % (ratio, len(shared), len(dedicated)))
     if conf.libvirt.cpu_power_management:
         found.append(
@@ -50,10 +50,3 @@ def problems(conf, dedicated, shared):
             "cpu_priority_mix_enable, which needs idle dedicated CPUs online; "
             "disable one of them.")
     return found
-
-
-def _ratio(value):
-    try:
-        return capacity.exact_ratio(value)
-    except ValueError:
-        return decimal.Decimal(0)

@@ -48,6 +48,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
         seams.install_tracker(tracker.PriorityResourceTracker)
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
+        self._warned_of_memory = False
 
     def init_host(self, host):
         """Start the driver, unless the configuration rules it out.
@@ -75,37 +76,57 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventory and the traits of a priority host."""
-        held = provider_tree.data(nodename).inventory.get(orc.MEMORY_MB)
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
         provider_tree.add_traits(nodename, priority_hosts.TRAIT)
-        if not CONF.cpu_priority_mix_enable:
-            provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
-            return
-        provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
         reported = dict(provider_tree.data(nodename).inventory)
-        reported[orc.VCPU] = inventory.vcpu(
-            reported[orc.VCPU], self.host_cpus(reported),
-            self.ledger.largest_shared)
-        memory = inventory.memory(reported[orc.MEMORY_MB])
-        if memory not in (held, reported[orc.MEMORY_MB]):
+        if CONF.cpu_priority_mix_enable:
+            provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
+            self._warn_of_memory(reported[orc.MEMORY_MB])
+            reported[orc.VCPU] = inventory.vcpu(
+                reported[orc.VCPU], self.host_cpus(reported),
+                self.ledger.largest_shared)
+            reported[orc.MEMORY_MB] = inventory.memory(
+                reported[orc.MEMORY_MB])
+        else:
+            provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
+            if orc.VCPU in reported:
+                reported[orc.VCPU] = inventory.movable_vcpu(
+                    reported[orc.VCPU], self.ledger.largest_low)
+        provider_tree.update_inventory(nodename, reported)
+        self.provider_tree = copy.deepcopy(provider_tree)
+
+    def _warn_of_memory(self, stock):
+        if stock['allocation_ratio'] > 1.0 and not self._warned_of_memory:
+            self._warned_of_memory = True
             LOG.warning(
                 'Memory is not oversold on a host with '
                 'cpu_priority_mix_enable: the allocation ratio %s is lowered '
                 'to 1.0; set [DEFAULT] ram_allocation_ratio to 1.0.',
-                reported[orc.MEMORY_MB]['allocation_ratio'])
-        reported[orc.MEMORY_MB] = memory
-        provider_tree.update_inventory(nodename, reported)
-        self.provider_tree = copy.deepcopy(provider_tree)
+                stock['allocation_ratio'])
+
+    def check_can_live_migrate_destination(self, context, instance, *args,
+                                           **kwargs):
+        """Tell the source which CPUs the guest may float on here."""
+        data = super().check_can_live_migrate_destination(
+            context, instance, *args, **kwargs)
+        if self._floats_on_all(instance.flavor, instance.numa_topology):
+            data.dst_cpu_shared_set_info = self._floating_cpus()
+        return data
+
+    def _floats_on_all(self, flavor, numa_topology):
+        return (CONF.cpu_priority_mix_enable and numa_topology is None and
+                policy.in_force(flavor.extra_specs) == capacity.LOW)
+
+    def _floating_cpus(self):
+        return self._get_vcpu_available() | self._get_pcpu_available()
 
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
                                image_meta):
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if (CONF.cpu_priority_mix_enable and instance_numa_topology is None
-                and policy.in_force(flavor.extra_specs) == capacity.LOW):
-            config = config._replace(
-                cpuset=self._get_vcpu_available() | self._get_pcpu_available())
+        if self._floats_on_all(flavor, instance_numa_topology):
+            config = config._replace(cpuset=self._floating_cpus())
         return config
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):

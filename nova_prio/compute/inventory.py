@@ -36,6 +36,19 @@ def vcpu(stock, cpus, largest_shared):
         max_unit=max(len(cpus.floating), largest_shared))
 
 
+def movable_vcpu(stock, largest_low):
+    """Return the VCPU inventory of a host that is no mix host.
+
+    It is Nova's, unless a low-priority instance from times of mix is larger
+    than the shared CPUs: Placement would not let it be moved away.
+
+    :param stock: the VCPU inventory that Nova's driver reports, a dict
+    :param largest_low: vCPUs of the largest low-priority instance there is
+    :returns: a new dict
+    """
+    return dict(stock, max_unit=max(stock['max_unit'], largest_low))
+
+
 def memory(stock):
     """Return the MEMORY_MB inventory of a mix host: never oversold.
 

@@ -45,16 +45,17 @@ class UsageLedger:
         self._demands[uuid, role] = demand
 
     def remove(self, uuid, role, demand):
-        """Take a demand away, in this role or else in the other one.
+        """Take a demand away; what was never counted changes nothing.
 
         Nova takes a move's usage away where the instance was resident when it
         was counted, and the other way round: the demand tells which is meant.
         """
-        keys = [(uuid, role), (uuid, RESIDENT), (uuid, MOVE)]
-        keys.sort(key=lambda key: self._demands.get(key) != demand)
-        for key in keys:
-            if self._demands.pop(key, None) is not None:
+        other = MOVE if role == RESIDENT else RESIDENT
+        for key in (uuid, role), (uuid, other):
+            if self._demands.get(key) == demand:
+                del self._demands[key]
                 return
+        self._demands.pop((uuid, role), None)
 
     @property
     def low_shared(self):
@@ -73,3 +74,9 @@ class UsageLedger:
         """Floating vCPUs of the instance that has most of them; 0 if none."""
         return max((demand.shared for demand in self._demands.values()),
                    default=0)
+
+    @property
+    def largest_low(self):
+        """The same among the low-priority instances."""
+        return max((demand.shared for demand in self._demands.values()
+                    if demand.priority == capacity.LOW), default=0)

@@ -113,6 +113,7 @@ class HostReport(base.VersionedObject):
         try:
             report = cls.obj_from_primitive(jsonutils.loads(text))
         except (ValueError, TypeError, KeyError, AttributeError,
+                RecursionError,
                 ovo_exception.VersionedObjectsException) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)

@@ -30,8 +30,7 @@ def problems(conf):
             "[filter_scheduler] enabled_filters holds 'NUMATopologyFilter' "
             "beside 'PriorityFilter', which takes its place; remove "
             "'NUMATopologyFilter'.")
-    if not any(name.startswith('nova.scheduler.weights.')
-               for name in options.weight_classes):
+    if all(name.startswith('nova_prio.') for name in options.weight_classes):
         found.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add 'nova.scheduler.weights.all_weighers'."

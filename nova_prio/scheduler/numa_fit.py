@@ -38,12 +38,13 @@ def fits_plain_cell(host_topology, request):
     """Return whether one pinned cell without further wishes fits.
 
     :param host_topology: nova.objects.NUMATopology
-    :param request: Request with ``memory_mb``
+    :param request: Request with ``cell_memory_mb``
     """
     pcpus = request.demand.dedicated
     for cell in host_topology.cells:
         free = cell.pcpuset - cell.pinned_cpus
-        if (pcpus <= len(free) and _has_memory(cell, request.memory_mb) and
+        if (pcpus <= len(free) and
+                _has_memory(cell, request.cell_memory_mb) and
                 pcpus <= sum(len(free & cores) for cores in cell.siblings)):
             return True
     return False

@@ -15,11 +15,13 @@
 import dataclasses
 
 from nova.objects import fields
+from nova.virt import hardware
 
 from nova_prio import capacity
 from nova_prio import demand
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
+_ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 _REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
 
 
@@ -28,22 +30,26 @@ class Request:
     """One instance of a request, frozen.
 
     ``demand`` is its ``capacity.Demand``, ``drawn`` the Rows it takes room
-    from, ``vcpus`` those of the flavor. ``topology`` is its
-    InstanceNUMATopology or None, ``pci_requests`` a list or None,
+    from, ``vcpus`` and ``memory_mb`` those of the flavor. ``topology`` is
+    its InstanceNUMATopology or None, ``pci_requests`` a list or None,
     ``network_metadata`` a NetworkMetadata or None. ``requires_threads`` says
-    whether pinned vCPUs want thread siblings. ``memory_mb`` is that of its
-    only cell where nothing but the numbers of free CPUs and memory of a cell
-    decides whether it fits, else None. ``uuid`` is that of the instance.
+    whether pinned vCPUs want thread siblings, ``wants_whole_cores`` whether
+    the instance is real-time or isolates its threads. ``cell_memory_mb`` is
+    the memory of its only cell where nothing but the numbers of free CPUs and
+    memory of a cell decides whether it fits, else None. ``uuid`` is that of
+    the instance.
     """
 
     demand: capacity.Demand
     drawn: capacity.Rows
     vcpus: int
+    memory_mb: int
     topology: object
     pci_requests: list | None
     network_metadata: object
     requires_threads: bool
-    memory_mb: int | None
+    wants_whole_cores: bool
+    cell_memory_mb: int | None
     uuid: str
 
     @property
@@ -68,6 +74,7 @@ def read(spec_obj):
         demand=wanted,
         drawn=capacity.drawn(wanted),
         vcpus=spec_obj.flavor.vcpus,
+        memory_mb=spec_obj.flavor.memory_mb,
         topology=topology,
         pci_requests=pci_requests,
         network_metadata=network_metadata,
@@ -76,7 +83,11 @@ def read(spec_obj):
                            properties.get('hw_cpu_policy')) and
             _REQUIRE in (extra_specs.get('hw:cpu_thread_policy'),
                          properties.get('hw_cpu_thread_policy'))),
-        memory_mb=_memory_of_plain_cell(
+        wants_whole_cores=(
+            hardware.is_realtime_enabled(spec_obj.flavor) or
+            (topology is not None and
+             topology.cells[0].cpu_thread_policy == _ISOLATE)),
+        cell_memory_mb=_memory_of_plain_cell(
             topology, pci_requests, network_metadata),
         uuid=spec_obj.instance_uuid)
 

@@ -10,14 +10,23 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+from concurrent import futures
+import contextvars
 import inspect
 import logging
+import threading
+import types
 
+from nova.compute import api
 from nova import objects
+from nova import policies
 import pytest
 
+from nova_prio.api import validators
 from nova_prio.compute import driver
 from nova_prio.compute import tracker
+from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler.weights import priority_weighter
 from nova_prio import seams
 
 objects.register_all()
@@ -30,7 +39,8 @@ def test_seam_matches(seam):
 
 
 @pytest.mark.parametrize('ours', [
-    driver.PriorityLibvirtDriver, tracker.PriorityResourceTracker])
+    driver.PriorityLibvirtDriver, tracker.PriorityResourceTracker,
+    priority_filter.PriorityFilter, priority_weighter.PriorityWeighter])
 def test_every_override_is_listed_as_a_seam(ours):
     stock = ours.__mro__[1]
     assert stock.__module__.startswith('nova.')
@@ -41,6 +51,45 @@ def test_every_override_is_listed_as_a_seam(ours):
     for name in overridden:
         assert (stock.__module__,
                 '%s.%s' % (stock.__name__, name)) in listed, name
+
+
+def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
+    conf = seams.register_options()
+    assert not conf.nova_prio.enabled
+    monkeypatch.setattr(seams, 'SEAMS', (
+        seams.Seam(seams.API, 'nova.compute.api', 'API.gone'),))
+    before = dict(vars(api.API)), api.flavors
+    seams.install_api(None, None, None, None, None)
+    assert before == (dict(vars(api.API)), api.flavors)
+
+
+def test_policy_rules_are_registered_before_any_request():
+    """Later, another thread may be reading them."""
+    validators.register()
+    names = [rule.name for rule in policies.list_rules()]
+    for rule in ('nova_prio:create:hint:high', 'nova_prio:create:hint:low'):
+        assert 1 == names.count(rule)
+    assert 'os_compute_api:servers:create' in names
+
+
+def test_a_resize_is_seen_by_its_own_thread_only():
+    resizing = contextvars.ContextVar('resizing', default=None)
+    flavors = seams._FlavorsOfResize(
+        types.SimpleNamespace(get_flavor_by_flavor_id=lambda name: name),
+        resizing, lambda flavor, instance: (flavor, instance))
+    barrier = threading.Barrier(8)
+
+    def resize(instance):
+        token = resizing.set(instance)
+        barrier.wait()
+        try:
+            return flavors.get_flavor_by_flavor_id('f')
+        finally:
+            resizing.reset(token)
+
+    with futures.ThreadPoolExecutor(8) as pool:
+        seen = list(pool.map(resize, [None] + list(range(1, 8))))
+    assert ['f'] + [('f', each) for each in range(1, 8)] == seen
 
 
 @pytest.mark.parametrize('seam, mismatch', [

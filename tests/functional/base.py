@@ -78,8 +78,12 @@ class FunctionalTest(cloud.Cloud):
         return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
 
     def let_guests_migrate(self):
-        """Let live migration work: Nova's fake libvirt refuses it."""
+        """Let live migration work: Nova's fake libvirt refuses it.
+
+        ``self.migrated_xml`` is what the source hands to the destination.
+        """
         def migrate(domain, destination, params, flags):
+            self.migrated_xml = params['destination_xml']
             host = urllib.parse.urlparse(destination).hostname
             self.computes[host].driver._host.get_connection().createXML(
                 params['destination_xml'], 'flags')

@@ -15,10 +15,13 @@
 import logging
 
 import fixtures
+from lxml import etree
 from nova import context
 from nova import objects
 from nova.scheduler import request_filter
+from nova.tests.functional.api import client
 
+from nova_prio.scenario import cloud
 from nova_prio.scheduler import narrowing
 from tests.functional import base
 
@@ -81,9 +84,14 @@ class Resize(TwoHosts):
     def test_a_flavor_takes_the_hint_over_and_ends_it(self):
         server = self.boot_with_hint(self.plain, 'high')
         server = self._resize(server, self.high)
-        self.assert_priority(server, HIGH)
+        self.assert_priority(server, {**HIGH, 'nova_prio:source': 'flavor'})
+        log = self.useFixture(fixtures.FakeLogger(
+            name=narrowing.LOG.name, level=logging.WARNING))
         server = self._resize(server, self.flavor())
-        self.assert_priority(server, {})
+        self.assert_priority(server, {'nova_prio:source': 'flavor'})
+        server = self._resize(server, self.low)
+        self.assert_priority(server, {**LOW, 'nova_prio:source': 'flavor'})
+        self.assertEqual('', log.output)
 
     def test_another_value_beside_a_hint(self):
         server = self.boot_with_hint(self.plain, 'high')
@@ -143,15 +151,17 @@ class Moves(TwoHosts):
         self._assert_moved(move)
 
     def test_live_migration(self):
-        def move(server):
+        for server, extra_specs in self.servers:
             source = self.host_of(server)
             self._live_migrate(server, 'completed')
-            # The fake's destination is handed XML that no driver generated.
-            self.api.post_server_action(
-                server['id'], {'reboot': {'type': 'HARD'}})
-            self._wait_for_state_change(server, 'ACTIVE')
             self.assertNotEqual(source, self.host_of(server))
-        self._assert_moved(move)
+            self.assertEqual(extra_specs, self.extra_specs(server))
+            # Nova's fake libvirt forgets the partition, a real one does not.
+            domain = etree.fromstring(self.migrated_xml)
+            if extra_specs['hw:cpu_priority'] == 'low':
+                self.assertEqual('0-11', domain.find('vcpu').get('cpuset'))
+            else:
+                self.assertEqual(4, len(domain.findall('cputune/vcpupin')))
 
     def test_evacuation(self):
         for server, extra_specs in self.servers:
@@ -184,6 +194,37 @@ class Moves(TwoHosts):
                     'os-migrateLive': {'host': other, 'force': True,
                                        'block_migration': 'auto'}}))
 
+    def test_a_named_host_at_microversions_that_do_not_know_force(self):
+        """Nova would go round the scheduler."""
+        self.start_host('plain', driver=cloud.STOCK_DRIVER)
+        self.api.microversion = '2.25'
+        for server, _ in self.servers:
+            source = self.host_of(server)
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                server['id'], {'os-migrateLive': {
+                    'host': 'plain', 'block_migration': 'auto'}})
+            self.assertEqual(source, self.host_of(server))
+            other, = {'mix1', 'mix2'} - {source}
+            self.api.post_server_action(
+                server['id'], {'os-migrateLive': {
+                    'host': other, 'block_migration': 'auto'}})
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-SRV-ATTR:host': other, 'status': 'ACTIVE'})
+
+    def test_evacuation_to_a_named_host_likewise(self):
+        self.start_host('plain', driver=cloud.STOCK_DRIVER)
+        server, _ = self.servers[0]
+        source = self.host_of(server)
+        service, = self.api.get_services(host=source, binary='nova-compute')
+        self.computes[source].stop()
+        self.api.put_service_force_down(service['id'], True)
+        self.api.microversion = '2.14'
+        self.assertRaises(
+            client.OpenStackApiException, self.api.post_server_action,
+            server['id'], {'evacuate': {'host': 'plain'}})
+        self.assertEqual(source, self.host_of(server))
+
     def test_forced_evacuation(self):
         self.api.microversion = '2.67'
         for server, _ in self.servers:
@@ -207,11 +248,11 @@ class Images(TwoHosts):
         pinned = self._image(hw_cpu_policy='dedicated')
         self.assertEqual(
             "Image property hw_cpu_policy is 'shared'; with high priority "
-            "allowed is 'dedicated', 'mixed' or none.",
+            "and this flavor allowed is 'dedicated', 'mixed' or none.",
             self.refusal(self.boot, self.high, image_uuid=shared))
         self.assertEqual(
             "Image property hw_cpu_policy is 'dedicated'; with low priority "
-            "allowed is 'shared' or none.",
+            "and this flavor allowed is 'shared' or none.",
             self.refusal(self.boot, self.low, image_uuid=pinned))
         self.assert_priority(self.boot(self.high, image_uuid=pinned), HIGH)
         self.assert_priority(self.boot(self.low, image_uuid=shared), LOW)

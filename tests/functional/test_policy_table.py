@@ -12,8 +12,8 @@
 
 """Every combination of what can be asked for, against an oracle of its own.
 
-The oracle says in its own words what the contract says; it shares no code
-with the package.
+The oracle says the rules in its own words; it shares no code with the
+package.
 """
 
 import itertools
@@ -35,7 +35,8 @@ EXTRA_SPECS = (None, 'high', 'low', 'urgent')
 HINTS = (None, 'high', 'low', 'urgent', ['high'], ['high', 'low'], 7)
 RESOURCES = (
     {}, {'resources:VCPU': '4'}, {'resources:VCPU': '3'},
-    {'resources:PCPU': '4'})
+    {'resources:PCPU': '4'}, {'resources:PCPU': '0'},
+    {'resources1:PCPU': '4'})
 OTHERS = (
     {}, {'hw:cpu_realtime': 'true', 'hw:cpu_realtime_mask': '^0'},
     {'hw:emulator_threads_policy': 'isolate'})
@@ -56,17 +57,21 @@ def oracle(policy, image, spec, hint, resources, other):
     if asked == 'high':
         if policy == 'shared' or image == 'shared':
             return 400
+        if resources.get('resources:PCPU') == '0':
+            return 400
         if policy is None and 'resources:VCPU' in resources:
             return 400
-        if policy is None and 'resources:PCPU' in resources:
+        if policy is None and resources:
             return 'high', None
+        if policy == 'mixed' and image == 'dedicated':
+            return 400
         return 'high', policy or 'dedicated'
     if asked == 'low':
         if policy in ('dedicated', 'mixed') or image in ('dedicated', 'mixed'):
             return 400
         if 'hw:cpu_realtime' in other or 'hw:emulator_threads_policy' in other:
             return 400
-        if 'resources:PCPU' in resources:
+        if 'resources:PCPU' in resources or 'resources1:PCPU' in resources:
             return 400
         if resources.get('resources:VCPU', '4') != '4':
             return 400
@@ -147,7 +152,8 @@ class PolicyTable(base.FunctionalTest):
                 self.assertRegex(
                     str(answer),
                     r"^(Extra spec \S+|Scheduler hint 'priority'|"
-                    r"Image property hw_cpu_policy) .*\.$")
+                    r"Image property hw_cpu_policy)( of the flavor)? is \S.*"
+                    r"(allowed|drop the hint).*\.$")
                 counts[400] += 1
             elif refused:
                 # Nova refuses what it would refuse of such a flavor anyway.

@@ -38,7 +38,7 @@ class Starting(base.FunctionalTest):
 
     def test_compute_with_mix_and_nothing_to_sell(self):
         self.assertIn(
-            'allocation ratio of 0.1',
+            'cpu_allocation_ratio = 0.1',
             self._refusal(self.start_seed_host, ratio=0.1))
 
     def test_compute_beside_a_nova_that_does_not_match(self):

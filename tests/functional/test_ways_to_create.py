@@ -42,7 +42,7 @@ class WaysToCreate(base.FunctionalTest):
                 'destination_type': 'volume',
                 'uuid': nova_fixtures.CinderFixture.IMAGE_BACKED_VOL}])
         # Only the ephemeral disk of the flavor is local: no root disk.
-        self.assertEqual(10, self._assert_high(server).get('DISK_GB', 10))
+        self.assertEqual(10, self._assert_high(server)['DISK_GB'])
 
     def test_several_at_once(self):
         self.boot_with_hint(self.plain, 'high', count=4)

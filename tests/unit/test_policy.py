@@ -39,6 +39,8 @@ from nova_prio import policy
      {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}),
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '4'}, {},
      {'hw:cpu_priority': 'high', 'resources:PCPU': '4'}),
+    ({'hw:cpu_priority': 'high', 'resources1:PCPU': '4'}, {},
+     {'hw:cpu_priority': 'high', 'resources1:PCPU': '4'}),
     ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
     # As many VCPU as vCPUs say nothing that the policy does not.
@@ -81,7 +83,17 @@ def test_fold(extra_specs, hints, folded):
     ({'hw:cpu_priority': 'low', 'resources:PCPU': '4'}, {},
      ['resources:PCPU', "'4'", 'resources:VCPU']),
     ({'hw:cpu_priority': 'low', 'resources:VCPU': '3'}, {},
-     ['resources:VCPU', '4 vCPUs']),
+     ['resources:VCPU', "'3'", "resources:VCPU = '4'"]),
+    ({'hw:cpu_priority': 'low', 'resources1:VCPU': '4'}, {},
+     ['resources1:VCPU', "'4'", "resources:VCPU = '4'"]),
+    # Nova takes these for none, and would pin nothing.
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '0'}, {},
+     ['resources:PCPU', "'0'", 'a whole number from 1 on']),
+    ({'resources:PCPU': 'four'}, {'priority': 'high'},
+     ['resources:PCPU', "'four'", 'a whole number from 1 on']),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
+      'resources:VCPU': '-1'}, {},
+     ['resources:VCPU', "'-1'", 'a whole number from 1 on']),
 ])
 def test_refused(extra_specs, hints, words):
     with pytest.raises(policy.PriorityRefused) as caught:

@@ -31,6 +31,8 @@ NO_REPORT = 'no_report'
 UNREADABLE_REPORT = 'unreadable_report'
 NOT_A_PRIORITY_HOST = 'not_a_priority_host'
 TOO_MANY_VCPUS = 'too_many_vcpus'
+WHOLE_CORES = 'whole_cores'
+MEMORY = 'memory'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
 NO_THREADS = 'no_threads'
 NO_NUMA_TOPOLOGY = 'no_numa_topology'
@@ -46,8 +48,8 @@ class PriorityFilter(filters.BaseHostFilter):
     instances on hosts without ``cpu_priority_mix_enable``. It reads the
     folded priority from the flavor of the request, the report of the host
     from its stats, and ``priority_mix`` (or ``priority``) from the metadata
-    of the host's aggregates. A priority instance is refused where the report
-    is missing or unreadable, or where no aggregate is marked.
+    of the host's aggregates. A host with an unreadable report takes nothing;
+    one without a report, or in no marked aggregate, no priority instance.
     """
 
     # Nova's API refuses a rebuild that would change the NUMA topology.
@@ -101,7 +103,7 @@ def _class_refusal(host_state, request):
     try:
         report = host_view.report_of(host_state)
     except host_report.UnreadableReport as error:
-        return priority and _refusal(UNREADABLE_REPORT, str(error))
+        return _refusal(UNREADABLE_REPORT, str(error))
     if priority is None and (report is None or not report.mix):
         return None
     if report is None:
@@ -109,6 +111,17 @@ def _class_refusal(host_state, request):
     if priority and not host_view.is_marked(host_state):
         return _refusal(NOT_A_PRIORITY_HOST,
                         'no aggregate of the host has priority_mix=true')
+    if report.mix and request.wants_whole_cores:
+        return _refusal(
+            WHOLE_CORES, 'low-priority instances run on the dedicated CPUs of '
+            'the host, so that it takes no real-time instance and none with '
+            'the isolate thread policy')
+    if (priority == capacity.HIGH and
+            request.memory_mb > host_state.free_ram_mb):
+        return _refusal(
+            MEMORY, 'the memory that is not sold yet does not hold the '
+            'instance, and a high-priority one is never oversold (MB)',
+            request.memory_mb, host_state.free_ram_mb)
     if priority == capacity.LOW and request.vcpus > report.floating_cpus:
         return _refusal(
             TOO_MANY_VCPUS, 'the instance has more vCPUs than the host has '
@@ -155,7 +168,7 @@ def _topology_refusal(host_state, request):
     limits = numa_fit.limits_of(host_state, request)
     if not numa_fit.can_fit(host_topology, request):
         host_state.allocation_candidates = []
-    elif request.memory_mb is None:
+    elif request.cell_memory_mb is None:
         host_state.allocation_candidates = numa_fit.candidates_that_fit(
             host_state, request, limits)
     elif not numa_fit.fits_plain_cell(host_topology, request):

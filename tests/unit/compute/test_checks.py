@@ -27,6 +27,8 @@ D, S = set(range(8)), set(range(8, 12))
     ({}, set(), set(), [['cpu_dedicated_set'], ['cpu_shared_set']]),
     # 4 * 0.2 is less than one vCPU.
     ({'cpu_allocation_ratio': 0.2}, D, S, [['0.2', 'cpu_allocation_ratio']]),
+    # A ratio that may be kept in Placement stops nothing.
+    ({'initial_cpu_allocation_ratio': 0.2}, D, S, []),
     # 2 * 0.5 is one.
     ({'cpu_allocation_ratio': 0.5}, D, {8, 9}, []),
     ({'cpu_power_management': True}, D, S, [['cpu_power_management']]),

@@ -10,6 +10,8 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import itertools
+
 import hypothesis
 from hypothesis import strategies as st
 
@@ -26,8 +28,15 @@ def test_counts_by_class():
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.add('b', usage.RESIDENT, ORDINARY)
     ledger.add('c', usage.RESIDENT, MIXED)
-    assert (4, 3, 4) == (ledger.low_shared, ledger.ordinary_shared,
-                         ledger.largest_shared)
+    assert (4, 3) == (ledger.low_shared, ledger.ordinary_shared)
+
+
+def test_largest():
+    ledger = usage.UsageLedger()
+    assert (0, 0) == (ledger.largest_shared, ledger.largest_low)
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.add('b', usage.RESIDENT, capacity.Demand(None, 0, 8))
+    assert (8, 4) == (ledger.largest_shared, ledger.largest_low)
 
 
 def test_counting_twice_changes_nothing():
@@ -41,6 +50,7 @@ def test_taking_away_what_was_never_counted_changes_nothing():
     ledger = usage.UsageLedger()
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.remove('b', usage.MOVE, LOW)
+    ledger.remove('a', usage.MOVE, ORDINARY)
     assert 4 == ledger.low_shared
 
 
@@ -87,7 +97,7 @@ def test_never_below_zero_and_empty_when_all_are_gone(history):
         (ledger.add if is_new else ledger.remove)(uuid, role, demand)
         assert ledger.low_shared >= 0
         assert ledger.ordinary_shared >= 0
-    for uuid in 'abc':
-        for _ in range(2):
-            ledger.remove(uuid, usage.RESIDENT, LOW)
+    for uuid, role, demand in itertools.product(
+            'abc', [usage.RESIDENT, usage.MOVE], [LOW, ORDINARY, MIXED]):
+        ledger.remove(uuid, role, demand)
     assert 0 == ledger.largest_shared

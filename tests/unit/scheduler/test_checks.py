@@ -34,6 +34,7 @@ GOOD = {
     (('filter_scheduler', 'weight_classes'),
      ['nova_prio.scheduler.weights.all_weighers'],
      ['weight_classes', "add 'nova.scheduler.weights.all_weighers'"]),
+    (('filter_scheduler', 'weight_classes'), ['my.weighers.all'], None),
     (('workarounds', 'disable_fallback_pcpu_query'), False,
      ['disable_fallback_pcpu_query', 'set it to true']),
 ])

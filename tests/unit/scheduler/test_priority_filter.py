@@ -93,6 +93,28 @@ def test_counts_pins_of_this_request(decide):
     assert ('high_capacity', 4, 0) == decide(nova.HIGH, state)
 
 
+@pytest.mark.parametrize('extra_specs', [
+    {'hw__cpu_thread_policy': 'isolate'},
+    {'hw__cpu_realtime': 'yes', 'hw__cpu_realtime_mask': '^0'},
+])
+@pytest.mark.parametrize('priority', [{}, {'hw__cpu_priority': 'high'}])
+def test_whole_cores_cannot_be_promised_on_a_mix_host(
+        decide, priority, extra_specs):
+    flavor = nova.flavor(hw__cpu_policy='dedicated', **priority, **extra_specs)
+    assert 'whole_cores' == decide(flavor, nova.host_state())[0]
+    assert decide(flavor, nova.host_state(cpus=NO_MIX)) is None
+
+
+def test_a_high_instance_where_memory_is_oversold(decide):
+    state = nova.host_state(cpus=NO_MIX)
+    state.ram_allocation_ratio = 2.0
+    state.free_ram_mb = 255
+    assert ('memory', 256, 255) == decide(nova.HIGH, state)
+    assert decide(nova.LOW, state) is None
+    state.free_ram_mb = 256
+    assert decide(nova.HIGH, state) is None
+
+
 def test_more_vcpus_than_cpus_to_float_on(decide):
     large = nova.flavor(vcpus=13, hw__cpu_priority='low',
                         hw__cpu_policy='shared')
@@ -108,6 +130,8 @@ def test_more_vcpus_than_cpus_to_float_on(decide):
      'not_a_priority_host'),
     (dict(aggregates=[nova.aggregate(priority='nonsense')]),
      'not_a_priority_host'),
+    # A rank, as other clouds use the key.
+    (dict(aggregates=[nova.aggregate(priority='1')]), 'not_a_priority_host'),
 ])
 def test_priority_needs_a_priority_host(decide, flavor, host, reason):
     assert reason == decide(flavor, nova.host_state(**host))[0]
@@ -126,11 +150,16 @@ def test_either_key_marks_a_priority_host(decide, flavor, aggregates):
 @pytest.mark.parametrize('host', [
     dict(cpus=NO_MIX, ordinary=100, low=100),
     dict(stats={}),
-    dict(stats={host_report.STATS_KEY: 'x'}),
     dict(aggregates=[], ordinary=0),
 ])
 def test_ordinary_instances_elsewhere_as_the_stock_filter(decide, host):
     assert decide(nova.ORDINARY, nova.host_state(**host)) is None
+
+
+@pytest.mark.parametrize('text', ['x', '[' * 100000])
+def test_a_host_whose_report_cannot_be_read_takes_nothing(decide, text):
+    assert 'unreadable_report' == decide(nova.ORDINARY, nova.host_state(
+        stats={host_report.STATS_KEY: text}))[0]
 
 
 def test_pinned_ordinary_instance_that_fits_by_number_only(decide):
