@@ -73,7 +73,7 @@ def measure(number, repeats):
 def main():
     """Measure and write what was found."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--output', default='bench.json')
+    parser.add_argument('--output', default='bench-fold.json')
     parser.add_argument('--number', type=int, default=200)
     parser.add_argument('--repeats', type=int, default=15)
     arguments = parser.parse_args()

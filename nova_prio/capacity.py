@@ -79,8 +79,7 @@ class Demand:
     shared: int
 
 
-@dataclasses.dataclass(frozen=True)
-class Shortage:
+class Shortage(typing.NamedTuple):
     """A row that has not the room that an instance needs."""
 
     row: str
@@ -140,8 +139,8 @@ def room(sellable, in_use):
     :param sellable: Rows that may be sold in all
     :param in_use: Rows that are sold
     """
-    return Rows(*(max(each, 0) for each in map(
-        operator.sub, sellable, in_use)))
+    high, low, ordinary = map(operator.sub, sellable, in_use)
+    return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
 def drawn(demand):
@@ -158,16 +157,15 @@ def drawn(demand):
         0 if demand.priority == LOW else demand.shared)
 
 
-def shortages(demand, left):
+def shortages(needs, left):
     """Return what keeps an instance from fitting, as a list of Shortage.
 
-    :param demand: a Demand
+    :param needs: the Rows that the instance draws
     :param left: the Rows that are left on the host
     :returns: list of Shortage, empty where it fits
     """
     return [Shortage(row, needed, available)
-            for row, needed, available in zip(
-                Rows._fields, drawn(demand), left)
+            for row, needed, available in zip(Rows._fields, needs, left)
             if needed > available]
 
 

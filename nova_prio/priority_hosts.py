@@ -32,5 +32,8 @@ def is_marked(aggregate):
     :param aggregate: nova.objects.Aggregate
     """
     metadata = aggregate.metadata
-    return any(metadata.get(key, '').strip().lower() == 'true'
-               for key in AGGREGATE_KEYS)
+    for key in AGGREGATE_KEYS:
+        value = metadata.get(key)
+        if value is not None and value.strip().lower() == 'true':
+            return True
+    return False

@@ -15,7 +15,6 @@
 import functools
 
 from nova_prio import capacity
-from nova_prio import demand
 from nova_prio.objects import host_report
 from nova_prio import priority_hosts
 
@@ -52,8 +51,10 @@ class _Frozen:
 
 def is_marked(host_state):
     """Return whether a host is in an aggregate for priority instances."""
-    return any(priority_hosts.is_marked(aggregate)
-               for aggregate in host_state.aggregates)
+    for aggregate in host_state.aggregates:
+        if priority_hosts.is_marked(aggregate):
+            return True
+    return False
 
 
 def room(host_state, report, request):
@@ -61,17 +62,15 @@ def room(host_state, report, request):
 
     Counts what this very request has consumed: a request for several
     instances is scheduled on host states that were read once, and Nova counts
-    each placed instance only in the total of vCPUs and in the NUMA topology.
+    each placed instance in the total of vCPUs.
 
     :param host_state: nova.scheduler.host_manager.HostState
     :param report: the report of that host
     :param request: nova_prio.scheduler.request_view.Request
     """
-    high, low, ordinary = report.used
     placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
-    if placed > 0:
-        low += placed * request.drawn.low
-        ordinary += placed * request.drawn.ordinary
-    if request.drawn.high and host_state.numa_topology:
-        high = demand.pinned_cpus(host_state.numa_topology)
-    return capacity.room(report.sellable, (high, low, ordinary))
+    if placed <= 0:
+        return capacity.room(report.sellable, report.used)
+    return capacity.room(report.sellable, [
+        used + placed * drawn
+        for used, drawn in zip(report.used, request.drawn)])

@@ -75,19 +75,37 @@ def limits_of(host_state, request):
     return limits
 
 
-def candidates_that_fit(host_state, request, limits):
-    """Return the allocation candidates of a host with which Nova says it fits.
+class NovaFit:
+    """Nova's own fit of one topology, on a copy that is made once.
 
-    :param host_state: nova.scheduler.host_manager.HostState
-    :param request: Request with a topology
-    :param limits: nova.objects.NUMATopologyLimits
+    Nova writes into the cells that it tries: which host cell it is, the page
+    size it chose, the pins. What it reads of that is put back before each
+    host.
+
+    :param topology: nova.objects.InstanceNUMATopology, never written to
     """
-    # Nova writes the cells it tries into the topology.
-    topology = request.topology.obj_clone()
-    return [
-        candidate for candidate in host_state.allocation_candidates
-        if hardware.numa_fit_instance_to_host(
-            host_state.numa_topology, topology, limits=limits,
-            pci_requests=request.pci_requests,
-            pci_stats=host_state.pci_stats,
-            provider_mapping=candidate['mappings'])]
+
+    def __init__(self, topology):
+        self._topology = topology.obj_clone()
+        self._wishes = [
+            (cell.id, cell.pagesize if 'pagesize' in cell else None)
+            for cell in topology.cells]
+
+    def candidates(self, host_state, request, limits):
+        """Return the allocation candidates with which it fits on a host.
+
+        :param host_state: nova.scheduler.host_manager.HostState
+        :param request: Request that the topology is of
+        :param limits: nova.objects.NUMATopologyLimits
+        """
+        for cell, (number, pagesize) in zip(
+                self._topology.cells, self._wishes):
+            cell.id = number
+            cell.pagesize = pagesize
+        return [
+            candidate for candidate in host_state.allocation_candidates
+            if hardware.numa_fit_instance_to_host(
+                host_state.numa_topology, self._topology, limits=limits,
+                pci_requests=request.pci_requests,
+                pci_stats=host_state.pci_stats,
+                provider_mapping=candidate['mappings'])]

@@ -19,6 +19,7 @@ from nova.virt import hardware
 
 from nova_prio import capacity
 from nova_prio import demand
+from nova_prio.scheduler import numa_fit
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
 _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
@@ -36,8 +37,8 @@ class Request:
     whether pinned vCPUs want thread siblings, ``wants_whole_cores`` whether
     the instance is real-time or isolates its threads. ``cell_memory_mb`` is
     the memory of its only cell where nothing but the numbers of free CPUs and
-    memory of a cell decides whether it fits, else None. ``uuid`` is that of
-    the instance.
+    memory of a cell decides whether it fits; otherwise ``nova_fit`` is the
+    NovaFit that does. ``uuid`` is that of the instance.
     """
 
     demand: capacity.Demand
@@ -50,6 +51,7 @@ class Request:
     requires_threads: bool
     wants_whole_cores: bool
     cell_memory_mb: int | None
+    nova_fit: object
     uuid: str
 
     @property
@@ -68,6 +70,8 @@ def read(spec_obj):
     pci_requests = spec_obj.pci_requests and spec_obj.pci_requests.requests
     network_metadata = (spec_obj.network_metadata
                         if 'network_metadata' in spec_obj else None)
+    cell_memory_mb = _memory_of_plain_cell(
+        topology, pci_requests, network_metadata)
     extra_specs = spec_obj.flavor.extra_specs
     properties = spec_obj.image.properties
     return Request(
@@ -87,8 +91,9 @@ def read(spec_obj):
             hardware.is_realtime_enabled(spec_obj.flavor) or
             (topology is not None and
              topology.cells[0].cpu_thread_policy == _ISOLATE)),
-        cell_memory_mb=_memory_of_plain_cell(
-            topology, pci_requests, network_metadata),
+        cell_memory_mb=cell_memory_mb,
+        nova_fit=(None if topology is None or cell_memory_mb is not None
+                  else numa_fit.NovaFit(topology)),
         uuid=spec_obj.instance_uuid)
 
 

@@ -114,7 +114,7 @@ def test_room_is_never_below_zero():
 ])
 def test_shortages(demand, left, short):
     assert [capacity.Shortage(*row) for row in short] == capacity.shortages(
-        capacity.Demand(*demand), capacity.Rows(*left))
+        capacity.drawn(capacity.Demand(*demand)), capacity.Rows(*left))
 
 
 def test_seed_example_is_filled_exactly():
@@ -122,7 +122,7 @@ def test_seed_example_is_filled_exactly():
     high = capacity.Demand('high', 4, 0)
     low = capacity.Demand('low', 0, 4)
     fits = lambda demand, used: not capacity.shortages(  # noqa: E731
-        demand, capacity.room(sellable, used))
+        capacity.drawn(demand), capacity.room(sellable, used))
     # One high and three low are there: one more of each fits.
     assert fits(high, capacity.used(4, 12, 0))
     assert fits(low, capacity.used(4, 12, 0))

@@ -13,6 +13,7 @@
 """The scheduler filter for priority instances and for their hosts."""
 
 import logging
+import typing
 
 from nova.scheduler import filters
 from nova.scheduler import utils
@@ -88,9 +89,21 @@ class PriorityFilter(filters.BaseHostFilter):
                 'Host %(host)s, node %(node)s refused: %(reason)s: %(detail)s '
                 '(needed %(needed)s, available %(available)s).',
                 {'host': host_state.host, 'node': host_state.nodename,
-                 'reason': reason, 'detail': detail, 'needed': needed,
+                 'reason': reason, 'detail': str(detail), 'needed': needed,
                  'available': available}, instance_uuid=request.uuid)
         return False
+
+
+class _RowText(typing.NamedTuple):
+    """What is said of a row without room, put into words when it is read."""
+
+    shortage: capacity.Shortage
+    sellable: int
+
+    def __str__(self):
+        return 'the %s row has %d of %d CPUs left, %d are needed' % (
+            self.shortage.row, self.shortage.available, self.sellable,
+            self.shortage.needed)
 
 
 def _refusal(reason, detail, needed=None, available=None):
@@ -127,12 +140,10 @@ def _class_refusal(host_state, request):
             TOO_MANY_VCPUS, 'the instance has more vCPUs than the host has '
             'CPUs to float on', request.vcpus, report.floating_cpus)
     left = host_view.room(host_state, report, request)
-    for shortage in capacity.shortages(request.demand, left):
+    for shortage in capacity.shortages(request.drawn, left):
         return _refusal(
             CAPACITY[shortage.row],
-            'the %s row has %d of %d CPUs left, %d are needed'
-            % (shortage.row, shortage.available,
-               getattr(report.sellable, shortage.row), shortage.needed),
+            _RowText(shortage, getattr(report.sellable, shortage.row)),
             shortage.needed, shortage.available)
     if request.demand.dedicated:
         return _candidate_refusal(host_state, request)
@@ -168,8 +179,8 @@ def _topology_refusal(host_state, request):
     limits = numa_fit.limits_of(host_state, request)
     if not numa_fit.can_fit(host_topology, request):
         host_state.allocation_candidates = []
-    elif request.cell_memory_mb is None:
-        host_state.allocation_candidates = numa_fit.candidates_that_fit(
+    elif request.nova_fit:
+        host_state.allocation_candidates = request.nova_fit.candidates(
             host_state, request, limits)
     elif not numa_fit.fits_plain_cell(host_topology, request):
         host_state.allocation_candidates = []

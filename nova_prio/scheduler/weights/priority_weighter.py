@@ -22,6 +22,7 @@ from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
 
 CONF = nova.conf.CONF
+MULTIPLIER = 'priority_weight_multiplier'
 
 
 class PriorityWeighter(cpu.CPUWeigher):
@@ -37,9 +38,12 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     def weight_multiplier(self, host_state):
         """Return the multiplier: of the host's aggregates, or the option."""
-        return utils.get_weight_multiplier(
-            host_state, 'priority_weight_multiplier',
-            CONF.nova_prio.priority_weight_multiplier)
+        configured = CONF.nova_prio.priority_weight_multiplier
+        for aggregate in host_state.aggregates:
+            if MULTIPLIER in aggregate.metadata:
+                return utils.get_weight_multiplier(
+                    host_state, MULTIPLIER, configured)
+        return configured
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of hosts.

@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 from nova import exception
 from nova import objects
 from nova.scheduler.filters import numa_topology_filter
-from nova.virt import hardware
 
 from nova_prio.scheduler.filters import priority_filter
 from tests.unit import nova_objects
@@ -96,24 +95,30 @@ def requests(draw):
         hypothesis.reject()
 
 
-def outcome(filter_class, state, spec):
-    """Return answer, candidates that are left, and limits."""
-    state = copy.copy(state)
-    state.limits = {}
-    state.numa_topology = state.numa_topology and hardware.objects.\
-        NUMATopology.obj_from_db_obj(state.numa_topology._to_json())
-    passes = filter_class().host_passes(state, spec)
-    limits = state.limits.get('numa_topology')
-    return passes, passes and (
-        state.allocation_candidates, limits and limits.obj_to_primitive())
+def outcome(filter_class, states, spec):
+    """Return, for each host, candidates that are left and limits, or None."""
+    fresh = []
+    for number, state in enumerate(states):
+        state = copy.copy(state)
+        state.limits = {}
+        state.host = number
+        state.numa_topology = state.numa_topology and (
+            objects.NUMATopology.obj_from_db_obj(
+                state.numa_topology._to_json()))
+        fresh.append(state)
+    passed = {}
+    for state in filter_class().filter_all(fresh, spec):
+        limits = state.limits.get('numa_topology')
+        passed[state.host] = (state.allocation_candidates,
+                              limits and limits.obj_to_primitive())
+    return passed
 
 
 @hypothesis.settings(max_examples=600, deadline=None)
 @hypothesis.given(requests(), st.lists(hosts(), min_size=1, max_size=4))
 def test_same_decision(spec, states):
     before = spec.obj_to_primitive()
-    for state in states:
-        assert outcome(
-            numa_topology_filter.NUMATopologyFilter, state, spec) == outcome(
-                priority_filter.PriorityFilter, state, spec)
+    assert outcome(
+        numa_topology_filter.NUMATopologyFilter, states, spec) == outcome(
+            priority_filter.PriorityFilter, states, spec)
     assert before == spec.obj_to_primitive()
