@@ -10,197 +10,19 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Every place where this package touches the internals of Nova.
+"""Every place where this package puts something of its own into Nova.
 
 Nova is never patched or copied. What is put into it is put there by one of
-the ``install_*`` functions below, which take it from their callers. What is
-overridden or called is listed in :data:`SEAMS`, with the parameters that are
-relied on. Each service checks its part of the list when it starts and refuses
-a Nova that does not match.
+the ``install_*`` functions below, which take it from their callers and first
+hold the running Nova against :mod:`nova_prio.contract`.
 """
 
 import contextvars
-import dataclasses
 import functools
 import inspect
 import itertools
 
-from oslo_log import log as logging
-from oslo_utils import importutils
-
-LOG = logging.getLogger(__name__)
-
-#: Releases of Nova that this package is tested with.
-TESTED_RELEASES = (31, 33, 34)
-
-API = 'nova-api'
-SCHEDULER = 'nova-scheduler'
-COMPUTE = 'nova-compute'
-
-
-@dataclasses.dataclass(frozen=True)
-class Seam:
-    """One name of Nova that is relied on.
-
-    ``target`` is the path below ``module``; ``parameters`` are the names that
-    a callable has to accept, in their order, and is None for plain data.
-    """
-
-    service: str
-    module: str
-    target: str
-    parameters: tuple | None = ()
-
-    def mismatch(self):
-        """Return what is wrong with it in the running Nova, or None."""
-        name = '%s.%s' % (self.module, self.target)
-        found = importutils.try_import(self.module)
-        for attribute in self.target.split('.'):
-            found = getattr(found, attribute, None)
-        if found is None:
-            return '%s does not exist' % name
-        if self.parameters is None:
-            return None
-        if not callable(found):
-            return '%s is not callable' % name
-        accepted = iter(inspect.signature(found).parameters)
-        for parameter in self.parameters:
-            if parameter not in accepted:
-                return '%s has no parameter %r in its place' % (
-                    name, parameter)
-        return None
-
-
-_TRACKER = 'nova.compute.resource_tracker'
-_DRIVER = 'nova.virt.libvirt.driver'
-
-SEAMS = (
-    Seam(API, 'nova.compute.api', 'API.create',
-         ('self', 'context', 'flavor', 'scheduler_hints')),
-    Seam(API, 'nova.compute.api', 'API.resize',
-         ('self', 'context', 'instance', 'flavor_id')),
-    Seam(API, 'nova.compute.api', 'API.live_migrate',
-         ('self', 'context', 'instance', 'host_name', 'force')),
-    Seam(API, 'nova.compute.api', 'API.evacuate',
-         ('self', 'context', 'instance', 'host', 'force')),
-    Seam(API, 'nova.compute.api', 'API._validate_and_build_base_options',
-         ('self', 'context', 'flavor', 'boot_meta')),
-    Seam(API, 'nova.compute.api', 'API._validate_flavor_image_numa_pci',
-         ('image', 'flavor')),
-    Seam(API, 'nova.compute.api', 'flavors.get_flavor_by_flavor_id',
-         ('flavorid',)),
-    Seam(API, 'nova.exception', 'InvalidRequest'),
-    Seam(API, 'nova.exception', 'ValidationError'),
-    Seam(API, 'nova.policies', 'list_rules'),
-    Seam(API, 'nova.policy', 'init'),
-    Seam(API, 'nova.context', 'RequestContext.can', ('self', 'action')),
-    Seam(API, 'nova.api.validation.extra_specs.base', 'ExtraSpecValidator',
-         ('name', 'description', 'value')),
-    Seam(SCHEDULER, 'nova.scheduler.request_filter', 'ALL_REQUEST_FILTERS',
-         None),
-    Seam(SCHEDULER, 'nova.scheduler.request_filter', 'process_reqspec',
-         ('ctxt', 'request_spec')),
-    Seam(SCHEDULER, 'nova.exception', 'RequestFilterFailed'),
-    Seam(SCHEDULER, 'nova.objects.instance_mapping',
-         'InstanceMapping.get_by_instance_uuid', ('context', 'instance_uuid')),
-    Seam(SCHEDULER, 'nova.objects.request_spec',
-         'RequestSpec.get_scheduler_hint', ('self', 'hint_name')),
-    Seam(SCHEDULER, 'nova.objects.request_spec', 'RequestSpec.root_required',
-         None),
-    Seam(SCHEDULER, 'nova.objects.request_spec',
-         'Destination.require_aggregates', ('self', 'aggregates')),
-    Seam(SCHEDULER, 'nova.objects.aggregate',
-         'AggregateList.get_by_metadata', ('context', 'key', 'value')),
-    Seam(SCHEDULER, 'nova.scheduler.filters', 'BaseHostFilter.filter_all',
-         ('self', 'filter_obj_list', 'spec_obj')),
-    Seam(SCHEDULER, 'nova.scheduler.filters', 'BaseHostFilter.host_passes',
-         ('self', 'host_state', 'filter_properties')),
-    Seam(SCHEDULER, 'nova.virt.hardware', 'numa_fit_instance_to_host',
-         ('host_topology', 'instance_topology', 'provider_mapping', 'limits',
-          'pci_requests', 'pci_stats')),
-    Seam(SCHEDULER, 'nova.scheduler.utils', 'request_is_rebuild',
-         ('spec_obj',)),
-    Seam(SCHEDULER, 'nova.scheduler.host_manager', 'HostState.update',
-         ('self', 'compute', 'service', 'aggregates')),
-    Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher.weigh_objects',
-         ('self', 'weighed_obj_list', 'weight_properties')),
-    Seam(SCHEDULER, 'nova.scheduler.weights.cpu',
-         'CPUWeigher.weight_multiplier', ('self', 'host_state')),
-    Seam(SCHEDULER, 'nova.scheduler.utils', 'get_weight_multiplier',
-         ('host_state', 'multiplier_name', 'multiplier_config')),
-    Seam(COMPUTE, _TRACKER, 'ResourceTracker.__init__',
-         ('self', 'host', 'driver')),
-    Seam(COMPUTE, _TRACKER, 'ResourceTracker._get_usage_dict',
-         ('self', 'object_or_dict', 'instance', 'updates')),
-    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage',
-         ('self', 'usage', 'nodename', 'sign')),
-    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage_from_instances',
-         ('self', 'context', 'instances', 'nodename')),
-    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_to_placement',
-         ('self', 'context', 'compute_node', 'startup')),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.__init__', ('self', 'virtapi')),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.init_host', ('self', 'host')),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.update_provider_tree',
-         ('self', 'provider_tree', 'nodename', 'allocations')),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_allocation_ratios',
-         ('inventory',)),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_vcpu_available', ('self',)),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_pcpu_available', ('self',)),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_numa_config',
-         ('self', 'instance_numa_topology', 'flavor', 'image_meta')),
-    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_xml',
-         ('self', 'context', 'instance')),
-    Seam(COMPUTE, _DRIVER,
-         'LibvirtDriver.check_can_live_migrate_destination',
-         ('self', 'context', 'instance')),
-    Seam(COMPUTE, 'nova.objects.migrate_data',
-         'LibvirtLiveMigrateData.dst_cpu_shared_set_info', None),
-    Seam(COMPUTE, _DRIVER, 'GuestNumaConfig', ('cpuset', 'cputune')),
-    Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_dedicated_set'),
-    Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_shared_set'),
-    Seam(COMPUTE, 'nova.virt.hardware', 'format_cpu_spec', ('cpuset',)),
-    Seam(COMPUTE, 'nova.objects.numa', 'NUMATopology.obj_from_db_obj'),
-)
-
-
-def refuse(sentence):
-    """Stop the service that is starting, with one line that says why.
-
-    :param sentence: what is wrong, with which value, and the remedy
-    :raises SystemExit: always
-    """
-    LOG.critical('nova_prio: %s', sentence)
-    raise SystemExit(1)
-
-
-def mismatches(service):
-    """Return what of the running Nova does not match, one text each.
-
-    :param service: name of the service whose seams are looked at
-    """
-    return [found for found in (seam.mismatch() for seam in SEAMS
-                                if seam.service == service) if found]
-
-
-def check(service):
-    """Refuse to go on where the running Nova does not match.
-
-    :param service: name of the service whose seams are checked
-    :raises SystemExit: where one of its seams is not as listed
-    """
-    from nova import version
-    release = version.version_string()
-    found = mismatches(service)
-    if found:
-        refuse('Nova %s does not match this package in %s: %s. Install a '
-               'release of nova-prio that supports it, or take nova-prio out '
-               'of the configuration of %s.'
-               % (release, service, '; '.join(found), service))
-    if int(release.split('.')[0]) not in TESTED_RELEASES:
-        LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
-                    '%(tested)s; its interfaces match in %(service)s.',
-                    {'release': release, 'service': service,
-                     'tested': ', '.join(map(str, TESTED_RELEASES))})
+from nova_prio import contract
 
 
 def register_options():
@@ -233,8 +55,8 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
     """
     conf = register_options()
     if conf.nova_prio.enabled:
-        check(API)
-    elif mismatches(API):
+        contract.check(contract.API)
+    elif contract.mismatches(contract.API):
         return
     from nova.compute import api
     if isinstance(api.flavors, _FlavorsOfResize):
@@ -339,7 +161,7 @@ def install_request_filter(function):
     :param function: (context, request spec) -> whether it changed the latter
     :raises SystemExit: where Nova does not match
     """
-    check(SCHEDULER)
+    contract.check(contract.SCHEDULER)
     from nova.scheduler import request_filter
     if function not in request_filter.ALL_REQUEST_FILTERS:
         request_filter.ALL_REQUEST_FILTERS.append(function)
@@ -354,6 +176,6 @@ def install_tracker(tracker_class):
     :raises SystemExit: where Nova does not match
     """
     register_options()
-    check(COMPUTE)
+    contract.check(contract.COMPUTE)
     from nova.compute import resource_tracker
     resource_tracker.ResourceTracker = tracker_class

@@ -30,6 +30,7 @@ from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
+from nova_prio import contract
 from nova_prio import policy
 from nova_prio import priority_hosts
 from nova_prio import seams
@@ -58,7 +59,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
         for problem in checks.problems(
                 CONF, hardware.get_cpu_dedicated_set() or set(),
                 hardware.get_cpu_shared_set() or set()):
-            seams.refuse(problem)
+            contract.refuse(problem)
         super().init_host(host)
 
     def host_cpus(self, stock_inventory):

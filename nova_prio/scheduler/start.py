@@ -12,6 +12,7 @@
 
 """What happens when nova-scheduler loads this package."""
 
+from nova_prio import contract
 from nova_prio.scheduler import checks
 from nova_prio.scheduler import narrowing
 from nova_prio import seams
@@ -25,5 +26,5 @@ def start():
     :raises SystemExit: where Nova or its configuration does not match
     """
     for problem in checks.problems(seams.register_options()):
-        seams.refuse(problem)
+        contract.refuse(problem)
     seams.install_request_filter(narrowing.require_priority_hosts)

@@ -25,6 +25,7 @@ import pytest
 from nova_prio.api import validators
 from nova_prio.compute import driver
 from nova_prio.compute import tracker
+from nova_prio import contract
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler.weights import priority_weighter
 from nova_prio import seams
@@ -33,7 +34,8 @@ objects.register_all()
 
 
 @pytest.mark.parametrize(
-    'seam', seams.SEAMS, ids=lambda seam: '%s.%s' % (seam.module, seam.target))
+    'seam', contract.SEAMS,
+    ids=lambda seam: '%s.%s' % (seam.module, seam.target))
 def test_seam_matches(seam):
     assert seam.mismatch() is None
 
@@ -44,7 +46,7 @@ def test_seam_matches(seam):
 def test_every_override_is_listed_as_a_seam(ours):
     stock = ours.__mro__[1]
     assert stock.__module__.startswith('nova.')
-    listed = {(seam.module, seam.target) for seam in seams.SEAMS}
+    listed = {(seam.module, seam.target) for seam in contract.SEAMS}
     overridden = [name for name in vars(ours)
                   if inspect.isfunction(getattr(stock, name, None))]
     assert overridden
@@ -56,8 +58,8 @@ def test_every_override_is_listed_as_a_seam(ours):
 def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
     conf = seams.register_options()
     assert not conf.nova_prio.enabled
-    monkeypatch.setattr(seams, 'SEAMS', (
-        seams.Seam(seams.API, 'nova.compute.api', 'API.gone'),))
+    monkeypatch.setattr(contract, 'SEAMS', (
+        contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
     before = dict(vars(api.API)), api.flavors
     seams.install_api(None, None, None, None, None)
     assert before == (dict(vars(api.API)), api.flavors)
@@ -93,14 +95,16 @@ def test_a_resize_is_seen_by_its_own_thread_only():
 
 
 @pytest.mark.parametrize('seam, mismatch', [
-    (seams.Seam('s', 'nova.gone', 'x'), 'nova.gone.x does not exist'),
-    (seams.Seam('s', 'nova.compute.api', 'API.gone'),
+    (contract.Seam('s', 'nova.gone', 'x'), 'nova.gone.x does not exist'),
+    (contract.Seam('s', 'nova.compute.api', 'API.gone'),
      'nova.compute.api.API.gone does not exist'),
-    (seams.Seam('s', 'nova.compute.api', 'API.create', ('flavor', 'context')),
+    (contract.Seam('s', 'nova.compute.api', 'API.create',
+                   ('flavor', 'context')),
      "nova.compute.api.API.create has no parameter 'context' in its place"),
-    (seams.Seam('s', 'nova.compute.api', 'API.create', ('self', 'gone')),
+    (contract.Seam('s', 'nova.compute.api', 'API.create', ('self', 'gone')),
      "nova.compute.api.API.create has no parameter 'gone' in its place"),
-    (seams.Seam('s', 'nova.scheduler.request_filter', 'ALL_REQUEST_FILTERS'),
+    (contract.Seam('s', 'nova.scheduler.request_filter',
+                   'ALL_REQUEST_FILTERS'),
      'nova.scheduler.request_filter.ALL_REQUEST_FILTERS is not callable'),
 ])
 def test_mismatch_is_named(seam, mismatch):
@@ -108,13 +112,13 @@ def test_mismatch_is_named(seam, mismatch):
 
 
 @pytest.mark.parametrize(
-    'service', [seams.API, seams.SCHEDULER, seams.COMPUTE])
+    'service', [contract.API, contract.SCHEDULER, contract.COMPUTE])
 def test_service_refuses_a_nova_that_does_not_match(
         service, monkeypatch, caplog):
-    monkeypatch.setattr(seams, 'SEAMS', (
-        seams.Seam(service, 'nova.compute.api', 'API.gone'),))
+    monkeypatch.setattr(contract, 'SEAMS', (
+        contract.Seam(service, 'nova.compute.api', 'API.gone'),))
     with pytest.raises(SystemExit) as caught:
-        seams.check(service)
+        contract.check(service)
     assert 1 == caught.value.code
     line, = [record.getMessage() for record in caplog.records]
     assert 'nova.compute.api.API.gone does not exist' in line
@@ -123,13 +127,13 @@ def test_service_refuses_a_nova_that_does_not_match(
 
 
 def test_another_service_does_not_care(monkeypatch):
-    monkeypatch.setattr(seams, 'SEAMS', (
-        seams.Seam(seams.API, 'nova.compute.api', 'API.gone'),))
-    seams.check(seams.COMPUTE)
+    monkeypatch.setattr(contract, 'SEAMS', (
+        contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
+    contract.check(contract.COMPUTE)
 
 
 def test_untested_release_is_a_warning(monkeypatch, caplog):
-    monkeypatch.setattr(seams, 'TESTED_RELEASES', (1,))
+    monkeypatch.setattr(contract, 'TESTED_RELEASES', (1,))
     with caplog.at_level(logging.WARNING):
-        seams.check(seams.COMPUTE)
+        contract.check(contract.COMPUTE)
     assert 'is not tested with Nova' in caplog.text

@@ -17,7 +17,7 @@ import logging
 import fixtures
 from nova.scheduler import manager
 
-from nova_prio import seams
+from nova_prio import contract
 from tests.functional import base
 
 
@@ -25,7 +25,7 @@ class Starting(base.FunctionalTest):
 
     def _refusal(self, start, *args, **kwargs):
         log = self.useFixture(fixtures.FakeLogger(
-            name=seams.LOG.name, level=logging.CRITICAL))
+            name=contract.LOG.name, level=logging.CRITICAL))
         error = self.assertRaises(SystemExit, start, *args, **kwargs)
         self.assertEqual(1, error.code)
         line, = log.output.splitlines()
@@ -42,8 +42,8 @@ class Starting(base.FunctionalTest):
             self._refusal(self.start_seed_host, ratio=0.1))
 
     def test_compute_beside_a_nova_that_does_not_match(self):
-        self.useFixture(fixtures.MonkeyPatch('nova_prio.seams.SEAMS', (
-            seams.Seam(seams.COMPUTE, 'nova.compute.manager', 'gone'),)))
+        self.useFixture(fixtures.MonkeyPatch('nova_prio.contract.SEAMS', (
+            contract.Seam(contract.COMPUTE, 'nova.compute.manager', 'gone'),)))
         self.assertIn('nova.compute.manager.gone does not exist',
                       self._refusal(self.start_seed_host))
 
