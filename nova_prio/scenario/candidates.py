@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Why Placement has no candidate for a request; pure.
+"""Why no host takes a request: what Placement lacks; pure.
 
 Source of the rules: Placement's ``GET /allocation_candidates`` and its
 capacity arithmetic (``placement.objects.inventory``, Placement 16).
@@ -105,7 +105,7 @@ class Request:
                  for trait in sorted(self.required - provider.traits)]
         found += ['has the trait %s, which is ruled out' % trait
                   for trait in sorted(self.forbidden & provider.traits)]
-        found += ['is not in the aggregate %s' % named(aggregates)
+        found += ['is in no aggregate with %s' % named(aggregates)
                   for aggregates in self.member_of
                   if not aggregates & provider.aggregates]
         if self.not_member_of & provider.aggregates:
@@ -125,18 +125,26 @@ class Request:
         return found
 
 
-def explain(query, providers, aggregate_names):
-    """Return why there is no candidate, one sentence per provider.
+def explain(query, providers, aggregate_names, refused, own_host=None):
+    """Return why no host takes a request, one sentence per provider.
 
-    :param query: str, the query of the request
+    :param query: str, the query that Placement was asked
     :param providers: list of Provider
     :param aggregate_names: dict, aggregate -> name for the reader
+    :param refused: dict, name of a provider -> what a filter has against it
+    :param own_host: name of the provider that the server is on, if any: a
+        move does not consider it
     :returns: list of str
     """
     request = Request(query)
-    sentences = ['Placement has no candidate for %s:' % request]
-    for provider in sorted(providers, key=lambda item: item.name):
-        sentences.append('%s: %s' % (provider.name, '; '.join(
-            request.obstacles(provider, aggregate_names)
-            or ['nothing found that speaks against it'])))
-    return sentences
+
+    def reason(provider):
+        if provider.name in refused:
+            return refused[provider.name]
+        found = request.obstacles(provider, aggregate_names)
+        if not found and provider.name == own_host:
+            return 'the host the server is on; a resize needs another one'
+        return '; '.join(found or ['nothing found that speaks against it'])
+
+    return ['%s: %s' % (provider.name, reason(provider))
+            for provider in sorted(providers, key=lambda item: item.name)]

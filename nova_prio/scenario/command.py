@@ -15,16 +15,20 @@
 import contextlib
 import io
 import json
+import os
 import warnings
 
 from cliff import command
 
 from nova_prio.scenario import document
+from nova_prio.scenario import interrupt
 from nova_prio.scenario import last_words
 from nova_prio.scenario import render
 from nova_prio.scenario import result
 from nova_prio.scenario import source
 
+#: Environment variable with the file that is played where none is named.
+DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
 #: Exit status of a file that cannot be played.
 BAD_FILE = 2
 #: Exit status where an expectation did not come true, or Nova failed.
@@ -36,13 +40,19 @@ class Play(command.Command):
 
     Progress goes to standard error, the result to standard output. The exit
     status is 0 when the scenario was played to its end, 1 when something
-    failed or a step did not end as it expects, 2 when the file is wrong.
+    failed or a step did not end as it expects, 2 when the file is wrong,
+    and 130 when a signal ended it.
     """
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('file', metavar='FILE', help='the scenario, YAML')
+        default = os.environ.get(DEFAULT_FILE)
+        parser.add_argument(
+            'file', metavar='FILE', nargs='?' if default else None,
+            default=default,
+            help='the scenario, YAML; - for standard input (default: what '
+                 'the environment variable %s names)' % DEFAULT_FILE)
         parser.add_argument(
             '--format', choices=('text', 'json'), default='text',
             help='how the result is shown (default: text)')
@@ -52,8 +62,6 @@ class Play(command.Command):
         """Play the file; return the exit status."""
         try:
             scenario = document.load(parsed_args.file)
-            if scenario.description:
-                self._progress(scenario.description)
             played = self._play(scenario)
         except source.BadScenario as error:
             for problem in error.problems:
@@ -81,7 +89,10 @@ class Play(command.Command):
         self.app.stderr.flush()
 
     def _play(self, scenario):
-        with _silence(), last_words.listening() as said:
+        with interrupt.ends_process(), _silence(), \
+                last_words.listening() as said:
+            if scenario.description:
+                self._progress(scenario.description)
             # Nova's test code takes the process over when it is imported.
             from nova_prio.scenario import cloud
             from nova_prio.scenario import player

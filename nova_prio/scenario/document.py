@@ -25,6 +25,7 @@ from nova_prio.scenario import source
 from nova_prio.scenario import verbs
 
 DEFAULT_IMAGE = 'default'
+STANDARD_INPUT = '-'
 
 # JSON counts 4.0 as a whole number and Nova does not; and no rule about
 # numbers holds for .nan, which differs from itself.
@@ -49,6 +50,11 @@ class Step:
     def title(self):
         """What the step does, in a few words."""
         return self.verb.title(self.args)
+
+    @property
+    def deed(self):
+        """What the step does to each of its servers, which it leaves out."""
+        return self.verb.deed(self.args)
 
 
 class Document:
@@ -88,19 +94,22 @@ class Document:
 def load(path):
     """Return the Document of a file.
 
+    :param path: path of the file; '-' for standard input
     :raises nova_prio.scenario.source.BadScenario: where it cannot be read,
         or breaks a rule
     """
+    name, file = (
+        ('<stdin>', 0) if path == STANDARD_INPUT else (path, path))
     try:
-        with open(path, encoding='utf-8') as stream:
+        with open(file, encoding='utf-8', closefd=file != 0) as stream:
             text = stream.read()
     except OSError as error:
         raise source.BadScenario(['%s: cannot be read: %s' % (
-            path, error.strerror or error)])
+            name, error.strerror or error)])
     except UnicodeDecodeError as error:
         raise source.BadScenario(['%s: is no UTF-8 text: %s' % (
-            path, error.reason)])
-    return parse(text, path)
+            name, error.reason)])
+    return parse(text, name)
 
 
 def parse(text, name):

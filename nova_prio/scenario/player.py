@@ -41,6 +41,7 @@ class Player:
         self._watch = cloud.useFixture(watch.SchedulerWatch())
         self._stage = stage.Stage(cloud, document)
         self._servers = {}
+        self._step = None
 
     def play(self):
         """Play it.
@@ -54,7 +55,10 @@ class Player:
         surprises = []
         steps = self._document.steps
         for position, step in enumerate(steps):
+            self._step = 'step %d (%s)' % (position + 1, step.deed)
             outcomes = step.verb.play(step.args, self)
+            if step.verb.vacates:
+                self._update_hosts()
             self._progress('[%d/%d] %s: %s' % (
                 position + 1, len(steps), step.title, _summary(outcomes)))
             if step.expect and set(outcomes) != {step.expect}:
@@ -62,11 +66,20 @@ class Player:
                     ('steps', position, 'expect'),
                     '%r did not come true: %s is %s' % (
                         step.expect, step.title, _summary(outcomes))))
+        self._update_hosts()
         return result.Result(
             [self._stage.seen(server)
              for server in self._servers.values()],
             [self._stage.host(host) for host in self._document.hosts],
             surprises)
+
+    def _update_hosts(self):
+        """Run what Nova does every minute; no step waits for that.
+
+        A host that a server has left offers its CPUs again only then.
+        """
+        for host in self._document.hosts:
+            self._cloud.update_host(host['name'])
 
     def create(self, names, args):
         """Create servers with one request; for the verbs.
@@ -84,10 +97,16 @@ class Player:
                     args['name'], stage.answer(error))) from error
             for name in names:
                 self._servers[name] = result.Server(
-                    name, fault=stage.answer(error))
+                    name, priority=self._stage.asked_priority(args))
+                self._refuse(self._servers[name], stage.answer(error))
             return ['refused'] * len(names)
         return [self._settled(server)
                 for server in self._created(names, created)]
+
+    def _refuse(self, server, text, *reasons):
+        """Let a server keep why the step that is played was refused."""
+        server.faults.append(
+            '\n'.join(['%s: %s' % (self._step, text), *reasons]))
 
     def _body(self, names, args):
         server = {
@@ -133,8 +152,8 @@ class Player:
             (shown['status'] == 'ERROR' and 'fault' in shown))
         if shown['status'] == 'ACTIVE':
             return 'active'
-        server.fault = '\n'.join(
-            [shown['fault']['message'].strip(), *self._reasons()])
+        self._refuse(
+            server, shown['fault']['message'].strip(), *self._reasons())
         return 'refused'
 
     def _until(self, server, goal, reached):
@@ -160,13 +179,18 @@ class Player:
             raise result.PlayFailed('%s is %s after %d seconds' % (
                 server.name, goal, PATIENCE_SECONDS)) from error
 
-    def _reasons(self):
-        if self._watch.unanswered is None:
-            return self._watch.refusals()
+    def _reasons(self, own_host=None):
+        """Return why the request was refused, one sentence for each host."""
+        query = self._watch.query
+        if query is None:
+            return []
         names = {item['uuid']: item['name'] for item in
                  self._cloud.api.api_get('/os-aggregates').body['aggregates']}
-        return candidates.explain(
-            self._watch.unanswered, self._stage.providers(), names)
+        sentences = [] if self._watch.has_candidates else [
+            'Placement has no candidate for %s:' % candidates.Request(query)]
+        return sentences + candidates.explain(
+            query, self._stage.providers(), names, self._watch.refusals(),
+            own_host)
 
     def flavor(self, name):
         """Return the id of a flavor of the scenario; for the verbs."""
@@ -190,7 +214,7 @@ class Player:
         except client.OpenStackApiException as error:
             text = stage.answer(error)
             if error.response.status_code < 500:
-                server.fault = text
+                self._refuse(server, text)
                 return False
             # This cloud waits for the scheduler where Nova does not.
             if 'NoValidHost' not in text:
@@ -200,8 +224,8 @@ class Player:
                             shown['OS-EXT-STS:task_state'] is None)
         if shown['status'] == status:
             return True
-        server.fault = '\n'.join(
-            ['No valid host was found.', *self._reasons()])
+        self._refuse(server, 'No valid host was found.',
+                     *self._reasons(shown['OS-EXT-SRV-ATTR:host']))
         return False
 
     def delete(self, name):
@@ -215,7 +239,7 @@ class Player:
         try:
             self._cloud.api.delete_server(server.id)
         except client.OpenStackApiException as error:
-            server.fault = stage.answer(error)
+            self._refuse(server, stage.answer(error))
             return False
         self._until(server, 'not deleted', lambda shown: shown is None)
         server.status = 'DELETED'

@@ -35,7 +35,8 @@ def text(result, description=None):
     """
     parts = [description] if description else []
     parts.append(server_table(result.servers))
-    parts += [refusal(server) for server in result.servers if server.fault]
+    parts += [refusal(server, fault)
+              for server in result.servers for fault in server.faults]
     parts += [host_map(host, result.servers) for host in result.hosts]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
@@ -63,10 +64,10 @@ def _cpus(server):
     return ', '.join(parts)
 
 
-def refusal(server):
-    """Return why a server was refused: what Nova says, then the hosts."""
-    first, *reasons = server.fault.split('\n')
-    return '\n'.join(['%s (%s): %s' % (server.name, server.status, first),
+def refusal(server, fault):
+    """Return why a step was refused: what Nova says, then the hosts."""
+    first, *reasons = fault.split('\n')
+    return '\n'.join(['%s, %s' % (server.name, first),
                       *('  %s' % reason for reason in reasons)])
 
 
@@ -193,7 +194,8 @@ def _sold(host):
     """Yield what is sold of each class, and what Placement holds of CPUs."""
     if host.classes is not None:
         yield 'sold'.ljust(LABEL_WIDTH) + ', '.join(
-            '%d of %d %s' % (held['used'], held['sellable'], row)
+            '%d of %d %s (%d left)' % (
+                held['used'], held['sellable'], row, host.left[row])
             for row, held in host.classes.items())
     for name in ('PCPU', 'VCPU'):
         held = host.inventory.get(name)

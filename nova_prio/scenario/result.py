@@ -32,7 +32,9 @@ class Server:
     ``cpus`` is a list of lists, the host CPUs of each vCPU, where they are
     pinned or held to their NUMA node; a flat list where all of them float
     over the same; None without a guest. ``priority`` is 'high', 'low' or
-    None, ``partition`` that of the guest, ``fault`` why it was refused.
+    None, for a refused server what was asked; ``partition`` is that of the
+    guest. ``faults`` has a text for each step that was refused: the step and
+    what Nova says in the first line, then a line for each reason.
     """
 
     name: str
@@ -42,7 +44,7 @@ class Server:
     host: str | None = None
     cpus: list | None = None
     partition: str | None = None
-    fault: str | None = None
+    faults: list = dataclasses.field(default_factory=list)
 
     @property
     def pins(self):
@@ -60,6 +62,12 @@ class Server:
             elif len(cpus) > 1:
                 floating.update(cpus)
         return frozenset(floating)
+
+    def document(self):
+        """Return it as a dict; ``fault`` is all faults as one text or None."""
+        found = dataclasses.asdict(self)
+        found['fault'] = '\n'.join(found.pop('faults')) or None
+        return found
 
 
 @dataclasses.dataclass
@@ -79,6 +87,18 @@ class Host:
     inventory: dict = dataclasses.field(default_factory=dict)
     allocations: dict = dataclasses.field(default_factory=dict)
 
+    @property
+    def left(self):
+        """Dict, row -> CPUs that one more instance of that class could get.
+
+        An ordinary instance takes from the low row too.
+        """
+        found = {row: max(held['sellable'] - held['used'], 0)
+                 for row, held in (self.classes or {}).items()}
+        if found:
+            found['ordinary'] = min(found['low'], found['ordinary'])
+        return found
+
 
 @dataclasses.dataclass
 class Result:
@@ -91,8 +111,7 @@ class Result:
     def document(self):
         """Return it as the dict that ``--format json`` prints."""
         return {
-            'servers': [dataclasses.asdict(server)
-                        for server in self.servers],
+            'servers': [server.document() for server in self.servers],
             'hosts': [{'name': host.name, 'classes': host.classes,
                        'inventory': host.inventory,
                        'allocations': host.allocations}

@@ -97,6 +97,16 @@ class Stage:
             raise source.BadScenario([self._document.problem(
                 path, 'Nova refuses it: %s' % answer(error))]) from error
 
+    def asked_priority(self, args):
+        """Return the priority that a request asks for: 'high', 'low' or None.
+
+        :param args: dict, the keys of the verb ``create``
+        """
+        return args['hint'] or next(
+            flavor['extra_specs'].get('hw:cpu_priority')
+            for flavor in self._document.flavors
+            if flavor['name'] == args['flavor'])
+
     def providers(self):
         """Return what Placement holds, as a list of candidates.Provider."""
         def read(provider_id, part):

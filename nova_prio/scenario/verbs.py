@@ -24,12 +24,14 @@ class Verb:
     """What one kind of step allows and does.
 
     ``properties`` are the rules of its keys, ``required`` the keys that have
-    to be there, ``outcomes`` what a step may expect.
+    to be there, ``outcomes`` what a step may expect; ``vacates`` says whether
+    a server may leave a host.
     """
 
     properties = {}
     required = ()
     outcomes = ()
+    vacates = False
 
     def check(self, args, names):
         """Yield (key, sentence) for each reference that leads nowhere.
@@ -41,6 +43,10 @@ class Verb:
 
     def title(self, args):
         """Return what the step does, for the progress line."""
+        raise NotImplementedError()
+
+    def deed(self, args):
+        """Return what the step does to a server, without its name."""
         raise NotImplementedError()
 
     def play(self, args, player):
@@ -115,17 +121,20 @@ class Create(Verb):
             names.servers.add(server)
 
     def title(self, args):
-        """Return the servers and their flavor."""
+        """Return the servers, their flavor and what else they ask for."""
         servers = self.servers(args)
         title = 'create %s' % servers[0]
         if len(servers) > 1:
             title += ' to %s' % servers[-1]
-        title += ' (%s' % args['flavor']
-        if args['hint']:
-            title += ', hint %s' % args['hint']
-        if args['host']:
-            title += ', on %s' % args['host']
-        return title + ')'
+        details = [args['flavor']]
+        details += ['%s %s' % (word, args[key]) for key, word in (
+            ('image', 'image'), ('hint', 'hint'), ('group', 'group'),
+            ('host', 'on')) if args[key]]
+        return '%s (%s)' % (title, ', '.join(details))
+
+    def deed(self, args):
+        """Return the verb alone."""
+        return 'create'
 
     def play(self, args, player):
         """Create them and return what became of each."""
@@ -141,6 +150,7 @@ class _OneServer(Verb):
 
     properties = {'server': schema.NAME}
     required = ('server',)
+    vacates = True
     name = done = None
 
     @property
@@ -154,8 +164,16 @@ class _OneServer(Verb):
             args, 'server', 'server at this step', names.servers)
 
     def title(self, args):
-        """Return the verb and the server."""
-        return '%s %s' % (self.name, args['server'])
+        """Return the verb, the server, and the rest."""
+        return '%s %s%s' % (self.name, args['server'], self.rest(args))
+
+    def deed(self, args):
+        """Return the verb and the rest."""
+        return self.name + self.rest(args)
+
+    def rest(self, args):
+        """Return what follows the server's name in a title."""
+        return ''
 
     def play(self, args, player):
         """Do it and return what became of the server."""
@@ -199,10 +217,10 @@ class Resize(_OneServer):
         yield from super().check(args, names)
         yield from names.unknown(args, 'flavor', 'flavor', names.flavors)
 
-    def title(self, args):
-        """Return the server, its new flavor, and whether that stays."""
-        return '%s to %s%s' % (super().title(args), args['flavor'],
-                               ', and revert it' if args['revert'] else '')
+    def rest(self, args):
+        """Return the new flavor, and whether that stays."""
+        return ' to %s%s' % (
+            args['flavor'], ', and revert it' if args['revert'] else '')
 
     def works(self, args, player):
         """Resize it, and confirm or revert that."""

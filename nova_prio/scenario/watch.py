@@ -12,8 +12,8 @@
 
 """Listens to the scheduler while a step is played.
 
-What the filters say of each host, and what Placement was asked where it had
-no candidate, is only known while the request is decided.
+What the filters say of each host, and what Placement was asked, is only known
+while the request is decided.
 """
 
 import logging
@@ -28,7 +28,8 @@ PRIORITY_FILTER_LOGGER = 'nova_prio.scheduler.filters.priority_filter'
 class SchedulerWatch(fixtures.Fixture):
     """Keeps why hosts were refused since the last :meth:`clear`.
 
-    ``unanswered`` is the query that Placement had no candidate for, or None.
+    ``query`` is what Placement was asked last, or None; ``has_candidates``
+    whether it had any.
     """
 
     def _setUp(self):
@@ -39,7 +40,8 @@ class SchedulerWatch(fixtures.Fixture):
 
     def clear(self):
         """Forget all."""
-        self.unanswered = None
+        self.query = None
+        self.has_candidates = False
         self._removed_by = {}
         self._details = {}
 
@@ -76,8 +78,8 @@ class SchedulerWatch(fixtures.Fixture):
 
         def get_allocation_candidates(client, context, resources):
             answer = stock(client, context, resources)
-            self.unanswered = (
-                None if answer and answer[0] else resources.to_querystring())
+            self.query = resources.to_querystring()
+            self.has_candidates = bool(answer and answer[0])
             return answer
 
         self.useFixture(fixtures.MockPatchObject(
@@ -85,15 +87,14 @@ class SchedulerWatch(fixtures.Fixture):
             get_allocation_candidates))
 
     def refusals(self):
-        """Return one sentence for each host that a filter refused."""
-        sentences = []
-        for host, name in sorted(self._removed_by.items()):
+        """Return a dict, host -> sentence, of those that a filter refused."""
+        sentences = {}
+        for host, name in self._removed_by.items():
             said = self._details.get(host)
             if name == 'PriorityFilter' and said:
-                sentences.append('%s: %s (%s)' % (
-                    host, said['detail'], said['reason']))
+                sentences[host] = '%s (%s)' % (said['detail'], said['reason'])
             else:
-                sentences.append('%s: removed by %s' % (host, name))
+                sentences[host] = 'removed by %s' % name
         return sentences
 
 

@@ -10,47 +10,169 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Each example is played to its end, and teaches what it says."""
+"""Scenarios are played to their end, and teach what they say."""
 
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
+import tempfile
+import time
 
 import testtools
 
 EXAMPLES = pathlib.Path(__file__).parents[2] / 'examples'
+PLAY = [os.path.join(os.path.dirname(sys.executable), 'nova-prio'),
+        'scenario', 'play', '--format', 'json']
+
+HOST = ('cpus: 12, dedicated: 0-7, shared: 8-11, ratio: 2.0, mix: true, '
+        'aggregate: {priority_mix: true}')
+
+EMPTIED = """
+hosts:
+  - {name: mix-1, %(host)s}
+  - {name: mix-2, %(host)s}
+flavors:
+  - {name: small, vcpus: 2}
+  - {name: full, vcpus: 8}
+steps:
+  - create: {name: gone, flavor: small, hint: high}
+  - resize: {server: gone, flavor: full}
+    expect: resized
+  - delete: {server: gone}
+    expect: deleted
+  - create: {name: new, count: 2, flavor: full, hint: high}
+    expect: active
+  - shelve: {server: new-1}
+    expect: shelved
+  - delete: {server: new-2}
+    expect: deleted
+""" % {'host': HOST}
+
+# When the first resize begins mix-2 has 4 CPUs left in its ordinary row, and
+# mix-3 none in its low row.
+REFUSED = """
+hosts:
+  - {name: mix-1, %(host)s}
+  - {name: mix-2, %(host)s}
+  - {name: mix-3, %(host)s}
+flavors:
+  - {name: four, vcpus: 4}
+  - {name: six, vcpus: 6}
+  - {name: eight, vcpus: 8}
+steps:
+  - create: {name: moved, flavor: four, host: mix-1}
+    expect: active
+  - create: {name: other, flavor: four, host: mix-2}
+    expect: active
+  - create: {name: low, count: 2, flavor: eight, hint: low, host: mix-3}
+    expect: active
+  - resize: {server: moved, flavor: six}
+    expect: refused
+  - resize: {server: moved, flavor: eight}
+    expect: refused
+  - create: {name: new, flavor: six}
+    expect: refused
+  - create: {name: late, flavor: four, hint: low, host: mix-3}
+    expect: refused
+""" % {'host': HOST}
 
 
-class Examples(testtools.TestCase):
+class Scenarios(testtools.TestCase):
 
-    def _play(self, name):
-        """Play an example in a process of its own; returns its servers."""
+    def _play(self, file, text=None):
+        """Play a scenario in a process of its own; returns its document."""
         played = subprocess.run(
-            [os.path.join(os.path.dirname(sys.executable), 'nova-prio'),
-             'scenario', 'play', '--format', 'json',
-             str(EXAMPLES / (name + '.yaml'))],
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            [*PLAY, file], input=text, capture_output=True, text=True,
             timeout=300)
         self.assertEqual(0, played.returncode, played.stderr)
-        return {server['name']: server
-                for server in json.loads(played.stdout)['servers']}
+        return json.loads(played.stdout)
+
+    def _play_example(self, name):
+        """Play an example; returns its servers by their names."""
+        return by_name(self._play(str(EXAMPLES / (name + '.yaml'))))
 
     def test_ordinary(self):
-        servers = self._play('ordinary')
+        played = self._play_example('ordinary')
         self.assertIn('the ordinary row has 0 of 8 CPUs left, 4 are needed '
-                      '(ordinary_capacity)', servers['plain-3']['fault'])
+                      '(ordinary_capacity)', played['plain-3']['fault'])
 
     def test_fleet(self):
-        servers = self._play('fleet')
+        played = self._play_example('fleet')
         self.assertEqual(
             {'mix-1', 'mix-2'},
-            {servers['db-1']['host'], servers['db-2']['host']})
-        self.assertIn('CUSTOM_CPU_PRIORITY', servers['lost']['fault'])
+            {played['db-1']['host'], played['db-2']['host']})
+        self.assertIn('CUSTOM_CPU_PRIORITY', played['lost']['fault'])
+        self.assertEqual('high', played['lost']['priority'])
 
     def test_asking(self):
-        servers = self._play('asking')
-        self.assertEqual(('low', None), (servers['by-hint']['priority'],
-                                         servers['by-flavor']['priority']))
-        self.assertIn('drop the hint', servers['both']['fault'])
+        played = self._play_example('asking')
+        self.assertEqual(('low', None), (played['by-hint']['priority'],
+                                         played['by-flavor']['priority']))
+        self.assertIn('drop the hint', played['both']['fault'])
+        self.assertEqual(
+            ('high', 'low', 'low'),
+            tuple(played[name]['priority'] for name in (
+                'both', 'low-but-pinned', 'low-but-pinning')))
+
+    def test_a_host_sells_again_what_a_server_gave_back(self):
+        for host in self._play('-', EMPTIED)['hosts']:
+            self.assertEqual([0, 0, 0], [
+                row['used'] for row in host['classes'].values()])
+
+    def test_a_refusal_has_a_reason_for_each_host(self):
+        found = by_name(self._play('-', REFUSED))
+        row = ('the ordinary row has 4 of 8 CPUs left, %d are needed '
+               '(ordinary_capacity)')
+        own = 'mix-1: the host the server is on; a resize needs another one'
+        self.assertEqual([
+            'step 4 (resize to six): No valid host was found.', own,
+            'mix-2: ' + row % 6, 'mix-3: 6 VCPU needed, 0 free of 16',
+            'step 5 (resize to eight): No valid host was found.', own,
+            'mix-2: ' + row % 8, 'mix-3: 8 VCPU needed, 0 free of 16',
+        ], found['moved']['fault'].split('\n'))
+        self.assertEqual([
+            'mix-1: ' + row % 6, 'mix-2: ' + row % 6,
+            'mix-3: 6 VCPU needed, 0 free of 16',
+        ], found['new']['fault'].split('\n')[1:])
+        self.assertEqual('low', found['late']['priority'])
+        self.assertIn('step 7 (create): ', found['late']['fault'])
+
+
+class Interruption(testtools.TestCase):
+
+    def _interrupt(self, number, line, seconds=0):
+        """Send a signal some seconds after a line of progress."""
+        with tempfile.TemporaryDirectory() as directory, subprocess.Popen(
+                [*PLAY, str(EXAMPLES / 'asking.yaml')], text=True,
+                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                env={**os.environ, 'TMPDIR': directory}) as player:
+            self.addCleanup(player.kill)
+            for shown in player.stderr:
+                if line in shown:
+                    break
+            time.sleep(seconds)
+            player.send_signal(number)
+            self.assertEqual(130, player.wait(timeout=5))
+            self.assertEqual(
+                'Interrupted.', player.stderr.read().splitlines()[-1])
+            self.assertEqual([], os.listdir(directory))
+
+    def test_while_nova_is_loaded(self):
+        self._interrupt(signal.SIGINT, 'Flavor, hint, conflicts', 1)
+
+    def test_while_hosts_start(self):
+        self._interrupt(signal.SIGINT, 'Placement started', 0.2)
+
+    def test_while_steps_are_played(self):
+        self._interrupt(signal.SIGINT, '[5/11]', 0.2)
+
+    def test_terminated(self):
+        self._interrupt(signal.SIGTERM, '[1/11]')
+
+
+def by_name(document):
+    """Return the servers of a result as a dict, name -> server."""
+    return {server['name']: server for server in document['servers']}

@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Why Placement has no candidate: the arithmetic and the sentences."""
+"""Why no host takes a request: the arithmetic and the sentences."""
 
 import pytest
 
@@ -51,10 +51,10 @@ def test_free(held, used, free):
     ('resources=VCPU:1&required=CUSTOM_X,CUSTOM_T',
      ['lacks the trait CUSTOM_X']),
     ('resources=VCPU:1&member_of=in:one,two',
-     ['is not in the aggregate prio or two']),
+     ['is in no aggregate with prio or two']),
     ('resources=VCPU:1&member_of=in:one,three', []),
     ('resources=VCPU:1&member_of=one&member_of=three',
-     ['is not in the aggregate prio']),
+     ['is in no aggregate with prio']),
     ('resources=VCPU:1&member_of=!in:three',
      ['is in the aggregate three, which is ruled out']),
     ('resources=VCPU:1&in_tree=B', ['another host was asked for']),
@@ -73,12 +73,23 @@ def test_too_large_for_one_instance():
         '13 VCPU needed, 12 at most for one instance']
 
 
-def test_explain_names_the_request_and_every_provider():
+def test_explain_names_every_provider():
+    empty = provider(name='b', inventories={
+        'PCPU': inventory(8), 'MEMORY_MB': inventory(512)}, usages={})
     assert candidates.explain(
         'limit=1000&resources=MEMORY_MB%3A256%2CPCPU%3A4',
-        [provider(name='b', inventories={
-            'PCPU': inventory(8), 'MEMORY_MB': inventory(512)}, usages={}),
-         provider()], {}) == [
-        'Placement has no candidate for MEMORY_MB 256, PCPU 4:',
+        [empty, provider()], {}, {}) == [
         'a: 256 MEMORY_MB needed, it has none; 4 PCPU needed, 0 free of 8',
         'b: nothing found that speaks against it']
+
+
+@pytest.mark.parametrize('refused, usages, sentence', [
+    ({'a': 'no room'}, {'PCPU': 8}, 'a: no room'),
+    ({'b': 'no room'}, {'PCPU': 8}, 'a: 4 PCPU needed, 0 free of 8'),
+    ({'b': 'no room'}, {},
+     'a: the host the server is on; a resize needs another one'),
+])
+def test_explain_a_move_from_a_host(refused, usages, sentence):
+    assert candidates.explain(
+        'resources=PCPU:4', [provider(usages=usages)], {}, refused,
+        own_host='a') == [sentence]

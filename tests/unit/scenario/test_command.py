@@ -35,13 +35,20 @@ def test_missing_file(tmp_path, capsys):
         '%s: cannot be read: No such file or directory\n' % path)
 
 
+def test_the_environment_names_the_file(monkeypatch, capsys):
+    monkeypatch.setenv('NOVA_PRIO_SCENARIO', '/none.yaml')
+    assert main.main(['scenario', 'play', '--format', 'json']) == 2
+    assert '/none.yaml: cannot be read' in capsys.readouterr().err
+
+
 @pytest.mark.parametrize('arguments, told', [
     (['scenario', 'play'], 'arguments are required: FILE'),
     (['scenario', 'play', '--format', 'xml', 'x.yaml'],
      "invalid choice: 'xml'"),
     (['teleport'], "'teleport' is not a nova-prio command"),
     (['--teleport'], "'--teleport' is not a nova-prio command")])
-def test_wrong_usage(arguments, told, capsys):
+def test_wrong_usage(arguments, told, monkeypatch, capsys):
+    monkeypatch.delenv('NOVA_PRIO_SCENARIO', raising=False)
     assert main.main(arguments) == 2
     assert told in ''.join(capsys.readouterr())
 

@@ -41,7 +41,8 @@ SERVERS = [
     server('high-1', [[0], [2], [4], [6]], 'high'),
     server('high-2', [[1], [3], [5], [7]], 'high'),
     result.Server('high-3', 'id', 'high', 'ERROR',
-                  fault='No valid host was found.\nseed: no room'),
+                  faults=['step 3 (create): No valid host was found.\n'
+                          'seed: no room']),
     server('low-1', list(range(12)), 'low'),
 ]
 
@@ -55,7 +56,7 @@ GOLDEN = """\
 | low-1  | low      | ACTIVE | seed | floats 0-11    | /low_prio_machine  |
 +--------+----------+--------+------+----------------+--------------------+
 
-high-3 (ERROR): No valid host was found.
+high-3, step 3 (create): No valid host was found.
   seed: no room
 
 host seed: 12 CPUs, dedicated 0-7, shared 8-11
@@ -64,7 +65,7 @@ high      | A| B| A| B| A| B| A| B|  |  |  |  |
 low       |~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|
 pinned    A high-1, B high-2
 floats    low-1 (low, over 0-11)
-sold      8 of 8 high, 4 of 16 low, 0 of 8 ordinary
+sold      8 of 8 high (0 left), 4 of 16 low (12 left), 0 of 8 ordinary (8 left)
 placement 8 of 8 PCPU (total 8, reserved 0, allocation ratio 1.0)
 placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 """
@@ -72,6 +73,12 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 
 def test_text():
     assert render.text(result.Result(SERVERS, [seed()])) == GOLDEN
+
+
+def test_every_refused_step_of_a_server_is_shown():
+    found = server('s', [0], faults=['step 2 (shelve): no', 'step 3 (x): n'])
+    shown = render.text(result.Result([found], []))
+    assert 's, step 2 (shelve): no\n\ns, step 3 (x): n\n' in shown
 
 
 def test_mixed_policy_is_pinned_and_floats():

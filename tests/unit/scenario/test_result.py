@@ -48,12 +48,30 @@ def test_pins_and_floating_cpus():
 
 def test_document():
     found = result.Result(
-        [result.Server('s', fault='no')],
+        [result.Server('s', faults=['no', 'no room'])],
         [result.Host('a', 4, frozenset(), frozenset(), None,
                      {'VCPU': {}}, {'c': {}})], ['surprise'])
     assert found.document() == {
         'servers': [{
             'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
-            'host': None, 'cpus': None, 'partition': None, 'fault': 'no'}],
+            'host': None, 'cpus': None, 'partition': None,
+            'fault': 'no\nno room'}],
         'hosts': [{'name': 'a', 'classes': None, 'inventory': {'VCPU': {}},
                    'allocations': {'c': {}}}]}
+
+
+@pytest.mark.parametrize('low_used, ordinary_used, left', [
+    (4, 2, {'high': 8, 'low': 12, 'ordinary': 6}),      # 16 - 4, 8 - 2
+    (16, 0, {'high': 8, 'low': 0, 'ordinary': 0}),      # the low row is full
+    (18, 9, {'high': 8, 'low': 0, 'ordinary': 0}),      # over-full
+])
+def test_what_is_left(low_used, ordinary_used, left):
+    host = result.Host('a', 12, frozenset(), frozenset(), classes={
+        'high': {'sellable': 8, 'used': 0},
+        'low': {'sellable': 16, 'used': low_used},
+        'ordinary': {'sellable': 8, 'used': ordinary_used}})
+    assert host.left == left
+
+
+def test_nothing_is_known_to_be_left_without_our_driver():
+    assert result.Host('a', 12, frozenset(), frozenset()).left == {}

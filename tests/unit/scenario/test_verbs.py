@@ -1,0 +1,35 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the progress lines and the reports call a step."""
+
+import pytest
+
+from nova_prio.scenario import schema
+from nova_prio.scenario import verbs
+
+
+@pytest.mark.parametrize('name, keys, title, deed', [
+    ('create', {'name': 's', 'flavor': 'f'}, 'create s (f)', 'create'),
+    ('create', {'name': 's', 'count': 3, 'flavor': 'f', 'image': 'i',
+                'hint': 'low', 'group': 'g', 'host': 'h'},
+     'create s-1 to s-3 (f, image i, hint low, group g, on h)', 'create'),
+    ('delete', {'server': 's'}, 'delete s', 'delete'),
+    ('resize', {'server': 's', 'flavor': 'f'},
+     'resize s to f', 'resize to f'),
+    ('resize', {'server': 's', 'flavor': 'f', 'revert': True},
+     'resize s to f, and revert it', 'resize to f, and revert it'),
+])
+def test_title_and_deed(name, keys, title, deed):
+    verb = verbs.VERBS[name]
+    args = schema.with_defaults(verb.properties, keys)
+    assert (verb.title(args), verb.deed(args)) == (title, deed)
