@@ -155,7 +155,7 @@ class Interruption(testtools.TestCase):
                     break
             time.sleep(seconds)
             player.send_signal(number)
-            self.assertEqual(130, player.wait(timeout=5))
+            self.assertEqual(130, player.wait(timeout=30))
             self.assertEqual(
                 'Interrupted.', player.stderr.read().splitlines()[-1])
             self.assertEqual([], os.listdir(directory))
