@@ -183,8 +183,9 @@ def _folded(vcpus, extra_specs, priority, source=None):
     folded[EXTRA_SPEC] = priority
     if source:
         folded[SOURCE] = source
-    fold_one = _fold_high if priority == capacity.HIGH else _fold_low
-    return fold_one(folded, vcpus)
+    if priority == capacity.HIGH:
+        return _fold_high(folded)
+    return _fold_low(folded, vcpus)
 
 
 def _resources(extra_specs, resource_class):
@@ -197,7 +198,7 @@ def _resources(extra_specs, resource_class):
     return found
 
 
-def _fold_high(specs, vcpus):
+def _fold_high(specs):
     policy = specs.get(CPU_POLICY)
     if policy == 'shared':
         _refuse(capacity.HIGH, CPU_POLICY, policy, "'dedicated', 'mixed'")

@@ -23,8 +23,9 @@ def report_of(host_state):
     """Return the report of a host; the same text is read once.
 
     :param host_state: nova.scheduler.host_manager.HostState
-    :returns: HostReport that is shared and must not be written to, or None
-        where the host runs another driver or was not updated yet
+    :returns: an object with ``mix``, ``floating_cpus``, ``vcpus_used``,
+        ``sellable`` and ``used`` of the HostReport, which requests share; or
+        None where the host runs another driver or was not updated yet
     :raises nova_prio.objects.host_report.UnreadableReport: where there is one
         that cannot be read
     """

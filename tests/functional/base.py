@@ -38,6 +38,14 @@ class FunctionalTest(cloud.Cloud):
         return self._create_flavor(vcpu=vcpus, memory_mb=256, disk=1,
                                    extra_spec=extra_specs or None)
 
+    def image(self, **properties):
+        """Create an image with these properties; returns its id."""
+        return self.glance.create(None, {
+            'name': 'i', 'container_format': 'bare', 'disk_format': 'raw',
+            'min_disk': 0, 'min_ram': 0, 'status': 'active',
+            'visibility': 'public', 'size': 1,
+            'properties': properties})['id']
+
     def start_seed_host(self, name='mix1', **kwargs):
         """Start the host of the design's example."""
         options = dict(cpus=12, dedicated='0-7', shared='8-11', ratio=2.0,

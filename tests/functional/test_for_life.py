@@ -237,15 +237,9 @@ class Moves(TwoHosts):
 
 class Images(TwoHosts):
 
-    def _image(self, **properties):
-        return self.glance.create(None, {
-            'name': 'i', 'container_format': 'bare', 'disk_format': 'raw',
-            'min_disk': 0, 'min_ram': 0, 'status': 'active',
-            'visibility': 'public', 'size': 1, 'properties': properties})['id']
-
     def test_create(self):
-        shared = self._image(hw_cpu_policy='shared')
-        pinned = self._image(hw_cpu_policy='dedicated')
+        shared = self.image(hw_cpu_policy='shared')
+        pinned = self.image(hw_cpu_policy='dedicated')
         self.assertEqual(
             "Image property hw_cpu_policy is 'shared'; with high priority "
             "and this flavor allowed is 'dedicated', 'mixed' or none.",
@@ -259,18 +253,18 @@ class Images(TwoHosts):
 
     def test_rebuild(self):
         server = self.boot(self.low)
-        self._rebuild_server(server, self._image())
+        self._rebuild_server(server, self.image())
         self.assert_priority(server, LOW)
-        self._rebuild_server(server, self._image(hw_cpu_policy='shared'))
+        self._rebuild_server(server, self.image(hw_cpu_policy='shared'))
         self.assert_priority(server, LOW)
         self.assertIn(
             "Image property hw_cpu_policy is 'dedicated'",
             self.refusal(self._rebuild_server, server,
-                         self._image(hw_cpu_policy='dedicated')))
+                         self.image(hw_cpu_policy='dedicated')))
 
     def test_resize(self):
         server = self.boot(self.plain,
-                           image_uuid=self._image(hw_cpu_policy='shared'))
+                           image_uuid=self.image(hw_cpu_policy='shared'))
         self.assertIn("Image property hw_cpu_policy is 'shared'",
                       self.refusal(self._resize_server, server, self.high))
 

@@ -131,12 +131,9 @@ class PolicyTable(base.FunctionalTest):
 
     def test_every_combination(self):
         self.images = {
-            policy: self.glance.create(None, {
-                'name': 'i', 'container_format': 'bare',
-                'disk_format': 'raw', 'min_disk': 0, 'min_ram': 0,
-                'status': 'active', 'visibility': 'public', 'size': 1,
-                'properties': {'hw_cpu_policy': policy} if policy else {},
-            })['id'] for policy in IMAGE_POLICIES}
+            policy: self.image(**(
+                {'hw_cpu_policy': policy} if policy else {}))
+            for policy in IMAGE_POLICIES}
         self.api_under_test = api.API()
         counts = {400: 0, 'high': 0, 'low': 0, 'nova': 0}
         for combination in itertools.product(

@@ -75,7 +75,7 @@ def aggregate(**metadata):
 
 
 def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
-               aggregates=None, vcpus_used=None):
+               aggregates=None):
     """Return the state of a host as the scheduler reads it.
 
     :param pinned: CPUs that are pinned
@@ -83,7 +83,6 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     :param ordinary: shared vCPUs of its other instances
     :param stats: dict instead of the host's report
     :param aggregates: instead of one that is marked
-    :param vcpus_used: instead of what the report says
     """
     used = len(pinned) + low + ordinary
     if stats is None:
@@ -107,8 +106,6 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
         compute=node, service={},
         aggregates=([aggregate(priority_mix='true')]
                     if aggregates is None else aggregates))
-    if vcpus_used is not None:
-        state.vcpus_used = vcpus_used
     return state
 
 

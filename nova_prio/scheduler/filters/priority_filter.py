@@ -112,7 +112,7 @@ def _refusal(reason, detail, needed=None, available=None):
 
 def _class_refusal(host_state, request):
     """Return why the class of the instance has no place on the host."""
-    priority = request.demand.priority
+    priority = request.priority
     try:
         report = host_view.report_of(host_state)
     except host_report.UnreadableReport as error:
