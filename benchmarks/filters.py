@@ -78,7 +78,7 @@ def host(number, mix):
             physnets=set(), tunneled=False)) for cell in range(2)])
     low = cpus.sellable.low if is_full else number % 16
     report = host_report.HostReport.of(
-        cpus, capacity.used(len(pinned), low, 0), len(pinned) + low)
+        cpus, capacity.used(len(pinned), low, 0), len(pinned) + low, {})
     node = objects.ComputeNode(
         uuid=str(uuid.uuid4()), host='host%d' % number,
         hypervisor_hostname='host%d' % number, updated_at=None,

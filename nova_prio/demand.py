@@ -36,6 +36,16 @@ def of(flavor, numa_topology):
     return capacity.Demand(priority, dedicated, shared)
 
 
+def shared_by_cell(numa_topology):
+    """Return dict, NUMA cell of the host -> floating vCPUs of an instance.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology that was fitted
+        to the host, or None
+    """
+    cells = numa_topology.cells if numa_topology else []
+    return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
+
+
 def pinned_cpus(host_topology):
     """Return how many dedicated CPUs of a host are pinned, by whomever.
 

@@ -20,6 +20,9 @@ of such hosts with ``priority_mix=true`` and its flavors with
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 
+#: With the value "false" it keeps new ordinary instances off the hosts.
+ORDINARY_KEY = 'priority_ordinary'
+
 #: Trait of every host that runs our compute driver.
 TRAIT = 'CUSTOM_CPU_PRIORITY'
 #: Trait of those where low-priority instances float on dedicated CPUs too.
@@ -32,8 +35,16 @@ def is_marked(aggregate):
     :param aggregate: nova.objects.Aggregate
     """
     metadata = aggregate.metadata
-    for key in AGGREGATE_KEYS:
-        value = metadata.get(key)
-        if value is not None and value.strip().lower() == 'true':
-            return True
-    return False
+    return any(_says(metadata.get(key), 'true') for key in AGGREGATE_KEYS)
+
+
+def keeps_ordinary_off(aggregate):
+    """Return whether an aggregate is none for new ordinary instances.
+
+    :param aggregate: nova.objects.Aggregate
+    """
+    return _says(aggregate.metadata.get(ORDINARY_KEY), 'false')
+
+
+def _says(value, word):
+    return value is not None and value.strip().lower() == word

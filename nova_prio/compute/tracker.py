@@ -40,8 +40,10 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 flavor, role = object_or_dict.flavor, usage.RESIDENT
             else:
                 flavor, role = object_or_dict, usage.MOVE
-            found[_KEY] = (instance.uuid, role,
-                           demand.of(flavor, found.get('numa_topology')))
+            topology = found.get('numa_topology')
+            found[_KEY] = (instance.uuid, role, usage.Usage(
+                demand.of(flavor, topology),
+                demand.shared_by_cell(topology)))
         return found
 
     def _update_usage(self, usage, nodename, sign=1):
@@ -76,7 +78,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             cpus,
             capacity.used(pinned or 0, self._ledger.low_shared,
                           self._ledger.ordinary_shared),
-            compute_node.vcpus_used)
+            compute_node.vcpus_used, self._ledger.low_by_cell)
         stats = self.stats[nodename]
         stats[host_report.STATS_KEY] = report.to_stats()
         compute_node.stats = stats

@@ -12,6 +12,9 @@
 
 """Who uses how many floating vCPUs of a host, by class."""
 
+import collections
+import typing
+
 from nova_prio import capacity
 
 #: Roles in which an instance counts on a host: it lives there, or it is on
@@ -20,63 +23,89 @@ RESIDENT = 'resident'
 MOVE = 'move'
 
 
-class UsageLedger:
-    """The demand of every instance that counts on a host.
+class Usage(typing.NamedTuple):
+    """What an instance uses of a host.
 
-    A demand is recorded by instance and role, so that counting one twice, or
+    ``demand`` is its ``capacity.Demand``, ``shared_by_cell`` a dict, NUMA
+    cell of the host -> its floating vCPUs on that cell; empty for a guest
+    without a NUMA topology.
+    """
+
+    demand: capacity.Demand
+    shared_by_cell: dict
+
+    @property
+    def is_low(self):
+        """Whether the instance has low priority."""
+        return self.demand.priority == capacity.LOW
+
+
+class UsageLedger:
+    """The usage of every instance that counts on a host.
+
+    A usage is recorded by instance and role, so that counting one twice, or
     taking away what was never counted, changes nothing.
     """
 
     def __init__(self):
-        self._demands = {}
+        self._usages = {}
 
     def clear(self):
         """Forget everything; a recount follows."""
-        self._demands.clear()
+        self._usages.clear()
 
-    def add(self, uuid, role, demand):
-        """Record the ``capacity.Demand`` of an instance in a role.
+    def add(self, uuid, role, usage):
+        """Record the Usage of an instance in a role.
 
         An instance that comes to live on the host has ended the move that
         brought it: Nova does not say so before its next recount.
         """
         if role == RESIDENT:
-            self._demands.pop((uuid, MOVE), None)
-        self._demands[uuid, role] = demand
+            self._usages.pop((uuid, MOVE), None)
+        self._usages[uuid, role] = usage
 
-    def remove(self, uuid, role, demand):
-        """Take a demand away; what was never counted changes nothing.
+    def remove(self, uuid, role, usage):
+        """Take a Usage away; what was never counted changes nothing.
 
         Nova takes a move's usage away where the instance was resident when it
-        was counted, and the other way round: the demand tells which is meant.
+        was counted, and the other way round: the usage tells which is meant.
         """
         other = MOVE if role == RESIDENT else RESIDENT
         for key in (uuid, role), (uuid, other):
-            if self._demands.get(key) == demand:
-                del self._demands[key]
+            if self._usages.get(key) == usage:
+                del self._usages[key]
                 return
-        self._demands.pop((uuid, role), None)
+        self._usages.pop((uuid, role), None)
 
     @property
     def low_shared(self):
         """Floating vCPUs of the low-priority instances."""
-        return sum(demand.shared for demand in self._demands.values()
-                   if demand.priority == capacity.LOW)
+        return sum(usage.demand.shared for usage in self._usages.values()
+                   if usage.is_low)
 
     @property
     def ordinary_shared(self):
         """Floating vCPUs of all other instances."""
-        return sum(demand.shared for demand in self._demands.values()
-                   if demand.priority != capacity.LOW)
+        return sum(usage.demand.shared for usage in self._usages.values()
+                   if not usage.is_low)
+
+    @property
+    def low_by_cell(self):
+        """Dict, NUMA cell -> floating vCPUs of its low-priority guests."""
+        found = collections.Counter()
+        for usage in self._usages.values():
+            if usage.is_low:
+                found.update(usage.shared_by_cell)
+        return found
 
     @property
     def largest_shared(self):
         """Floating vCPUs of the instance that has most of them; 0 if none."""
-        return max((demand.shared for demand in self._demands.values()),
+        return max((usage.demand.shared for usage in self._usages.values()),
                    default=0)
 
     @property
     def largest_low(self):
         """The same among the low-priority instances."""
-        return max((demand.shared for demand in self._demands.values()
-                    if demand.priority == capacity.LOW), default=0)
+        return max((usage.demand.shared for usage in self._usages.values()
+                    if usage.is_low), default=0)

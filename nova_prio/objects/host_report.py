@@ -14,6 +14,7 @@
 
 from nova.virt import hardware
 from oslo_serialization import jsonutils
+from oslo_utils import versionutils
 from oslo_versionedobjects import base
 from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
@@ -37,7 +38,8 @@ class HostReport(base.VersionedObject):
     """
 
     # Version 1.0: Initial version
-    VERSION = '1.0'
+    # Version 1.1: Added low_by_cell
+    VERSION = '1.1'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -59,15 +61,21 @@ class HostReport(base.VersionedObject):
         'low_used': fields.IntegerField(),
         'ordinary_sellable': fields.IntegerField(),
         'ordinary_used': fields.IntegerField(),
+        # NUMA cell of the host -> vCPUs of the low-priority guests that have
+        # a NUMA topology and are on that cell; cells without any are left
+        # out.
+        'low_by_cell': fields.DictOfIntegersField(default={}),
     }
 
     @classmethod
-    def of(cls, cpus, in_use, vcpus_used):
+    def of(cls, cpus, in_use, vcpus_used, low_by_cell):
         """Return the report of a host.
 
         :param cpus: ``capacity.HostCPUs`` of the host
         :param in_use: ``capacity.Rows`` that are sold
         :param vcpus_used: vCPUs of all its instances
+        :param low_by_cell: dict, NUMA cell -> vCPUs of the low-priority
+            guests that have a NUMA topology and are on it
         """
         sellable = cpus.sellable
         return cls(
@@ -80,7 +88,9 @@ class HostReport(base.VersionedObject):
             high_sellable=sellable.high, high_used=in_use.high,
             low_sellable=sellable.low, low_used=in_use.low,
             ordinary_sellable=sellable.ordinary,
-            ordinary_used=in_use.ordinary)
+            ordinary_used=in_use.ordinary,
+            low_by_cell={str(cell): vcpus
+                         for cell, vcpus in low_by_cell.items()})
 
     @property
     def sellable(self):
@@ -94,6 +104,13 @@ class HostReport(base.VersionedObject):
         return capacity.Rows(self.high_used, self.low_used,
                              self.ordinary_used)
 
+    def obj_make_compatible(self, primitive, target_version):
+        """Take out of a primitive what an older version does not know."""
+        super().obj_make_compatible(primitive, target_version)
+        target = versionutils.convert_version_to_tuple(target_version)
+        if target < (1, 1):
+            primitive.pop('low_by_cell', None)
+
     def to_stats(self):
         """Return the text that goes into the stats of the compute node."""
         self.obj_reset_changes()
@@ -103,6 +120,9 @@ class HostReport(base.VersionedObject):
     def from_stats(cls, stats):
         """Return the report that is in the stats of a compute node.
 
+        Reports of an older and of a newer compute are read alike, as long as
+        the major version is the same: a minor version only adds fields.
+
         :param stats: dict, key -> str, or None
         :returns: a HostReport, or None where there is no report
         :raises UnreadableReport: where there is one that cannot be read
@@ -111,15 +131,31 @@ class HostReport(base.VersionedObject):
         if text is None:
             return None
         try:
-            report = cls.obj_from_primitive(jsonutils.loads(text))
+            report = cls.obj_from_primitive(
+                _as_known(jsonutils.loads(text), cls.VERSION))
         except (ValueError, TypeError, KeyError, AttributeError,
                 RecursionError,
                 ovo_exception.VersionedObjectsException) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
+        # A compute of version 1.0 counts such guests as ordinary ones.
+        report.obj_set_defaults('low_by_cell')
         missing = [name for name in cls.fields
                    if not report.obj_attr_is_set(name)]
         if missing:
             raise UnreadableReport(
                 'the report of the host lacks %s' % ', '.join(missing))
         return report
+
+
+def _as_known(primitive, version):
+    """Return a primitive; one of a later minor version as of ours.
+
+    Fields that are not known are left out when it is read.
+    """
+    key = 'nova_prio_object.version'
+    major, minor = versionutils.convert_version_to_tuple(primitive[key])
+    known = versionutils.convert_version_to_tuple(version)
+    if major == known[0] and minor > known[1]:
+        return {**primitive, key: version}
+    return primitive

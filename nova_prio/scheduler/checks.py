@@ -12,6 +12,9 @@
 
 """Configuration of nova-scheduler that priority instances depend on."""
 
+_WITH_CPU_WEIGHER = ('nova.scheduler.weights.all_weighers',
+                     'nova.scheduler.weights.cpu.CPUWeigher')
+
 
 def problems(conf):
     """Return what is wrong with the configuration, one sentence each.
@@ -30,11 +33,20 @@ def problems(conf):
             "[filter_scheduler] enabled_filters holds 'NUMATopologyFilter' "
             "beside 'PriorityFilter', which takes its place; remove "
             "'NUMATopologyFilter'.")
-    if all(name.startswith('nova_prio.') for name in options.weight_classes):
+    weighers = options.weight_classes
+    ours = [name.startswith('nova_prio.') for name in weighers]
+    if all(ours):
         found.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add 'nova.scheduler.weights.all_weighers'."
-            % options.weight_classes)
+            % weighers)
+    if (options.cpu_weight_multiplier and any(ours) and
+            any(name in _WITH_CPU_WEIGHER for name in weighers)):
+        found.append(
+            "[filter_scheduler] cpu_weight_multiplier is %s beside the "
+            "PriorityWeighter, which weighs ordinary instances as the CPU "
+            "weigher does; set it to 0.0."
+            % options.cpu_weight_multiplier)
     if not conf.workarounds.disable_fallback_pcpu_query:
         found.append(
             "[workarounds] disable_fallback_pcpu_query is false, which lets a "

@@ -12,9 +12,12 @@
 
 """What the scheduler knows of a host, for one request."""
 
+import decimal
 import functools
+import typing
 
 from nova_prio import capacity
+from nova_prio import numa_view
 from nova_prio.objects import host_report
 from nova_prio import priority_hosts
 
@@ -23,9 +26,8 @@ def report_of(host_state):
     """Return the report of a host; the same text is read once.
 
     :param host_state: nova.scheduler.host_manager.HostState
-    :returns: an object with ``mix``, ``floating_cpus``, ``vcpus_used``,
-        ``sellable`` and ``used`` of the HostReport, which requests share; or
-        None where the host runs another driver or was not updated yet
+    :returns: a Report, which requests share, or None where the host runs
+        another driver or was not updated yet
     :raises nova_prio.objects.host_report.UnreadableReport: where there is one
         that cannot be read
     """
@@ -36,26 +38,34 @@ def report_of(host_state):
 
 @functools.lru_cache(maxsize=32768)
 def _read(text):
-    return _Frozen(host_report.HostReport.from_stats(
+    return Report.of(host_report.HostReport.from_stats(
         {host_report.STATS_KEY: text}))
 
 
-class _Frozen:
-    """The fields of a report as plain attributes, which are read faster."""
+class Report(typing.NamedTuple):
+    """A HostReport as plain values, which are read faster.
 
-    __slots__ = ('mix', 'floating_cpus', 'vcpus_used', 'sellable', 'used')
+    ``room`` are the Rows that were left when it was made; the rest are the
+    fields of the same names, ``ratio`` being that of the CPUs as a Decimal.
+    """
 
-    def __init__(self, report):
-        for name in self.__slots__:
-            setattr(self, name, getattr(report, name))
+    mix: bool
+    floating_cpus: int
+    vcpus_used: int
+    ratio: decimal.Decimal
+    low_by_cell: dict
+    sellable: capacity.Rows
+    used: capacity.Rows
+    room: capacity.Rows
 
-
-def is_marked(host_state):
-    """Return whether a host is in an aggregate for priority instances."""
-    for aggregate in host_state.aggregates:
-        if priority_hosts.is_marked(aggregate):
-            return True
-    return False
+    @classmethod
+    def of(cls, report):
+        """Return the values of a HostReport."""
+        return cls(
+            report.mix, report.floating_cpus, report.vcpus_used,
+            capacity.exact_ratio(report.cpu_allocation_ratio),
+            report.low_by_cell, report.sellable, report.used,
+            capacity.room(report.sellable, report.used))
 
 
 def room(host_state, report, request):
@@ -71,7 +81,24 @@ def room(host_state, report, request):
     """
     placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
     if placed <= 0:
-        return capacity.room(report.sellable, report.used)
+        return report.room
     return capacity.room(report.sellable, [
         used + placed * drawn
         for used, drawn in zip(report.used, request.drawn)])
+
+
+def show_class(host_state, report, request):
+    """Let a mix host show its NUMA topology as the class of a request sees it.
+
+    Nova counts the instances of a request on the topology that the host state
+    holds; each request has host states of its own, so that it is shown once.
+
+    :param host_state: nova.scheduler.host_manager.HostState, written to
+    :param report: the Report of that host
+    :param request: nova_prio.scheduler.request_view.Request
+    """
+    if not getattr(host_state, 'shows_priority_class', False):
+        host_state.numa_topology = numa_view.of(
+            host_state.numa_topology, report.ratio, report.low_by_cell,
+            request.demand)
+        host_state.shows_priority_class = True

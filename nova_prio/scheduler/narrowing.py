@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Priority requests ask Placement for priority hosts only."""
+"""Which hosts a request is kept to, or from, before Placement is asked."""
 
 from nova import exception
 from nova import objects
@@ -22,12 +22,14 @@ from nova_prio import priority_hosts
 LOG = logging.getLogger(__name__)
 
 
-def require_priority_hosts(ctxt, request_spec):
-    """Narrow a priority request to the priority hosts, for Nova's scheduler.
+def narrow(ctxt, request_spec):
+    """Narrow a request to the hosts that may take it, for Nova's scheduler.
 
-    Runs before Placement is asked, for forced hosts too: the allocation
-    candidates then come from hosts with our driver that are in an aggregate
-    for priority instances, however many other hosts there are.
+    It runs before Placement is asked, for forced hosts too. The allocation
+    candidates of a priority request then come from hosts with our driver that
+    are in an aggregate for priority instances, however many other hosts there
+    are; those of a new ordinary instance from hosts in no aggregate that
+    keeps such instances off.
 
     :param ctxt: nova.context.RequestContext
     :param request_spec: nova.objects.RequestSpec; the required trait and
@@ -43,7 +45,7 @@ def require_priority_hosts(ctxt, request_spec):
             extra_specs, request_spec.get_scheduler_hint(policy.HINT)):
         _check_unfolded(ctxt, request_spec, priority)
     if priority is None:
-        return False
+        return _keep_ordinary_off(ctxt, request_spec)
     uuids = {aggregate.uuid
              for key in priority_hosts.AGGREGATE_KEYS
              for aggregate in objects.AggregateList.get_by_metadata(
@@ -54,10 +56,7 @@ def require_priority_hosts(ctxt, request_spec):
             "No host aggregate has the metadata %s=true, which a "
             "%s-priority instance needs."
             % (priority_hosts.AGGREGATE_KEYS[0], priority)))
-    if ('requested_destination' not in request_spec or
-            request_spec.requested_destination is None):
-        request_spec.requested_destination = objects.Destination()
-    request_spec.requested_destination.require_aggregates(sorted(uuids))
+    _destination(request_spec).require_aggregates(sorted(uuids))
     request_spec.root_required.add(priority_hosts.TRAIT)
     LOG.debug('Narrowed a %(priority)s-priority request to aggregates '
               '%(aggregates)s.', {'priority': priority,
@@ -65,14 +64,35 @@ def require_priority_hosts(ctxt, request_spec):
     return True
 
 
-def _check_unfolded(ctxt, request_spec, priority):
-    """Refuse a new instance; say of an older one that it is ordinary.
+def _keep_ordinary_off(ctxt, request_spec):
+    uuids = {aggregate.uuid
+             for aggregate in objects.AggregateList.get_by_metadata(
+                 ctxt, key=priority_hosts.ORDINARY_KEY)
+             if priority_hosts.keeps_ordinary_off(aggregate)}
+    if not uuids or not _is_new(ctxt, request_spec):
+        return False
+    _destination(request_spec).append_forbidden_aggregates(uuids)
+    LOG.debug('Kept an ordinary request off aggregates %s.',
+              ', '.join(sorted(uuids)))
+    return True
 
-    An instance is new as long as it is mapped to no cell.
-    """
-    mapping = objects.InstanceMapping.get_by_instance_uuid(
-        ctxt, request_spec.instance_uuid)
-    if mapping.cell_mapping is None:
+
+def _destination(request_spec):
+    if ('requested_destination' not in request_spec or
+            request_spec.requested_destination is None):
+        request_spec.requested_destination = objects.Destination()
+    return request_spec.requested_destination
+
+
+def _is_new(ctxt, request_spec):
+    """Return whether the instance is being created: no cell has it yet."""
+    return objects.InstanceMapping.get_by_instance_uuid(
+        ctxt, request_spec.instance_uuid).cell_mapping is None
+
+
+def _check_unfolded(ctxt, request_spec, priority):
+    """Refuse a new instance; say of an older one that it is ordinary."""
+    if _is_new(ctxt, request_spec):
         raise exception.RequestFilterFailed(reason=(
             "The instance asks for a CPU priority that nova-api did not fold "
             "into its flavor; set [nova_prio] enabled to true for nova-api."))

@@ -60,15 +60,16 @@ def _has_memory(cell, memory_mb):
             memory_kb % smallest.size_kb == 0)
 
 
-def limits_of(host_state, request):
+def limits_of(host_state, request, cpu_allocation_ratio):
     """Return the limits that Nova's claim on the host is to keep.
 
     :param host_state: nova.scheduler.host_manager.HostState
     :param request: Request
+    :param cpu_allocation_ratio: float, the one in force on the host
     :returns: nova.objects.NUMATopologyLimits
     """
     limits = objects.NUMATopologyLimits(
-        cpu_allocation_ratio=host_state.cpu_allocation_ratio,
+        cpu_allocation_ratio=cpu_allocation_ratio,
         ram_allocation_ratio=host_state.ram_allocation_ratio)
     if request.network_metadata:
         limits.network_metadata = request.network_metadata

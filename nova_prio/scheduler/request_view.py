@@ -13,12 +13,15 @@
 """What a request asks of a host, read once for all hosts."""
 
 import dataclasses
+import functools
+import typing
 
 from nova.objects import fields
 from nova.virt import hardware
 
 from nova_prio import capacity
 from nova_prio import demand
+from nova_prio import priority_hosts
 from nova_prio.scheduler import numa_fit
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
@@ -38,7 +41,9 @@ class Request:
     the instance is real-time or isolates its threads. ``cell_memory_mb`` is
     the memory of its only cell where nothing but the numbers of free CPUs and
     memory of a cell decides whether it fits; otherwise ``nova_fit`` is the
-    NovaFit that does. ``uuid`` is that of the instance.
+    NovaFit that does. ``uuid`` is that of the instance. ``is_marked`` says of
+    an aggregate whether it is one for priority instances, and reads it once:
+    hosts share them.
     """
 
     demand: capacity.Demand
@@ -53,6 +58,7 @@ class Request:
     cell_memory_mb: int | None
     nova_fit: object
     uuid: str
+    is_marked: typing.Callable
 
     @property
     def priority(self):
@@ -94,7 +100,8 @@ def read(spec_obj):
         cell_memory_mb=cell_memory_mb,
         nova_fit=(None if topology is None or cell_memory_mb is not None
                   else numa_fit.NovaFit(topology)),
-        uuid=spec_obj.instance_uuid)
+        uuid=spec_obj.instance_uuid,
+        is_marked=functools.cache(priority_hosts.is_marked))
 
 
 def _memory_of_plain_cell(topology, pci_requests, network_metadata):

@@ -27,4 +27,4 @@ def start():
     """
     for problem in checks.problems(seams.register_options()):
         contract.refuse(problem)
-    seams.install_request_filter(narrowing.require_priority_hosts)
+    seams.install_request_filter(narrowing.narrow)

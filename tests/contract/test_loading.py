@@ -85,7 +85,7 @@ def test_narrowing_is_installed_once(scheduler_conf):
     for _ in range(2):
         start.start()
     assert 1 == request_filter.ALL_REQUEST_FILTERS.count(
-        narrowing.require_priority_hosts)
+        narrowing.narrow)
 
 
 def test_fold_is_installed_once():

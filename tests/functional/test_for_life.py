@@ -284,7 +284,7 @@ class Unfolded(TwoHosts):
                           server['fault']['message'])
 
     def test_old_instances_are_moved_as_ordinary_ones(self):
-        narrow = narrowing.require_priority_hosts
+        narrow = narrowing.narrow
         # As before the package was there.
         request_filter.ALL_REQUEST_FILTERS.remove(narrow)
         servers = [self.boot(self.low),

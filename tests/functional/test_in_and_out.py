@@ -59,7 +59,7 @@ class Gone(base.FunctionalTest):
         """Start compute, scheduler and API again without it."""
         self.flags(enabled=False, group='nova_prio')
         request_filter.ALL_REQUEST_FILTERS.remove(
-            narrowing.require_priority_hosts)
+            narrowing.narrow)
         self.flags(
             available_filters=['nova.scheduler.filters.all_filters'],
             enabled_filters=['ComputeFilter', 'NUMATopologyFilter'],

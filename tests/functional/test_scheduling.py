@@ -84,3 +84,19 @@ class Weighing(base.FunctionalTest):
             hosts = [self.boot(flavor)['OS-EXT-SRV-ATTR:host']
                      for _ in range(2)]
             self.assertEqual({'mix1', 'mix2'}, set(hosts))
+
+
+class OrdinaryKeptOff(base.FunctionalTest):
+    """An aggregate says that it is not for ordinary instances."""
+
+    def test_new_ones_only(self):
+        self.start_seed_host(aggregate={'priority_mix': 'true',
+                                        'priority_ordinary': 'False'})
+        self.start_host('plain0')
+        self.boot(self.plain, 'ERROR', az='nova:mix1')
+        server = self.boot(self.plain)
+        self.assertEqual('plain0', server['OS-EXT-SRV-ATTR:host'])
+        self.assertEqual(
+            'mix1', self.boot(self.low)['OS-EXT-SRV-ATTR:host'])
+        self._migrate_server(server)
+        self.assertEqual('mix1', self.host_of(server))

@@ -75,7 +75,7 @@ def aggregate(**metadata):
 
 
 def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
-               aggregates=None):
+               aggregates=None, cells=None, low_by_cell=()):
     """Return the state of a host as the scheduler reads it.
 
     :param pinned: CPUs that are pinned
@@ -83,11 +83,15 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     :param ordinary: shared vCPUs of its other instances
     :param stats: dict instead of the host's report
     :param aggregates: instead of one that is marked
+    :param cells: NUMA cells instead of one with all CPUs
+    :param low_by_cell: dict, cell -> vCPUs of low-priority guests with a
+        NUMA topology
     """
     used = len(pinned) + low + ordinary
     if stats is None:
         report = host_report.HostReport.of(
-            cpus, capacity.used(len(pinned), low, ordinary), used)
+            cpus, capacity.used(len(pinned), low, ordinary), used,
+            dict(low_by_cell))
         stats = {host_report.STATS_KEY: report.to_stats()}
     node = objects.ComputeNode(
         uuid=uuids.node, host='host1', hypervisor_hostname='node1',
@@ -95,7 +99,8 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
         memory_mb=4096, memory_mb_used=0, free_ram_mb=4096, local_gb=100,
         local_gb_used=0, free_disk_gb=100, disk_available_least=100,
         vcpus=len(cpus.shared), vcpus_used=used,
-        numa_topology=host_numa_topology(cpus, pinned)._to_json(),
+        numa_topology=(objects.NUMATopology(cells=cells) if cells else
+                       host_numa_topology(cpus, pinned))._to_json(),
         pci_device_pools=None, host_ip='127.0.0.1',
         hypervisor_type=fields.HVType.QEMU, hypervisor_version=1,
         cpu_info='', supported_hv_specs=[], stats=stats, metrics='[]',

@@ -37,6 +37,7 @@ MEMORY = 'memory'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
 NO_THREADS = 'no_threads'
 NO_NUMA_TOPOLOGY = 'no_numa_topology'
+NO_RATIO = 'no_ratio'
 NUMA_TOPOLOGY = 'numa_topology'
 CAPACITY = {'high': 'high_capacity', 'low': 'low_capacity',
             'ordinary': 'ordinary_capacity'}
@@ -79,8 +80,13 @@ class PriorityFilter(filters.BaseHostFilter):
         return self._passes(host_state, request_view.read(spec_obj))
 
     def _passes(self, host_state, request):
-        refusal = (_class_refusal(host_state, request) or
-                   _topology_refusal(host_state, request))
+        try:
+            report = host_view.report_of(host_state)
+        except host_report.UnreadableReport as error:
+            refusal = _refusal(UNREADABLE_REPORT, str(error))
+        else:
+            refusal = (_class_refusal(host_state, report, request) or
+                       _topology_refusal(host_state, report, request))
         if refusal is None:
             return True
         if LOG.isEnabledFor(logging.DEBUG):
@@ -110,18 +116,14 @@ def _refusal(reason, detail, needed=None, available=None):
     return reason, detail, needed, available
 
 
-def _class_refusal(host_state, request):
+def _class_refusal(host_state, report, request):
     """Return why the class of the instance has no place on the host."""
     priority = request.priority
-    try:
-        report = host_view.report_of(host_state)
-    except host_report.UnreadableReport as error:
-        return _refusal(UNREADABLE_REPORT, str(error))
     if priority is None and (report is None or not report.mix):
         return None
     if report is None:
         return _refusal(NO_REPORT, 'the host reports no priority CPUs')
-    if priority and not host_view.is_marked(host_state):
+    if priority and not any(map(request.is_marked, host_state.aggregates)):
         return _refusal(NOT_A_PRIORITY_HOST,
                         'no aggregate of the host has priority_mix=true')
     if report.mix and request.wants_whole_cores:
@@ -164,7 +166,7 @@ def _candidate_refusal(host_state, request):
         'PCPU as the instance has dedicated CPUs', request.demand.dedicated)
 
 
-def _topology_refusal(host_state, request):
+def _topology_refusal(host_state, report, request):
     """Return why the guest NUMA topology does not fit, as Nova decides it."""
     host_topology = host_state.numa_topology
     if (request.requires_threads and host_topology and
@@ -176,7 +178,16 @@ def _topology_refusal(host_state, request):
     if not host_topology:
         return _refusal(NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, '
                         'and the host has none')
-    limits = numa_fit.limits_of(host_state, request)
+    cpu_ratio = host_state.cpu_allocation_ratio
+    if report is not None and report.mix:
+        cpu_ratio = float(report.ratio)
+        if request.demand.shared:
+            host_view.show_class(host_state, report, request)
+            host_topology = host_state.numa_topology
+    if cpu_ratio is None or host_state.ram_allocation_ratio is None:
+        return _refusal(NO_RATIO, 'the allocation ratios of the host are not '
+                        'known yet')
+    limits = numa_fit.limits_of(host_state, request, cpu_ratio)
     if not numa_fit.can_fit(host_topology, request):
         host_state.allocation_candidates = []
     elif request.nova_fit:

@@ -36,14 +36,16 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     minval = 0
 
+    def __init__(self):
+        self._multiplier = CONF.nova_prio.priority_weight_multiplier
+
     def weight_multiplier(self, host_state):
         """Return the multiplier: of the host's aggregates, or the option."""
-        configured = CONF.nova_prio.priority_weight_multiplier
         for aggregate in host_state.aggregates:
             if MULTIPLIER in aggregate.metadata:
                 return utils.get_weight_multiplier(
-                    host_state, MULTIPLIER, configured)
-        return configured
+                    host_state, MULTIPLIER, self._multiplier)
+        return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of hosts.
@@ -58,6 +60,12 @@ class PriorityWeighter(cpu.CPUWeigher):
         row = capacity.Rows._fields.index(request.priority)
         return [self._free(weighed.obj, request, row)
                 for weighed in weighed_obj_list]
+
+    def _weigh_object(self, host_state, weight_properties):
+        """Return Nova's weight; zero for a host that was not updated yet."""
+        if host_state.cpu_allocation_ratio is None:
+            return 0.0
+        return super()._weigh_object(host_state, weight_properties)
 
     @staticmethod
     def _free(host_state, request, row):

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from nova_prio import capacity
 from nova_prio.compute import usage
 
-LOW = capacity.Demand('low', 0, 4)
-ORDINARY = capacity.Demand(None, 0, 2)
-MIXED = capacity.Demand('high', 2, 1)
+LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1})
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {})
+MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1})
 
 
 def test_counts_by_class():
@@ -31,11 +31,21 @@ def test_counts_by_class():
     assert (4, 3) == (ledger.low_shared, ledger.ordinary_shared)
 
 
+def test_low_guests_by_cell():
+    ledger = usage.UsageLedger()
+    assert {} == ledger.low_by_cell
+    for uuid, used in ('a', LOW), ('b', LOW), ('c', MIXED), ('d', ORDINARY):
+        ledger.add(uuid, usage.RESIDENT, used)
+    assert {0: 6, 1: 2} == ledger.low_by_cell
+
+
 def test_largest():
     ledger = usage.UsageLedger()
     assert (0, 0) == (ledger.largest_shared, ledger.largest_low)
     ledger.add('a', usage.RESIDENT, LOW)
-    ledger.add('b', usage.RESIDENT, capacity.Demand(None, 0, 8))
+    ledger.add('b', usage.RESIDENT, ORDINARY)
+    ledger.add('c', usage.RESIDENT, usage.Usage(
+        capacity.Demand(None, 0, 8), {}))
     assert (8, 4) == (ledger.largest_shared, ledger.largest_low)
 
 
@@ -93,11 +103,11 @@ def test_clear():
     st.sampled_from([LOW, ORDINARY, MIXED]))))
 def test_never_below_zero_and_empty_when_all_are_gone(history):
     ledger = usage.UsageLedger()
-    for is_new, uuid, role, demand in history:
-        (ledger.add if is_new else ledger.remove)(uuid, role, demand)
+    for is_new, uuid, role, used in history:
+        (ledger.add if is_new else ledger.remove)(uuid, role, used)
         assert ledger.low_shared >= 0
         assert ledger.ordinary_shared >= 0
-    for uuid, role, demand in itertools.product(
+    for uuid, role, used in itertools.product(
             'abc', [usage.RESIDENT, usage.MOVE], [LOW, ORDINARY, MIXED]):
-        ledger.remove(uuid, role, demand)
+        ledger.remove(uuid, role, used)
     assert 0 == ledger.largest_shared

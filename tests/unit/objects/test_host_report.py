@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+from oslo_serialization import jsonutils
 from oslo_versionedobjects import fixture
 import pytest
 
@@ -21,7 +22,7 @@ CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
 
 
 def report():
-    return host_report.HostReport.of(CPUS, capacity.Rows(4, 8, 2), 14)
+    return host_report.HostReport.of(CPUS, capacity.Rows(4, 8, 2), 14, {1: 3})
 
 
 def test_fingerprint():
@@ -29,7 +30,7 @@ def test_fingerprint():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.0-6be90c36eb2874cbee6ac6c9dbe2daef'})
+        {'HostReport': '1.1-227d0268739e8546ebc78ca2b5915fc9'})
     assert expected == actual
 
 
@@ -41,6 +42,36 @@ def test_round_trip():
         read.floating_cpus, read.cpu_allocation_ratio, read.vcpus_used)
     assert capacity.Rows(8, 16, 8) == read.sellable
     assert capacity.Rows(4, 8, 2) == read.used
+    assert {'1': 3} == read.low_by_cell
+
+
+def test_an_older_scheduler_reads_it():
+    primitive = report().obj_to_primitive(target_version='1.0')
+    assert '1.0' == primitive['nova_prio_object.version']
+    assert 'low_by_cell' not in primitive['nova_prio_object.data']
+
+
+def read_as(version, **data):
+    """Return the report, written by a compute of another version."""
+    primitive = report().obj_to_primitive()
+    primitive['nova_prio_object.version'] = version
+    primitive['nova_prio_object.data'].update(data)
+    for name in [name for name, value in data.items() if value is None]:
+        del primitive['nova_prio_object.data'][name]
+    return host_report.HostReport.from_stats(
+        {host_report.STATS_KEY: jsonutils.dumps(primitive)})
+
+
+def test_a_report_of_an_older_compute():
+    read = read_as('1.0', low_by_cell=None)
+    assert capacity.Rows(4, 8, 2) == read.used
+    assert {} == read.low_by_cell
+
+
+def test_a_report_of_a_newer_compute():
+    read = read_as('1.99', not_known_yet={'a': 1})
+    assert capacity.Rows(4, 8, 2) == read.used
+    assert {'1': 3} == read.low_by_cell
 
 
 def test_the_same_report_is_the_same_text():

@@ -20,6 +20,7 @@ GOOD = {
     ('filter_scheduler', 'weight_classes'): [
         'nova.scheduler.weights.all_weighers',
         'nova_prio.scheduler.weights.all_weighers'],
+    ('filter_scheduler', 'cpu_weight_multiplier'): 0.0,
     ('workarounds', 'disable_fallback_pcpu_query'): True,
 }
 
@@ -35,6 +36,8 @@ GOOD = {
      ['nova_prio.scheduler.weights.all_weighers'],
      ['weight_classes', "add 'nova.scheduler.weights.all_weighers'"]),
     (('filter_scheduler', 'weight_classes'), ['my.weighers.all'], None),
+    (('filter_scheduler', 'cpu_weight_multiplier'), 1.0,
+     ['cpu_weight_multiplier is 1.0', 'set it to 0.0']),
     (('workarounds', 'disable_fallback_pcpu_query'), False,
      ['disable_fallback_pcpu_query', 'set it to true']),
 ])
