@@ -66,6 +66,7 @@ class Seam:
 
 
 _TRACKER = 'nova.compute.resource_tracker'
+_CLAIMS = 'nova.compute.claims'
 _DRIVER = 'nova.virt.libvirt.driver'
 
 SEAMS = (
@@ -137,6 +138,17 @@ SEAMS = (
          ('self', 'context', 'instances', 'nodename')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_to_placement',
          ('self', 'context', 'compute_node', 'startup')),
+    Seam(COMPUTE, _TRACKER, 'claims.NopClaim'),
+    Seam(COMPUTE, _CLAIMS, 'Claim.__init__',
+         ('self', 'context', 'instance', 'nodename', 'tracker',
+          'compute_node', 'pci_requests', 'migration', 'limits')),
+    Seam(COMPUTE, _CLAIMS, 'Claim._test_numa_topology',
+         ('self', 'compute_node', 'limit')),
+    Seam(COMPUTE, _CLAIMS, 'MoveClaim.__init__',
+         ('self', 'context', 'instance', 'nodename', 'flavor', 'image_meta',
+          'tracker', 'compute_node', 'pci_requests', 'migration', 'limits')),
+    Seam(COMPUTE, _CLAIMS, 'MoveClaim._test_numa_topology',
+         ('self', 'resources', 'limit')),
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver.__init__', ('self', 'virtapi')),
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver.init_host', ('self', 'host')),
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver.update_provider_tree',
@@ -152,6 +164,16 @@ SEAMS = (
     Seam(COMPUTE, _DRIVER,
          'LibvirtDriver.check_can_live_migrate_destination',
          ('self', 'context', 'instance')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.check_can_live_migrate_source',
+         ('self', 'context', 'instance')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver.post_claim_migrate_data',
+         ('self', 'context', 'instance', 'migrate_data', 'claim')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_host_numa_topology',
+         ('self',)),
+    Seam(COMPUTE, 'nova.objects.migrate_data',
+         'LibvirtLiveMigrateData.dst_supports_numa_live_migration', None),
+    Seam(COMPUTE, 'nova.objects.migrate_data',
+         'LibvirtLiveMigrateData.src_supports_numa_live_migration', None),
     Seam(COMPUTE, 'nova.objects.migrate_data',
          'LibvirtLiveMigrateData.dst_cpu_shared_set_info', None),
     Seam(COMPUTE, _DRIVER, 'GuestNumaConfig', ('cpuset', 'cputune')),

@@ -12,8 +12,13 @@
 
 """What an instance takes from a host, read from Nova's objects."""
 
+from nova.objects import fields
+from nova.virt import hardware
+
 from nova_prio import capacity
 from nova_prio import policy
+
+_ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 
 
 def of(flavor, numa_topology):
@@ -44,6 +49,17 @@ def shared_by_cell(numa_topology):
     """
     cells = numa_topology.cells if numa_topology else []
     return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
+
+
+def wants_whole_cores(flavor, numa_topology):
+    """Return whether an instance is real-time or isolates its threads.
+
+    :param flavor: nova.objects.Flavor, with extra specs
+    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    """
+    return hardware.is_realtime_enabled(flavor) or (
+        numa_topology is not None and
+        numa_topology.cells[0].cpu_thread_policy == _ISOLATE)
 
 
 def pinned_cpus(host_topology):

@@ -21,6 +21,7 @@ import contextvars
 import functools
 import inspect
 import itertools
+import types
 
 from nova_prio import contract
 
@@ -167,15 +168,23 @@ def install_request_filter(function):
         request_filter.ALL_REQUEST_FILTERS.append(function)
 
 
-def install_tracker(tracker_class):
+def install_tracker(tracker_class, claim_class, move_claim_class):
     """Let nova-compute use a resource tracker, before it has made one.
 
     Calling it again changes nothing.
 
     :param tracker_class: subclass of Nova's ResourceTracker
+    :param claim_class: subclass of Nova's Claim, for the tracker to use
+    :param move_claim_class: subclass of Nova's MoveClaim, likewise
     :raises SystemExit: where Nova does not match
     """
     register_options()
     contract.check(contract.COMPUTE)
+    from nova.compute import claims
     from nova.compute import resource_tracker
     resource_tracker.ResourceTracker = tracker_class
+    # Nova's MoveClaim finds itself by name in its own module, which therefore
+    # has to stay as it is.
+    resource_tracker.claims = types.SimpleNamespace(
+        Claim=claim_class, MoveClaim=move_claim_class,
+        NopClaim=claims.NopClaim)

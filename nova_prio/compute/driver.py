@@ -26,6 +26,7 @@ from oslo_log import log as logging
 
 from nova_prio import capacity
 from nova_prio.compute import checks
+from nova_prio.compute import claims
 from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio.compute import tracker
@@ -46,7 +47,9 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
     """
 
     def __init__(self, virtapi, read_only=False):
-        seams.install_tracker(tracker.PriorityResourceTracker)
+        seams.install_tracker(tracker.PriorityResourceTracker,
+                              claims.PriorityClaim,
+                              claims.PriorityMoveClaim)
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
         self._warned_of_memory = False
@@ -62,6 +65,11 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             contract.refuse(problem)
         super().init_host(host)
 
+    @property
+    def mix(self):
+        """Whether low-priority instances float on dedicated CPUs too."""
+        return CONF.cpu_priority_mix_enable
+
     def host_cpus(self, stock_inventory):
         """Return the ``capacity.HostCPUs`` of this host.
 
@@ -73,7 +81,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             dedicated=frozenset(self._get_pcpu_available()),
             shared=frozenset(self._get_vcpu_available()),
             ratio=capacity.exact_ratio(ratio),
-            mix=CONF.cpu_priority_mix_enable)
+            mix=self.mix)
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventory and the traits of a priority host."""
@@ -81,7 +89,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             provider_tree, nodename, allocations=allocations)
         provider_tree.add_traits(nodename, priority_hosts.TRAIT)
         reported = dict(provider_tree.data(nodename).inventory)
-        if CONF.cpu_priority_mix_enable:
+        if self.mix:
             provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
             self._warn_of_memory(reported[orc.MEMORY_MB])
             reported[orc.VCPU] = inventory.vcpu(
@@ -108,15 +116,36 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
 
     def check_can_live_migrate_destination(self, context, instance, *args,
                                            **kwargs):
-        """Tell the source which CPUs the guest may float on here."""
+        """Tell the source which CPUs the guest may float on here.
+
+        The claim is made for each guest, where Nova makes it for those with a
+        NUMA topology only.
+        """
         data = super().check_can_live_migrate_destination(
             context, instance, *args, **kwargs)
-        if self._floats_on_all(instance.flavor, instance.numa_topology):
+        data.dst_supports_numa_live_migration = True
+        if (self._is_floating_low(instance.flavor) and
+                instance.numa_topology is None):
             data.dst_cpu_shared_set_info = self._floating_cpus()
         return data
 
-    def _floats_on_all(self, flavor, numa_topology):
-        return (CONF.cpu_priority_mix_enable and numa_topology is None and
+    def check_can_live_migrate_source(self, context, instance, *args,
+                                      **kwargs):
+        """Let the destination claim for each guest."""
+        data = super().check_can_live_migrate_source(
+            context, instance, *args, **kwargs)
+        data.src_supports_numa_live_migration = True
+        return data
+
+    def post_claim_migrate_data(self, context, instance, migrate_data, claim):
+        """Tell the source where the guest was fitted, if it has a topology."""
+        if claim.claimed_numa_topology is None:
+            return migrate_data
+        return super().post_claim_migrate_data(
+            context, instance, migrate_data, claim)
+
+    def _is_floating_low(self, flavor):
+        return (self.mix and
                 policy.in_force(flavor.extra_specs) == capacity.LOW)
 
     def _floating_cpus(self):
@@ -126,9 +155,28 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
                                image_meta):
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if self._floats_on_all(flavor, instance_numa_topology):
-            config = config._replace(cpuset=self._floating_cpus())
+        if not self._is_floating_low(flavor):
+            return config
+        if config.cputune is None:
+            return config._replace(cpuset=self._floating_cpus())
+        self._float_in_cells(config.cputune, instance_numa_topology)
         return config
+
+    def _float_in_cells(self, cputune, instance_numa_topology):
+        """Let each vCPU float on all CPUs of the host cell that it is on.
+
+        The emulator and I/O threads stay on the shared CPUs, of these cells
+        where there are any.
+        """
+        host_cells = {cell.id: cell
+                      for cell in self._get_host_numa_topology().cells}
+        dedicated = {vcpu: host_cells[cell.id].pcpuset
+                     for cell in instance_numa_topology.cells
+                     for vcpu in cell.cpuset}
+        for pin in cputune.vcpupin:
+            pin.cpuset = pin.cpuset | dedicated[pin.id]
+        if not cputune.emulatorpin.cpuset:
+            cputune.emulatorpin.cpuset.update(self._get_vcpu_available())
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)

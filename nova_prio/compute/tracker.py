@@ -13,6 +13,7 @@
 """The resource tracker, counting usage by class and reporting it."""
 
 from nova.compute import resource_tracker
+from nova import exception
 from nova import objects
 
 from nova_prio import capacity
@@ -69,16 +70,36 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         The ratio in force is known by now: it stands in the inventory.
         """
         nodename = compute_node.hypervisor_hostname
-        cpus = self.driver.host_cpus(
-            self.provider_tree.data(nodename).inventory)
-        topology = compute_node.numa_topology
-        pinned = topology and demand.pinned_cpus(
-            objects.NUMATopology.obj_from_db_obj(topology))
-        report = host_report.HostReport.of(
-            cpus,
-            capacity.used(pinned or 0, self._ledger.low_shared,
-                          self._ledger.ordinary_shared),
-            compute_node.vcpus_used, self._ledger.low_by_cell)
+        report = self.priority_report(compute_node)
         stats = self.stats[nodename]
         stats[host_report.STATS_KEY] = report.to_stats()
         compute_node.stats = stats
+
+    def counts_for(self, priority):
+        """Return whether a claim has to test what the classes were promised.
+
+        :param priority: 'high', 'low' or None, of the instance
+        """
+        return self._ledger is not None and (
+            priority is not None or self.driver.mix)
+
+    def priority_report(self, compute_node):
+        """Return the HostReport of the host as it is now.
+
+        :param compute_node: nova.objects.ComputeNode that the tracker keeps
+        :raises nova.exception.ComputeResourcesUnavailable: where the ratio in
+            force is not known, since Placement was not reached yet
+        """
+        if self.provider_tree is None:
+            raise exception.ComputeResourcesUnavailable(reason=(
+                'The host has not reached Placement yet, which knows its CPU '
+                'allocation ratio.'))
+        topology = compute_node.numa_topology
+        pinned = topology and demand.pinned_cpus(
+            objects.NUMATopology.obj_from_db_obj(topology))
+        return host_report.HostReport.of(
+            self.driver.host_cpus(self.provider_tree.data(
+                compute_node.hypervisor_hostname).inventory),
+            capacity.used(pinned or 0, self._ledger.low_shared,
+                          self._ledger.ordinary_shared),
+            compute_node.vcpus_used, self._ledger.low_by_cell)

@@ -165,7 +165,9 @@ class Cloud(base.ServersTestBase):
                 ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
                  list(request_filter.ALL_REQUEST_FILTERS)),
                 ('nova.compute.resource_tracker.ResourceTracker',
-                 resource_tracker.ResourceTracker)):
+                 resource_tracker.ResourceTracker),
+                ('nova.compute.resource_tracker.claims',
+                 resource_tracker.claims)):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()

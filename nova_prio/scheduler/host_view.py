@@ -19,7 +19,6 @@ import typing
 from nova_prio import capacity
 from nova_prio import numa_view
 from nova_prio.objects import host_report
-from nova_prio import priority_hosts
 
 
 def report_of(host_state):

@@ -17,7 +17,6 @@ import functools
 import typing
 
 from nova.objects import fields
-from nova.virt import hardware
 
 from nova_prio import capacity
 from nova_prio import demand
@@ -25,7 +24,6 @@ from nova_prio import priority_hosts
 from nova_prio.scheduler import numa_fit
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
-_ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 _REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
 
 
@@ -93,10 +91,8 @@ def read(spec_obj):
                            properties.get('hw_cpu_policy')) and
             _REQUIRE in (extra_specs.get('hw:cpu_thread_policy'),
                          properties.get('hw_cpu_thread_policy'))),
-        wants_whole_cores=(
-            hardware.is_realtime_enabled(spec_obj.flavor) or
-            (topology is not None and
-             topology.cells[0].cpu_thread_policy == _ISOLATE)),
+        wants_whole_cores=demand.wants_whole_cores(
+            spec_obj.flavor, topology),
         cell_memory_mb=cell_memory_mb,
         nova_fit=(None if topology is None or cell_memory_mb is not None
                   else numa_fit.NovaFit(topology)),

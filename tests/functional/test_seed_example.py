@@ -78,12 +78,14 @@ class SeedExample(base.FunctionalTest):
         self.assertEqual(16, self.report('mix1').low_used)
 
     def test_low_guest_with_a_numa_topology(self):
-        """Nova places its vCPUs on the shared CPUs of a host cell."""
+        """Its vCPUs float on all CPUs of a host cell."""
         domain = self.domain(self.boot(self.flavor(**{
             'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'})))
         self.assertIsNone(domain.find('vcpu').get('cpuset'))
-        self.assertEqual({'8-11'}, {
+        self.assertEqual({'0-11'}, {
             pin.get('cpuset') for pin in domain.findall('cputune/vcpupin')})
+        self.assertEqual(
+            '8-11', domain.find('cputune/emulatorpin').get('cpuset'))
         self.assertEqual('/low_prio_machine',
                          domain.findtext('resource/partition'))
 

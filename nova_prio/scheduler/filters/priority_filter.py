@@ -13,13 +13,12 @@
 """The scheduler filter for priority instances and for their hosts."""
 
 import logging
-import typing
 
 from nova.scheduler import filters
 from nova.scheduler import utils
 from oslo_log import log
 
-from nova_prio import capacity
+from nova_prio import admission
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import numa_fit
@@ -27,20 +26,15 @@ from nova_prio.scheduler import request_view
 
 LOG = log.getLogger(__name__)
 
-#: Reasons of a refusal, as they stand in the log.
+#: Reasons of a refusal beside those of admission, as they stand in the log.
 NO_REPORT = 'no_report'
 UNREADABLE_REPORT = 'unreadable_report'
 NOT_A_PRIORITY_HOST = 'not_a_priority_host'
-TOO_MANY_VCPUS = 'too_many_vcpus'
-WHOLE_CORES = 'whole_cores'
-MEMORY = 'memory'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
 NO_THREADS = 'no_threads'
 NO_NUMA_TOPOLOGY = 'no_numa_topology'
 NO_RATIO = 'no_ratio'
 NUMA_TOPOLOGY = 'numa_topology'
-CAPACITY = {'high': 'high_capacity', 'low': 'low_capacity',
-            'ordinary': 'ordinary_capacity'}
 
 
 class PriorityFilter(filters.BaseHostFilter):
@@ -83,37 +77,21 @@ class PriorityFilter(filters.BaseHostFilter):
         try:
             report = host_view.report_of(host_state)
         except host_report.UnreadableReport as error:
-            refusal = _refusal(UNREADABLE_REPORT, str(error))
+            refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
         else:
             refusal = (_class_refusal(host_state, report, request) or
                        _topology_refusal(host_state, report, request))
         if refusal is None:
             return True
         if LOG.isEnabledFor(logging.DEBUG):
-            reason, detail, needed, available = refusal
             LOG.debug(
                 'Host %(host)s, node %(node)s refused: %(reason)s: %(detail)s '
                 '(needed %(needed)s, available %(available)s).',
                 {'host': host_state.host, 'node': host_state.nodename,
-                 'reason': reason, 'detail': str(detail), 'needed': needed,
-                 'available': available}, instance_uuid=request.uuid)
+                 'reason': refusal.reason, 'detail': str(refusal.detail),
+                 'needed': refusal.needed, 'available': refusal.available},
+                instance_uuid=request.uuid)
         return False
-
-
-class _RowText(typing.NamedTuple):
-    """What is said of a row without room, put into words when it is read."""
-
-    shortage: capacity.Shortage
-    sellable: int
-
-    def __str__(self):
-        return 'the %s row has %d of %d CPUs left, %d are needed' % (
-            self.shortage.row, self.shortage.available, self.sellable,
-            self.shortage.needed)
-
-
-def _refusal(reason, detail, needed=None, available=None):
-    return reason, detail, needed, available
 
 
 def _class_refusal(host_state, report, request):
@@ -122,31 +100,16 @@ def _class_refusal(host_state, report, request):
     if priority is None and (report is None or not report.mix):
         return None
     if report is None:
-        return _refusal(NO_REPORT, 'the host reports no priority CPUs')
+        return admission.Refusal(
+            NO_REPORT, 'the host reports no priority CPUs')
     if priority and not any(map(request.is_marked, host_state.aggregates)):
-        return _refusal(NOT_A_PRIORITY_HOST,
-                        'no aggregate of the host has priority_mix=true')
-    if report.mix and request.wants_whole_cores:
-        return _refusal(
-            WHOLE_CORES, 'low-priority instances run on the dedicated CPUs of '
-            'the host, so that it takes no real-time instance and none with '
-            'the isolate thread policy')
-    if (priority == capacity.HIGH and
-            request.memory_mb > host_state.free_ram_mb):
-        return _refusal(
-            MEMORY, 'the memory that is not sold yet does not hold the '
-            'instance, and a high-priority one is never oversold (MB)',
-            request.memory_mb, host_state.free_ram_mb)
-    if priority == capacity.LOW and request.vcpus > report.floating_cpus:
-        return _refusal(
-            TOO_MANY_VCPUS, 'the instance has more vCPUs than the host has '
-            'CPUs to float on', request.vcpus, report.floating_cpus)
-    left = host_view.room(host_state, report, request)
-    for shortage in capacity.shortages(request.drawn, left):
-        return _refusal(
-            CAPACITY[shortage.row],
-            _RowText(shortage, getattr(report.sellable, shortage.row)),
-            shortage.needed, shortage.available)
+        return admission.Refusal(
+            NOT_A_PRIORITY_HOST,
+            'no aggregate of the host has priority_mix=true')
+    for refusal in admission.refusals(
+            report, request, host_view.room(host_state, report, request),
+            host_state.free_ram_mb):
+        return refusal
     if request.demand.dedicated:
         return _candidate_refusal(host_state, request)
     return None
@@ -161,7 +124,7 @@ def _candidate_refusal(host_state, request):
             for allocation in candidate['allocations'].values())]
     if host_state.allocation_candidates:
         return None
-    return _refusal(
+    return admission.Refusal(
         NO_PCPU_CANDIDATE, 'no allocation candidate of the host holds as many '
         'PCPU as the instance has dedicated CPUs', request.demand.dedicated)
 
@@ -171,13 +134,15 @@ def _topology_refusal(host_state, report, request):
     host_topology = host_state.numa_topology
     if (request.requires_threads and host_topology and
             not host_topology.has_threads):
-        return _refusal(NO_THREADS, 'the instance requires thread siblings, '
-                        'and the host has none')
+        return admission.Refusal(
+            NO_THREADS, 'the instance requires thread siblings, and the host '
+            'has none')
     if request.topology is None:
         return None
     if not host_topology:
-        return _refusal(NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, '
-                        'and the host has none')
+        return admission.Refusal(
+            NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, and the host '
+            'has none')
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and report.mix:
         cpu_ratio = float(report.ratio)
@@ -185,8 +150,8 @@ def _topology_refusal(host_state, report, request):
             host_view.show_class(host_state, report, request)
             host_topology = host_state.numa_topology
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
-        return _refusal(NO_RATIO, 'the allocation ratios of the host are not '
-                        'known yet')
+        return admission.Refusal(
+            NO_RATIO, 'the allocation ratios of the host are not known yet')
     limits = numa_fit.limits_of(host_state, request, cpu_ratio)
     if not numa_fit.can_fit(host_topology, request):
         host_state.allocation_candidates = []
@@ -196,7 +161,7 @@ def _topology_refusal(host_state, report, request):
     elif not numa_fit.fits_plain_cell(host_topology, request):
         host_state.allocation_candidates = []
     if not host_state.allocation_candidates:
-        return _refusal(
+        return admission.Refusal(
             NUMA_TOPOLOGY,
             'the NUMA topology of the instance does not fit on the host')
     host_state.limits['numa_topology'] = limits

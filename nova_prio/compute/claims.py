@@ -1,0 +1,112 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Claims on a host, which also keep what each class was promised.
+
+Host states in the scheduler are stale when many instances are created at
+once: what is claimed here, under the tracker's lock, is the last word. A
+claim trusts the compute's own numbers; the limits that the scheduler sends
+are made of older ones.
+"""
+
+import dataclasses
+
+from nova.compute import claims
+from nova import objects
+
+from nova_prio import admission
+from nova_prio import capacity
+from nova_prio.compute import tracker
+from nova_prio import demand
+from nova_prio import numa_view
+
+
+@dataclasses.dataclass(frozen=True)
+class _Wish:
+    """What an instance asks of the host, as admission asks for it."""
+
+    demand: capacity.Demand
+    drawn: capacity.Rows
+    vcpus: int
+    memory_mb: int
+    wants_whole_cores: bool
+
+    @classmethod
+    def of(cls, flavor, numa_topology):
+        wanted = demand.of(flavor, numa_topology)
+        return cls(wanted, capacity.drawn(wanted), flavor.vcpus,
+                   flavor.memory_mb,
+                   demand.wants_whole_cores(flavor, numa_topology))
+
+    @property
+    def priority(self):
+        return self.demand.priority
+
+
+class _ClassTest:
+    """Tests the rows of the host, its memory, and the NUMA fit by class.
+
+    Ordinary instances on hosts without mix, and all of them with a driver
+    that is not ours, are claimed for as Nova does.
+    """
+
+    def _test_numa_topology(self, compute_node, limit):
+        """Return all that speaks against the claim in one text, or None."""
+        wish = _Wish.of(getattr(self, 'flavor', self.instance.flavor),
+                        self.numa_topology)
+        # Other drivers in the same process have a tracker of their own.
+        if not (isinstance(self.tracker, tracker.PriorityResourceTracker) and
+                self.tracker.counts_for(wish.priority)):
+            return super()._test_numa_topology(compute_node, limit)
+        report = self.tracker.priority_report(compute_node)
+        found = [str(refusal.detail) for refusal in admission.refusals(
+            report, wish, capacity.room(report.sellable, report.used),
+            compute_node.free_ram_mb)]
+        unfit = super()._test_numa_topology(
+            _as_seen(compute_node, report, wish),
+            _limits(compute_node, report, limit))
+        if unfit:
+            found.append(str(unfit))
+        return '; '.join(found) or None
+
+
+def _as_seen(compute_node, report, wish):
+    """Return the compute node with the topology that the class may use."""
+    topology = compute_node.numa_topology
+    if report.mix and topology and wish.demand.shared:
+        topology = numa_view.of(
+            objects.NUMATopology.obj_from_db_obj(topology),
+            capacity.exact_ratio(report.cpu_allocation_ratio),
+            report.low_by_cell, wish.demand)._to_json()
+    return objects.ComputeNode(numa_topology=topology)
+
+
+def _limits(compute_node, report, limit):
+    """Return the limits with the ratios of the host itself.
+
+    A target that was forced brings none.
+    """
+    ratio = compute_node.ram_allocation_ratio
+    limits = objects.NUMATopologyLimits(
+        cpu_allocation_ratio=float(report.cpu_allocation_ratio),
+        ram_allocation_ratio=min(ratio, 1.0) if report.mix else ratio)
+    if limit and 'network_metadata' in limit:
+        limits.network_metadata = limit.network_metadata
+    return limits
+
+
+class PriorityClaim(_ClassTest, claims.Claim):
+    """A claim for an instance that is new on the host."""
+
+
+class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
+    """A claim for an instance that moves to the host."""
