@@ -26,7 +26,9 @@ from oslo_policy import generator as policy_generator
 import pytest
 import yaml
 
+from nova_prio import admission
 import nova_prio.conf
+from nova_prio.scheduler.filters import priority_filter
 
 ROOT = pathlib.Path(__file__).parents[2]
 PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
@@ -127,3 +129,12 @@ def test_sample_is_current(generate, config, sample, tmp_path):
     generate(['--config-file', str(SAMPLES / config),
               '--output-file', str(written)])
     assert (SAMPLES / sample).read_text() == written.read_text()
+
+
+def test_each_reason_of_a_refusal_is_explained():
+    reasons = {value for module in (admission, priority_filter)
+               for name, value in vars(module).items()
+               if name.isupper() and isinstance(value, str)}
+    reasons |= set(admission.CAPACITY.values())
+    page = (ROOT / 'doc' / 'source' / 'admin' / 'refusals.rst').read_text()
+    assert reasons == set(re.findall(r'^   \* - ``(\w+)``', page, re.M))

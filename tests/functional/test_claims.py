@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Claims: the compute says no where the scheduler did not."""
+
+import fixtures
+from nova.tests.functional.api import client
+
+from tests.functional import base
+
+
+class Claims(base.FunctionalTest):
+    """Two hosts, one full of ordinary instances, and no PriorityFilter.
+
+    Placement has room for 16 vCPUs on each: only the claim knows that the
+    ordinary row has 8.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.flags(allow_resize_to_same_host=True)
+        self.log = self.useFixture(fixtures.FakeLogger(
+            name='nova.compute.claims'))
+        for name in ('mix1', 'mix2'):
+            self.start_seed_host(name, aggregate={
+                'priority_mix': 'true', 'priority_weight_multiplier': '-9'})
+        manager = self.scheduler.manager.host_manager
+        manager.enabled_filters = [
+            each for each in manager.enabled_filters
+            if type(each).__name__ != 'PriorityFilter']
+        numa = self.flavor(**{'hw:numa_nodes': '1'})
+        self.residents = [self.boot(numa, az='nova:mix1') for _ in range(2)]
+        self.full = self.report('mix1').to_stats()
+
+    def _fail(self, server, **action):
+        """Ask for an action that no compute claims for.
+
+        In one process the answer waits for the compute and shows its error.
+        """
+        self.assertRaises(client.OpenStackApiException,
+                          self.api.post_server_action, server['id'], action)
+
+    def _assert_refused(self, server, host, state='ACTIVE'):
+        """The server is where it was, and nothing else has changed."""
+        self._wait_for_state_change(server, state)
+        self.assertEqual(host, self.host_of(server))
+        self.assertIn('the ordinary row has 0 of 8 CPUs left, 4 are needed',
+                      self.log.output)
+        self._assert_accounts()
+
+    def _assert_accounts(self):
+        self.assertEqual(self.full, self.report('mix1').to_stats())
+        self.assertEqual(8, self.resources('mix1', 'usages')['VCPU'])
+        counted = self.report('mix2').to_stats()
+        self.update_host('mix2')
+        self.assertEqual(counted, self.report('mix2').to_stats())
+
+    def test_the_request_goes_on_to_the_next_host(self):
+        """The weigher stacks, so that the full host comes first."""
+        server = self.boot(self.plain)
+        self.assertIn('Failed to claim', self.log.output)
+        self._assert_refused(server, 'mix2')
+
+    def test_forced_host(self):
+        server = self.boot(self.plain, 'ERROR', az='nova:mix1')
+        self._assert_refused(server, None, 'ERROR')
+        self.assertEqual({}, self._get_allocations_by_server_uuid(
+            server['id']))
+
+    def test_all_reasons_at_once(self):
+        self.boot(self.flavor(**{'hw:numa_nodes': '1'}), 'ERROR',
+                  az='nova:mix1')
+        self.assertIn(
+            'the ordinary row has 0 of 8 CPUs left, 4 are needed; Requested '
+            'instance NUMA topology cannot fit', self.log.output)
+
+    def test_cold_migration(self):
+        """As on any failed claim, Nova shows the reason as a fault."""
+        server = self.boot(self.plain, az='nova:mix2')
+        self._fail(server, migrate={'host': 'mix1'})
+        self._assert_refused(server, 'mix2', 'ERROR')
+        self.assertIn('the ordinary row', self.api.get_server(
+            server['id'])['fault']['message'])
+
+    def test_resize_on_the_same_host(self):
+        """The larger instance is counted beside the one it comes from."""
+        self.api.put_service(self.api.get_services(
+            host='mix2', binary='nova-compute')[0]['id'],
+            {'status': 'disabled'})
+        server, _ = self.residents
+        self._fail(server, resize={'flavorRef': self.flavor(vcpus=3)})
+        self.assertIn('the ordinary row has 0 of 8 CPUs left, 3 are needed',
+                      self.log.output)
+        self._assert_accounts()
+
+    def test_live_migration_without_a_numa_topology(self):
+        self.let_guests_migrate()
+        server = self.boot(self.plain, az='nova:mix2')
+        self._fail(server, **{'os-migrateLive': {
+            'host': 'mix1', 'block_migration': 'auto'}})
+        self._assert_refused(server, 'mix2')
+
+    def test_unshelve(self):
+        server = self.boot(self.plain, az='nova:mix2')
+        self.api.post_server_action(server['id'], {'shelve': None})
+        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
+        self._fail(server, unshelve={'host': 'mix1'})
+        self._assert_refused(server, None, 'SHELVED_OFFLOADED')
+
+    def test_evacuation(self):
+        server = self.boot(self.plain, az='nova:mix2')
+        self.computes['mix2'].stop()
+        service, = self.api.get_services(host='mix2', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self._fail(server, evacuate={'host': 'mix1'})
+        self.assertEqual('mix2', self.host_of(server))
+        self.assertIn('the ordinary row has 0 of 8', self.log.output)
+        self.assertEqual(self.full, self.report('mix1').to_stats())

@@ -1,0 +1,67 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import types
+
+import pytest
+
+from nova_prio import admission
+from nova_prio import capacity
+
+
+def host(mix=True):
+    return types.SimpleNamespace(
+        mix=mix, floating_cpus=12, sellable=capacity.Rows(8, 16, 8))
+
+
+def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
+         wants_whole_cores=False):
+    return types.SimpleNamespace(
+        priority=priority, drawn=capacity.Rows(*drawn), vcpus=vcpus,
+        memory_mb=memory_mb, wants_whole_cores=wants_whole_cores)
+
+
+def reasons(of_host, of_wish, room=(8, 16, 8), free_memory_mb=4096):
+    return [(refusal.reason, refusal.needed, refusal.available)
+            for refusal in admission.refusals(
+                of_host, of_wish, capacity.Rows(*room), free_memory_mb)]
+
+
+def test_all_reasons_in_one_go():
+    assert [('whole_cores', None, None), ('memory', 256, 255),
+            ('high_capacity', 2, 1), ('low_capacity', 2, 0),
+            ('ordinary_capacity', 2, 1)] == reasons(
+        host(), wish('high', (2, 2, 2), wants_whole_cores=True), (1, 0, 1),
+        free_memory_mb=255)
+    assert [('too_many_vcpus', 13, 12)] == reasons(
+        host(), wish('low', (0, 13, 0), vcpus=13))
+    assert [] == reasons(host(), wish())
+
+
+@pytest.mark.parametrize('mix, priority, refused', [
+    (True, None, True), (True, 'low', True), (True, 'high', True),
+    (False, 'high', True), (False, 'low', False)])
+def test_whose_memory_is_not_oversold(mix, priority, refused):
+    found = reasons(host(mix), wish(priority, (0, 0, 0)), free_memory_mb=-1)
+    assert found == ([('memory', 256, 0)] if refused else [])
+
+
+def test_whole_cores_without_mix():
+    assert [] == reasons(
+        host(mix=False), wish('high', (4, 0, 0), wants_whole_cores=True))
+
+
+def test_in_words():
+    refusal, = admission.refusals(
+        host(), wish('low', (0, 4, 0)), capacity.Rows(8, 3, 0), 4096)
+    assert ('the low row has 3 of 16 CPUs left, 4 are needed' ==
+            str(refusal.detail))

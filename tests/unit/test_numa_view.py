@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+from nova import objects
+import pytest
+
+from nova_prio import capacity
+from nova_prio import numa_view
+
+objects.register_all()
+
+LOW = capacity.Demand('low', 0, 4)
+ORDINARY = capacity.Demand(None, 0, 4)
+MIXED = capacity.Demand('high', 2, 2)
+
+
+def cell(number, dedicated, shared, used):
+    return objects.NUMACell(
+        id=number, cpuset=set(shared), pcpuset=set(dedicated),
+        memory=1024, memory_usage=0, cpu_usage=used, mempages=[],
+        pinned_cpus=set(), siblings=[], socket=0)
+
+
+@pytest.mark.parametrize('demand, ratio, used, low, cpus, left', [
+    # 2 shared and 4 dedicated CPUs at 2.0: low 2 * 2 + 4 * 1 = 8.
+    (LOW, '2.0', 0, 0, 6, 8),
+    (LOW, '2.0', 5, 3, 6, 3),
+    # Never below zero: the ratio fell, or a set shrank.
+    (LOW, '1.0', 5, 5, 6, 0),
+    # 2 * 1.5 + 4 * 0.5 = 5.
+    (LOW, '1.5', 2, 2, 6, 3),
+    # Below 1 the dedicated CPUs add nothing: 2 * 0.5 = 1.
+    (LOW, '0.5', 0, 0, 6, 1),
+    # Ordinary: 2 * 2 = 4 less the ordinary ones, in the low row too.
+    (ORDINARY, '2.0', 5, 3, 2, 2),
+    (ORDINARY, '2.0', 7, 7, 2, 1),
+    (MIXED, '2.0', 1, 0, 2, 3),
+])
+def test_what_a_class_has_left_of_a_cell(
+        demand, ratio, used, low, cpus, left):
+    host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
+    before = host.obj_to_primitive()
+    seen, = numa_view.of(
+        host, capacity.exact_ratio(ratio), {'1': low}, demand).cells
+    assert cpus == len(seen.cpuset)
+    # As Nova counts: usage + wanted <= CPUs * ratio.
+    limit = len(seen.cpuset) * float(ratio)
+    assert seen.cpu_usage + left <= limit < seen.cpu_usage + left + 1
+    assert {0, 1, 2, 3} == seen.pcpuset
+    assert before == host.obj_to_primitive()
+
+
+def test_each_cell_has_its_own():
+    host = objects.NUMATopology(cells=[
+        cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
+    first, second = numa_view.of(
+        host, capacity.exact_ratio('2.0'), {'0': 4}, LOW).cells
+    assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
+    # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
+    assert (6, 2) == (first.cpu_usage, second.cpu_usage)
