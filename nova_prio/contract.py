@@ -180,6 +180,7 @@ SEAMS = (
     Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_dedicated_set'),
     Seam(COMPUTE, 'nova.virt.hardware', 'get_cpu_shared_set'),
     Seam(COMPUTE, 'nova.virt.hardware', 'format_cpu_spec', ('cpuset',)),
+    Seam(COMPUTE, 'nova.virt.hardware', 'parse_cpu_spec', ('spec',)),
     Seam(COMPUTE, 'nova.objects.numa', 'NUMATopology.obj_from_db_obj'),
 )
 

@@ -12,32 +12,56 @@
 
 """Configuration of nova-compute that priority instances depend on."""
 
+import pathlib
+
+from nova import exception
+from nova.virt import hardware
+
 from nova_prio import capacity
 
+ISOLATED = pathlib.Path('/sys/devices/system/cpu/isolated')
 
-def problems(conf, dedicated, shared):
+_SETS = {'cpu_dedicated_set': hardware.get_cpu_dedicated_set,
+         'cpu_shared_set': hardware.get_cpu_shared_set}
+
+
+def problems(conf):
     """Return what is wrong with the configuration, one sentence each.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param dedicated: set of CPU numbers of ``[compute] cpu_dedicated_set``
-    :param shared: set of CPU numbers of ``[compute] cpu_shared_set``
     :returns: list of str: option, value and remedy
     """
-    if not conf.cpu_priority_mix_enable:
-        return []
+    cpus = {}
+    for name, read in _SETS.items():
+        try:
+            cpus[name] = frozenset(read() or ())
+        except (exception.Invalid, ValueError) as error:
+            return ["[compute] %s is '%s': %s; give CPU numbers, such as "
+                    "0-3,8." % (name, getattr(conf.compute, name),
+                                str(error).rstrip('.'))]
+    dedicated, shared = cpus.values()
     found = []
-    for name, cpus in (('cpu_dedicated_set', dedicated),
-                       ('cpu_shared_set', shared)):
-        if not cpus:
-            found.append(
-                "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s "
-                "is empty; set it, or disable cpu_priority_mix_enable." % name)
+    if dedicated & shared:
+        found.append(
+            "[compute] cpu_dedicated_set and [compute] cpu_shared_set both "
+            "hold CPUs %s; take them out of one of the two."
+            % hardware.format_cpu_spec(dedicated & shared))
+    if conf.cpu_priority_mix_enable:
+        found += _problems_of_mix(conf, dedicated, shared)
+    return found
+
+
+def _problems_of_mix(conf, dedicated, shared):
+    found = [
+        "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s is "
+        "empty; set it, or disable cpu_priority_mix_enable." % name
+        for name, cpus in zip(_SETS, (dedicated, shared)) if not cpus]
     ratio = conf.cpu_allocation_ratio
     # A ratio that is kept in Placement may change at any time, and does not
     # stop a service.
     if not found and ratio and capacity.HostCPUs(
-            frozenset(dedicated), frozenset(shared),
-            capacity.exact_ratio(ratio), mix=True).sellable.low < 1:
+            dedicated, shared, capacity.exact_ratio(ratio),
+            mix=True).sellable.low < 1:
         found.append(
             "[DEFAULT] cpu_priority_mix_enable is true, but with [DEFAULT] "
             "cpu_allocation_ratio = %s no low-priority vCPU can be sold on %d "
@@ -49,4 +73,21 @@ def problems(conf, dedicated, shared):
             "[libvirt] cpu_power_management is true beside [DEFAULT] "
             "cpu_priority_mix_enable, which needs idle dedicated CPUs online; "
             "disable one of them.")
+    isolated = dedicated & _isolated_cpus()
+    if isolated:
+        found.append(
+            "[compute] cpu_dedicated_set holds CPUs %s, which the kernel "
+            "keeps out of its load balancing, so that low-priority guests "
+            "would pile up on one of them; take them out of isolcpus on the "
+            "kernel command line, or disable [DEFAULT] "
+            "cpu_priority_mix_enable." % hardware.format_cpu_spec(isolated))
     return found
+
+
+def _isolated_cpus():
+    """Return the CPUs that the kernel was told to isolate, a set."""
+    try:
+        text = ISOLATED.read_text().strip()
+    except OSError:
+        return set()
+    return hardware.parse_cpu_spec(text) if text else set()

@@ -19,7 +19,6 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 import copy
 
 import nova.conf
-from nova.virt import hardware
 from nova.virt.libvirt import driver
 import os_resource_classes as orc
 from oslo_log import log as logging
@@ -59,9 +58,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
 
         :raises SystemExit: with one line that names option and remedy
         """
-        for problem in checks.problems(
-                CONF, hardware.get_cpu_dedicated_set() or set(),
-                hardware.get_cpu_shared_set() or set()):
+        for problem in checks.problems(CONF):
             contract.refuse(problem)
         super().init_host(host)
 

@@ -24,6 +24,7 @@ import functools
 from importlib import metadata
 import inspect
 import os
+import pathlib
 import sysconfig
 from unittest import mock
 
@@ -167,7 +168,10 @@ class Cloud(base.ServersTestBase):
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',
-                 resource_tracker.claims)):
+                 resource_tracker.claims),
+                # The CPUs of its hosts are not those of this machine.
+                ('nova_prio.compute.checks.ISOLATED',
+                 pathlib.Path(os.devnull))):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()

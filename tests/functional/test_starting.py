@@ -36,6 +36,10 @@ class Starting(base.FunctionalTest):
             '[compute] cpu_dedicated_set is empty',
             self._refusal(self.start_seed_host, dedicated=None))
 
+    def test_compute_with_sets_that_overlap(self):
+        self.assertIn('both hold CPUs 6-7',
+                      self._refusal(self.start_seed_host, shared='6-11'))
+
     def test_compute_with_mix_and_nothing_to_sell(self):
         self.assertIn(
             'cpu_allocation_ratio = 0.1',

@@ -16,37 +16,66 @@ import pytest
 from nova_prio.compute import checks
 from nova_prio import seams
 
-D, S = set(range(8)), set(range(8, 12))
+GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
+          'cpu_shared_set': 'compute'}
 
 
-@pytest.mark.parametrize('options, dedicated, shared, words', [
-    ({}, D, S, []),
-    ({'cpu_priority_mix_enable': False}, set(), set(), []),
-    ({}, set(), S, [['cpu_priority_mix_enable', 'cpu_dedicated_set']]),
-    ({}, D, set(), [['cpu_priority_mix_enable', 'cpu_shared_set']]),
-    ({}, set(), set(), [['cpu_dedicated_set'], ['cpu_shared_set']]),
-    # 4 * 0.2 is less than one vCPU.
-    ({'cpu_allocation_ratio': 0.2}, D, S, [['0.2', 'cpu_allocation_ratio']]),
-    # A ratio that may be kept in Placement stops nothing.
-    ({'initial_cpu_allocation_ratio': 0.2}, D, S, []),
-    # 2 * 0.5 is one.
-    ({'cpu_allocation_ratio': 0.5}, D, {8, 9}, []),
-    ({'cpu_power_management': True}, D, S, [['cpu_power_management']]),
-    ({'cpu_power_management': True, 'cpu_priority_mix_enable': False}, D, S,
-     []),
-])
-def test_problems(options, dedicated, shared, words):
+@pytest.fixture
+def problems(monkeypatch, tmp_path):
+    """Return a function: options -> what is wrong with them."""
     conf = seams.register_options()
-    options = {'cpu_priority_mix_enable': True, **options}
-    groups = {'cpu_power_management': 'libvirt'}
-    try:
-        for name, value in options.items():
-            conf.set_override(name, value, group=groups.get(name))
-        found = checks.problems(conf, dedicated, shared)
-    finally:
-        for name in options:
-            conf.clear_override(name, group=groups.get(name))
-    assert len(words) == len(found)
-    for expected, problem in zip(words, found):
-        assert all(word in problem for word in expected)
+    monkeypatch.setattr(checks, 'ISOLATED', tmp_path / 'isolated')
+
+    def problems(isolated=None, **options):
+        if isolated is not None:
+            checks.ISOLATED.write_text(isolated)
+        options = {'cpu_priority_mix_enable': True, 'cpu_dedicated_set': '0-7',
+                   'cpu_shared_set': '8-11', **options}
+        try:
+            for name, value in options.items():
+                conf.set_override(name, value, group=GROUPS.get(name))
+            return checks.problems(conf)
+        finally:
+            for name in options:
+                conf.clear_override(name, group=GROUPS.get(name))
+
     assert conf is nova.conf.CONF
+    return problems
+
+
+@pytest.mark.parametrize('options, words', [
+    ({}, []),
+    (dict(cpu_priority_mix_enable=False, cpu_dedicated_set=None,
+          cpu_shared_set=None), []),
+    (dict(cpu_dedicated_set=None),
+     [['cpu_priority_mix_enable', 'cpu_dedicated_set is empty']]),
+    (dict(cpu_shared_set=None),
+     [['cpu_priority_mix_enable', 'cpu_shared_set is empty']]),
+    (dict(cpu_dedicated_set=None, cpu_shared_set=None),
+     [['cpu_dedicated_set'], ['cpu_shared_set']]),
+    # With mix or without.
+    (dict(cpu_shared_set='6-11'), [['both hold CPUs 6-7']]),
+    (dict(cpu_shared_set='6-11', cpu_priority_mix_enable=False),
+     [['both hold CPUs 6-7', 'out of one']]),
+    (dict(cpu_dedicated_set='0-x'),
+     [["cpu_dedicated_set is '0-x'", 'such as 0-3,8']]),
+    (dict(cpu_shared_set='8,^8'), [["cpu_shared_set is '8,^8'"]]),
+    # 4 * 0.2 is less than one vCPU.
+    (dict(cpu_allocation_ratio=0.2), [['0.2', 'raise cpu_allocation_ratio']]),
+    # A ratio that may be kept in Placement stops nothing.
+    (dict(initial_cpu_allocation_ratio=0.2), []),
+    # 2 * 0.5 is one.
+    (dict(cpu_allocation_ratio=0.5, cpu_shared_set='8-9'), []),
+    (dict(cpu_power_management=True), [['cpu_power_management', 'disable']]),
+    (dict(cpu_power_management=True, cpu_priority_mix_enable=False), []),
+    (dict(isolated='2-3,9\n'), [['CPUs 2-3', 'isolcpus']]),
+    (dict(isolated='8-11\n'), []),
+    (dict(isolated='\n'), []),
+    (dict(isolated='2-3\n', cpu_priority_mix_enable=False), []),
+])
+def test_problems(problems, options, words):
+    found = problems(**options)
+    assert len(words) == len(found), found
+    for expected, problem in zip(words, found):
+        assert '\n' not in problem
+        assert all(word in problem for word in expected), problem
