@@ -12,26 +12,22 @@
 
 """What the fold adds to the time of one create in nova-api.
 
-Both sides run in turn in one process, on the same objects: Nova's API.create
-as it is, and as this package wraps it. What API.create calls to validate and
-to store the instance is left out, since it would drown the difference.
-Writes microseconds per call, medians over the repeats, as JSON.
+Nova's API.create as it is, and as this package wraps it, on the same objects.
+What API.create calls to validate and to store the instance is left out, since
+it would drown the difference.
 """
 
-import argparse
-import json
-import statistics
-import timeit
 from unittest import mock
 
 from nova.compute import api
 import nova.conf
-from nova import config
 from nova import context
 from nova import objects
 
+from benchmarks import clock
 from nova_prio.api import validators
 
+#: Extra specs and scheduler hints of the creates.
 CASES = {
     'plain': ({}, None),
     'flavor': ({'hw:cpu_priority': 'high'}, None),
@@ -39,56 +35,39 @@ CASES = {
 }
 
 
-def microseconds(call, number, repeats):
-    """Return the times of one call, in microseconds, one of each repeat."""
-    return [seconds / number * 1e6
-            for seconds in timeit.repeat(call, number=number, repeat=repeats)]
+def measure(number=200, repeats=15):
+    """Return microseconds of one create, and of those what the fold adds.
 
-
-def measure(number, repeats):
-    """Return dict, case -> microseconds of stock, ours, and the difference."""
+    :param number: how many creates are measured at a time
+    :param repeats: how often
+    """
+    validators.register()
+    nova.conf.CONF.set_override('enabled', True, group='nova_prio')
+    ours, stock = api.API.create, api.API.create.__wrapped__
     compute_api = api.API()
     admin = context.RequestContext(
         'user', 'project', is_admin=True, roles=['admin', 'member'])
-    ours, stock = api.API.create, api.API.create.__wrapped__
     found = {}
     for case, (extra_specs, hints) in CASES.items():
         flavor = objects.Flavor(
             id=1, flavorid='f', name='f', vcpus=4, memory_mb=256, root_gb=1,
             ephemeral_gb=0, swap=0, disabled=False, is_public=True,
             extra_specs=extra_specs)
-        times = {stock: [], ours: []}
-        for _ in range(repeats):
-            for create, seen in times.items():
-                seen += microseconds(
-                    lambda: create(compute_api, admin, flavor, 'image',
-                                   scheduler_hints=hints), number, 1)
-        medians = {name: statistics.median(times[create])
-                   for name, create in (('stock', stock), ('ours', ours))}
-        found[case] = {**medians,
-                       'added': medians['ours'] - medians['stock']}
+
+        def run(create):
+            def creates():
+                for _ in range(number):
+                    create(compute_api, admin, flavor, 'image',
+                           scheduler_hints=hints)
+            return clock.seconds(creates)[0]
+
+        with mock.patch.object(api.API, '_create_instance',
+                               return_value=([], 'r')):
+            sides = clock.alternate(
+                lambda: run(stock), lambda: run(ours), repeats)
+        key = 'fold.' + case
+        found.update(clock.figures(key, *sides, number))
+        del found[key + '.ratio']
+        found[key + '.added_us'] = (
+            found[key + '.ours_us'] - found[key + '.stock_us'])
     return found
-
-
-def main():
-    """Measure and write what was found."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument('--output', default='bench-fold.json')
-    parser.add_argument('--number', type=int, default=200)
-    parser.add_argument('--repeats', type=int, default=15)
-    arguments = parser.parse_args()
-    config.parse_args(['bench', '--config-file', '/dev/null'])
-    objects.register_all()
-    validators.register()
-    nova.conf.CONF.set_override('enabled', True, group='nova_prio')
-    with mock.patch.object(api.API, '_create_instance',
-                           return_value=([], 'r')):
-        found = {'fold.microseconds': measure(
-            arguments.number, arguments.repeats)}
-    with open(arguments.output, 'w') as output:
-        json.dump(found, output, indent=2, sort_keys=True)
-    print(json.dumps(found, indent=2, sort_keys=True))
-
-
-if __name__ == '__main__':
-    main()

@@ -145,6 +145,11 @@ class HostReport(base.VersionedObject):
         if missing:
             raise UnreadableReport(
                 'the report of the host lacks %s' % ', '.join(missing))
+        try:
+            capacity.exact_ratio(report.cpu_allocation_ratio)
+        except ValueError as error:
+            raise UnreadableReport(
+                'the report of the host cannot be read (%s)' % error)
         return report
 
 

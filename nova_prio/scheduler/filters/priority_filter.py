@@ -29,6 +29,7 @@ LOG = log.getLogger(__name__)
 #: Reasons of a refusal beside those of admission, as they stand in the log.
 NO_REPORT = 'no_report'
 UNREADABLE_REPORT = 'unreadable_report'
+UNREADABLE_HOST = 'unreadable_host'
 NOT_A_PRIORITY_HOST = 'not_a_priority_host'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
 NO_THREADS = 'no_threads'
@@ -76,11 +77,15 @@ class PriorityFilter(filters.BaseHostFilter):
     def _passes(self, host_state, request):
         try:
             report = host_view.report_of(host_state)
-        except host_report.UnreadableReport as error:
-            refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
-        else:
             refusal = (_class_refusal(host_state, report, request) or
                        _topology_refusal(host_state, report, request))
+        except host_report.UnreadableReport as error:
+            refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
+        except Exception as error:
+            # Nova catches nothing that a filter raises: one bad record would
+            # fail each request of this scheduler.
+            refusal = admission.Refusal(UNREADABLE_HOST, '%s: %s' % (
+                type(error).__name__, error))
         if refusal is None:
             return True
         if LOG.isEnabledFor(logging.DEBUG):

@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The hosts that are looked at, as nova-scheduler holds them.
+
+A host has two NUMA cells of 32 CPUs with thread siblings, 24 of them
+dedicated, pages of 4 KiB and 2 MiB and one physical network. Every other host
+is full; the others have a few pinned instances.
+"""
+
+import copy
+import functools
+import uuid
+
+from nova import objects
+from nova.objects import fields
+from nova.scheduler import host_manager
+
+from nova_prio import capacity
+from nova_prio.objects import host_report
+
+#: Per NUMA cell: CPUs, how many of them are dedicated, and memory.
+CELL_CPUS, CELL_DEDICATED, CELL_MEMORY_MB = 32, 24, 65536
+PHYSICAL_NETWORK = 'physnet1'
+#: Vendor and product of the PCI devices of a host that has some.
+PCI_DEVICE = {'vendor_id': '8086', 'product_id': '154c'}
+
+
+def cpus(mix):
+    """Return the ``capacity.HostCPUs`` of a host."""
+    dedicated = frozenset(cell * CELL_CPUS + cpu for cell in range(2)
+                          for cpu in range(CELL_DEDICATED))
+    return capacity.HostCPUs(
+        dedicated, frozenset(range(2 * CELL_CPUS)) - dedicated,
+        capacity.exact_ratio('2.0'), mix)
+
+
+def report(mix, pinned, low, vcpus_used):
+    """Return the text of a host's report."""
+    return host_report.HostReport.of(
+        cpus(mix), capacity.used(pinned, low, 0), vcpus_used,
+        low_by_cell={}).to_stats()
+
+
+@functools.lru_cache
+def _topology(pinned, has_threads):
+    """Return the NUMA topology as text, as it is in the database."""
+    def of_cell(cell, numbers):
+        return {each for each in numbers if each // CELL_CPUS == cell}
+
+    threads = 2 if has_threads else 1
+    return objects.NUMATopology(cells=[objects.NUMACell(
+        id=cell, socket=cell,
+        cpuset=of_cell(cell, cpus(True).shared),
+        pcpuset=of_cell(cell, cpus(True).dedicated),
+        pinned_cpus=of_cell(cell, pinned),
+        siblings=[set(range(first, first + threads)) for first in range(
+            cell * CELL_CPUS, (cell + 1) * CELL_CPUS, threads)],
+        memory=CELL_MEMORY_MB, memory_usage=0, cpu_usage=0,
+        mempages=[
+            objects.NUMAPagesTopology(
+                size_kb=size_kb, total=CELL_MEMORY_MB * 512 // size_kb,
+                used=0, reserved=0) for size_kb in (4, 2048)],
+        network_metadata=objects.NetworkMetadata(
+            physnets={PHYSICAL_NETWORK}, tunneled=False))
+        for cell in range(2)])._to_json()
+
+
+def host(number, mix=True, has_threads=True, has_pci_devices=False):
+    """Return the HostState of one host; hosts with odd numbers are full."""
+    of_host = cpus(mix)
+    is_full = bool(number % 2)
+    first = number // 2 % CELL_DEDICATED
+    pinned = of_host.dedicated if is_full else frozenset(
+        {0, 2, first, CELL_CPUS + first})
+    low = of_host.sellable.low if is_full else number % 16
+    vcpus_used = len(pinned) + low
+    name = 'host%d' % number
+    pools = objects.PciDevicePoolList(objects=[
+        objects.PciDevicePool(
+            numa_node=cell, count=8, tags={'dev_type': 'type-VF'},
+            **PCI_DEVICE) for cell in range(2)])
+    node = objects.ComputeNode(
+        uuid=str(uuid.uuid4()), host=name, hypervisor_hostname=name,
+        updated_at=None, memory_mb=2 * CELL_MEMORY_MB, memory_mb_used=0,
+        free_ram_mb=2 * CELL_MEMORY_MB, local_gb=1000, local_gb_used=0,
+        free_disk_gb=1000, disk_available_least=1000,
+        vcpus=len(of_host.shared), vcpus_used=vcpus_used,
+        numa_topology=_topology(pinned, has_threads),
+        pci_device_pools=pools if has_pci_devices else None,
+        host_ip='127.0.0.1', hypervisor_type=fields.HVType.QEMU,
+        hypervisor_version=1, cpu_info='', supported_hv_specs=[],
+        stats={host_report.STATS_KEY: report(
+            mix, len(pinned), low, vcpus_used)},
+        metrics='[]', cpu_allocation_ratio=2.0, ram_allocation_ratio=1.0,
+        disk_allocation_ratio=1.0)
+    state = host_manager.HostState(name, name, str(uuid.uuid4()))
+    state.update(compute=node, service={}, aggregates=[_aggregate()])
+    return state
+
+
+@functools.lru_cache
+def _aggregate():
+    """Return the aggregate that all hosts are in, which they share."""
+    return objects.Aggregate(
+        uuid=str(uuid.uuid4()), name='priority', hosts=[],
+        metadata={'priority_mix': 'true'})
+
+
+def as_read_for(request, states):
+    """Return copies of hosts, as nova-scheduler reads them for a request.
+
+    It reads them anew for each: the text of a report is one that was never
+    seen before, even where it says the same. Each host comes with the one
+    candidate that Placement gives for the request.
+
+    :param request: benchmarks.request_specs.Request
+    :param states: list of HostState, not written to
+    """
+    found = []
+    for state in states:
+        state = copy.copy(state)
+        state.limits = {}
+        state.stats = {key: str(text.encode(), 'utf-8')
+                       for key, text in state.stats.items()}
+        state.allocation_candidates = [{
+            'allocations': {state.uuid: {'resources': dict(
+                request.resources)}},
+            'mappings': {'': [state.uuid]}}]
+        found.append(state)
+    return found

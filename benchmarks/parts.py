@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where the time of the filters goes, and what is kept in memory."""
+
+import copy
+import gc
+import itertools
+import statistics
+import tracemalloc
+
+from nova import objects
+from nova.virt import hardware
+
+from benchmarks import clock
+from benchmarks import hosts
+from nova_prio.objects import host_report
+from nova_prio.scheduler import host_view
+
+#: vCPUs used, which make the text of a report differ from all before.
+_NEVER_SEEN = itertools.count(1000000)
+
+
+def times(request, states, repeats):
+    """Return microseconds per host of what the filters call.
+
+    :param request: benchmarks.request_specs.Request for one pinned NUMA cell
+    :param states: list of HostState, every other one full
+    """
+    found = {}
+
+    def part(key, items, call):
+        seconds = []
+        for _ in range(repeats):
+            fresh = items()
+            seconds.append(clock.seconds(
+                lambda: [call(item) for item in fresh])[0] / len(fresh))
+        found['parts.%s_us' % key] = statistics.median(seconds) * 1e6
+
+    def limits(_):
+        return objects.NUMATopologyLimits(
+            cpu_allocation_ratio=2.0, ram_allocation_ratio=1.0)
+
+    limits_of_fit = limits(None)
+
+    def fit(item):
+        state, topology = item
+        return hardware.numa_fit_instance_to_host(
+            state.numa_topology, topology, limits=limits_of_fit,
+            pci_requests=[], pci_stats=state.pci_stats, provider_mapping={})
+
+    def to_fit(of_kind):
+        return lambda: [(state, request.spec.numa_topology.obj_clone())
+                        for state in of_kind]
+
+    with_devices = [hosts.host(number, has_pci_devices=True)
+                    for number in range(len(states) // 10)]
+    part('request_copy', lambda: states,
+         lambda _: request.spec.obj_clone())
+    part('nova_fit.feasible', to_fit(states[::2]), fit)
+    part('nova_fit.full', to_fit(states[1::2]), fit)
+    part('pci_copy', lambda: with_devices,
+         lambda state: copy.deepcopy(state.pci_stats))
+    part('limits', lambda: states, limits)
+    part('free_cpus', lambda: states, lambda state: [
+        cell.pcpuset - cell.pinned_cpus for cell in state.numa_topology.cells])
+    part('report', lambda: hosts.as_read_for(request, states),
+         host_view.report_of)
+    part('first_report', lambda: list(map(_with_new_report, states)),
+         host_view.report_of)
+    return found
+
+
+def memory(number=200):
+    """Return KiB per host: of Nova's HostState, and what we keep beside it.
+
+    The text of the report is part of the HostState. What is read from it is
+    kept with the text, once for all hosts that say the same.
+    """
+    def kib(make):
+        gc.collect()
+        before, _ = tracemalloc.get_traced_memory()
+        made = make()
+        gc.collect()
+        after, _ = tracemalloc.get_traced_memory()
+        return (after - before) / number / 1024, made
+
+    def read_reports():
+        for state in states:
+            host_view.report_of(_with_new_report(state))
+
+    # Whatever the first host brings into being is not counted.
+    host_view.report_of(hosts.host(0))
+    tracemalloc.start()
+    host_state_kib, states = kib(
+        lambda: [hosts.host(each) for each in range(number)])
+    report_kept_kib, _ = kib(read_reports)
+    tracemalloc.stop()
+    return {
+        'host_state_kib': host_state_kib,
+        'report_text_kib': statistics.mean(
+            len(state.stats[host_report.STATS_KEY]) for state in states
+        ) / 1024,
+        'report_kept_kib': report_kept_kib,
+    }
+
+
+def _with_new_report(state):
+    """Return a copy of a host with a report that was never read before."""
+    state = copy.copy(state)
+    state.stats = {host_report.STATS_KEY: hosts.report(
+        True, 4, 4, next(_NEVER_SEEN))}
+    return state

@@ -1,0 +1,121 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Tables and plot of the contributor guide: ``python -m benchmarks.plot``.
+
+Written from bench.json, the same bytes for the same figures.
+"""
+
+import argparse
+import json
+import pathlib
+
+import matplotlib
+from matplotlib import figure
+
+from benchmarks import tables
+
+DIRECTORY = (pathlib.Path(__file__).parents[1] / 'doc' / 'source' /
+             'contributor' / 'performance')
+STOCK = {'color': '#c2571a', 'marker': 's'}
+OURS = {'color': '#1f5fa8', 'marker': 'o'}
+STYLE = {
+    'axes.axisbelow': True,
+    'axes.grid': True,
+    'axes.spines.right': False,
+    'axes.spines.top': False,
+    'font.size': 9,
+    'grid.color': '#dddddd',
+    # Text stays text, and identifiers do not change from run to run.
+    'svg.fonttype': 'none',
+    'svg.hashsalt': 'nova-prio',
+}
+
+
+def per_request(axes, found):
+    """Draw the time per host of each kind of request, of both sides."""
+    rows = [('one cell, ' + tables.FULL, 'filter.high.full')]
+    rows += [(words, 'filter.%s.feasible' % kind)
+             for kind, (words, *_) in tables.PINNED.items()]
+    rows += [(words, 'filter.' + kind)
+             for kind, words in tables.FLOATING.items()]
+    rows.append(('the weigher', 'weigher'))
+    rows.reverse()
+    stock, ours = ([found['%s.%s_us' % (key, side)] for _, key in rows]
+                   for side in ('stock', 'ours'))
+    places = range(len(rows))
+    axes.hlines(places, ours, stock, color='#bbbbbb', zorder=1)
+    axes.plot(stock, places, linestyle='', label='Nova', **STOCK)
+    axes.plot(ours, places, linestyle='', label='nova-prio', **OURS)
+    axes.set(xscale='log', xlabel='microseconds per host',
+             title='Time per host', yticks=places,
+             yticklabels=[words for words, _ in rows])
+    axes.grid(axis='y', visible=False)
+    _legend_below(axes)
+
+
+def per_number_of_hosts(axes, found):
+    """Draw the time for all hosts by their number, of both sides."""
+    sizes = sorted(found['sizes'], key=int)
+    numbers = [int(size) for size in sizes]
+    for name, side, style in (('Nova', 'stock', STOCK),
+                              ('nova-prio', 'ours', OURS)):
+        for words, key, line in (
+                ('one cell, ' + tables.ROOM, 'filter.high.feasible', '-'),
+                ('one cell, ' + tables.FULL, 'filter.high.full', '--'),
+                ('low priority', 'filter.low', ':')):
+            axes.plot(numbers, [
+                found['sizes'][size]['%s.%s_us' % (key, side)] / 1e3 *
+                int(size) for size in sizes], linestyle=line,
+                label='%s: %s' % (name, words), **style)
+    axes.set(xscale='log', yscale='log', xlabel='hosts',
+             ylabel='milliseconds', title='Time for all hosts',
+             xticks=numbers,
+             xticklabels=[format(number, ',d') for number in numbers])
+    axes.minorticks_off()
+    _legend_below(axes)
+
+
+def _legend_below(axes):
+    axes.legend(loc='upper center', bbox_to_anchor=(0.5, -0.14), ncol=2,
+                frameon=False)
+
+
+def draw(found, path):
+    """Write the plot as SVG."""
+    with matplotlib.rc_context(STYLE):
+        drawn = figure.Figure(figsize=(11, 5.5), layout='constrained')
+        left, right = drawn.subplots(1, 2)
+        per_request(left, found)
+        per_number_of_hosts(right, found)
+        drawn.savefig(path, metadata={'Creator': None, 'Date': None})
+
+
+def main():
+    """Write the tables and the plot."""
+    parser = argparse.ArgumentParser(
+        prog='python -m benchmarks.plot', description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument('bench', nargs='?', default='bench.json')
+    parser.add_argument('--directory', type=pathlib.Path, default=DIRECTORY)
+    arguments = parser.parse_args()
+    with open(arguments.bench) as bench:
+        found = json.load(bench)
+    for table in (tables.context, tables.figures, tables.sizes, tables.parts,
+                  tables.memory, tables.folds):
+        tables.write(table(found), arguments.directory / (
+            table.__name__ + '.csv'))
+    draw(found, arguments.directory / 'plot.svg')
+
+
+if __name__ == '__main__':
+    main()

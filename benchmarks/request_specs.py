@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The requests that hosts are looked at for, as nova-conductor makes them."""
+
+import dataclasses
+import uuid
+
+from nova import context
+from nova import objects
+from nova.objects import fields
+from nova.virt import hardware
+
+from benchmarks import hosts
+
+_HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}
+_MIXED = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
+          'hw:cpu_dedicated_mask': '0-1'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A RequestSpec, and what Placement allocates for it.
+
+    ``key`` is its name among the figures, ``hosts`` the keyword arguments of
+    the hosts it is for, ``resources`` a dict, resource class -> int.
+    """
+
+    key: str
+    spec: object
+    hosts: dict
+    resources: dict
+
+
+def _request(key, extra_specs, has_pci_request=False, physnets=(), **of_hosts):
+    flavor = objects.Flavor(
+        id=1, name='f', flavorid='f', vcpus=4, memory_mb=1024, root_gb=1,
+        ephemeral_gb=0, swap=0, vcpu_weight=0, rxtx_factor=1.0,
+        disabled=False, is_public=True, description=None,
+        extra_specs=extra_specs)
+    image = objects.ImageMeta.from_dict({
+        'id': str(uuid.uuid4()), 'name': 'image', 'status': 'active',
+        'container_format': 'bare', 'disk_format': 'qcow2', 'min_ram': 0,
+        'min_disk': 0, 'size': 0, 'properties': {}})
+    pci_requests = [objects.InstancePCIRequest(
+        count=1, spec=[dict(hosts.PCI_DEVICE)], alias_name='nic',
+        request_id=str(uuid.uuid4()), requester_id=None,
+        numa_policy=fields.PCINUMAAffinityPolicy.LEGACY)]
+    topology = hardware.numa_get_constraints(flavor, image)
+    spec = objects.RequestSpec.from_components(
+        context.RequestContext('user', 'project'), str(uuid.uuid4()), image,
+        flavor, topology, objects.InstancePCIRequests(
+            requests=pci_requests if has_pci_request else []),
+        {'scheduler_hints': {}}, None, None,
+        security_groups=objects.SecurityGroupList(objects=[]))
+    if physnets:
+        spec.network_metadata = objects.NetworkMetadata(
+            physnets=set(physnets), tunneled=False)
+    pcpus = 0
+    if topology:
+        pcpus = (sum(len(cell.pcpuset) for cell in topology.cells) +
+                 topology.emulator_threads_isolated)
+    resources = {'PCPU': pcpus, 'VCPU': flavor.vcpus - min(pcpus, 4),
+                 'MEMORY_MB': 1024, 'DISK_GB': 1}
+    return Request(key, spec, of_hosts, {
+        resource_class: amount for resource_class, amount in resources.items()
+        if amount})
+
+
+def high():
+    """Return the request for one pinned NUMA cell without further wishes."""
+    return _request('high', _HIGH)
+
+
+def low():
+    """Return the request for a low-priority instance."""
+    return _request('low', {
+        'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'})
+
+
+def ordinary():
+    """Return the request for an instance without a priority."""
+    return _request('ordinary', {})
+
+
+def other_pinned():
+    """Return all other kinds of request for pinned CPUs.
+
+    Hosts with mix refuse the isolate thread policy, and Nova those with
+    threads: that kind is for hosts without either. Ordinary instances are for
+    hosts without mix.
+    """
+    def wish(name, extra_specs, **more):
+        return _request('high.' + name, {**_HIGH, **extra_specs}, **more)
+
+    return [
+        _request('ordinary.pinned', {'hw:cpu_policy': 'dedicated'},
+                 mix=False),
+        wish('two_cells', {'hw:numa_nodes': '2'}),
+        wish('require', {'hw:cpu_thread_policy': 'require'}),
+        wish('prefer', {'hw:cpu_thread_policy': 'prefer'}),
+        wish('isolate', {'hw:cpu_thread_policy': 'isolate'}, mix=False,
+             has_threads=False),
+        wish('huge_pages', {'hw:mem_page_size': '2048'}),
+        wish('small_pages', {'hw:mem_page_size': 'small'}),
+        wish('emulator_threads', {'hw:emulator_threads_policy': 'isolate'}),
+        _request('high.mixed', _MIXED),
+        wish('pci', {}, has_pci_request=True, has_pci_devices=True),
+        wish('network_metadata', {}, physnets=[hosts.PHYSICAL_NETWORK]),
+    ]

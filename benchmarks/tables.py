@@ -1,0 +1,182 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The figures of bench.json in words, beside what is allowed."""
+
+import csv
+import typing
+
+ROOM, FULL = 'hosts with room', 'full hosts'
+#: Kinds of pinned request, and the largest ratios, ours over Nova's, that are
+#: allowed on hosts with room and on full ones.
+PINNED = {
+    'high': ('one cell', 1 / 20, 1 / 50),
+    'ordinary.pinned': ('one cell, no priority', 1 / 20, 1 / 50),
+    **{'high.' + kind: (words, 1 / 3, 1 / 3) for kind, words in (
+        ('two_cells', 'two cells'),
+        ('require', 'threads required'),
+        ('prefer', 'threads preferred'),
+        ('isolate', 'threads isolated'),
+        ('huge_pages', 'huge pages'),
+        ('small_pages', 'small pages'),
+        ('emulator_threads', 'emulator threads isolated'),
+        ('mixed', 'mixed policy'),
+        ('pci', 'PCI device'),
+        ('network_metadata', 'physical network'))},
+}
+FLOATING = {'low': 'low priority', 'ordinary': 'ordinary'}
+#: Seconds that filter and weigher may take for so many hosts.
+FLOATING_SECONDS, FLOATING_HOSTS = 0.1, 10000
+WEIGHER_RATIO = 3
+#: The power of the number of hosts that the time grows with; 1 is linear.
+GROWTH_EXPONENT = 1.1
+GROWING = {
+    'filter.high.feasible': 'one cell, ' + ROOM,
+    'filter.high.full': 'one cell, ' + FULL,
+    'low': 'low priority, filter and weigher',
+    'ordinary': 'ordinary, filter and weigher',
+    'weigher': 'weigher',
+}
+PARTS = {
+    'parts.request_copy': "Nova's filter: the copy of the request",
+    'parts.nova_fit.feasible': "Nova's filter: the fit, " + ROOM,
+    'parts.nova_fit.full': "Nova's filter: the fit, " + FULL,
+    'parts.pci_copy': 'the fit for PCI devices: the copy of those of the host',
+    'parts.report': 'our filter: the report',
+    'parts.first_report': 'our filter: the report, when it is a new one',
+    'parts.free_cpus': 'our filter: the free CPUs of each cell',
+    'parts.limits': 'both filters: the limits for the claim, ' + ROOM,
+    'weigher.handler': "both weighers: Nova's weight handler",
+}
+FOLDS = {'plain': 'no priority', 'flavor': 'priority of the flavor',
+         'hint': 'priority of the hint'}
+
+
+class Table(typing.NamedTuple):
+    """Titles of the columns, and rows of as many str."""
+
+    header: tuple
+    rows: list
+
+
+def context(found):
+    """Return the Table of what was measured with what."""
+    return Table(('', 'this run'), [
+        ('Nova', found['nova']), ('Python', found['python']),
+        ('repeats', str(found['repeats']))])
+
+
+def figures(found):
+    """Return the Table of both sides and of what is allowed.
+
+    :param found: dict, as read from bench.json
+    """
+    def per_host(what, key, allowed):
+        ratio = found[key + '.ratio']
+        return (what, _us(found[key + '.stock_us']),
+                _us(found[key + '.ours_us']), _times(ratio), _times(allowed),
+                _verdict(ratio <= allowed))
+
+    rows = []
+    for kind, (words, of_room, of_full) in PINNED.items():
+        for which, hosts, allowed in (
+                ('feasible', ROOM, of_room), ('full', FULL, of_full)):
+            rows.append(per_host('%s, %s' % (words, hosts), 'filter.%s.%s' % (
+                kind, which), allowed))
+    size = max(map(int, found['sizes']))
+    for kind, words in FLOATING.items():
+        key = '%s_%d' % (kind, size)
+        ours, allowed = (found[key + '_seconds'],
+                         FLOATING_SECONDS * size / FLOATING_HOSTS)
+        rows.append((
+            '%s, filter and weigher, %s hosts' % (words, _number(size)),
+            '%.3g s' % found[key + '.stock_seconds'], '%.3g s' % ours,
+            _times(found[key + '.ratio']), '%.3g s' % allowed,
+            _verdict(ours <= allowed)))
+    rows.append(per_host('weigher', 'weigher', WEIGHER_RATIO))
+    for key, words in GROWING.items():
+        exponent = found.get('growth.%s.exponent' % key)
+        if exponent:
+            rows.append((
+                'growth: ' + words, '', 'hosts^%.2f' % exponent, '',
+                'hosts^%.2f' % GROWTH_EXPONENT,
+                _verdict(exponent <= GROWTH_EXPONENT)))
+    return Table(
+        ('request', 'Nova', 'ours', 'ours to Nova', 'allowed', ''), rows)
+
+
+def parts(found):
+    """Return the Table of where the time goes."""
+    return Table(('part', 'time'), [
+        (words, _us(found[part + '_us']))
+        for part, words in PARTS.items()])
+
+
+def sizes(found):
+    """Return the Table of our time for all hosts, by their number."""
+    rows = []
+    for size in sorted(found['sizes'], key=int):
+        of_size = found['sizes'][size]
+        rows.append((_number(int(size)), *(
+            _us(of_size[(key + '_' + size if key in FLOATING else key) +
+                        '.ours_us']) for key in GROWING)))
+    return Table(('hosts', *GROWING.values()), rows)
+
+
+def folds(found):
+    """Return the Table of what the fold adds to a create."""
+    return Table(('create', 'Nova', 'ours', 'added'), [
+        (words, *(_us(found['fold.%s.%s_us' % (case, side)])
+                  for side in ('stock', 'ours', 'added')))
+        for case, words in FOLDS.items()])
+
+
+def memory(found):
+    """Return the Table of the memory that is kept."""
+    return Table(('what', 'memory'), [
+        (words, '%.3g KiB' % found[key]) for key, words in (
+            ('host_state_kib', "Nova's state of a host"),
+            ('report_text_kib', 'of that, the text of our report'),
+            ('report_kept_kib', 'what we keep of a report beside it'))])
+
+
+def as_text(table):
+    """Return a Table as text with columns."""
+    widths = [max(map(len, column))
+              for column in zip(table.header, *table.rows)]
+    return '\n'.join(
+        '  '.join(cell.ljust(width) for cell, width in zip(
+            row, widths)).rstrip() for row in (table.header, *table.rows))
+
+
+def write(table, path):
+    """Write a Table as CSV."""
+    with open(path, 'w', newline='') as output:
+        writer = csv.writer(output, lineterminator='\n')
+        writer.writerow(table.header)
+        writer.writerows(table.rows)
+
+
+def _us(microseconds):
+    return '%.3g us' % microseconds
+
+
+def _number(number):
+    return format(number, ',d')
+
+
+def _times(ratio):
+    return '1/%.3g' % (1 / ratio) if ratio < 1 else '%.3g' % ratio
+
+
+def _verdict(is_reached):
+    return 'reached' if is_reached else 'not reached'
