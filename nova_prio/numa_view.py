@@ -48,12 +48,16 @@ def _cell(cell, ratio, low, priority):
         frozenset(cell.pcpuset), frozenset(cell.cpuset), ratio, mix=True)
     left = capacity.room(cpus.sellable, capacity.used(
         0, low, max(cell.cpu_usage - low, 0)))
-    view = cell.obj_clone()
     if priority == capacity.LOW:
-        view.cpuset = set(cpus.floating)
-        room = left.low
+        usable, room = cpus.floating, left.low
     else:
-        room = min(left.low, left.ordinary)
+        usable, room = cpus.shared, min(left.low, left.ordinary)
+    # All but the two is shared with the original: copies take long.
+    view = objects.NUMACell(**{
+        name: getattr(cell, name) for name in cell.fields
+        if name not in ('cpuset', 'cpu_usage') and
+        cell.obj_attr_is_set(name)})
+    view.cpuset = set(usable)
     # Nova's limit, in the floating point that Nova counts in.
-    view.cpu_usage = int(len(view.cpuset) * float(ratio)) - room
+    view.cpu_usage = int(len(usable) * float(ratio)) - room
     return view

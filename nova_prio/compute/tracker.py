@@ -13,11 +13,8 @@
 """The resource tracker, counting usage by class and reporting it."""
 
 from nova.compute import resource_tracker
-from nova.compute import task_states
 from nova import exception
 from nova import objects
-from nova.objects import fields
-from nova import utils
 
 from nova_prio import capacity
 from nova_prio.compute import usage
@@ -61,73 +58,6 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             self._ledger.clear()
         return super()._update_usage_from_instances(
             context, instances, nodename)
-
-    def update_usage(self, context, instance, nodename):
-        """Take note of an instance that has changed, or that is gone."""
-        self._settle_alone(instance, nodename)
-        super().update_usage(context, instance, nodename)
-
-    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _settle_alone(self, instance, nodename):
-        self._settle(instance, nodename)
-
-    def _update_usage_from_migration(self, context, instance, migration,
-                                     nodename):
-        self._settle(instance, nodename)
-        super()._update_usage_from_migration(
-            context, instance, migration, nodename)
-
-    def _settle(self, instance, nodename):
-        """Track an instance as one that lives here, if it does.
-
-        Until its next recount, Nova tracks an instance that has moved here as
-        the move, and one that was resized here not at all: what they use is
-        counted, and stays so when they are deleted or leave.
-        """
-        uuid = instance.uuid
-        if ((instance.host, instance.node) == (self.host, nodename) and
-                uuid not in self.tracked_instances and
-                self._ledger is not None and self._ledger.holds(uuid)):
-            self.tracked_migrations.pop(uuid, None)
-            self.tracked_instances.add(uuid)
-            self._ledger.settle(uuid)
-
-    def _update_usage_from_migrations(self, context, migrations, nodename):
-        """Count the moves, unfinished evacuations to here among them.
-
-        Nova leaves them out while the instance is in the state ERROR, and,
-        in whatever state, once its guest has started.
-        """
-        claimed = {migration.id
-                   for migration in self.tracked_migrations.values()}
-        super()._update_usage_from_migrations(context, migrations, nodename)
-        if self._ledger is None:
-            return
-        for migration in migrations:
-            if (migration.migration_type == fields.MigrationType.EVACUATION and
-                    migration.status == 'pre-migrating' and
-                    migration.dest_compute == self.host and
-                    migration.instance_uuid not in self.tracked_instances and
-                    migration.instance_uuid not in self.tracked_migrations):
-                self._count_evacuation(context, migration, nodename,
-                                       migration.id in claimed)
-
-    def _count_evacuation(self, context, migration, nodename, is_claimed):
-        """Count an evacuation to this host.
-
-        :param is_claimed: whether this process made the claim, and did not
-            drop it; of another one's, the instance has to be rebuilding still
-        """
-        try:
-            instance = migration.instance
-        except exception.InstanceNotFound:
-            return
-        moved = instance.migration_context
-        if (moved is not None and moved.migration_id == migration.id and
-                (is_claimed or
-                 instance.task_state in task_states.rebuild_states)):
-            self._update_usage_from_migration(
-                context, instance, migration, nodename)
 
     def _update_to_placement(self, context, compute_node, startup):
         super()._update_to_placement(context, compute_node, startup)

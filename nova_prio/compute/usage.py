@@ -64,15 +64,6 @@ class UsageLedger:
             self._usages.pop((uuid, MOVE), None)
         self._usages[uuid, role] = usage
 
-    def holds(self, uuid):
-        """Whether an instance counts in any role."""
-        return (uuid, RESIDENT) in self._usages or (uuid, MOVE) in self._usages
-
-    def settle(self, uuid):
-        """Count an instance that has moved here as one that lives here."""
-        if (uuid, MOVE) in self._usages:
-            self.add(uuid, RESIDENT, self._usages[uuid, MOVE])
-
     def remove(self, uuid, role, usage):
         """Take a Usage away; what was never counted changes nothing.
 

@@ -107,7 +107,7 @@ def request(rnd, priorities=(None,)):
     :param priorities: the priorities to choose from
     """
     priority = rnd.choice(priorities)
-    vcpus = rnd.choice([1, 2, 2, 2, 3, 4, 6, 8])
+    vcpus = rnd.choice([1, 2, 2, 2, 2, 3, 4, 4, 6, 8])
     memory_mb = rnd.choice([192, 192, 255, 384, 768])
     wishes = [_PAGES, _NODES, _cells_by_hand(vcpus, memory_mb)]
     if priority != 'low':
