@@ -50,7 +50,7 @@ PARTS = {
     'parts.request_copy': "Nova's filter: the copy of the request",
     'parts.nova_fit.feasible': "Nova's filter: the fit, " + ROOM,
     'parts.nova_fit.full': "Nova's filter: the fit, " + FULL,
-    'parts.pci_copy': 'the fit for PCI devices: the copy of those of the host',
+    'parts.pci_copy': "Nova's fit for PCI devices: the copy of the host's",
     'parts.report': 'our filter: the report',
     'parts.first_report': 'our filter: the report, when it is a new one',
     'parts.free_cpus': 'our filter: the free CPUs of each cell',
@@ -71,8 +71,10 @@ class Table(typing.NamedTuple):
 def context(found):
     """Return the Table of what was measured with what."""
     return Table(('', 'this run'), [
-        ('Nova', found['nova']), ('Python', found['python']),
-        ('repeats', str(found['repeats']))])
+        ('Nova', found['nova']),
+        ('Python', found['python']),
+        ('repeats',
+         '%d, ten times as many at 100 hosts' % found['repeats'])])
 
 
 def figures(found):
