@@ -16,6 +16,7 @@ Written from bench.json, the same bytes for the same figures.
 """
 
 import argparse
+import io
 import json
 import pathlib
 
@@ -97,7 +98,12 @@ def draw(found, path):
         left, right = drawn.subplots(1, 2)
         per_request(left, found)
         per_number_of_hosts(right, found)
-        drawn.savefig(path, metadata={'Creator': None, 'Date': None})
+        text = io.StringIO()
+        drawn.savefig(text, format='svg',
+                      metadata={'Creator': None, 'Date': None})
+    # Without the blanks at the ends of lines.
+    path.write_text(''.join(
+        line.rstrip() + '\n' for line in text.getvalue().splitlines()))
 
 
 def main():
