@@ -38,7 +38,7 @@ FLOATING = {'low': 'low priority', 'ordinary': 'ordinary'}
 FLOATING_SECONDS, FLOATING_HOSTS = 0.1, 10000
 WEIGHER_RATIO = 3
 #: The power of the number of hosts that the time grows with; 1 is linear.
-GROWTH_EXPONENT = 1.1
+GROWTH_EXPONENT = 1.2
 GROWING = {
     'filter.high.feasible': 'one cell, ' + ROOM,
     'filter.high.full': 'one cell, ' + FULL,

@@ -164,6 +164,8 @@ def shortages(needs, left):
     :param left: the Rows that are left on the host
     :returns: list of Shortage, empty where it fits
     """
+    if all(map(operator.le, needs, left)):
+        return []
     return [Shortage(row, needed, available)
             for row, needed, available in zip(Rows._fields, needs, left)
             if needed > available]

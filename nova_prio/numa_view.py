@@ -18,6 +18,8 @@ that are there. What it is given here is a topology in which that count comes
 to what the class has left.
 """
 
+import copy
+
 from nova import objects
 
 from nova_prio import capacity
@@ -31,7 +33,8 @@ def of(host_topology, ratio, low_by_cell, demand):
     Dedicated CPUs, pins and memory are as they were. Where Nova counts an
     instance of the same class on the result, the result stays right.
 
-    :param host_topology: nova.objects.NUMATopology, never written to
+    :param host_topology: nova.objects.NUMATopology, whose values stay as
+        they are
     :param ratio: CPU allocation ratio in force, a Decimal
     :param low_by_cell: dict, str of the cell's id -> vCPUs of the
         low-priority guests on it
@@ -52,11 +55,8 @@ def _cell(cell, ratio, low, priority):
         usable, room = cpus.floating, left.low
     else:
         usable, room = cpus.shared, min(left.low, left.ordinary)
-    # All but the two is shared with the original: copies take long.
-    view = objects.NUMACell(**{
-        name: getattr(cell, name) for name in cell.fields
-        if name not in ('cpuset', 'cpu_usage') and
-        cell.obj_attr_is_set(name)})
+    # All but the two is shared with the original: deep copies take long.
+    view = copy.copy(cell)
     view.cpuset = set(usable)
     # Nova's limit, in the floating point that Nova counts in.
     view.cpu_usage = int(len(usable) * float(ratio)) - room

@@ -20,9 +20,14 @@ from nova_prio import capacity
 from nova_prio import numa_view
 from nova_prio.objects import host_report
 
+_UNREAD = object()
+
 
 def report_of(host_state):
     """Return the report of a host; the same text is read once.
+
+    Filter and weigher ask for it one after the other: a host state belongs to
+    one request and keeps it.
 
     :param host_state: nova.scheduler.host_manager.HostState
     :returns: a Report, which requests share, or None where the host runs
@@ -30,9 +35,13 @@ def report_of(host_state):
     :raises nova_prio.objects.host_report.UnreadableReport: where there is one
         that cannot be read
     """
-    stats = getattr(host_state, 'stats', None)
-    text = stats.get(host_report.STATS_KEY) if stats else None
-    return None if text is None else _read(text)
+    report = getattr(host_state, 'priority_report', _UNREAD)
+    if report is _UNREAD:
+        stats = getattr(host_state, 'stats', None)
+        text = stats.get(host_report.STATS_KEY) if stats else None
+        report = None if text is None else _read(text)
+        host_state.priority_report = report
+    return report
 
 
 @functools.lru_cache(maxsize=32768)

@@ -17,7 +17,10 @@ permutation of cells. It is asked only where counting CPUs and memory does not
 decide.
 """
 
+import copy
+
 from nova import objects
+from nova.objects import fields
 from nova.virt import hardware
 from oslo_utils import units
 
@@ -84,29 +87,38 @@ class NovaFit:
     host.
 
     :param topology: nova.objects.InstanceNUMATopology, never written to
+    :param pci_requests: list of nova.objects.InstancePCIRequest, or None
     """
 
-    def __init__(self, topology):
+    def __init__(self, topology, pci_requests):
         self._topology = topology.obj_clone()
+        self._pci_requests = pci_requests
+        self._wants_socket = any(
+            request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
+            for request in pci_requests or ())
         self._wishes = [
             (cell.id, cell.pagesize if 'pagesize' in cell else None)
             for cell in topology.cells]
 
-    def candidates(self, host_state, request, limits):
+    def candidates(self, host_state, limits):
         """Return the allocation candidates with which it fits on a host.
 
         :param host_state: nova.scheduler.host_manager.HostState
-        :param request: Request that the topology is of
         :param limits: nova.objects.NUMATopologyLimits
         """
         for cell, (number, pagesize) in zip(
                 self._topology.cells, self._wishes):
             cell.id = number
             cell.pagesize = pagesize
+        pci_stats = host_state.pci_stats
+        if self._pci_requests and not self._wants_socket:
+            # Nova copies the devices for each fit and, with them, the NUMA
+            # topology, which takes most of the time and tells only sockets.
+            pci_stats = copy.copy(pci_stats)
+            pci_stats.numa_topology = None
         return [
             candidate for candidate in host_state.allocation_candidates
             if hardware.numa_fit_instance_to_host(
                 host_state.numa_topology, self._topology, limits=limits,
-                pci_requests=request.pci_requests,
-                pci_stats=host_state.pci_stats,
+                pci_requests=self._pci_requests, pci_stats=pci_stats,
                 provider_mapping=candidate['mappings'])]

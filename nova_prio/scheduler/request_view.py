@@ -31,20 +31,22 @@ _REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
 class Request:
     """One instance of a request, frozen.
 
-    ``demand`` is its ``capacity.Demand``, ``drawn`` the Rows it takes room
-    from, ``vcpus`` and ``memory_mb`` those of the flavor. ``topology`` is
-    its InstanceNUMATopology or None, ``pci_requests`` a list or None,
-    ``network_metadata`` a NetworkMetadata or None. ``requires_threads`` says
-    whether pinned vCPUs want thread siblings, ``wants_whole_cores`` whether
-    the instance is real-time or isolates its threads. ``cell_memory_mb`` is
-    the memory of its only cell where nothing but the numbers of free CPUs and
-    memory of a cell decides whether it fits; otherwise ``nova_fit`` is the
-    NovaFit that does. ``uuid`` is that of the instance. ``is_marked`` says of
-    an aggregate whether it is one for priority instances, and reads it once:
-    hosts share them.
+    ``demand`` is its ``capacity.Demand``, ``priority`` that of it ('high',
+    'low' or None), ``drawn`` the Rows it takes room from, ``vcpus`` and
+    ``memory_mb`` those of the flavor. ``topology`` is its InstanceNUMATopology
+    or None, ``pci_requests`` a list or None, ``network_metadata`` a
+    NetworkMetadata or None. ``requires_threads`` says whether pinned vCPUs
+    want thread siblings, ``wants_whole_cores`` whether the instance is real-
+    time or isolates its threads. ``cell_memory_mb`` is the memory of its only
+    cell where nothing but the numbers of free CPUs and memory of a cell
+    decides whether it fits; otherwise ``nova_fit`` is the NovaFit that does.
+    ``uuid`` is that of the instance. ``is_marked`` says of an aggregate
+    whether it is one for priority instances, and reads it once: hosts share
+    them.
     """
 
     demand: capacity.Demand
+    priority: str | None
     drawn: capacity.Rows
     vcpus: int
     memory_mb: int
@@ -57,11 +59,6 @@ class Request:
     nova_fit: object
     uuid: str
     is_marked: typing.Callable
-
-    @property
-    def priority(self):
-        """'high', 'low' or None."""
-        return self.demand.priority
 
 
 def read(spec_obj):
@@ -80,6 +77,7 @@ def read(spec_obj):
     properties = spec_obj.image.properties
     return Request(
         demand=wanted,
+        priority=wanted.priority,
         drawn=capacity.drawn(wanted),
         vcpus=spec_obj.flavor.vcpus,
         memory_mb=spec_obj.flavor.memory_mb,
@@ -95,7 +93,7 @@ def read(spec_obj):
             spec_obj.flavor, topology),
         cell_memory_mb=cell_memory_mb,
         nova_fit=(None if topology is None or cell_memory_mb is not None
-                  else numa_fit.NovaFit(topology)),
+                  else numa_fit.NovaFit(topology, pci_requests)),
         uuid=spec_obj.instance_uuid,
         is_marked=functools.cache(priority_hosts.is_marked))
 

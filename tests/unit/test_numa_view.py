@@ -48,7 +48,7 @@ def cell(number, dedicated, shared, used):
 def test_what_a_class_has_left_of_a_cell(
         demand, ratio, used, low, cpus, left):
     host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
-    before = host.obj_to_primitive()
+    before = host._to_json()
     seen, = numa_view.of(
         host, capacity.exact_ratio(ratio), {'1': low}, demand).cells
     assert cpus == len(seen.cpuset)
@@ -56,7 +56,7 @@ def test_what_a_class_has_left_of_a_cell(
     limit = len(seen.cpuset) * float(ratio)
     assert seen.cpu_usage + left <= limit < seen.cpu_usage + left + 1
     assert {0, 1, 2, 3} == seen.pcpuset
-    assert before == host.obj_to_primitive()
+    assert before == host._to_json()
 
 
 def test_each_cell_has_its_own():

@@ -37,6 +37,10 @@ NO_NUMA_TOPOLOGY = 'no_numa_topology'
 NO_RATIO = 'no_ratio'
 NUMA_TOPOLOGY = 'numa_topology'
 
+_UNFIT = admission.Refusal(
+    NUMA_TOPOLOGY,
+    'the NUMA topology of the instance does not fit on the host')
+
 
 class PriorityFilter(filters.BaseHostFilter):
     """Passes the hosts that have room for the class of the instance.
@@ -157,17 +161,15 @@ def _topology_refusal(host_state, report, request):
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
         return admission.Refusal(
             NO_RATIO, 'the allocation ratios of the host are not known yet')
-    limits = numa_fit.limits_of(host_state, request, cpu_ratio)
     if not numa_fit.can_fit(host_topology, request):
-        host_state.allocation_candidates = []
-    elif request.nova_fit:
+        return _UNFIT
+    limits = numa_fit.limits_of(host_state, request, cpu_ratio)
+    if request.nova_fit:
         host_state.allocation_candidates = request.nova_fit.candidates(
-            host_state, request, limits)
+            host_state, limits)
     elif not numa_fit.fits_plain_cell(host_topology, request):
-        host_state.allocation_candidates = []
+        return _UNFIT
     if not host_state.allocation_candidates:
-        return admission.Refusal(
-            NUMA_TOPOLOGY,
-            'the NUMA topology of the instance does not fit on the host')
+        return _UNFIT
     host_state.limits['numa_topology'] = limits
     return None

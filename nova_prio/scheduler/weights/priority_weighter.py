@@ -12,6 +12,8 @@
 
 """The scheduler weigher that prefers hosts with room in the right row."""
 
+import functools
+
 import nova.conf
 from nova.scheduler import utils
 from nova.scheduler.weights import cpu
@@ -38,13 +40,18 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     def __init__(self):
         self._multiplier = CONF.nova_prio.priority_weight_multiplier
+        self._forget_aggregates()
+
+    def _forget_aggregates(self):
+        """Read the aggregates of the next request once: hosts share them."""
+        self._has_multiplier = functools.cache(
+            lambda aggregate: MULTIPLIER in aggregate.metadata)
 
     def weight_multiplier(self, host_state):
         """Return the multiplier: of the host's aggregates, or the option."""
-        for aggregate in host_state.aggregates:
-            if MULTIPLIER in aggregate.metadata:
-                return utils.get_weight_multiplier(
-                    host_state, MULTIPLIER, self._multiplier)
+        if any(map(self._has_multiplier, host_state.aggregates)):
+            return utils.get_weight_multiplier(
+                host_state, MULTIPLIER, self._multiplier)
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
@@ -54,6 +61,7 @@ class PriorityWeighter(cpu.CPUWeigher):
         :param weight_properties: nova.objects.RequestSpec
         :returns: list of float, in the same order
         """
+        self._forget_aggregates()
         request = request_view.read(weight_properties)
         if request.priority is None:
             return super().weigh_objects(weighed_obj_list, weight_properties)
