@@ -13,8 +13,12 @@
 """The resource tracker, counting usage by class and reporting it."""
 
 from nova.compute import resource_tracker
+from nova.compute import task_states
+from nova.compute import vm_states
 from nova import exception
 from nova import objects
+from nova.objects import fields
+from nova import utils
 
 from nova_prio import capacity
 from nova_prio.compute import usage
@@ -58,6 +62,48 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             self._ledger.clear()
         return super()._update_usage_from_instances(
             context, instances, nodename)
+
+    def _update_usage_from_migrations(self, context, migrations, nodename):
+        """Count also those that Nova leaves out.
+
+        Nova forgets in a recount what it claimed for the evacuation of an
+        instance that was in error before.
+        """
+        super()._update_usage_from_migrations(context, migrations, nodename)
+        if self._ledger is None:
+            return
+        for migration in migrations:
+            if (migration.dest_compute == self.host and
+                    not self._ledger.holds(migration.instance_uuid) and
+                    _evacuates_from_error(migration)):
+                self._update_usage_from_migration(
+                    context, migration.instance, migration, nodename)
+
+    def update_usage(self, context, instance, nodename):
+        """Update the usage after a change of an instance, also if it moved.
+
+        Nova tracks an instance that moved here and stays as a migration until
+        the next recount, and one that was resized here not at all. Both count
+        on, whatever becomes of them in the meantime.
+        """
+        if self._ledger is not None:
+            self._track_as_resident(instance)
+        super().update_usage(context, instance, nodename)
+
+    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _track_as_resident(self, instance):
+        if (self._ledger.holds(instance.uuid) and
+                not resource_tracker._instance_in_resize_state(instance) and
+                not resource_tracker._instance_is_live_migrating(instance)):
+            self._ledger.settle(instance.uuid)
+            self.tracked_migrations.pop(instance.uuid, None)
+            self.tracked_instances.add(instance.uuid)
+
+    def _move_claim(self, context, instance, *args, **kwargs):
+        if self._ledger is not None and instance.host == self.host:
+            # A resize on this host: what moved here before lives here now.
+            self._ledger.settle(instance.uuid)
+        return super()._move_claim(context, instance, *args, **kwargs)
 
     def _update_to_placement(self, context, compute_node, startup):
         super()._update_to_placement(context, compute_node, startup)
@@ -103,3 +149,14 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             capacity.used(pinned or 0, self._ledger.low_shared,
                           self._ledger.ordinary_shared),
             compute_node.vcpus_used, self._ledger.low_by_cell)
+
+
+def _evacuates_from_error(migration):
+    if migration.migration_type != fields.MigrationType.EVACUATION:
+        return False
+    try:
+        instance = migration.instance
+    except exception.InstanceNotFound:
+        return False
+    return (instance.vm_state == vm_states.ERROR and
+            instance.task_state in task_states.rebuild_states)

@@ -54,6 +54,15 @@ class UsageLedger:
         """Forget everything; a recount follows."""
         self._usages.clear()
 
+    def holds(self, uuid):
+        """Return whether an instance counts on the host, in any role."""
+        return not {(uuid, RESIDENT), (uuid, MOVE)}.isdisjoint(self._usages)
+
+    def settle(self, uuid):
+        """Let an instance whose move here is over count as a resident."""
+        if (uuid, RESIDENT) not in self._usages and self.holds(uuid):
+            self._usages[uuid, RESIDENT] = self._usages.pop((uuid, MOVE))
+
     def add(self, uuid, role, usage):
         """Record the Usage of an instance in a role.
 
