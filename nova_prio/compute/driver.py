@@ -26,6 +26,7 @@ from oslo_log import log as logging
 from nova_prio import capacity
 from nova_prio.compute import checks
 from nova_prio.compute import claims
+from nova_prio.compute import excess
 from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio.compute import tracker
@@ -42,7 +43,8 @@ LOG = logging.getLogger(__name__)
 class PriorityLibvirtDriver(driver.LibvirtDriver):
     """Reports priority CPUs, and places guests by their priority.
 
-    ``ledger`` is the UsageLedger that the resource tracker keeps.
+    ``ledger`` is the UsageLedger that the resource tracker keeps, ``excess``
+    says where it is beyond what the host may sell.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -51,6 +53,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
                               claims.PriorityMoveClaim)
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
+        self.excess = excess.Excess()
         self._warned_of_memory = False
 
     def init_host(self, host):

@@ -117,6 +117,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         """
         nodename = compute_node.hypervisor_hostname
         report = self.priority_report(compute_node)
+        self.driver.excess.warn(report, self._ledger)
         stats = self.stats[nodename]
         stats[host_report.STATS_KEY] = report.to_stats()
         compute_node.stats = stats

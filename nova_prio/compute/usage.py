@@ -13,6 +13,7 @@
 """Who uses how many floating vCPUs of a host, by class."""
 
 import collections
+import operator
 import typing
 
 from nova_prio import capacity
@@ -97,6 +98,15 @@ class UsageLedger:
         """Floating vCPUs of all other instances."""
         return sum(usage.demand.shared for usage in self._usages.values()
                    if not usage.is_low)
+
+    def drawn_by_instance(self):
+        """Return dict, uuid -> ``capacity.Rows`` that an instance draws."""
+        found = {}
+        for (uuid, _), usage in self._usages.items():
+            drawn = capacity.drawn(usage.demand)
+            found[uuid] = capacity.Rows(*map(
+                operator.add, found.get(uuid, (0, 0, 0)), drawn))
+        return found
 
     @property
     def low_by_cell(self):

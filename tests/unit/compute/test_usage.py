@@ -111,3 +111,23 @@ def test_never_below_zero_and_empty_when_all_are_gone(history):
             'abc', [usage.RESIDENT, usage.MOVE], [LOW, ORDINARY, MIXED]):
         ledger.remove(uuid, role, used)
     assert 0 == ledger.largest_shared
+
+
+def test_a_move_that_is_over():
+    """What moved here lives here, and may be resized here next."""
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.MOVE, LOW)
+    ledger.settle('a')
+    ledger.add('a', usage.MOVE, ORDINARY)
+    assert (4, 2) == (ledger.low_shared, ledger.ordinary_shared)
+    assert ledger.holds('a')
+
+
+def test_nothing_to_settle():
+    ledger = usage.UsageLedger()
+    ledger.settle('a')
+    assert not ledger.holds('a')
+    ledger.add('a', usage.RESIDENT, LOW)
+    ledger.add('a', usage.MOVE, ORDINARY)
+    ledger.settle('a')
+    assert (4, 2) == (ledger.low_shared, ledger.ordinary_shared)
