@@ -93,8 +93,8 @@ class FunctionalTest(cloud.Cloud):
         def migrate(domain, destination, params, flags):
             self.migrated_xml = params['destination_xml']
             host = urllib.parse.urlparse(destination).hostname
-            self.computes[host].driver._host.get_connection().createXML(
-                params['destination_xml'], 'flags')
+            self.computes[host].driver._host.get_connection().defineXML(
+                params['destination_xml']).create()
             domain.complete_job()
 
         self.useFixture(fixtures.MonkeyPatch(
