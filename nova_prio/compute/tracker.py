@@ -15,6 +15,7 @@
 from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova.compute import vm_states
+import nova.conf
 from nova import exception
 from nova import objects
 from nova.objects import fields
@@ -22,8 +23,11 @@ from nova import utils
 
 from nova_prio import capacity
 from nova_prio.compute import usage
+from nova_prio import contract
 from nova_prio import demand
 from nova_prio.objects import host_report
+
+CONF = nova.conf.CONF
 
 _KEY = 'nova_prio'
 
@@ -37,6 +41,26 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
     @property
     def _ledger(self):
         return getattr(self.driver, 'ledger', None)
+
+    def update_available_resource(self, context, nodename, startup=False):
+        """Recount the resources of the host.
+
+        :raises SystemExit: with one line, where the service is starting and
+            an instance is pinned outside of the dedicated CPUs: Nova's recount
+            fails then, now and ever after, and leaves the old numbers
+        """
+        try:
+            super().update_available_resource(
+                context, nodename, startup=startup)
+        except exception.CPUPinningUnknown as error:
+            if startup and self._ledger is not None:
+                contract.refuse(
+                    "[compute] cpu_dedicated_set is '%s', but an instance is "
+                    "pinned outside of it: %s; set it as it was, move the "
+                    "instance away and change it then."
+                    % (CONF.compute.cpu_dedicated_set,
+                       str(error).rstrip('.')))
+            raise
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
         found = super()._get_usage_dict(object_or_dict, instance, **updates)

@@ -45,6 +45,16 @@ class Starting(base.FunctionalTest):
             'cpu_allocation_ratio = 0.1',
             self._refusal(self.start_seed_host, ratio=0.1))
 
+    def test_compute_with_an_instance_pinned_outside(self):
+        """Nova only warns of it, and fails in each recount from then on."""
+        self.start_seed_host()
+        self.boot(self.flavor(vcpus=8, **{'hw:cpu_priority': 'high'}))
+        self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '4-7'
+        refusal = self._refusal(self.restart_compute_service, 'mix1')
+        self.assertIn("[compute] cpu_dedicated_set is '4-7', but an instance "
+                      "is pinned outside of it", refusal)
+        self.assertIn('move the instance away', refusal)
+
     def test_compute_beside_a_nova_that_does_not_match(self):
         self.useFixture(fixtures.MonkeyPatch('nova_prio.contract.SEAMS', (
             contract.Seam(contract.COMPUTE, 'nova.compute.manager', 'gone'),)))
