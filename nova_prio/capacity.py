@@ -38,6 +38,8 @@ import typing
 HIGH = 'high'
 LOW = 'low'
 PRIORITIES = (HIGH, LOW)
+#: The largest total of an inventory.
+_MOST_UNITS = 2 ** 31 - 1
 
 
 def exact_ratio(value):
@@ -171,27 +173,24 @@ def shortages(needs, left):
             if needed > available]
 
 
-def placement_reserved(total, ratio, low_sellable):
-    """Return the largest reservation that leaves the low row sellable.
+def placement_units(ratio, vcpus):
+    """Return how few CPUs of an inventory let Placement admit some vCPUs.
 
-    Placement admits ``int((total - reserved) * ratio)``, in floating point.
-    The result makes that never less than the low row, and more than it by
-    less than ``max(ratio, 1)``.
+    Placement admits ``int(CPUs * ratio)``, in floating point. With the result
+    that is never less than asked for, and more by less than ``max(ratio, 1)``,
+    unless it is the largest number that Placement knows.
 
-    :param total: CPUs in the VCPU inventory
-    :param ratio: allocation ratio, a Decimal
-    :param low_sellable: low row of the host
-    :returns: int from 0 to total
+    :param ratio: allocation ratio, a Decimal above 0
+    :param vcpus: int
     """
-    if low_sellable <= 0:
-        return total
+    def admits(units):
+        return int(units * float(ratio)) >= vcpus
 
-    def admits(reserved):
-        return int((total - reserved) * float(ratio)) >= low_sellable
-
-    reserved = max(total - math.ceil(low_sellable / ratio), 0)
-    while reserved and not admits(reserved):
-        reserved -= 1
-    while admits(reserved + 1):
-        reserved += 1
-    return reserved
+    if vcpus <= 0:
+        return 0
+    units = math.ceil(min(vcpus / ratio, _MOST_UNITS))
+    while admits(units - 1):
+        units -= 1
+    while units < _MOST_UNITS and not admits(units):
+        units += 1
+    return units

@@ -89,11 +89,12 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             provider_tree, nodename, allocations=allocations)
         provider_tree.add_traits(nodename, priority_hosts.TRAIT)
         reported = dict(provider_tree.data(nodename).inventory)
+        in_use = self.ledger.low_shared + self.ledger.ordinary_shared
         if self.mix:
             provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
             self._warn_of_memory(reported[orc.MEMORY_MB])
             reported[orc.VCPU] = inventory.vcpu(
-                reported[orc.VCPU], self.host_cpus(reported),
+                reported[orc.VCPU], self.host_cpus(reported), in_use,
                 self.ledger.largest_shared)
             reported[orc.MEMORY_MB] = inventory.memory(
                 reported[orc.MEMORY_MB])
@@ -101,7 +102,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
             if orc.VCPU in reported:
                 reported[orc.VCPU] = inventory.movable_vcpu(
-                    reported[orc.VCPU], self.ledger.largest_low)
+                    reported[orc.VCPU], in_use, self.ledger.largest_shared)
         provider_tree.update_inventory(nodename, reported)
         self.provider_tree = copy.deepcopy(provider_tree)
 

@@ -10,12 +10,18 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""The inventory of a mix host, as Placement is to hold it. Pure."""
+"""The VCPU and memory of a priority host, as Placement is to hold them. Pure.
+
+Placement lets no instance leave that is larger than ``max_unit`` and, up to
+its release 13, none that leaves more behind than there is room for. Where the
+configuration changed while instances were there, the inventory has room for
+what is in use, and for no more.
+"""
 
 from nova_prio import capacity
 
 
-def vcpu(stock, cpus, largest_shared):
+def vcpu(stock, cpus, in_use, largest):
     """Return the VCPU inventory of a mix host.
 
     Placement counts all CPUs, with the ratio in force, and reserves what
@@ -25,28 +31,31 @@ def vcpu(stock, cpus, largest_shared):
 
     :param stock: the VCPU inventory that Nova's driver reports, a dict
     :param cpus: ``capacity.HostCPUs``
-    :param largest_shared: floating vCPUs of the largest instance there is
+    :param in_use: floating vCPUs of all instances
+    :param largest: floating vCPUs of the largest instance there is
     :returns: a new dict
     """
-    total = len(cpus.shared) + len(cpus.dedicated)
-    return dict(
-        stock, total=total,
-        reserved=capacity.placement_reserved(
-            total, cpus.ratio, cpus.sellable.low),
-        max_unit=max(len(cpus.floating), largest_shared))
+    units = capacity.placement_units(
+        cpus.ratio, max(cpus.sellable.low, in_use))
+    total = max(len(cpus.shared) + len(cpus.dedicated), units)
+    return dict(stock, total=total, reserved=total - units,
+                max_unit=max(len(cpus.floating), largest))
 
 
-def movable_vcpu(stock, largest_low):
+def movable_vcpu(stock, in_use, largest):
     """Return the VCPU inventory of a host that is no mix host.
 
-    It is Nova's, unless a low-priority instance from times of mix is larger
-    than the shared CPUs: Placement would not let it be moved away.
+    It is Nova's, unless what is there from other times could not leave.
 
     :param stock: the VCPU inventory that Nova's driver reports, a dict
-    :param largest_low: vCPUs of the largest low-priority instance there is
+    :param in_use: floating vCPUs of all instances
+    :param largest: floating vCPUs of the largest instance there is
     :returns: a new dict
     """
-    return dict(stock, max_unit=max(stock['max_unit'], largest_low))
+    units = capacity.placement_units(
+        capacity.exact_ratio(stock['allocation_ratio']), in_use)
+    return dict(stock, total=max(stock['total'], units + stock['reserved']),
+                max_unit=max(stock['max_unit'], largest))
 
 
 def memory(stock):

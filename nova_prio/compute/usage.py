@@ -122,9 +122,3 @@ class UsageLedger:
         """Floating vCPUs of the instance that has most of them; 0 if none."""
         return max((usage.demand.shared for usage in self._usages.values()),
                    default=0)
-
-    @property
-    def largest_low(self):
-        """The same among the low-priority instances."""
-        return max((usage.demand.shared for usage in self._usages.values()
-                    if usage.is_low), default=0)

@@ -133,24 +133,36 @@ def test_seed_example_is_filled_exactly():
     assert not fits(capacity.Demand(None, 0, 1), full)
 
 
-def test_reserved_of_the_example():
-    # (12 - 4) * 2 = 16
-    assert 4 == capacity.placement_reserved(12, decimal.Decimal(2), 16)
+def test_units_of_the_example():
+    # 8 * 2 = 16
+    assert 8 == capacity.placement_units(decimal.Decimal(2), 16)
 
 
-def test_reserved_where_binary_floating_point_falls_short():
+def test_units_where_binary_floating_point_falls_short():
     # 100 * 0.29 is 29, but Placement's int(100 * 0.29) is 28.
-    assert 19 == capacity.placement_reserved(120, decimal.Decimal('0.29'), 29)
+    assert 101 == capacity.placement_units(decimal.Decimal('0.29'), 29)
+
+
+@hypothesis.given(HOSTS, st.integers(-3, 500))
+def test_placement_is_never_stricter_and_hardly_laxer(host, vcpus):
+    if host.ratio < decimal.Decimal('0.001'):
+        return
+    units = capacity.placement_units(host.ratio, vcpus)
+    admitted = int(units * float(host.ratio))
+    if vcpus > 0:
+        assert vcpus <= admitted < vcpus + max(host.ratio, 1)
+        assert int((units - 1) * float(host.ratio)) < vcpus
+    else:
+        assert 0 == units
+
+
+def test_units_have_an_end():
+    assert 2 ** 31 - 1 == capacity.placement_units(
+        decimal.Decimal('1e-300'), 500)
 
 
 @hypothesis.given(HOSTS)
-def test_placement_is_never_stricter_and_hardly_laxer(host):
-    total = len(host.dedicated) + len(host.shared)
-    low = host.sellable.low
-    reserved = capacity.placement_reserved(total, host.ratio, low)
-    assert 0 <= reserved <= total
-    admitted = int((total - reserved) * float(host.ratio))
-    assert low <= admitted
-    if low:
-        assert admitted - low < max(host.ratio, 1)
-        assert int((total - reserved - 1) * float(host.ratio)) < low
+def test_the_low_row_needs_no_more_cpus_than_there_are(host):
+    if host.ratio:
+        assert capacity.placement_units(
+            host.ratio, host.sellable.low) <= len(host.floating)

@@ -27,11 +27,30 @@ def cpus(ratio='2.0'):
 def test_vcpu_of_the_example():
     assert {'total': 12, 'min_unit': 1, 'max_unit': 12, 'step_size': 1,
             'allocation_ratio': 2.0, 'reserved': 4} == inventory.vcpu(
-                STOCK, cpus(), largest_shared=4)
+                STOCK, cpus(), in_use=4, largest=4)
+
+
+@pytest.mark.parametrize('in_use, total, reserved', [
+    (16, 12, 4), (17, 12, 3), (24, 12, 0), (25, 13, 0), (40, 20, 0)])
+def test_what_is_in_use_has_room_and_no_more(in_use, total, reserved):
+    found = inventory.vcpu(STOCK, cpus(), in_use, largest=4)
+    assert (total, reserved) == (found['total'], found['reserved'])
 
 
 def test_an_instance_larger_than_the_host_can_still_be_moved():
-    assert 16 == inventory.vcpu(STOCK, cpus(), largest_shared=16)['max_unit']
+    found = inventory.vcpu(STOCK, cpus(), in_use=16, largest=16)
+    assert 16 == found['max_unit']
+    found = inventory.movable_vcpu(STOCK, in_use=8, largest=8)
+    assert dict(STOCK, max_unit=8) == found
+
+
+@pytest.mark.parametrize('in_use, total', [
+    # (4 - 1) * 2 = 6; (6 - 1) * 2 = 10.
+    (0, 4), (6, 4), (7, 5), (9, 6), (10, 6)])
+def test_without_mix_it_is_that_of_nova_unless_more_is_in_use(in_use, total):
+    stock = dict(STOCK, reserved=1)
+    assert dict(stock, total=total) == inventory.movable_vcpu(
+        stock, in_use, largest=4)
 
 
 @pytest.mark.parametrize('ratio, expected', [
