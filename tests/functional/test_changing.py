@@ -1,0 +1,140 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The configuration of a host changes while it is full of instances."""
+
+import logging
+
+import fixtures
+
+from nova_prio import capacity
+from nova_prio.compute import excess
+from tests.functional import base
+
+KINDS = {
+    'high': (2, {'hw:cpu_priority': 'high'}),
+    'low': (8, {'hw:cpu_priority': 'low'}),
+    'low in both cells': (
+        4, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}),
+    'ordinary': (2, {}),
+    'pinned': (1, {'hw:cpu_policy': 'dedicated'}),
+    'mixed': (3, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}),
+}
+FLOATING = set(KINDS) - {'high', 'pinned'}
+
+
+class Changing(base.FunctionalTest):
+    """A host that has sold its whole low row, and one with room for all.
+
+    4 shared CPUs * 2 + 8 dedicated ones * 1 = 16 are sold: 8 + 4 to low
+    instances, 2 + 2 to others.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self._start('mix1')
+        self.servers = {name: self.boot(self.flavor(vcpus, **extra_specs))
+                        for name, (vcpus, extra_specs) in KINDS.items()}
+        self._start('mix2')
+
+    def _start(self, host):
+        self.start_seed_host(
+            host, cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
+
+    def _change(self, **options):
+        """Restart the full host with other options; returns what it says."""
+        guests = self._guests()
+        for name, value in options.items():
+            group = 'compute' if name.endswith('_set') else None
+            self._host_options['mix1'][group, name] = value
+        log = self.useFixture(fixtures.FakeLogger(
+            name=excess.LOG.name, level=logging.WARNING,
+            format='%(instance_uuid)s %(message)s'))
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        self.assertEqual(guests, self._guests())
+        return log.output
+
+    def _guests(self):
+        """Return the guests of the host as libvirt has them."""
+        connection = self.computes['mix1'].driver._host.get_connection()
+        return {server['id']: connection.lookupByUUIDString(
+            server['id']).XMLDesc(0) for server in self.servers.values()}
+
+    def _pinned(self):
+        report = self.report('mix1')
+        self.assertEqual(4, report.high_used)
+        pins = [pin.get('cpuset') for server in self.servers.values()
+                for pin in self.domain(server).findall('cputune/vcpupin')]
+        return ','.join(pin for pin in pins if pin.isdigit())
+
+    def _assert_oversold(self, said, sellable):
+        """It says so for each, admits nothing, and lets each one leave."""
+        report = self.report('mix1')
+        self.assertEqual(
+            (sellable, 16, 0),
+            (report.low_sellable, report.low_used,
+             capacity.room(report.sellable, report.used).low))
+        for name, server in self.servers.items():
+            self.assertEqual(
+                name in FLOATING,
+                '%s Too much is sold of the low row of this '
+                'host: 16 of %d CPUs' % (server['id'], sellable) in said,
+                name)
+        small = self.flavor(1, **{'hw:cpu_priority': 'low'})
+        self.boot(small, 'ERROR', az='nova:mix1')
+        for name, server in self.servers.items():
+            self._migrate_server(server)
+            self.assertEqual('mix2', self.host_of(server), name)
+            self._revert_resize(server)
+            self.assertEqual('mix1', self.host_of(server), name)
+            self._live_migrate(server)
+            self.assertEqual('mix2', self.host_of(server), name)
+        self.update_host('mix1')
+        self.boot(small, az='nova:mix1')
+
+    def test_mix_is_switched_off(self):
+        said = self._change(cpu_priority_mix_enable=False)
+        self._assert_oversold(said, sellable=8)
+
+    def test_the_shared_set_shrinks(self):
+        said = self._change(cpu_shared_set='4,10')
+        self._assert_oversold(said, sellable=12)
+
+    def test_the_dedicated_set_shrinks(self):
+        said = self._change(cpu_dedicated_set=self._pinned())
+        self._assert_oversold(said, sellable=12)
+
+    def test_the_ratio_falls(self):
+        said = self._change(cpu_allocation_ratio=1.0)
+        self._assert_oversold(said, sellable=4)
+
+
+class Growing(base.FunctionalTest):
+
+    def test_what_is_added_is_sold(self):
+        self.start_seed_host(dedicated='0-6', shared='8-9')
+        # 2 * 2 + 7 * 1 = 11
+        for vcpus in (8, 3):
+            self.boot(self.flavor(vcpus, **{'hw:cpu_priority': 'low'}))
+        self.boot(self.low, 'ERROR')
+        self._host_options['mix1'].update({
+            ('compute', 'cpu_dedicated_set'): '0-7',
+            ('compute', 'cpu_shared_set'): '8-11'})
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        # 4 * 2 + 8 * 1 = 16
+        server = self.boot(self.low)
+        self.assertEqual(
+            '0-11', self.domain(server).find('vcpu').get('cpuset'))
+        self.assertEqual(15, self.report('mix1').low_used)
