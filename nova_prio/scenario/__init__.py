@@ -15,7 +15,9 @@
 * :mod:`nova_prio.scenario.document`: reads and checks a scenario file (pure)
 * :mod:`nova_prio.scenario.verbs`: the steps that a scenario can take
 * :mod:`nova_prio.scenario.cloud`: the stock Nova that it is played on
+* :mod:`nova_prio.scenario.host_options`: options of their own for its hosts
 * :mod:`nova_prio.scenario.player`: plays the steps through Nova's API
+* :mod:`nova_prio.scenario.migrations`: what Nova says of a server's moves
 * :mod:`nova_prio.scenario.interrupt`: ends a play at Ctrl-C
 * :mod:`nova_prio.scenario.result`: what happened, as data (pure)
 * :mod:`nova_prio.scenario.render`: the same as text (pure)

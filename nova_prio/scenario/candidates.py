@@ -143,7 +143,7 @@ def explain(query, providers, aggregate_names, refused, own_host=None):
             return refused[provider.name]
         found = request.obstacles(provider, aggregate_names)
         if not found and provider.name == own_host:
-            return 'the host the server is on; a resize needs another one'
+            return 'the host the server is on; a move needs another one'
         return '; '.join(found or ['nothing found that speaks against it'])
 
     return ['%s: %s' % (provider.name, reason(provider))

@@ -19,18 +19,18 @@ functional tests derive from it.
 """
 
 import contextlib
-import contextvars
-import functools
 from importlib import metadata
-import inspect
 import os
 import pathlib
 import sysconfig
 from unittest import mock
+import urllib.parse
 
 import fixtures
-from oslo_config import cfg
+from lxml import etree
 from oslo_utils import units
+
+from nova_prio.scenario import host_options
 
 # A wheel of Nova puts the paste file under the prefix.
 _PASTE = os.path.join(
@@ -68,88 +68,13 @@ CONF = nova.conf.CONF
 PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
 STOCK_DRIVER = 'libvirt.LibvirtDriver'
 
-#: Options of the host whose code runs here: (group or None, name) -> value.
-_HOST_OPTIONS = contextvars.ContextVar('host_options', default=None)
-
-
-class HostOptionsFixture(fixtures.Fixture):
-    """Let each host have options of its own.
-
-    Nova keeps one configuration per process, and this process holds many
-    computes. While :func:`host_options` is entered, its values hide those of
-    the process, for the thread that entered it. A compute that starts works
-    in threads of its own as well: they see the options in ``starting``.
-    """
-
-    def _setUp(self):
-        self.starting = None
-        get = cfg.ConfigOpts._get
-
-        def get_for_host(conf, name, group=None, namespace=None):
-            value = get(conf, name, group, namespace)
-            options = _HOST_OPTIONS.get() or self.starting
-            if not options or namespace is not None:
-                return value
-            return options.get((getattr(group, 'name', group), name), value)
-
-        self.useFixture(fixtures.MonkeyPatch(
-            'oslo_config.cfg.ConfigOpts._get', get_for_host))
-
-
-@contextlib.contextmanager
-def host_options(options):
-    """Let this thread see the options of one host.
-
-    :param options: dict, (group or None, option) -> value
-    """
-    token = _HOST_OPTIONS.set(options)
-    try:
-        yield
-    finally:
-        _HOST_OPTIONS.reset(token)
-
-
-def _run_with(instance, options, guest_xmls=None):
-    """Run each method of an object with the options of its host.
-
-    The class of the object becomes a subclass, so that its methods see those
-    options in whatever thread Nova calls them.
-
-    :param options: dict, as for :func:`host_options`
-    :param guest_xmls: dict, server id -> str, filled with what a driver
-        generates
-    """
-    stock = instance.__class__
-
-    class OnHost(stock):
-
-        def __getattribute__(self, name):
-            value = super().__getattribute__(name)
-            if not inspect.ismethod(value):
-                return value
-
-            @functools.wraps(value)
-            def method(*args, **kwargs):
-                with host_options(options):
-                    result = value(*args, **kwargs)
-                if name == '_get_guest_xml':
-                    guest = kwargs.get('instance') or args[1]
-                    guest_xmls[guest.uuid] = result
-                return result
-
-            return method
-
-    for attribute in ('__name__', '__qualname__', '__module__', '__doc__'):
-        setattr(OnHost, attribute, getattr(stock, attribute))
-    instance.__class__ = OnHost
-
 
 class Cloud(base.ServersTestBase):
     """A stock Nova and Placement that loads this package.
 
     Hosts come with :meth:`start_host`; ``self.api`` is the client of an
     administrator at the newest microversion, ``self.placement`` that of
-    Placement.
+    Placement, and ``self.hosts_down`` the names of the hosts that are down.
     """
 
     ADMIN_API = True
@@ -159,6 +84,7 @@ class Cloud(base.ServersTestBase):
         self._host_options = {}
         self._guest_xmls = {}
         self._aggregates = {}
+        self.hosts_down = set()
         nova_prio.conf.register_opts(CONF)
         self._configure()
         # What this cloud's services put into Nova is gone with them.
@@ -177,7 +103,8 @@ class Cloud(base.ServersTestBase):
         validators.VALIDATORS.clear()
         validators.load_validators()
         super().setUp()
-        self._options_fixture = self.useFixture(HostOptionsFixture())
+        self._options_fixture = self.useFixture(
+            host_options.HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.host.Host.get_online_cpus',
             new=lambda host: host.get_available_cpus()))
@@ -238,8 +165,8 @@ class Cloud(base.ServersTestBase):
         finally:
             self._options_fixture.starting = None
         manager = self.computes[hostname].manager
-        _run_with(manager.driver, options, self._guest_xmls)
-        _run_with(manager.rt, options)
+        host_options.run_with(manager.driver, options, self._guest_xmls)
+        host_options.run_with(manager.rt, options)
         return hostname
 
     def start_host(self, name, cpus=12, cells=1, threads=1, dedicated=None,
@@ -294,13 +221,60 @@ class Cloud(base.ServersTestBase):
 
     def host_conf(self, name):
         """Return a context manager: CONF as that host reads it."""
-        return host_options(self._host_options[name])
+        return host_options.use(self._host_options[name])
+
+    def host_down(self, name):
+        """Let a host fail, and force its service down as an operator does."""
+        self.computes[name].stop()
+        self._force_down(name, True)
+        self.hosts_down.add(name)
+
+    def host_up(self, name):
+        """Let a host come back that is down, with the guests it had."""
+        self.restart_compute_service(name)
+        self._force_down(name, False)
+        self.hosts_down.remove(name)
+        self.update_host(name)
+
+    def _force_down(self, name, is_down):
+        service, = self.admin_api.get_services(
+            host=name, binary='nova-compute')
+        self.admin_api.put_service_force_down(service['id'], is_down)
+
+    def let_guests_migrate(self):
+        """Let live migration work: Nova's fake libvirt refuses it.
+
+        ``self.migrated_xml`` is what the source hands to the destination.
+        """
+        def migrate(domain, destination, params, flags):
+            self.migrated_xml = params['destination_xml']
+            host = urllib.parse.urlparse(destination).netloc
+            self.computes[host].driver._host.get_connection().defineXML(
+                self.migrated_xml).create()
+            server_id = domain.UUIDString()
+            self._guest_xmls[server_id] = _in_partition_of(
+                self._guest_xmls[server_id], self.migrated_xml)
+            domain.complete_job()
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.migrateToURI3', migrate))
 
     def guest_xml(self, server_id):
-        """Return the domain XML that a driver generated last for a server.
+        """Return the domain XML that a server was started with last.
 
-        The fake's ``XMLDesc()`` drops parts of it.
+        It is what a driver generated, or what a live migration brought. The
+        fake's ``XMLDesc()`` drops parts of it.
 
         :raises: KeyError where no driver generated any
         """
         return self._guest_xmls[server_id]
+
+
+def _in_partition_of(source, xml):
+    """Return the domain XML in the partition of another one.
+
+    Libvirt keeps it in a live migration; Nova's fake forgets it.
+    """
+    domain = etree.fromstring(xml)
+    domain.extend(etree.fromstring(source).findall('resource'))
+    return etree.tostring(domain, encoding='unicode')

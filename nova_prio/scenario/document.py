@@ -23,6 +23,7 @@ from nova_prio.scenario import cpu_set
 from nova_prio.scenario import schema
 from nova_prio.scenario import source
 from nova_prio.scenario import verbs
+from nova_prio.scenario.verbs import base
 
 DEFAULT_IMAGE = 'default'
 STANDARD_INPUT = '-'
@@ -42,7 +43,7 @@ _Validator = jsonschema.validators.extend(
 class Step:
     """One step: its verb, the keys of the verb, the outcome it expects."""
 
-    verb: verbs.Verb
+    verb: base.Verb
     args: dict
     expect: str | None
 
@@ -233,7 +234,7 @@ def _step_problems(value, broken):
                 if isinstance(item, dict)
                 and isinstance(item.get('name'), str)]
 
-    names = verbs.Names(
+    names = base.Names(
         flavors=names_of('flavors'), hosts=names_of('hosts'),
         images=[DEFAULT_IMAGE] + names_of('images'),
         groups=names_of('server_groups'))

@@ -17,6 +17,7 @@ import tenacity
 
 from nova_prio.scenario import candidates
 from nova_prio.scenario import document as scenario
+from nova_prio.scenario import migrations
 from nova_prio.scenario import result
 from nova_prio.scenario import stage
 from nova_prio.scenario import watch
@@ -38,10 +39,11 @@ class Player:
         self._cloud = cloud
         self._document = document
         self._progress = progress
+        cloud.let_guests_migrate()
         self._watch = cloud.useFixture(watch.SchedulerWatch())
         self._stage = stage.Stage(cloud, document)
         self._servers = {}
-        self._step = None
+        self._position = self._step = None
 
     def play(self):
         """Play it.
@@ -55,7 +57,7 @@ class Player:
         surprises = []
         steps = self._document.steps
         for position, step in enumerate(steps):
-            self._step = 'step %d (%s)' % (position + 1, step.deed)
+            self._position, self._step = position, step
             outcomes = step.verb.play(step.args, self)
             if step.verb.vacates:
                 self._update_hosts()
@@ -79,7 +81,16 @@ class Player:
         A host that a server has left offers its CPUs again only then.
         """
         for host in self._document.hosts:
-            self._cloud.update_host(host['name'])
+            if host['name'] not in self._cloud.hosts_down:
+                self._cloud.update_host(host['name'])
+
+    def host_down(self, name):
+        """Let a host fail; for the verbs."""
+        self._cloud.host_down(name)
+
+    def host_up(self, name):
+        """Let a host that is down come back; for the verbs."""
+        self._cloud.host_up(name)
 
     def create(self, names, args):
         """Create servers with one request; for the verbs.
@@ -105,8 +116,9 @@ class Player:
 
     def _refuse(self, server, text, *reasons):
         """Let a server keep why the step that is played was refused."""
-        server.faults.append(
-            '\n'.join(['%s: %s' % (self._step, text), *reasons]))
+        server.faults.append(result.Fault(self._position + 1, '\n'.join([
+            'step %d (%s): %s' % (self._position + 1, self._step.deed, text),
+            *reasons])))
 
     def _body(self, names, args):
         server = {
@@ -188,25 +200,36 @@ class Player:
                  self._cloud.api.api_get('/os-aggregates').body['aggregates']}
         sentences = [] if self._watch.has_candidates else [
             'Placement has no candidate for %s:' % candidates.Request(query)]
+        refused = self._watch.refusals()
+        for host in self._cloud.hosts_down & refused.keys():
+            refused[host] = 'the host is down'
         return sentences + candidates.explain(
-            query, self._stage.providers(), names, self._watch.refusals(),
-            own_host)
+            query, self._stage.providers(), names, refused, own_host)
 
     def flavor(self, name):
         """Return the id of a flavor of the scenario; for the verbs."""
         return self._stage.flavors[name]
 
-    def change(self, name, action, status):
+    def change(self, name, action, status, migration=None):
         """Send an action to a server; for the verbs.
 
         :param name: name of the server
         :param action: dict, the action as the API wants it
-        :param status: the status of the server once it has worked
-        :returns: whether it has; where Nova says no, the server keeps the
-            reasons, and its status
+        :param status: the status of the server once it has worked; None
+            where its migration alone tells that
+        :param migration: the status of its migration likewise; None where
+            the action is no part of one
+        :returns: whether it has worked; where Nova says no, the server keeps
+            the reasons, and its status
         """
         server = self._servers[name]
         if server.id is None:
+            return False
+        down = self._cloud.hosts_down & migrations.hosts_of(
+            self._cloud.api, server.id)
+        if down and 'evacuate' not in action:
+            # Nova would wait for it, and this cloud for Nova.
+            self._refuse(server, 'Its host %s is down.' % min(down))
             return False
         self._watch.clear()
         try:
@@ -220,9 +243,12 @@ class Player:
             if 'NoValidHost' not in text:
                 raise result.PlayFailed(
                     '%s cannot be changed: %s' % (name, text)) from error
-        shown = self._until(server, 'not done with its task', lambda shown:
-                            shown['OS-EXT-STS:task_state'] is None)
-        if shown['status'] == status:
+        shown = self._until(
+            server, 'not done with its task', lambda shown:
+            shown['OS-EXT-STS:task_state'] is None and
+            migrations.newest_is_settled(self._cloud.api, server.id))
+        newest = migrations.newest(self._cloud.api, server.id).get('status')
+        if status in (None, shown['status']) and migration in (None, newest):
             return True
         self._refuse(server, 'No valid host was found.',
                      *self._reasons(shown['OS-EXT-SRV-ATTR:host']))

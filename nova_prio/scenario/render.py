@@ -35,8 +35,10 @@ def text(result, description=None):
     """
     parts = [description] if description else []
     parts.append(server_table(result.servers))
-    parts += [refusal(server, fault)
-              for server in result.servers for fault in server.faults]
+    refused = [(fault, server) for server in result.servers
+               for fault in server.faults]
+    parts += [refusal(server, fault) for fault, server in sorted(
+        refused, key=lambda pair: pair[0].step)]
     parts += [host_map(host, result.servers) for host in result.hosts]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
@@ -66,7 +68,7 @@ def _cpus(server):
 
 def refusal(server, fault):
     """Return why a step was refused: what Nova says, then the hosts."""
-    first, *reasons = fault.split('\n')
+    first, *reasons = fault.text.split('\n')
     return '\n'.join(['%s, %s' % (server.name, first),
                       *('  %s' % reason for reason in reasons)])
 
@@ -131,8 +133,9 @@ def _floating(here):
 def _heading(host):
     sets = ['%s %s' % (name, cpu_set.text(cpus)) for name, cpus in
             (('dedicated', host.dedicated), ('shared', host.shared)) if cpus]
-    return 'host %s: %d CPUs%s' % (
-        host.name, host.cpus, ', '.join([''] + sets))
+    return 'host %s%s: %d CPUs%s' % (
+        host.name, '' if host.state == 'up' else ' (%s)' % host.state,
+        host.cpus, ', '.join([''] + sets))
 
 
 def _boxes(cpus, rows, width):

@@ -25,6 +25,18 @@ class PlayFailed(Exception):
     """A scenario could not be played to its end, said in one sentence."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Fault:
+    """Why a step was refused.
+
+    ``step`` is its number; ``text`` has the step and what Nova says in the
+    first line, then a line for each reason.
+    """
+
+    step: int
+    text: str
+
+
 @dataclasses.dataclass
 class Server:
     """One server of the scenario.
@@ -33,8 +45,7 @@ class Server:
     pinned or held to their NUMA node; a flat list where all of them float
     over the same; None without a guest. ``priority`` is 'high', 'low' or
     None, for a refused server what was asked; ``partition`` is that of the
-    guest. ``faults`` has a text for each step that was refused: the step and
-    what Nova says in the first line, then a line for each reason.
+    guest. ``faults`` has a Fault for each step that was refused.
     """
 
     name: str
@@ -66,7 +77,8 @@ class Server:
     def document(self):
         """Return it as a dict; ``fault`` is all faults as one text or None."""
         found = dataclasses.asdict(self)
-        found['fault'] = '\n'.join(found.pop('faults')) or None
+        found['fault'] = '\n'.join(
+            fault['text'] for fault in found.pop('faults')) or None
         return found
 
 
@@ -77,6 +89,7 @@ class Host:
     ``classes`` is a dict, row -> dict of sellable and used CPUs, or None for
     a host without our driver; ``inventory`` and ``allocations`` are what
     Placement holds: resource class -> inventory, and consumer -> allocation.
+    ``state`` is 'up' or 'down'.
     """
 
     name: str
@@ -86,6 +99,7 @@ class Host:
     classes: dict | None = None
     inventory: dict = dataclasses.field(default_factory=dict)
     allocations: dict = dataclasses.field(default_factory=dict)
+    state: str = 'up'
 
     @property
     def left(self):
@@ -112,8 +126,8 @@ class Result:
         """Return it as the dict that ``--format json`` prints."""
         return {
             'servers': [server.document() for server in self.servers],
-            'hosts': [{'name': host.name, 'classes': host.classes,
-                       'inventory': host.inventory,
+            'hosts': [{'name': host.name, 'state': host.state,
+                       'classes': host.classes, 'inventory': host.inventory,
                        'allocations': host.allocations}
                       for host in self.hosts],
         }

@@ -160,7 +160,8 @@ class Stage:
             inventory=self._cloud.placement.get(
                 provider + 'inventories').body['inventories'],
             allocations=self._cloud.placement.get(
-                provider + 'allocations').body['allocations'])
+                provider + 'allocations').body['allocations'],
+            state='down' if name in self._cloud.hosts_down else 'up')
         node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
         reported = host_report.HostReport.from_stats(node.stats)
         if reported is not None:

@@ -12,9 +12,6 @@
 
 """What the functional tests share."""
 
-import urllib.parse
-
-import fixtures
 from lxml import etree
 from nova import context
 from nova import objects
@@ -84,21 +81,6 @@ class FunctionalTest(cloud.Cloud):
     def host_of(self, server):
         """Return the host that a server is on."""
         return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
-
-    def let_guests_migrate(self):
-        """Let live migration work: Nova's fake libvirt refuses it.
-
-        ``self.migrated_xml`` is what the source hands to the destination.
-        """
-        def migrate(domain, destination, params, flags):
-            self.migrated_xml = params['destination_xml']
-            host = urllib.parse.urlparse(destination).hostname
-            self.computes[host].driver._host.get_connection().defineXML(
-                params['destination_xml']).create()
-            domain.complete_job()
-
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova.tests.fixtures.libvirt.Domain.migrateToURI3', migrate))
 
     def domain(self, server):
         """Return the domain that a driver generated last, as an element."""

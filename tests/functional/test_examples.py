@@ -79,6 +79,33 @@ steps:
     expect: refused
 """ % {'host': HOST}
 
+DOWN = """
+hosts:
+  - {name: mix-1, %(host)s}
+  - {name: Mix-2, %(host)s}
+flavors:
+  - {name: two, vcpus: 2}
+steps:
+  - create: {name: moved, flavor: two, host: mix-1}
+  - create: {name: left, flavor: two, host: mix-1}
+  - create: {name: other, flavor: two, host: mix-1}
+  - live-migrate: {server: other, host: Mix-2}
+    expect: migrated
+  - migrate: {server: moved, confirm: false}
+    expect: migrated
+  - host-down: {host: mix-1}
+  - confirm: {server: moved}
+    expect: refused
+  - live-migrate: {server: moved}
+    expect: refused
+  - shelve: {server: left}
+    expect: refused
+  - evacuate: {server: other}
+    expect: refused
+  - create: {name: new, flavor: two, host: mix-1}
+    expect: refused
+""" % {'host': HOST}
+
 
 class Scenarios(testtools.TestCase):
 
@@ -90,9 +117,13 @@ class Scenarios(testtools.TestCase):
         self.assertEqual(0, played.returncode, played.stderr)
         return json.loads(played.stdout)
 
+    def _play_file(self, name):
+        """Play an example; returns its document."""
+        return self._play(str(EXAMPLES / (name + '.yaml')))
+
     def _play_example(self, name):
         """Play an example; returns its servers by their names."""
-        return by_name(self._play(str(EXAMPLES / (name + '.yaml'))))
+        return by_name(self._play_file(name))
 
     def test_ordinary(self):
         played = self._play_example('ordinary')
@@ -117,6 +148,71 @@ class Scenarios(testtools.TestCase):
             tuple(played[name]['priority'] for name in (
                 'both', 'low-but-pinned', 'low-but-pinning')))
 
+    def test_lifecycle(self):
+        played = self._play_file('lifecycle')
+        self.assertEqual({
+            'mix-1': ('up', [4, 0, 0], {'db-3': {'PCPU': 4}}),
+            'mix-2': ('up', [6, 10, 4], {
+                'db-1': {'PCPU': 6}, 'batch-2': {'VCPU': 6},
+                'web': {'VCPU': 4}}),
+            'mix-3': ('up', [8, 6, 0], {
+                'db-2': {'PCPU': 4}, 'db-4': {'PCPU': 4},
+                'batch-1': {'VCPU': 6}}),
+        }, {host['name']: (
+            host['state'],
+            [row['used'] for row in host['classes'].values()],
+            allocated_cpus(host, played['servers'])
+        ) for host in played['hosts']})
+        servers = by_name(played)
+        self._assert_guests(servers)
+        for name, reason in (
+                ('too-early', 'mix-1: 4 PCPU needed, 0 free of 8'),
+                ('too-early-low', 'mix-1: 6 VCPU needed, 0 free of 16'),
+                ('db-4', 'mix-3: 4 PCPU needed, 0 free of 8'),
+                ('db-4', 'mix-1: the host the server is on; a move needs '
+                         'another one'),
+                ('db-3', 'mix-1: the host is down')):
+            self.assertIn(reason, servers[name]['fault'].split('\n'))
+
+    def _assert_guests(self, servers):
+        """Each guest has the partition and the CPUs of its class."""
+        partitions = {'high': '/high_prio_machine',
+                      'low': '/low_prio_machine', None: None}
+        pinned = []
+        for name in ('db-1', 'db-2', 'db-3', 'db-4', 'batch-1', 'batch-2',
+                     'web'):
+            server = servers[name]
+            self.assertEqual('ACTIVE', server['status'], name)
+            self.assertEqual(partitions[server['priority']],
+                             server['partition'], name)
+            if server['priority'] == 'high':
+                pinned += [(server['host'], cpu) for cpu, in server['cpus']]
+            else:
+                first = 0 if server['priority'] else 8
+                self.assertEqual([*range(first, 12)], server['cpus'], name)
+        self.assertEqual(4 + 6 + 4 + 4, len(set(pinned)))
+        self.assertLess(max(cpu for _, cpu in pinned), 8)
+
+    def test_hosts_that_are_down(self):
+        played = self._play('-', DOWN)
+        self.assertEqual(
+            {'mix-1': 'down', 'Mix-2': 'up'},
+            {host['name']: host['state'] for host in played['hosts']})
+        servers = by_name(played)
+        self.assertEqual([
+            'step 7 (confirm): Its host mix-1 is down.',
+            'step 8 (live-migrate): Its host mix-1 is down.',
+        ], servers['moved']['fault'].split('\n'))
+        self.assertEqual('step 9 (shelve): Its host mix-1 is down.',
+                         servers['left']['fault'])
+        self.assertIn('Compute service of Mix-2 is still in use',
+                      servers['other']['fault'])
+        self.assertEqual([
+            'step 11 (create): No valid host was found. There are not enough '
+            'hosts available.',
+            'Mix-2: another host was asked for', 'mix-1: the host is down',
+        ], servers['new']['fault'].split('\n'))
+
     def test_a_host_sells_again_what_a_server_gave_back(self):
         for host in self._play('-', EMPTIED)['hosts']:
             self.assertEqual([0, 0, 0], [
@@ -126,7 +222,7 @@ class Scenarios(testtools.TestCase):
         found = by_name(self._play('-', REFUSED))
         row = ('the ordinary row has 4 of 8 CPUs left, %d are needed '
                '(ordinary_capacity)')
-        own = 'mix-1: the host the server is on; a resize needs another one'
+        own = 'mix-1: the host the server is on; a move needs another one'
         self.assertEqual([
             'step 4 (resize to six): No valid host was found.', own,
             'mix-2: ' + row % 6, 'mix-3: 6 VCPU needed, 0 free of 16',
@@ -176,3 +272,16 @@ class Interruption(testtools.TestCase):
 def by_name(document):
     """Return the servers of a result as a dict, name -> server."""
     return {server['name']: server for server in document['servers']}
+
+
+def allocated_cpus(host, servers):
+    """Return what each server has allocated of the CPUs of a host.
+
+    What no server has is named by its id.
+    """
+    names = {server['id']: server['name'] for server in servers}
+    return {names.get(consumer, consumer): {
+        resource: amount
+        for resource, amount in allocation['resources'].items()
+        if resource in ('PCPU', 'VCPU')}
+        for consumer, allocation in host['allocations'].items()}

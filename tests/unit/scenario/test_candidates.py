@@ -87,7 +87,7 @@ def test_explain_names_every_provider():
     ({'a': 'no room'}, {'PCPU': 8}, 'a: no room'),
     ({'b': 'no room'}, {'PCPU': 8}, 'a: 4 PCPU needed, 0 free of 8'),
     ({'b': 'no room'}, {},
-     'a: the host the server is on; a resize needs another one'),
+     'a: the host the server is on; a move needs another one'),
 ])
 def test_explain_a_move_from_a_host(refused, usages, sentence):
     assert candidates.explain(

@@ -24,6 +24,9 @@ from nova_prio.scenario import verbs
 
 ROOT = pathlib.Path(__file__).parents[3]
 
+VERBS = ('create, delete, resize, migrate, confirm, revert, live-migrate, '
+         'shelve, unshelve, host-down, evacuate, start, host-up')
+
 GOOD = """\
 hosts:
   - {name: a, cpus: 12, dedicated: 0-7, shared: 8-11}
@@ -119,14 +122,13 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "5: key 'steps': is empty; it is a list of steps"),
     # Steps.
     ('create:', 'teleport:',
-     "6: key 'steps[0].teleport': is unknown; allowed are create, delete, "
-     "resize, shelve, unshelve, expect"),
+     "6: key 'steps[0].teleport': is unknown; allowed are %s, expect"
+     % VERBS),
     ('create: {name: s, flavor: f}', 'expect: active',
-     "6: key 'steps[0]': has no verb; a step has one of create, delete, "
-     "resize, shelve, unshelve"),
+     "6: key 'steps[0]': has no verb; a step has one of " + VERBS),
     ('flavor: f}', 'flavor: f}\n    delete: {server: s}',
-     "6: key 'steps[0]': has create and delete; a step has one of create, "
-     "delete, resize, shelve, unshelve"),
+     "6: key 'steps[0]': has create and delete; a step has one of "
+     + VERBS),
     ('flavor: f}', 'flavor: f}\n  - resize: {server: s, flavor: g}',
      "7: key 'steps[1].resize.flavor': 'g' is no flavor; allowed are f"),
     ('flavor: f}', 'flavor: f}\n  - shelve: {server: t}',
@@ -134,6 +136,36 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "allowed are s"),
     ('flavor: f}', 'flavor: f}\n    expect: deleted',
      "7: key 'steps[0].expect': 'deleted' is not one of active, refused"),
+    ('flavor: f}', 'flavor: f}\n  - migrate: {server: s, host: b}',
+     "7: key 'steps[1].migrate.host': 'b' is no host; allowed are a"),
+    ('flavor: f}', 'flavor: f}\n  - live-migrate: {server: s, host: b}',
+     "7: key 'steps[1].live-migrate.host': 'b' is no host; allowed are a"),
+    ('flavor: f}', 'flavor: f}\n  - evacuate: {server: t}',
+     "7: key 'steps[1].evacuate.server': 't' is no server at this step; "
+     "allowed are s"),
+    ('flavor: f}', 'flavor: f}\n  - evacuate: {server: s, force: true}',
+     "7: key 'steps[1].evacuate.force': is unknown; allowed are server, "
+     "host"),
+    ('flavor: f}', 'flavor: f}\n  - confirm: {}',
+     "7: key 'steps[1].confirm.server': is missing; it is a name of up to 63 "
+     'letters, digits, ".", "_" and "-"'),
+    ('flavor: f}',
+     'flavor: f}\n  - migrate: {server: s, confirm: false, revert: true}',
+     "7: key 'steps[1].migrate.revert': true contradicts confirm, which is "
+     "false"),
+    ('flavor: f}', 'flavor: f}\n  - host-down: {host: b}',
+     "7: key 'steps[1].host-down.host': 'b' is no host; allowed are a"),
+    ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
+     '\n  - host-down: {host: a}',
+     "8: key 'steps[2].host-down.host': 'a' is down already"),
+    ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
+     '\n  - host-up: {host: a}\n  - host-up: {host: a}',
+     "9: key 'steps[3].host-up.host': 'a' is not down at this step"),
+    ('flavor: f}', 'flavor: f}\n  - host-up: {host: b}',
+     "7: key 'steps[1].host-up.host': 'b' is no host; allowed are a"),
+    ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
+     '\n    expect: refused',
+     "8: key 'steps[1].expect': 'refused' is not one of down"),
     # CPUs of a host.
     ('cpus: 12', 'cpus: 12, cells: 5',
      "2: key 'hosts[0].cpus': 12 is not a multiple of 5 (cells times "
@@ -254,4 +286,4 @@ def test_the_page_names_every_key():
                   schema.SERVER_GROUP, verbs.VERBS,
                   *(verb.properties for verb in verbs.VERBS.values())):
         keys.update(rules)
-    assert keys <= set(re.findall(r'``(\w+)``', page))
+    assert keys <= set(re.findall(r'``([\w-]+)``', page))

@@ -41,8 +41,9 @@ SERVERS = [
     server('high-1', [[0], [2], [4], [6]], 'high'),
     server('high-2', [[1], [3], [5], [7]], 'high'),
     result.Server('high-3', 'id', 'high', 'ERROR',
-                  faults=['step 3 (create): No valid host was found.\n'
-                          'seed: no room']),
+                  faults=[result.Fault(
+                      3, 'step 3 (create): No valid host was found.\n'
+                      'seed: no room')]),
     server('low-1', list(range(12)), 'low'),
 ]
 
@@ -75,10 +76,19 @@ def test_text():
     assert render.text(result.Result(SERVERS, [seed()])) == GOLDEN
 
 
-def test_every_refused_step_of_a_server_is_shown():
-    found = server('s', [0], faults=['step 2 (shelve): no', 'step 3 (x): n'])
-    shown = render.text(result.Result([found], []))
-    assert 's, step 2 (shelve): no\n\ns, step 3 (x): n\n' in shown
+def test_refused_steps_are_shown_in_their_order():
+    servers = [
+        server('s', [0], faults=[result.Fault(2, 'step 2 (shelve): no'),
+                                 result.Fault(10, 'step 10 (x): n')]),
+        server('t', [0], faults=[result.Fault(3, 'step 3 (x): n')])]
+    shown = render.text(result.Result(servers, []))
+    assert shown.split('\n\n')[1:] == [
+        's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
+
+
+def test_a_host_that_is_down():
+    assert render.host_map(seed(state='down'), []).startswith(
+        'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
 
 def test_mixed_policy_is_pinned_and_floats():

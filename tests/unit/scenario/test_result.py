@@ -48,16 +48,17 @@ def test_pins_and_floating_cpus():
 
 def test_document():
     found = result.Result(
-        [result.Server('s', faults=['no', 'no room'])],
+        [result.Server('s', faults=[result.Fault(1, 'no'),
+                                    result.Fault(2, 'no room')])],
         [result.Host('a', 4, frozenset(), frozenset(), None,
-                     {'VCPU': {}}, {'c': {}})], ['surprise'])
+                     {'VCPU': {}}, {'c': {}}, 'down')], ['surprise'])
     assert found.document() == {
         'servers': [{
             'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
             'host': None, 'cpus': None, 'partition': None,
             'fault': 'no\nno room'}],
-        'hosts': [{'name': 'a', 'classes': None, 'inventory': {'VCPU': {}},
-                   'allocations': {'c': {}}}]}
+        'hosts': [{'name': 'a', 'state': 'down', 'classes': None,
+                   'inventory': {'VCPU': {}}, 'allocations': {'c': {}}}]}
 
 
 @pytest.mark.parametrize('low_used, ordinary_used, left', [

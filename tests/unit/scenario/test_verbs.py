@@ -28,6 +28,23 @@ from nova_prio.scenario import verbs
      'resize s to f', 'resize to f'),
     ('resize', {'server': 's', 'flavor': 'f', 'revert': True},
      'resize s to f, and revert it', 'resize to f, and revert it'),
+    ('resize', {'server': 's', 'flavor': 'f', 'confirm': False},
+     'resize s to f, to be confirmed', 'resize to f, to be confirmed'),
+    ('migrate', {'server': 's'}, 'migrate s', 'migrate'),
+    ('migrate', {'server': 's', 'host': 'h', 'confirm': False},
+     'migrate s to h, to be confirmed', 'migrate to h, to be confirmed'),
+    ('migrate', {'server': 's', 'revert': True},
+     'migrate s, and revert it', 'migrate, and revert it'),
+    ('confirm', {'server': 's'}, 'confirm s', 'confirm'),
+    ('revert', {'server': 's'}, 'revert s', 'revert'),
+    ('live-migrate', {'server': 's'}, 'live-migrate s', 'live-migrate'),
+    ('live-migrate', {'server': 's', 'host': 'h'},
+     'live-migrate s to h', 'live-migrate to h'),
+    ('evacuate', {'server': 's', 'host': 'h'},
+     'evacuate s to h', 'evacuate to h'),
+    ('start', {'server': 's'}, 'start s', 'start'),
+    ('host-down', {'host': 'h'}, 'host-down h', 'host-down'),
+    ('host-up', {'host': 'h'}, 'host-up h', 'host-up'),
 ])
 def test_title_and_deed(name, keys, title, deed):
     verb = verbs.VERBS[name]
