@@ -122,11 +122,15 @@ class Changing(base.FunctionalTest):
 
 class Growing(base.FunctionalTest):
 
-    def test_what_is_added_is_sold(self):
+    def _floats_over(self, server):
+        return self.domain(server).find('vcpu').get('cpuset')
+
+    def test_what_is_added_is_sold_and_used(self):
         self.start_seed_host(dedicated='0-6', shared='8-9')
         # 2 * 2 + 7 * 1 = 11
-        for vcpus in (8, 3):
+        first, _ = [
             self.boot(self.flavor(vcpus, **{'hw:cpu_priority': 'low'}))
+            for vcpus in (8, 3)]
         self.boot(self.low, 'ERROR')
         self._host_options['mix1'].update({
             ('compute', 'cpu_dedicated_set'): '0-7',
@@ -134,7 +138,8 @@ class Growing(base.FunctionalTest):
         self.restart_compute_service('mix1')
         self.update_host('mix1')
         # 4 * 2 + 8 * 1 = 16
-        server = self.boot(self.low)
-        self.assertEqual(
-            '0-11', self.domain(server).find('vcpu').get('cpuset'))
+        self.assertEqual('0-11', self._floats_over(self.boot(self.low)))
         self.assertEqual(15, self.report('mix1').low_used)
+        self.assertEqual('0-6,8-9', self._floats_over(first))
+        self._reboot_server(first, hard=True)
+        self.assertEqual('0-11', self._floats_over(first))
