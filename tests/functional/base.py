@@ -12,6 +12,8 @@
 
 """What the functional tests share."""
 
+import contextlib
+
 from lxml import etree
 from nova import context
 from nova import objects
@@ -97,11 +99,16 @@ class FunctionalTest(cloud.Cloud):
             '/resource_providers/%s/traits' % self.compute_rp_uuids[host],
             version='1.6').body['traits']
 
-    def report(self, host):
-        """Return the HostReport that the compute saved last."""
+    @contextlib.contextmanager
+    def record(self, host):
+        """Yield the compute node of a host, as the schedulers read it."""
         cell = self.host_mappings[host].cell_mapping
         with context.target_cell(
                 context.get_admin_context(), cell) as cctxt:
-            node = objects.ComputeNode.get_by_host_and_nodename(
+            yield objects.ComputeNode.get_by_host_and_nodename(
                 cctxt, host, host)
-        return host_report.HostReport.from_stats(node.stats)
+
+    def report(self, host):
+        """Return the HostReport that the compute saved last."""
+        with self.record(host) as node:
+            return host_report.HostReport.from_stats(node.stats)

@@ -75,17 +75,6 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
             log.output)
 
 
-class Weighing(base.FunctionalTest):
-
-    def test_low_and_high_instances_spread(self):
-        for name in ('mix1', 'mix2'):
-            self.start_seed_host(name)
-        for flavor in (self.low, self.high):
-            hosts = [self.boot(flavor)['OS-EXT-SRV-ATTR:host']
-                     for _ in range(2)]
-            self.assertEqual({'mix1', 'mix2'}, set(hosts))
-
-
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
 

@@ -1,0 +1,501 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each request that Nova can make is placed as its class is, or refused."""
+
+import contextlib
+import logging
+import re
+from unittest import mock
+
+import fixtures
+from lxml import etree
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.api import client
+from nova.virt import hardware
+from oslo_serialization import jsonutils
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from nova_prio import admission
+from nova_prio.objects import host_report
+from nova_prio.scenario import cloud
+from nova_prio.scheduler.filters import priority_filter as reasons
+from tests.functional import base
+
+
+def hw(**extra_specs):
+    """Return extra specs of the namespace hw."""
+    return {'hw:' + key: value for key, value in extra_specs.items()}
+
+
+HIGH = hw(cpu_priority='high')
+LOW = hw(cpu_priority='low')
+ORDINARY = {}
+PINNED = hw(cpu_policy='dedicated')
+MIXED = hw(cpu_policy='mixed', cpu_dedicated_mask='0-1')
+ONE_CELL = hw(numa_nodes='1')
+TWO_CELLS = hw(numa_nodes='2')
+ONE_AND_THREE = {**TWO_CELLS, 'hw:numa_cpus.0': '0', 'hw:numa_mem.0': '64',
+                 'hw:numa_cpus.1': '1-3', 'hw:numa_mem.1': '192'}
+FIVE_AND_ONE = {**TWO_CELLS, 'hw:numa_cpus.0': '0-4', 'hw:numa_mem.0': '128',
+                'hw:numa_cpus.1': '5', 'hw:numa_mem.1': '128'}
+LARGE_PAGES = hw(mem_page_size='large')
+PREFER, REQUIRE, ISOLATE = (
+    hw(cpu_thread_policy=policy)
+    for policy in ('prefer', 'require', 'isolate'))
+EMULATOR_ISOLATED = hw(emulator_threads_policy='isolate')
+EMULATOR_SHARED = hw(emulator_threads_policy='share')
+REALTIME = hw(cpu_realtime='true', cpu_realtime_mask='^0')
+
+#: What becomes of a request for which Placement has no candidate.
+NOT_OFFERED = 'not offered'
+UNFIT = reasons.NUMA_TOPOLOGY
+WHOLE_CORES = admission.WHOLE_CORES
+FULL = admission.CAPACITY
+
+#: The hosts have two NUMA cells, and CPUs with these names: dedicated,
+#: shared and all, of one cell and of both.
+CELLS = dict(cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
+NAMES = {frozenset(hardware.parse_cpu_spec(cpus)): name for name, cpus in {
+    'D0': '0-3', 'D1': '6-9', 'S0': '4-5', 'S1': '10-11', 'S': '4-5,10-11',
+    'L0': '0-5', 'L1': '6-11', 'L': '0-11'}.items()}
+
+#: vCPUs, extra specs, and what becomes of that on empty hosts: a layout or a
+#: reason. 'mix' is a mix host, 'prio' a priority host without mix, 'stock'
+#: one with Nova's driver; 'smt' is a mix host with thread siblings.
+CASES = [
+    (4, HIGH, dict(mix='D0 D0 D0 D0', stock=NOT_OFFERED)),
+    (4, LOW, dict(mix='L L L L', prio='S S S S')),
+    (4, ORDINARY, dict(mix='S S S S')),
+    # Each guest cell has to fit on a host cell.
+    (5, HIGH, dict(mix=UNFIT)),
+    (3, ONE_CELL, dict(mix=UNFIT, stock=UNFIT)),
+    (7, {**LOW, **ONE_CELL}, dict(mix=UNFIT)),
+    (4, {**LOW, **TWO_CELLS}, dict(prio='S0 S0 S1 S1')),
+    (4, {**HIGH, **ONE_AND_THREE}, dict(mix='D0 D1 D1 D1')),
+    (4, ONE_AND_THREE, dict(mix=UNFIT)),
+    (4, {**LOW, **ONE_AND_THREE}, dict(prio=UNFIT)),
+    (6, {**LOW, **FIVE_AND_ONE}, dict(mix='L0 L0 L0 L0 L0 L1 +S')),
+    # Only the mix host has huge pages, of 2 MB.
+    (2, {**HIGH, **hw(mem_page_size='2048')}, dict(mix='D0 D0', prio=UNFIT)),
+    (2, {**LOW, **LARGE_PAGES}, dict(mix='L0 L0 +S0')),
+    (2, LARGE_PAGES, dict(mix='S0 S0', stock=UNFIT)),
+    (4, {**HIGH, **PREFER}, dict(mix='D0 D0 D0 D0')),
+    (4, {**HIGH, **REQUIRE}, dict(mix=NOT_OFFERED, smt='D0 D0 D0 D0')),
+    (2, {**HIGH, **ISOLATE}, dict(mix=WHOLE_CORES, prio='D0 D0')),
+    (2, {**PINNED, **ISOLATE}, dict(mix=WHOLE_CORES, stock='D0 D0')),
+    (2, {**HIGH, **REALTIME}, dict(mix=WHOLE_CORES, prio='D0 D0 +D0')),
+    (3, {**HIGH, **EMULATOR_ISOLATED}, dict(mix='D0 D0 D0 +D0')),
+    (4, {**HIGH, **EMULATOR_ISOLATED}, dict(mix=UNFIT)),
+    (2, {**HIGH, **EMULATOR_SHARED}, dict(mix='D0 D0 +S')),
+    (4, {**HIGH, **MIXED}, dict(mix='D0 D0 S0 S0')),
+    (4, MIXED, dict(mix='D0 D0 S0 S0')),
+]
+
+
+def name_of(cpus):
+    """Return the name of CPUs; of a single one that of its kind and cell."""
+    if len(cpus) == 1:
+        return next(name for names, name in NAMES.items() if cpus <= names)
+    return NAMES.get(frozenset(cpus)) or hardware.format_cpu_spec(cpus)
+
+
+def layout(domain):
+    """Return where the vCPUs of a guest run, such as 'D0 D0 S0'.
+
+    Where its emulator threads run elsewhere, a word such as '+S' follows.
+    """
+    total = domain.find('vcpu')
+    cpusets = int(total.text) * [total.get('cpuset')]
+    for pin in domain.iterfind('cputune/vcpupin'):
+        cpusets[int(pin.get('vcpu'))] = pin.get('cpuset')
+    vcpus = [hardware.parse_cpu_spec(cpuset) for cpuset in cpusets]
+    names = [name_of(cpus) for cpus in vcpus]
+    for pin in domain.iterfind('cputune/emulatorpin'):
+        cpus = hardware.parse_cpu_spec(pin.get('cpuset'))
+        if cpus != set().union(*vcpus):
+            names.append('+' + name_of(cpus))
+    return ' '.join(names)
+
+
+class Requests(base.FunctionalTest):
+    """Words for a request, and for what becomes of it."""
+
+    def setUp(self):
+        super().setUp()
+        # A compute goes out of service after ten builds that failed.
+        self.flags(consecutive_build_service_disable_threshold=0,
+                   group='compute')
+        self.flags(allow_resize_to_same_host=False, shelved_offload_time=0)
+        self.log = self.useFixture(fixtures.FakeLogger(
+            name=reasons.LOG.name, level=logging.DEBUG))
+
+    def _soon(self, check, *args):
+        return self._wait_for_assert(
+            lambda: check(*args), max_retries=100, sleep=0.1)
+
+    def _settled(self, server):
+        server = self.api.get_server(server['id'])
+        self.assertNotEqual('BUILD', server['status'])
+        self.assertIsNone(server['OS-EXT-STS:task_state'])
+        return server
+
+    def _gone(self, server):
+        self.assertRaises(client.OpenStackApiNotFoundException,
+                          self.api.get_server, server['id'])
+        self.assertEqual({}, self.held(server))
+
+    def held(self, server):
+        """Return what a server holds: dict, provider -> resources."""
+        return {provider: held['resources'] for provider, held in
+                self._get_allocations_by_server_uuid(server['id']).items()}
+
+    def ask(self, flavor, count=1, **kwargs):
+        """Ask for servers; returns all there are, whatever became of them."""
+        self.asked = len(self.log.output)
+        body = self._build_server(flavor_id=flavor, networks='none', **kwargs)
+        server = self.api.post_server(
+            {'server': {**body, 'min_count': count, 'max_count': count}})
+        if count == 1:
+            return self._soon(self._settled, server)
+        return [self._soon(self._settled, each)
+                for each in self.api.get_servers()]
+
+    def reason(self, host):
+        """Return why the filter refused a host that was just asked."""
+        found = re.findall(r'^Host %s, node %s refused: (\w+): ' % (
+            host, host), self.log.output[self.asked:], re.MULTILINE)
+        self.assertLessEqual(len(found), 1)
+        return found[0] if found else NOT_OFFERED
+
+    def outcome(self, server, host):
+        """Return the layout of a server on a host, or why there is none."""
+        if server['status'] != 'ACTIVE':
+            return self.reason(host)
+        self.assertEqual(host, server['OS-EXT-SRV-ATTR:host'])
+        return layout(self.domain(server))
+
+    def delete(self, *servers):
+        """Delete servers, and wait until they are gone."""
+        for server in servers:
+            self.api.delete_server(server['id'])
+        for server in servers:
+            self._soon(self._gone, server)
+
+    def try_out(self, flavor, host, **kwargs):
+        """Return what becomes of a request; the server is gone then."""
+        server = self.ask(flavor, **(kwargs or {'host': host}))
+        outcome = self.outcome(server, host)
+        self.delete(server)
+        return outcome
+
+
+class EachRequest(Requests):
+    """One after the other, on empty hosts."""
+
+    def setUp(self):
+        super().setUp()
+        stock = fakelibvirt.create_mempages
+
+        def with_huge_pages(mappings):
+            (size, number), = mappings
+            return stock([(size, number - 2 ** 18), (2048, 512)])
+
+        with mock.patch.object(
+                fakelibvirt, 'create_mempages', with_huge_pages):
+            self.start_seed_host('mix', **CELLS)
+        self.start_seed_host('smt', threads=2, **CELLS)
+        self.start_seed_host('prio', mix=False, **CELLS)
+        self.start_host('stock', driver=cloud.STOCK_DRIVER,
+                        aggregate={'priority_mix': 'true'}, **CELLS)
+
+    def test_requested_and_forced_hosts(self):
+        """A host that is forced goes round the filter, not the claim."""
+        wrong = {}
+        for vcpus, extra_specs, outcomes in CASES:
+            flavor = self.flavor(vcpus, **extra_specs)
+            for host, wanted in outcomes.items():
+                asked = vcpus, *extra_specs.items(), host
+                server = self.ask(flavor, host=host)
+                found = self.outcome(server, host)
+                if found != wanted:
+                    wrong[asked] = found
+                if server['status'] == 'ACTIVE':
+                    self._assert_counted(server, vcpus, extra_specs, found)
+                self.delete(server)
+                if host == 'mix' and wanted in (UNFIT, WHOLE_CORES):
+                    found = self.try_out(flavor, host, az='nova:mix')
+                    if found != NOT_OFFERED:
+                        wrong[*asked, 'forced'] = found
+        self.assertEqual({}, wrong)
+        self.assertEqual(
+            'L L L L', self.try_out(self.low, 'mix', az='nova:mix'))
+
+    def _assert_counted(self, server, vcpus, extra_specs, found):
+        dedicated = found.partition('+')[0].count('D')
+        shared = vcpus - dedicated
+        dedicated += EMULATOR_ISOLATED.items() <= extra_specs.items()
+        held, = self.held(server).values()
+        self.assertEqual((dedicated, shared), (
+            held.get('PCPU', 0), held.get('VCPU', 0)), extra_specs)
+        host = self.host_of(server)
+        if host != 'stock':
+            ordinary = 0 if LOW.items() <= extra_specs.items() else shared
+            self.assertEqual((dedicated, shared, ordinary),
+                             self.report(host).used, extra_specs)
+        pages = self.domain(server).find('memoryBacking/hugepages')
+        self.assertEqual('hw:mem_page_size' in extra_specs,
+                         pages is not None, extra_specs)
+
+
+class MultiCreate(Requests):
+    """What a request has consumed counts for the rest of it."""
+
+    def test_all_or_none(self):
+        self.start_seed_host('mix', **CELLS)
+        for vcpus, extra_specs, first, second, reason_of_third in (
+                (4, HIGH, 'D0 D0 D0 D0', 'D1 D1 D1 D1', FULL['high']),
+                (4, ORDINARY, 'S S S S', 'S S S S', FULL['ordinary']),
+                (6, {**LOW, **TWO_CELLS}, 'L0 L0 L0 L1 L1 L1 +S',
+                 'L0 L0 L0 L1 L1 L1 +S', FULL['low']),
+                (5, {**LOW, **ONE_CELL}, 'L0 L0 L0 L0 L0 +S0',
+                 'L1 L1 L1 L1 L1 +S1', UNFIT),
+                (6, {**MIXED, **hw(cpu_dedicated_mask='0-3')},
+                 'D0 D0 D0 D0 S0 S0', 'D1 D1 D1 D1 S1 S1', FULL['high'])):
+            flavor = self.flavor(vcpus, **extra_specs)
+            servers = self.ask(flavor, count=3)
+            self.assertEqual(
+                3 * ['ERROR'], [server['status'] for server in servers])
+            self.assertEqual(reason_of_third, self.reason('mix'))
+            self.assertEqual(
+                {0}, set(self.resources('mix', 'usages').values()))
+            self.delete(*servers)
+            servers = self.ask(flavor, count=2)
+            self.assertEqual([first, second], sorted(
+                self.outcome(server, 'mix') for server in servers))
+            self.delete(*servers)
+
+
+class Neighbours(Requests):
+    """Two hosts; one has residents of each class in both cells.
+
+    They leave each class room by its row, but not enough in one cell.
+    """
+
+    MOVERS = ((3, HIGH, 'D0 D0 D0'),
+              (4, {**LOW, **ONE_CELL}, 'L0 L0 L0 L0 +S0'),
+              (2, ONE_CELL, 'S0 S0'))
+
+    def test_moves_and_mixed_policy(self):
+        self.let_guests_migrate()
+        for host in ('mix1', 'mix2'):
+            self.start_seed_host(host, **CELLS)
+        # In each cell 2 of 4 dedicated CPUs are left, 3 of 8 in the low row
+        # and 1 of 4 in the ordinary one.
+        for vcpus, extra_specs in (
+                (4, HIGH), (4, LOW), (4, ORDINARY), (2, ORDINARY)):
+            self.ask(self.flavor(vcpus, **extra_specs, **TWO_CELLS),
+                     host='mix2')
+        self.assertEqual((4, 10, 6), self.report('mix2').used)
+        movers = []
+        for vcpus, extra_specs, wanted in self.MOVERS:
+            flavor = self.flavor(vcpus, **extra_specs)
+            movers.append(self.ask(flavor, host='mix1'))
+            self._assert_fits(movers[-1], 'mix1', wanted)
+            self._refuse_all_moves(
+                movers[-1], self.flavor(vcpus, **extra_specs))
+        self._fill_with_mixed_policy()
+        self.delete(*(server for server in self.api.get_servers()
+                      if self.host_of(server) == 'mix2'))
+        for server, (_, _, wanted) in zip(movers, self.MOVERS):
+            self._move_about(server, wanted)
+        self._evacuate(movers)
+
+    def _assert_fits(self, server, host, wanted):
+        found = self.outcome(self._soon(self._settled, server), host)
+        self.assertIn(found, (wanted, wanted.replace('0', '1')))
+
+    def _refuse(self, server, **action):
+        self.asked = len(self.log.output)
+        with contextlib.suppress(client.OpenStackApiException):
+            self.api.post_server_action(server['id'], action)
+        self._soon(self._settled, server)
+        self.assertEqual(UNFIT, self.reason('mix2'), action)
+
+    def _refuse_all_moves(self, server, flavor):
+        self._refuse(server, migrate={'host': 'mix2'})
+        for host in ('mix2', None):
+            self._refuse(server, **{'os-migrateLive': {
+                'host': host, 'block_migration': 'auto'}})
+        self._refuse(server, resize={'flavorRef': flavor})
+        self._shelve_server(server)
+        self._refuse(server, unshelve={'host': 'mix2'})
+        self._move(server, 'mix1', unshelve=None)
+
+    def _fill_with_mixed_policy(self):
+        for vcpus, extra_specs, wanted in (
+                (4, MIXED, UNFIT),
+                (4, {**MIXED, **TWO_CELLS, **hw(cpu_dedicated_mask='0,2')},
+                 'D0 S0 D1 S1'),
+                (3, MIXED, FULL['ordinary']),
+                (3, {**HIGH, **MIXED}, FULL['ordinary']),
+                (1, ONE_CELL, FULL['ordinary']),
+                (2, {**HIGH, **TWO_CELLS}, 'D0 D1'),
+                (4, {**LOW, **TWO_CELLS}, 'L0 L0 L1 L1 +S')):
+            server = self.ask(self.flavor(vcpus, **extra_specs), host='mix2')
+            self.assertEqual(wanted, self.outcome(server, 'mix2'))
+        self.assertEqual((8, 16, 8), self.report('mix2').used)
+
+    def _move(self, server, host, **action):
+        self.api.post_server_action(server['id'], action)
+        self._soon(self._is_on, server, host)
+
+    def _is_on(self, server, host):
+        self.assertEqual(
+            host, self._settled(server)['OS-EXT-SRV-ATTR:host'])
+
+    def _move_about(self, server, wanted):
+        self._move(server, 'mix2', **{'os-migrateLive': {
+            'host': 'mix2', 'block_migration': 'auto'}})
+        self.assertIn(layout(etree.fromstring(self.migrated_xml)), (
+            wanted, wanted.replace('0', '1')))
+        self._move(server, 'mix1', migrate={'host': 'mix1'})
+        self._confirm_resize(server)
+        self._assert_fits(server, 'mix1', wanted)
+
+    def _evacuate(self, servers):
+        self.computes['mix1'].stop()
+        self.api.put_service_force_down(self.api.get_services(
+            host='mix1', binary='nova-compute')[0]['id'], True)
+        for server in servers:
+            self._move(server, 'mix2', evacuate={'host': 'mix2'})
+        self.assertEqual((3, 6, 2), self.report('mix2').used)
+
+
+class BadHosts(Requests):
+    """Hosts of which Nova or Placement knows nonsense."""
+
+    def _write(self, **record):
+        with self.record('mix') as node:
+            for name, value in record.items():
+                setattr(node, name, value)
+            node.save()
+
+    def _stats(self, version, **more):
+        primitive = jsonutils.loads(self.report('mix').to_stats())
+        primitive['nova_prio_object.version'] = version
+        primitive['nova_prio_object.data'].update(more)
+        return {host_report.STATS_KEY: jsonutils.dumps(primitive)}
+
+    def test_records(self):
+        # As it is when it has just started: not updated again yet.
+        with mock.patch.object(self, 'update_host'):
+            self.start_seed_host('mix', **CELLS)
+        high, low, ordinary = (self.flavor(2, **extra_specs, **ONE_CELL)
+                               for extra_specs in (HIGH, LOW, ORDINARY))
+        no_report = {'stats': {}}
+        unreadable = {'stats': {host_report.STATS_KEY: '[7]'}}
+        with self.record('mix') as node:
+            empty = {name: getattr(node, name) for name in (
+                'stats', 'free_ram_mb', 'numa_topology',
+                'cpu_allocation_ratio')}
+        for flavor, wanted, edits in (
+                (high, 'D0 D0', {}), (low, 'L0 L0 +S0', {}),
+                (ordinary, 'S0 S0', {}),
+                (high, reasons.UNREADABLE_REPORT, unreadable),
+                (low, reasons.UNREADABLE_REPORT, unreadable),
+                (ordinary, reasons.UNREADABLE_REPORT, unreadable),
+                (low, reasons.UNREADABLE_REPORT, {
+                    'stats': self._stats('2.0')}),
+                (low, 'L0 L0 +S0', {'stats': self._stats('1.99', new=[7])}),
+                (high, reasons.NO_REPORT, no_report),
+                (low, reasons.NO_REPORT, no_report),
+                (ordinary, 'S0 S0', no_report),
+                (high, reasons.UNREADABLE_HOST, {'free_ram_mb': None}),
+                (low, reasons.NO_NUMA_TOPOLOGY, {'numa_topology': None})):
+            self._write(**{**empty, **edits})
+            self.assertEqual(wanted, self.try_out(flavor, 'mix'), edits)
+        self._write(**empty)
+        # They leave 1 of 4 CPUs in each cell by the host's ratio of 2.0.
+        resident, _ = (self.ask(self.flavor(vcpus, **TWO_CELLS))
+                       for vcpus in (4, 2))
+        for ratio in (4.0, 0.0):
+            self._write(cpu_allocation_ratio=ratio)
+            self.assertEqual(UNFIT, self.try_out(ordinary, 'mix'))
+        self._write(**unreadable)
+        server = self._rebuild_server(resident, self.image())
+        self.assertEqual('S0 S0 S1 S1', self.outcome(server, 'mix'))
+
+    def _set_metadata(self, aggregate, **metadata):
+        self.api.post_aggregate_action(
+            aggregate, {'set_metadata': {'metadata': metadata}})
+
+    def test_aggregates(self):
+        self.start_seed_host('mix', aggregate=None, **CELLS)
+        first, second = (self._create_aggregate(name) for name in 'ab')
+        for aggregate in (first, second):
+            self.api.add_host_to_aggregate(aggregate, 'mix')
+        self._set_metadata(first, priority_mix='perhaps', priority='gold',
+                           priority_ordinary='true', Priority_Mix='true')
+        server = self.ask(self.low)
+        self.assertIn('No host aggregate has the metadata',
+                      server['fault']['message'])
+        for metadata in ({'priority_mix': 'true'},
+                         {'priority_mix': None, 'priority': ' TRUE '}):
+            self._set_metadata(second, **metadata)
+            self.assertEqual('L L L L', self.try_out(self.low, 'mix'))
+        for value, wanted in (('no', 'S S S S'), ('FALSE', NOT_OFFERED)):
+            self._set_metadata(second, priority_ordinary=value)
+            self.assertEqual(wanted, self.try_out(self.plain, 'mix'))
+        # Placement remembers an aggregate that the host has left.
+        self._set_metadata(second, priority=None)
+        self.start_seed_host('other')
+        third = self.api.api_get('/os-aggregates').body['aggregates'][-1]
+        self._set_aggregate(self.compute_rp_uuids['mix'], third['uuid'])
+        for flavor in (self.high, self.low):
+            self.assertEqual(
+                reasons.NOT_A_PRIORITY_HOST, self.try_out(flavor, 'mix'))
+
+    def test_placement(self):
+        """It offers VCPU for PCPU, too many vCPUs, and memory that is sold."""
+        self.start_seed_host('mix', **CELLS)
+        self.start_seed_host('prio', mix=False, **CELLS)
+        mix = self.compute_rp_uuids['mix']
+        inventory = self._get_provider_inventory(mix)
+        inventory['VCPU']['max_unit'] = 16
+        self._update_inventory(mix, {
+            'inventories': inventory, 'resource_provider_generation':
+                self._get_resource_provider_by_uuid(mix)['generation']})
+        self.assertEqual(admission.TOO_MANY_VCPUS, self.try_out(
+            self.flavor(13, **LOW), 'mix'))
+        # nova-scheduler does not start so.
+        self.flags(disable_fallback_pcpu_query=False, group='workarounds')
+        server = self.ask(self.high, host='mix')
+        self.assertEqual('D0 D0 D0 D0', self.outcome(server, 'mix'))
+        self.assertEqual(4, self.held(server)[mix].get('PCPU'))
+        self.placement.put('/allocations/%s' % uuids.orphan, {
+            'allocations': {mix: {'resources': {'PCPU': 4}}},
+            'project_id': 'p', 'user_id': 'u', 'consumer_generation': None,
+            'consumer_type': 'INSTANCE'}, version='1.38')
+        self.assertEqual(
+            reasons.NO_PCPU_CANDIDATE, self.try_out(self.high, 'mix'))
+        self.assertEqual(reasons.NO_THREADS, self.try_out(
+            self.flavor(**PINNED, **REQUIRE), 'prio'))
+        self.flags(ram_allocation_ratio=2.0)
+        self.update_host('prio')
+        for memory_mb, extra_specs, wanted in (
+                (12000, ORDINARY, 'S'), (6000, HIGH, admission.MEMORY),
+                (6000, LOW, 'S')):
+            flavor = self._create_flavor(vcpu=1, memory_mb=memory_mb, disk=1,
+                                         extra_spec=extra_specs or None)
+            self.assertEqual(wanted, self.outcome(
+                self.ask(flavor, host='prio'), 'prio'))
