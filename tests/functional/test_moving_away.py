@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each instance leaves a host that holds far more than it may sell."""
+
+from nova.tests.fixtures import libvirt as fakelibvirt
+
+from nova_prio import capacity
+from tests.functional import base
+
+#: Flavor, and what an instance of it holds in Placement beside memory, disk.
+KINDS = {
+    'high': (2, {'hw:cpu_priority': 'high'}, {'PCPU': 2}),
+    'low': (3, {'hw:cpu_priority': 'low'}, {'VCPU': 3}),
+    'low in both cells': (
+        2, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}, {'VCPU': 2}),
+    'ordinary': (3, {}, {'VCPU': 3}),
+    'pinned': (1, {'hw:cpu_policy': 'dedicated'}, {'PCPU': 1}),
+    'mixed': (2, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'},
+              {'PCPU': 1, 'VCPU': 1}),
+}
+
+
+class MovingAway(base.FunctionalTest):
+    """A full host, which stays oversold whoever leaves.
+
+    8 shared CPUs * 3 + 16 dedicated ones * 2 = 56 are sold: 18 to two
+    instances of each kind, 38 to low instances that stay.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self.flags(disk_allocation_ratio=2.0)
+        self._start('mix1')
+        self.low_19 = self.flavor(19, **{'hw:cpu_priority': 'low'})
+        for _ in range(2):
+            self.boot(self.low_19)
+        flavors = {name: self.flavor(vcpus, **extra_specs)
+                   for name, (vcpus, extra_specs, _) in KINDS.items()}
+        self.leaving = [
+            (name, self.boot(flavor), leave)
+            for leave in (self._leave_cold, self._leave_live)
+            for name, flavor in flavors.items()]
+        self.assertEqual((56, 56), self._low_row())
+        self._start('mix2')
+
+    def _start(self, host):
+        self.start_seed_host(host, cpus=24, cells=2, ratio=3.0,
+                             dedicated='0-7,12-19', shared='8-11,20-23')
+
+    def _leave_cold(self, server):
+        self._migrate_server(server)
+        self._confirm_resize(server)
+
+    def _leave_live(self, server):
+        self._live_migrate(server)
+
+    def _low_row(self):
+        report = self.report('mix1')
+        return report.low_sellable, report.low_used
+
+    def _guests(self):
+        """Return the guests of the full host as libvirt has them."""
+        connection = self.computes['mix1'].driver._host.get_connection()
+        return {domain.UUIDString(): domain.XMLDesc(0)
+                for domain in connection.listAllDomains(
+                    fakelibvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
+
+    def _pinned(self):
+        """Return the CPUs that are pinned, as the options write them."""
+        return ','.join(
+            pin.get('cpuset') for _, server, _ in self.leaving
+            for pin in self.domain(server).findall('cputune/vcpupin')
+            if pin.get('cpuset').isdigit())
+
+    def _change(self, dedicated, shared, **options):
+        guests = self._guests()
+        self.assertEqual(2 + len(self.leaving), len(guests))
+        host_options = self._host_options['mix1']
+        host_options['compute', 'cpu_dedicated_set'] = dedicated
+        host_options['compute', 'cpu_shared_set'] = shared
+        for name, value in options.items():
+            host_options[None, name] = value
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        self.assertEqual(guests, self._guests())
+
+    def _lower_ratio_in_placement(self):
+        """Do what an operator does where no option sets the ratio."""
+        url = '/resource_providers/%s/inventories' % (
+            self.compute_rp_uuids['mix1'])
+        body = self.placement.get(url).body
+        body['inventories']['VCPU']['allocation_ratio'] = 1.0
+        self.assertEqual(200, self.placement.put(url, body).status)
+
+    def _assert_all_leave(self, sellable, refused):
+        """None is admitted, and each one leaves.
+
+        :param sellable: what the low row may sell now
+        :param refused: priorities of which no instance has room
+        """
+        self.assertEqual((sellable, 56), self._low_row())
+        report = self.report('mix1')
+        room = capacity.room(report.sellable, report.used)
+        self.assertEqual(0, room.low)
+        for priority in refused:
+            extra_specs = {'hw:cpu_priority': priority} if priority else {}
+            self.boot(self.flavor(1, **extra_specs), 'ERROR', az='nova:mix1')
+        for name, server, leave in self.leaving:
+            leave(server)
+            self.assertEqual('mix2', self.host_of(server), name)
+            held = self._get_allocations_by_server_uuid(server['id'])
+            self.assertEqual([self.compute_rp_uuids['mix2']], list(held))
+            held, = held.values()
+            self.assertEqual(
+                KINDS[name][2],
+                {key: value for key, value in held['resources'].items()
+                 if key.endswith('CPU')}, name)
+        usages = self.resources('mix1', 'usages')
+        self.assertEqual((38, 0), (usages['VCPU'], usages['PCPU']))
+        self.update_host('mix1')
+        self.assertEqual((0, 38, 0), self.report('mix1').used)
+
+    def test_all_is_taken_away_at_once(self):
+        self._change(self._pinned(), '8,20', cpu_priority_mix_enable=False,
+                     cpu_allocation_ratio=1.0)
+        self._assert_all_leave(2, refused=('low', None, 'high'))
+
+    def test_the_ratio_falls_in_placement(self):
+        """And some of the shared CPUs become dedicated ones."""
+        self._host_options['mix1'][None, 'cpu_allocation_ratio'] = None
+        self._lower_ratio_in_placement()
+        self._change('0-9,12-21', '10-11,22-23')
+        self._assert_all_leave(4, refused=('low', None))

@@ -1,0 +1,261 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Many creates at once: the claims on the computes have the last word."""
+
+import collections
+import contextlib
+import random
+import threading
+import time
+import typing
+
+import fixtures
+from nova import context
+from nova.scheduler import host_manager
+from nova.tests import fixtures as nova_fixtures
+
+from nova_prio import capacity
+from tests.functional import base
+
+#: As it is outside of a test: Nova's tests replace it by one that lets a
+#: single thread at a time leave the cell that it has targeted last.
+TARGET_CELL = context.target_cell
+
+
+class Kind(typing.NamedTuple):
+    """A flavor, and what an instance of it takes from its host."""
+
+    extra_specs: dict
+    vcpus: int
+    dedicated: int = 0
+    low: int = 0
+    ordinary: int = 0
+
+
+KINDS = {
+    'high': Kind({'hw:cpu_priority': 'high'}, 2, dedicated=2),
+    'low': Kind({'hw:cpu_priority': 'low'}, 2, low=2),
+    'low in both cells': Kind(
+        {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}, 2, low=2),
+    'ordinary': Kind({}, 1, ordinary=1),
+    'pinned': Kind({'hw:cpu_policy': 'dedicated'}, 1, dedicated=1),
+    'mixed': Kind({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}, 2,
+                  dedicated=1, ordinary=1),
+}
+DEDICATED = {0, 1, 2, 3, 6, 7, 8, 9}
+#: 8 dedicated and 4 shared CPUs at 1.5: 4 * 1.5 = 6, and 6 + 8 * 0.5 = 10.
+SELLABLE = capacity.Rows(high=8, low=10, ordinary=6)
+
+
+def kind_of(server):
+    """Return the Kind that is in the name of a server."""
+    return KINDS[server['name'].split('-')[0]]
+
+
+class StaleHosts(fixtures.Fixture):
+    """Lets requests choose before any of them has claimed.
+
+    A request that has read what the hosts reported waits for some others to
+    do so; for a while only, since there are none left in the end.
+    """
+
+    def __init__(self, requests):
+        self.requests = requests
+
+    def _setUp(self):
+        stock = host_manager.HostManager.get_host_states_by_uuids
+        barrier = threading.Barrier(self.requests)
+
+        def get_host_states_by_uuids(*args, **kwargs):
+            host_states = stock(*args, **kwargs)
+            try:
+                barrier.wait(timeout=1)
+            except threading.BrokenBarrierError:
+                barrier.reset()
+            return host_states
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.scheduler.host_manager.HostManager.'
+            'get_host_states_by_uuids', get_host_states_by_uuids))
+
+
+class Races(base.FunctionalTest):
+    """200 creates, as fast as the API takes them, on hosts for a third."""
+
+    CAST_AS_CALL = False
+    TIMEOUT_SCALING_FACTOR = 2
+    #: Servers in a request -> requests of each kind: 6 * 34 servers.
+    REQUESTS = {1: 10, 2: 4, 4: 4}
+    HOSTS = ('mix0', 'mix1', 'mix2', 'mix3')
+    WORKERS = 4
+
+    def setUp(self):
+        super().setUp()
+        self.let_services_work_at_once()
+        self.flags(disk_allocation_ratio=8.0, rpc_response_timeout=300)
+        # A compute goes out of service after ten builds that failed.
+        self.flags(consecutive_build_service_disable_threshold=0,
+                   group='compute')
+        for host in self.HOSTS:
+            self.start_seed_host(host, cells=2, dedicated='0-3,6-9',
+                                 shared='4-5,10-11', ratio=1.5)
+        self.claims = self.useFixture(fixtures.FakeLogger(
+            name='nova.compute.claims'))
+
+    def let_services_work_at_once(self):
+        """Undo what lets Nova's tests wait for each other."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.context.target_cell', TARGET_CELL))
+        # Idle threads of Nova's tests look for work a hundred times a second.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 1))
+        # A compute builds in the thread that got the message, so that one
+        # that is stopped has built all that it had begun.
+        self.useFixture(nova_fixtures.SpawnIsSynchronousFixture())
+        self.flags(executor_thread_pool_size=self.WORKERS)
+
+    def let_placement_oversell(self):
+        """Let Placement admit twice of each class, as it does under a burst.
+
+        With many workers and its default options it was seen to admit more
+        than its inventory, which it does not do in one process.
+        """
+        for uuid in self.compute_rp_uuids.values():
+            url = '/resource_providers/%s/inventories' % uuid
+            body = self.placement.get(url).body
+            for resource_class in ('VCPU', 'PCPU'):
+                body['inventories'][resource_class].update(
+                    reserved=0, allocation_ratio=2.0 * max(
+                        1.0, body['inventories'][resource_class][
+                            'allocation_ratio']))
+            self.placement.put(url, body)
+
+    def create_at_once(self, while_half=lambda: None):
+        """Create all servers; returns them once none is being built.
+
+        Each kind is asked for alone, in pairs and in fours.
+
+        :param while_half: called when half of the requests were accepted
+        """
+        bodies = []
+        for name, kind in KINDS.items():
+            server = self._build_server(
+                name=name, networks='none',
+                flavor_id=self.flavor(kind.vcpus, **kind.extra_specs))
+            bodies += [{'server': {**server, 'min_count': 1, 'max_count': n}}
+                       for n, times in self.REQUESTS.items()
+                       for _ in range(times)]
+        random.Random(5).shuffle(bodies)
+        half_of_them = len(bodies) // 2
+        half = threading.Event()
+        first_servers = []
+
+        def create():
+            with contextlib.suppress(IndexError):
+                while True:
+                    first_servers.append(self.api.post_server(bodies.pop()))
+                    if len(bodies) <= half_of_them:
+                        half.set()
+
+        threads = [threading.Thread(target=create)
+                   for _ in range(self.WORKERS)]
+        for thread in threads:
+            thread.start()
+        half.wait()
+        while_half()
+        for thread in threads:
+            thread.join()
+        for server in first_servers:
+            self._wait_until_built(server)
+        servers = self.api.get_servers()
+        for server in servers:
+            if server['status'] == 'BUILD':
+                server.update(self._wait_until_built(server))
+        self.assertGreaterEqual(len(servers), 200)
+        return servers
+
+    def _wait_until_built(self, server):
+        """Return what is shown of a server that is built or refused."""
+        deadline = time.monotonic() + 300
+        while True:
+            server = self.api.get_server(server['id'])
+            if server['status'] != 'BUILD':
+                return server
+            self.assertLess(time.monotonic(), deadline)
+            # Asking takes the time that the services need.
+            time.sleep(3)
+
+    def assert_each_is_built_or_refused(self, servers):
+        """What Placement holds of each is what it needs, or nothing."""
+        for server in servers:
+            held = self._get_allocations_by_server_uuid(server['id'])
+            if server['status'] == 'ACTIVE':
+                kind = kind_of(server)
+                needed = {'VCPU': kind.low + kind.ordinary,
+                          'PCPU': kind.dedicated,
+                          'MEMORY_MB': 256, 'DISK_GB': 11}
+                host = self.compute_rp_uuids[server['OS-EXT-SRV-ATTR:host']]
+                self.assertEqual([host], list(held), server)
+                self.assertEqual(
+                    {name: amount for name, amount in needed.items()
+                     if amount}, held[host]['resources'], server)
+            else:
+                self.assertEqual('ERROR', server['status'])
+                self.assertTrue(server['fault']['message'])
+                self.assertEqual({}, held, server)
+
+    def pins(self, server):
+        """Return the CPUs that a server has for its own, a list."""
+        dedicated = kind_of(server).dedicated
+        pins = self.domain(server).findall('cputune/vcpupin')
+        return [int(pin.get('cpuset')) for pin in pins
+                if int(pin.get('vcpu')) < dedicated]
+
+    def assert_nothing_is_sold_twice(self, servers):
+        """No CPU, and no row above its sellable number, by any account."""
+        for host in self.HOSTS:
+            there = [server for server in servers
+                     if server['OS-EXT-SRV-ATTR:host'] == host]
+            pins = [cpu for server in there for cpu in self.pins(server)]
+            kinds = [kind_of(server) for server in there]
+            ordinary = sum(kind.ordinary for kind in kinds)
+            used = capacity.Rows(
+                sum(kind.dedicated for kind in kinds),
+                sum(kind.low for kind in kinds) + ordinary, ordinary)
+            self.assertEqual(used.high, len(pins), host)
+            self.assertEqual(
+                [], [cpu for cpu, times in collections.Counter(pins).items()
+                     if times > 1], host)
+            self.assertLessEqual(set(pins), DEDICATED, host)
+            for row, sold, sellable in zip(used._fields, used, SELLABLE):
+                self.assertLessEqual(sold, sellable, (host, row))
+            report = self.report(host)
+            self.assertEqual((SELLABLE, used),
+                             (report.sellable, report.used), host)
+            self.update_host(host)
+            self.assertEqual(report.to_stats(), self.report(host).to_stats(),
+                             host)
+
+    def _race(self, while_half=lambda: None):
+        self.useFixture(StaleHosts(self.WORKERS))
+        self.let_placement_oversell()
+        servers = self.create_at_once(while_half)
+        self.assert_each_is_built_or_refused(servers)
+        self.assert_nothing_is_sold_twice(servers)
+        self.assertIn('row has', self.claims.output)
+
+    def test_claims_decide(self):
+        self._race()
+
+    def test_a_compute_is_restarted_meanwhile(self):
+        self._race(lambda: self.restart_compute_service('mix1'))
