@@ -67,6 +67,19 @@ def is_from_hint(extra_specs):
             extra_specs.get(SOURCE) == 'hint')
 
 
+def vcpu_in_placement(extra_specs, shared):
+    """Return how many VCPU Placement holds for an instance.
+
+    :param extra_specs: dict, extra spec -> str, which may give the number
+    :param shared: floating vCPUs of the instance
+    """
+    given = _resources(extra_specs, 'VCPU')
+    if not given:
+        return shared
+    # As Nova does, pass over what is no number.
+    return sum(int(value) for value in given.values() if value.isdigit())
+
+
 def is_unfolded(extra_specs, hint):
     """Return whether a priority was asked for that was not folded.
 

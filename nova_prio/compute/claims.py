@@ -55,8 +55,8 @@ class _Wish:
 class _ClassTest:
     """Tests the rows of the host, its memory, and the NUMA fit by class.
 
-    Ordinary instances on hosts without mix, and all of them with a driver
-    that is not ours, are claimed for as Nova does.
+    Ordinary instances on hosts without mix that are not overfull, and all of
+    them with a driver that is not ours, are claimed for as Nova does.
     """
 
     def _test_numa_topology(self, compute_node, limit):
@@ -64,8 +64,11 @@ class _ClassTest:
         wish = _Wish.of(getattr(self, 'flavor', self.instance.flavor),
                         self.numa_topology)
         # Other drivers in the same process have a tracker of their own.
-        if not (isinstance(self.tracker, tracker.PriorityResourceTracker) and
-                self.tracker.counts_for(wish.priority)):
+        is_ours = isinstance(self.tracker, tracker.PriorityResourceTracker)
+        if is_ours and self.tracker.is_overfull and wish.drawn.low:
+            return ('the host has sold more vCPUs than it may, and takes no '
+                    'further ones until they fit')
+        if not (is_ours and self.tracker.counts_for(wish.priority)):
             return super()._test_numa_topology(compute_node, limit)
         report = self.tracker.priority_report(compute_node)
         found = [str(refusal.detail) for refusal in admission.refusals(

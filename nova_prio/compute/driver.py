@@ -44,7 +44,9 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
     """Reports priority CPUs, and places guests by their priority.
 
     ``ledger`` is the UsageLedger that the resource tracker keeps, ``excess``
-    says where it is beyond what the host may sell.
+    says where it is beyond what the host may sell. ``is_overfull`` tells
+    whether the VCPU inventory of a host without mix was raised to what is in
+    use, which the ratio may exceed by a remainder.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -54,6 +56,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
         self.excess = excess.Excess()
+        self.is_overfull = False
         self._warned_of_memory = False
 
     def init_host(self, host):
@@ -89,20 +92,23 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
             provider_tree, nodename, allocations=allocations)
         provider_tree.add_traits(nodename, priority_hosts.TRAIT)
         reported = dict(provider_tree.data(nodename).inventory)
-        in_use = self.ledger.low_shared + self.ledger.ordinary_shared
+        self.is_overfull = False
         if self.mix:
             provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
             self._warn_of_memory(reported[orc.MEMORY_MB])
             reported[orc.VCPU] = inventory.vcpu(
-                reported[orc.VCPU], self.host_cpus(reported), in_use,
-                self.ledger.largest_shared)
+                reported[orc.VCPU], self.host_cpus(reported),
+                self.ledger.vcpu, self.ledger.largest_vcpu)
             reported[orc.MEMORY_MB] = inventory.memory(
                 reported[orc.MEMORY_MB])
         else:
             provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
             if orc.VCPU in reported:
+                stock = reported[orc.VCPU]
                 reported[orc.VCPU] = inventory.movable_vcpu(
-                    reported[orc.VCPU], in_use, self.ledger.largest_shared)
+                    stock, self.ledger.vcpu, self.ledger.largest_vcpu)
+                self.is_overfull = (
+                    reported[orc.VCPU]['total'] > stock['total'])
         provider_tree.update_inventory(nodename, reported)
         self.provider_tree = copy.deepcopy(provider_tree)
 

@@ -31,8 +31,8 @@ def vcpu(stock, cpus, in_use, largest):
 
     :param stock: the VCPU inventory that Nova's driver reports, a dict
     :param cpus: ``capacity.HostCPUs``
-    :param in_use: floating vCPUs of all instances
-    :param largest: floating vCPUs of the largest instance there is
+    :param in_use: VCPU that Placement holds for all instances
+    :param largest: VCPU of the instance that holds most of them
     :returns: a new dict
     """
     units = capacity.placement_units(
@@ -48,8 +48,8 @@ def movable_vcpu(stock, in_use, largest):
     It is Nova's, unless what is there from other times could not leave.
 
     :param stock: the VCPU inventory that Nova's driver reports, a dict
-    :param in_use: floating vCPUs of all instances
-    :param largest: floating vCPUs of the largest instance there is
+    :param in_use: VCPU that Placement holds for all instances
+    :param largest: VCPU of the instance that holds most of them
     :returns: a new dict
     """
     units = capacity.placement_units(

@@ -26,6 +26,7 @@ from nova_prio.compute import usage
 from nova_prio import contract
 from nova_prio import demand
 from nova_prio.objects import host_report
+from nova_prio import policy
 
 CONF = nova.conf.CONF
 
@@ -70,9 +71,10 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             else:
                 flavor, role = object_or_dict, usage.MOVE
             topology = found.get('numa_topology')
+            wanted = demand.of(flavor, topology)
             found[_KEY] = (instance.uuid, role, usage.Usage(
-                demand.of(flavor, topology),
-                demand.shared_by_cell(topology)))
+                wanted, demand.shared_by_cell(topology),
+                policy.vcpu_in_placement(flavor.extra_specs, wanted.shared)))
         return found
 
     def _update_usage(self, usage, nodename, sign=1):
@@ -145,6 +147,11 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         stats = self.stats[nodename]
         stats[host_report.STATS_KEY] = report.to_stats()
         compute_node.stats = stats
+
+    @property
+    def is_overfull(self):
+        """Whether Placement has more VCPU here than the host may sell."""
+        return self._ledger is not None and self.driver.is_overfull
 
     def counts_for(self, priority):
         """Return whether a claim has to test what the classes were promised.

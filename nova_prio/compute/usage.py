@@ -29,11 +29,13 @@ class Usage(typing.NamedTuple):
 
     ``demand`` is its ``capacity.Demand``, ``shared_by_cell`` a dict, NUMA
     cell of the host -> its floating vCPUs on that cell; empty for a guest
-    without a NUMA topology.
+    without a NUMA topology. ``vcpu`` is what Placement holds for it: as many
+    as float, unless its flavor says otherwise.
     """
 
     demand: capacity.Demand
     shared_by_cell: dict
+    vcpu: int
 
     @property
     def is_low(self):
@@ -118,7 +120,11 @@ class UsageLedger:
         return found
 
     @property
-    def largest_shared(self):
-        """Floating vCPUs of the instance that has most of them; 0 if none."""
-        return max((usage.demand.shared for usage in self._usages.values()),
-                   default=0)
+    def vcpu(self):
+        """VCPU that Placement holds for all instances."""
+        return sum(usage.vcpu for usage in self._usages.values())
+
+    @property
+    def largest_vcpu(self):
+        """VCPU of the instance that holds most of them; 0 if none."""
+        return max((usage.vcpu for usage in self._usages.values()), default=0)

@@ -142,3 +142,52 @@ class MovingAway(base.FunctionalTest):
         self._lower_ratio_in_placement()
         self._change('0-9,12-21', '10-11,22-23')
         self._assert_all_leave(4, refused=('low', None))
+
+
+class LeavingAlone(base.FunctionalTest):
+    """What is oversold beside the low row of a mix host."""
+
+    def _restart(self, **options):
+        for name, value in options.items():
+            group = 'compute' if name.endswith('_set') else None
+            self._host_options['mix1'][group, name] = value
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+
+    def test_without_mix_ordinary_instances_are_refused_too(self):
+        """13 vCPUs are on 3 CPUs at 4, which sell 12; in fours it is 16."""
+        self.start_seed_host(mix=False, ratio=4.0)
+        for vcpus in (4, 4, 4, 1):
+            self.boot(self.flavor(vcpus))
+        self._restart(cpu_shared_set='8-10')
+        self.assertEqual(13, self.report('mix1').ordinary_used)
+        self.boot(self.flavor(1), 'ERROR')
+        self.boot(self.flavor(1), 'ERROR', az='nova:mix1')
+        self.boot(self.flavor(1, **{'hw:cpu_policy': 'dedicated'}))
+
+    def test_what_placement_does_not_hold_needs_no_room_there(self):
+        self.start_seed_host(mix=False)
+        unseen = self.flavor(4, **{'resources:VCPU': '0'})
+        for _ in range(3):
+            self.boot(unseen)
+        self.update_host('mix1')
+        self.assertEqual(12, self.report('mix1').ordinary_used)
+        self.assertEqual(4, self.resources('mix1')['VCPU']['total'])
+        self.boot(self.flavor(1))
+
+    def test_memory_was_oversold_before_mix(self):
+        self.flags(ram_allocation_ratio=1.5)
+        self.let_guests_migrate()
+        self.start_seed_host(mix=False)
+        flavor = self._create_flavor(vcpu=1, memory_mb=6000, disk=1)
+        cold, live, _ = [self.boot(flavor) for _ in range(3)]
+        self._restart(cpu_priority_mix_enable=True)
+        self.assertEqual(
+            1.0, self.resources('mix1')['MEMORY_MB']['allocation_ratio'])
+        self.boot(self.flavor(1), 'ERROR')
+        self.start_seed_host('mix2')
+        self._live_migrate(live)
+        self._migrate_server(cold)
+        self._confirm_resize(cold)
+        self.assertEqual(['mix2', 'mix2'],
+                         [self.host_of(cold), self.host_of(live)])

@@ -56,6 +56,17 @@ def test_fold(extra_specs, hints, folded):
     assert before == extra_specs
 
 
+@pytest.mark.parametrize('extra_specs, vcpu', [
+    ({}, 4),
+    ({'resources:PCPU': '8'}, 4),
+    ({'resources:VCPU': '0'}, 0),
+    ({'resources:VCPU': '1', 'resources2:VCPU': '2'}, 3),
+    ({'resources:VCPU': 'some'}, 0),
+])
+def test_vcpu_in_placement(extra_specs, vcpu):
+    assert vcpu == policy.vcpu_in_placement(extra_specs, 4)
+
+
 @pytest.mark.parametrize('extra_specs, hints, words', [
     ({'hw:cpu_priority': 'urgent'}, {}, ["hw:cpu_priority", "'urgent'"]),
     ({}, {'priority': 'urgent'}, ["'priority'", "'urgent'"]),

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from nova_prio import capacity
 from nova_prio.compute import usage
 
-LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1})
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {})
-MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1})
+LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4)
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {}, 2)
+MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1}, 1)
 
 
 def test_counts_by_class():
@@ -41,12 +41,12 @@ def test_low_guests_by_cell():
 
 def test_largest():
     ledger = usage.UsageLedger()
-    assert 0 == ledger.largest_shared
+    assert 0 == ledger.largest_vcpu
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.add('b', usage.RESIDENT, ORDINARY)
     ledger.add('c', usage.RESIDENT, usage.Usage(
-        capacity.Demand(None, 0, 8), {}))
-    assert 8 == ledger.largest_shared
+        capacity.Demand(None, 0, 8), {}, 8))
+    assert (14, 8) == (ledger.vcpu, ledger.largest_vcpu)
 
 
 def test_counting_twice_changes_nothing():
@@ -94,7 +94,7 @@ def test_clear():
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.clear()
     assert (0, 0, 0) == (ledger.low_shared, ledger.ordinary_shared,
-                         ledger.largest_shared)
+                         ledger.largest_vcpu)
 
 
 @hypothesis.given(st.lists(st.tuples(
@@ -110,7 +110,7 @@ def test_never_below_zero_and_empty_when_all_are_gone(history):
     for uuid, role, used in itertools.product(
             'abc', [usage.RESIDENT, usage.MOVE], [LOW, ORDINARY, MIXED]):
         ledger.remove(uuid, role, used)
-    assert 0 == ledger.largest_shared
+    assert 0 == ledger.largest_vcpu
 
 
 def test_a_move_that_is_over():
