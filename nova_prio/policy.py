@@ -35,7 +35,7 @@ CPU_POLICY = 'hw:cpu_policy'
 VCPU = 'resources:VCPU'
 
 # As Nova reads them, in the first or in a numbered request group.
-_RESOURCE = re.compile(r'resources([1-9][0-9]*)?:(PCPU|VCPU)$')
+_RESOURCE = re.compile(r'resources([1-9][0-9]*)?:(PCPU|VCPU|MEMORY_MB)$')
 
 _ALLOWED = "allowed are 'high' and 'low'"
 
@@ -67,15 +67,16 @@ def is_from_hint(extra_specs):
             extra_specs.get(SOURCE) == 'hint')
 
 
-def vcpu_in_placement(extra_specs, shared):
-    """Return how many VCPU Placement holds for an instance.
+def in_placement(extra_specs, resource_class, wanted):
+    """Return how much of a resource class Placement holds for an instance.
 
-    :param extra_specs: dict, extra spec -> str, which may give the number
-    :param shared: floating vCPUs of the instance
+    :param extra_specs: dict, extra spec -> str, which may give the amount
+    :param resource_class: 'VCPU' or 'MEMORY_MB'
+    :param wanted: what the instance uses, where they do not
     """
-    given = _resources(extra_specs, 'VCPU')
+    given = _resources(extra_specs, resource_class)
     if not given:
-        return shared
+        return wanted
     # As Nova does, pass over what is no number.
     return sum(int(value) for value in given.values() if value.isdigit())
 
@@ -202,7 +203,7 @@ def _folded(vcpus, extra_specs, priority, source=None):
 
 
 def _resources(extra_specs, resource_class):
-    """Return the extra specs that ask for VCPU or PCPU: dict, key -> str."""
+    """Return the extra specs that ask for a class: dict, key -> str."""
     found = {}
     for key, value in extra_specs.items():
         match = _RESOURCE.match(key)

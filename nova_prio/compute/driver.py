@@ -100,7 +100,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
                 reported[orc.VCPU], self.host_cpus(reported),
                 self.ledger.vcpu, self.ledger.largest_vcpu)
             reported[orc.MEMORY_MB] = inventory.memory(
-                reported[orc.MEMORY_MB])
+                reported[orc.MEMORY_MB], self.ledger.memory_mb)
         else:
             provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
             if orc.VCPU in reported:

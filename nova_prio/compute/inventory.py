@@ -58,10 +58,14 @@ def movable_vcpu(stock, in_use, largest):
                 max_unit=max(stock['max_unit'], largest))
 
 
-def memory(stock):
-    """Return the MEMORY_MB inventory of a mix host: never oversold.
+def memory(stock, in_use):
+    """Return the MEMORY_MB inventory of a mix host: never oversold further.
 
     :param stock: the MEMORY_MB inventory that Nova's driver reports, a dict
+    :param in_use: MEMORY_MB that Placement holds for all instances
     :returns: a new dict with an allocation ratio of at most 1.0
     """
-    return dict(stock, allocation_ratio=min(stock['allocation_ratio'], 1.0))
+    ratio = min(stock['allocation_ratio'], 1.0)
+    units = capacity.placement_units(capacity.exact_ratio(ratio), in_use)
+    return dict(stock, allocation_ratio=ratio,
+                total=max(stock['total'], units + stock['reserved']))

@@ -20,6 +20,7 @@ from nova import exception
 from nova import objects
 from nova.objects import fields
 from nova import utils
+import os_resource_classes as orc
 
 from nova_prio import capacity
 from nova_prio.compute import usage
@@ -74,7 +75,10 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             wanted = demand.of(flavor, topology)
             found[_KEY] = (instance.uuid, role, usage.Usage(
                 wanted, demand.shared_by_cell(topology),
-                policy.vcpu_in_placement(flavor.extra_specs, wanted.shared)))
+                policy.in_placement(
+                    flavor.extra_specs, orc.VCPU, wanted.shared),
+                policy.in_placement(
+                    flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb)))
         return found
 
     def _update_usage(self, usage, nodename, sign=1):

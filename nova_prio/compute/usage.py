@@ -29,13 +29,14 @@ class Usage(typing.NamedTuple):
 
     ``demand`` is its ``capacity.Demand``, ``shared_by_cell`` a dict, NUMA
     cell of the host -> its floating vCPUs on that cell; empty for a guest
-    without a NUMA topology. ``vcpu`` is what Placement holds for it: as many
-    as float, unless its flavor says otherwise.
+    without a NUMA topology. ``vcpu`` and ``memory_mb`` are what Placement
+    holds for it: what it uses, unless its flavor says otherwise.
     """
 
     demand: capacity.Demand
     shared_by_cell: dict
     vcpu: int
+    memory_mb: int
 
     @property
     def is_low(self):
@@ -123,6 +124,11 @@ class UsageLedger:
     def vcpu(self):
         """VCPU that Placement holds for all instances."""
         return sum(usage.vcpu for usage in self._usages.values())
+
+    @property
+    def memory_mb(self):
+        """MEMORY_MB that Placement holds for all instances."""
+        return sum(usage.memory_mb for usage in self._usages.values())
 
     @property
     def largest_vcpu(self):

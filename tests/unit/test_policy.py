@@ -58,13 +58,13 @@ def test_fold(extra_specs, hints, folded):
 
 @pytest.mark.parametrize('extra_specs, vcpu', [
     ({}, 4),
-    ({'resources:PCPU': '8'}, 4),
+    ({'resources:PCPU': '8', 'resources:MEMORY_MB': '8'}, 4),
     ({'resources:VCPU': '0'}, 0),
     ({'resources:VCPU': '1', 'resources2:VCPU': '2'}, 3),
     ({'resources:VCPU': 'some'}, 0),
 ])
-def test_vcpu_in_placement(extra_specs, vcpu):
-    assert vcpu == policy.vcpu_in_placement(extra_specs, 4)
+def test_what_placement_holds(extra_specs, vcpu):
+    assert vcpu == policy.in_placement(extra_specs, 'VCPU', 4)
 
 
 @pytest.mark.parametrize('extra_specs, hints, words', [

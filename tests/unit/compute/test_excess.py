@@ -20,9 +20,9 @@ from nova_prio.compute import excess
 from nova_prio.compute import usage
 from nova_prio.objects import host_report
 
-LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6)
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4)
-HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0)
+LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512)
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512)
+HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512)
 
 
 @pytest.fixture

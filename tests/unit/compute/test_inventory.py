@@ -57,5 +57,12 @@ def test_without_mix_it_is_that_of_nova_unless_more_is_in_use(in_use, total):
     (1.5, 1.0), (1.0, 1.0), (0.9, 0.9)])
 def test_memory_is_never_oversold(ratio, expected):
     stock = dict(STOCK, allocation_ratio=ratio)
-    assert expected == inventory.memory(stock)['allocation_ratio']
+    assert expected == inventory.memory(stock, 0)['allocation_ratio']
     assert ratio == stock['allocation_ratio']
+
+
+@pytest.mark.parametrize('in_use, ratio, total', [
+    (14, 1.5, 16), (16, 1.5, 18), (8, 0.5, 18), (9, 0.5, 20)])
+def test_memory_that_was_oversold_before_may_leave(in_use, ratio, total):
+    stock = dict(STOCK, total=16, reserved=2, allocation_ratio=ratio)
+    assert total == inventory.memory(stock, in_use)['total']

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 from nova_prio import capacity
 from nova_prio.compute import usage
 
-LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4)
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {}, 2)
-MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1}, 1)
+LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4, 512)
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {}, 2, 512)
+MIXED = usage.Usage(capacity.Demand('high', 2, 1), {1: 1}, 1, 512)
 
 
 def test_counts_by_class():
@@ -45,8 +45,9 @@ def test_largest():
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.add('b', usage.RESIDENT, ORDINARY)
     ledger.add('c', usage.RESIDENT, usage.Usage(
-        capacity.Demand(None, 0, 8), {}, 8))
+        capacity.Demand(None, 0, 8), {}, 8, 512))
     assert (14, 8) == (ledger.vcpu, ledger.largest_vcpu)
+    assert 3 * 512 == ledger.memory_mb
 
 
 def test_counting_twice_changes_nothing():
