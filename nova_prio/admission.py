@@ -21,6 +21,7 @@ import typing
 from nova_prio import capacity
 
 #: Reasons of a refusal, as they stand in the log.
+NO_PARTITION = 'no_partition'
 TOO_MANY_VCPUS = 'too_many_vcpus'
 WHOLE_CORES = 'whole_cores'
 MEMORY = 'memory'
@@ -70,12 +71,15 @@ def refusals(host, wish, room, free_memory_mb):
 
     On a host without mix, ask for priority instances only.
 
-    :param host: object with ``mix``, ``floating_cpus`` and ``sellable``
+    :param host: object with ``mix``, ``floating_cpus``, ``sellable`` and
+        ``partition_problem``
     :param wish: object with ``priority``, ``drawn``, ``vcpus``, ``memory_mb``
         and ``wants_whole_cores`` of the instance
     :param room: ``capacity.Rows`` that are left on the host
     :param free_memory_mb: memory of the host that is sold to nobody
     """
+    if wish.priority is not None and host.partition_problem:
+        yield Refusal(NO_PARTITION, host.partition_problem)
     if host.mix and wish.wants_whole_cores:
         yield Refusal(
             WHOLE_CORES, 'low-priority instances run on the dedicated CPUs of '

@@ -29,6 +29,8 @@ from nova_prio.compute import claims
 from nova_prio.compute import excess
 from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
+from nova_prio.compute import live_migration
+from nova_prio.compute import partitions
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
 from nova_prio import contract
@@ -40,13 +42,15 @@ CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
 
-class PriorityLibvirtDriver(driver.LibvirtDriver):
+class PriorityLibvirtDriver(live_migration.LiveMigration,
+                            driver.LibvirtDriver):
     """Reports priority CPUs, and places guests by their priority.
 
     ``ledger`` is the UsageLedger that the resource tracker keeps, ``excess``
     says where it is beyond what the host may sell. ``is_overfull`` tells
     whether the VCPU inventory of a host without mix was raised to what is in
-    use, which the ratio may exceed by a remainder.
+    use, which the ratio may exceed by a remainder. ``partitions`` knows
+    whether libvirt starts guests in those of both priorities.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -57,6 +61,7 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
         self.ledger = usage.UsageLedger()
         self.excess = excess.Excess()
         self.is_overfull = False
+        self.partitions = partitions.Partitions(self._host)
         self._warned_of_memory = False
 
     def init_host(self, host):
@@ -67,6 +72,17 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
         for problem in checks.problems(CONF):
             contract.refuse(problem)
         super().init_host(host)
+        self.prove_partitions()
+
+    def prove_partitions(self):
+        """Find out whether libvirt starts guests in both partitions."""
+        self.partitions.prove(self._get_vcpu_available())
+
+    def get_available_resource(self, nodename):
+        """Report as Nova does; see whether partitions were mended."""
+        if self.partitions.problem:
+            self.prove_partitions()
+        return super().get_available_resource(nodename)
 
     @property
     def mix(self):
@@ -121,51 +137,23 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
                 'to 1.0; set [DEFAULT] ram_allocation_ratio to 1.0.',
                 stock['allocation_ratio'])
 
-    def check_can_live_migrate_destination(self, context, instance, *args,
-                                           **kwargs):
-        """Tell the source which CPUs the guest may float on here.
-
-        The claim is made for each guest, where Nova makes it for those with a
-        NUMA topology only.
-        """
-        data = super().check_can_live_migrate_destination(
-            context, instance, *args, **kwargs)
-        data.dst_supports_numa_live_migration = True
-        if (self._is_floating_low(instance.flavor) and
-                instance.numa_topology is None):
-            data.dst_cpu_shared_set_info = self._floating_cpus()
-        return data
-
-    def check_can_live_migrate_source(self, context, instance, *args,
-                                      **kwargs):
-        """Let the destination claim for each guest."""
-        data = super().check_can_live_migrate_source(
-            context, instance, *args, **kwargs)
-        data.src_supports_numa_live_migration = True
-        return data
-
-    def post_claim_migrate_data(self, context, instance, migrate_data, claim):
-        """Tell the source where the guest was fitted, if it has a topology."""
-        if claim.claimed_numa_topology is None:
-            return migrate_data
-        return super().post_claim_migrate_data(
-            context, instance, migrate_data, claim)
-
-    def _is_floating_low(self, flavor):
+    def floats_on_all(self, flavor):
+        """Return whether the guests of a flavor float on D as well as on S."""
         return (self.mix and
                 policy.in_force(flavor.extra_specs) == capacity.LOW)
 
-    def _floating_cpus(self):
+    def floating_cpus(self):
+        """Return the CPUs of both sets, a set of numbers."""
         return self._get_vcpu_available() | self._get_pcpu_available()
 
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
                                image_meta):
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if not self._is_floating_low(flavor):
+        if not self.floats_on_all(flavor):
             return config
         if config.cputune is None:
-            return config._replace(cpuset=self._floating_cpus())
+            return config._replace(cpuset=self.floating_cpus())
         self._float_in_cells(config.cputune, instance_numa_topology)
         return config
 
@@ -187,5 +175,8 @@ class PriorityLibvirtDriver(driver.LibvirtDriver):
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
-        return guest_xml.with_partition(
-            xml, policy.in_force(instance.flavor.extra_specs))
+        priority = policy.in_force(instance.flavor.extra_specs)
+        shared = None
+        if priority == capacity.LOW and instance.numa_topology is None:
+            shared = self._get_vcpu_available()
+        return guest_xml.of_priority(xml, priority, shared)

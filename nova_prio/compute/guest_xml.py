@@ -16,7 +16,10 @@ Source: the co-location design names the two slices; the text of
 ``<partition>`` is what openEuler's Skylark daemon reads.
 """
 
+import itertools
+
 from lxml import etree
+from nova.virt import hardware
 
 from nova_prio import capacity
 
@@ -24,22 +27,52 @@ PARTITIONS = {capacity.HIGH: '/high_prio_machine',
               capacity.LOW: '/low_prio_machine'}
 
 
-def with_partition(xml, priority):
-    """Return the domain XML with the guest in the partition of its priority.
+def of_priority(xml, priority, shared=None):
+    """Return the domain XML as the priority of the guest asks for it.
+
+    The guest is put into the partition of its priority. Its emulator and I/O
+    threads are put on the shared CPUs: beside busy high-priority guests a
+    low-priority one could otherwise neither start nor migrate.
 
     :param xml: str, domain XML as Nova's driver makes it
     :param priority: 'high', 'low', or None: nothing changes then
+    :param shared: set of CPU numbers for these threads, or None where they
+        stay as they are: Nova places those of a guest with a NUMA topology
     :returns: str
     """
     if priority is None:
         return xml
     domain = etree.fromstring(xml)
-    resource = domain.find('resource')
-    if resource is None:
-        resource = etree.SubElement(domain, 'resource')
-    partition = resource.find('partition')
-    if partition is None:
-        partition = etree.SubElement(resource, 'partition')
-    partition.text = PARTITIONS[priority]
+    resource = _child(domain, 'resource')
+    _child(resource, 'partition').text = PARTITIONS[priority]
     etree.indent(resource, level=1)
-    return etree.tostring(domain, encoding='unicode', pretty_print=True)
+    if shared:
+        cpuset = hardware.format_cpu_spec(shared)
+        cputune = _child(domain, 'cputune')
+        _child(cputune, 'emulatorpin').set('cpuset', cpuset)
+        for iothread in _iothreads(domain):
+            _child(cputune, 'iothreadpin', iothread=iothread).set(
+                'cpuset', cpuset)
+        etree.indent(cputune, level=1)
+    return etree.tostring(domain, encoding='unicode')
+
+
+def _child(parent, name, **attributes):
+    """Return a child element with these attributes, made where missing."""
+    condition = ''.join(
+        '[@%s="%s"]' % item for item in attributes.items())
+    child = parent.find(name + condition)
+    if child is None:
+        child = etree.SubElement(parent, name, attributes)
+    return child
+
+
+def _iothreads(domain):
+    """Yield the ids of the I/O threads, str, as libvirt numbers them."""
+    total = int(domain.findtext('iothreads') or 0)
+    given = [thread.get('id')
+             for thread in domain.iterfind('iothreadids/iothread')]
+    yield from given
+    others = (str(number) for number in itertools.count(1)
+              if str(number) not in given)
+    yield from itertools.islice(others, max(total - len(given), 0))

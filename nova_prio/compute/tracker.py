@@ -184,7 +184,8 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 compute_node.hypervisor_hostname).inventory),
             capacity.used(pinned or 0, self._ledger.low_shared,
                           self._ledger.ordinary_shared),
-            compute_node.vcpus_used, self._ledger.low_by_cell)
+            compute_node.vcpus_used, self._ledger.low_by_cell,
+            self.driver.partitions.problem)
 
 
 def _evacuates_from_error(migration):

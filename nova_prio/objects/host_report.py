@@ -39,7 +39,8 @@ class HostReport(base.VersionedObject):
 
     # Version 1.0: Initial version
     # Version 1.1: Added low_by_cell
-    VERSION = '1.1'
+    # Version 1.2: Added partition_problem
+    VERSION = '1.2'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -65,10 +66,13 @@ class HostReport(base.VersionedObject):
         # a NUMA topology and are on that cell; cells without any are left
         # out.
         'low_by_cell': fields.DictOfIntegersField(default={}),
+        # Why no guest with a priority can be started, a sentence; or empty.
+        'partition_problem': fields.StringField(default=''),
     }
 
     @classmethod
-    def of(cls, cpus, in_use, vcpus_used, low_by_cell):
+    def of(cls, cpus, in_use, vcpus_used, low_by_cell,
+           partition_problem=None):
         """Return the report of a host.
 
         :param cpus: ``capacity.HostCPUs`` of the host
@@ -76,6 +80,7 @@ class HostReport(base.VersionedObject):
         :param vcpus_used: vCPUs of all its instances
         :param low_by_cell: dict, NUMA cell -> vCPUs of the low-priority
             guests that have a NUMA topology and are on it
+        :param partition_problem: why no guest with a priority can be started
         """
         sellable = cpus.sellable
         return cls(
@@ -90,7 +95,8 @@ class HostReport(base.VersionedObject):
             ordinary_sellable=sellable.ordinary,
             ordinary_used=in_use.ordinary,
             low_by_cell={str(cell): vcpus
-                         for cell, vcpus in low_by_cell.items()})
+                         for cell, vcpus in low_by_cell.items()},
+            partition_problem=partition_problem or '')
 
     @property
     def sellable(self):
@@ -110,6 +116,8 @@ class HostReport(base.VersionedObject):
         target = versionutils.convert_version_to_tuple(target_version)
         if target < (1, 1):
             primitive.pop('low_by_cell', None)
+        if target < (1, 2):
+            primitive.pop('partition_problem', None)
 
     def to_stats(self):
         """Return the text that goes into the stats of the compute node."""
@@ -138,8 +146,9 @@ class HostReport(base.VersionedObject):
                 ovo_exception.VersionedObjectsException) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
-        # A compute of version 1.0 counts such guests as ordinary ones.
-        report.obj_set_defaults('low_by_cell')
+        # A compute of version 1.0 counts such guests as ordinary ones, one
+        # of version 1.1 does not look at its partitions.
+        report.obj_set_defaults('low_by_cell', 'partition_problem')
         missing = [name for name in cls.fields
                    if not report.obj_attr_is_set(name)]
         if missing:

@@ -65,6 +65,7 @@ class Report(typing.NamedTuple):
     sellable: capacity.Rows
     used: capacity.Rows
     room: capacity.Rows
+    partition_problem: str
 
     @classmethod
     def of(cls, report):
@@ -73,7 +74,8 @@ class Report(typing.NamedTuple):
             report.mix, report.floating_cpus, report.vcpus_used,
             capacity.exact_ratio(report.cpu_allocation_ratio),
             report.low_by_cell, report.sellable, report.used,
-            capacity.room(report.sellable, report.used))
+            capacity.room(report.sellable, report.used),
+            report.partition_problem)
 
 
 def room(host_state, report, request):

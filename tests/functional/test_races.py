@@ -179,8 +179,7 @@ class Races(base.FunctionalTest):
             self._wait_until_built(server)
         servers = self.api.get_servers()
         for server in servers:
-            if server['status'] == 'BUILD':
-                server.update(self._wait_until_built(server))
+            server.update(self._wait_until_built(server))
         self.assertGreaterEqual(len(servers), 200)
         return servers
 
@@ -189,7 +188,8 @@ class Races(base.FunctionalTest):
         deadline = time.monotonic() + 300
         while True:
             server = self.api.get_server(server['id'])
-            if server['status'] != 'BUILD':
+            # Nova writes the fault after the status.
+            if server['status'] == 'ACTIVE' or 'fault' in server:
                 return server
             self.assertLess(time.monotonic(), deadline)
             # Asking takes the time that the services need.

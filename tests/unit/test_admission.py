@@ -18,9 +18,10 @@ from nova_prio import admission
 from nova_prio import capacity
 
 
-def host(mix=True):
+def host(mix=True, partition_problem=''):
     return types.SimpleNamespace(
-        mix=mix, floating_cpus=12, sellable=capacity.Rows(8, 16, 8))
+        mix=mix, floating_cpus=12, sellable=capacity.Rows(8, 16, 8),
+        partition_problem=partition_problem)
 
 
 def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
@@ -58,6 +59,13 @@ def test_whose_memory_is_not_oversold(mix, priority, refused):
 def test_whole_cores_without_mix():
     assert [] == reasons(
         host(mix=False), wish('high', (4, 0, 0), wants_whole_cores=True))
+
+
+@pytest.mark.parametrize('priority, refused', [
+    ('high', True), ('low', True), (None, False)])
+def test_without_partitions_no_priority_instance(priority, refused):
+    found = reasons(host(partition_problem='gone'), wish(priority))
+    assert found == ([('no_partition', None, None)] if refused else [])
 
 
 def test_in_words():

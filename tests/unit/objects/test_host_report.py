@@ -22,7 +22,8 @@ CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
 
 
 def report():
-    return host_report.HostReport.of(CPUS, capacity.Rows(4, 8, 2), 14, {1: 3})
+    return host_report.HostReport.of(
+        CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition')
 
 
 def test_fingerprint():
@@ -30,7 +31,7 @@ def test_fingerprint():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.1-227d0268739e8546ebc78ca2b5915fc9'})
+        {'HostReport': '1.2-c1878166f9fe5ac9adec2d0a408c9881'})
     assert expected == actual
 
 
@@ -43,12 +44,18 @@ def test_round_trip():
     assert capacity.Rows(8, 16, 8) == read.sellable
     assert capacity.Rows(4, 8, 2) == read.used
     assert {'1': 3} == read.low_by_cell
+    assert 'no partition' == read.partition_problem
 
 
-def test_an_older_scheduler_reads_it():
-    primitive = report().obj_to_primitive(target_version='1.0')
-    assert '1.0' == primitive['nova_prio_object.version']
-    assert 'low_by_cell' not in primitive['nova_prio_object.data']
+@pytest.mark.parametrize('version, unknown', [
+    ('1.0', {'low_by_cell', 'partition_problem'}),
+    ('1.1', {'partition_problem'})])
+def test_an_older_scheduler_reads_it(version, unknown):
+    primitive = report().obj_to_primitive(target_version=version)
+    assert version == primitive['nova_prio_object.version']
+    assert unknown == {
+        name for name in host_report.HostReport.fields
+        if name not in primitive['nova_prio_object.data']}
 
 
 def read_as(version, **data):
@@ -63,9 +70,12 @@ def read_as(version, **data):
 
 
 def test_a_report_of_an_older_compute():
-    read = read_as('1.0', low_by_cell=None)
+    read = read_as('1.0', low_by_cell=None, partition_problem=None)
     assert capacity.Rows(4, 8, 2) == read.used
     assert {} == read.low_by_cell
+    read = read_as('1.1', partition_problem=None)
+    assert {'1': 3} == read.low_by_cell
+    assert '' == read.partition_problem
 
 
 def test_a_report_of_a_newer_compute():

@@ -1,0 +1,125 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Live migration of guests with a priority, and claims for all others.
+
+A destination with our driver claims for every guest. For one with a priority
+it says where its emulator threads are to run, which tells the source that it
+honours the priority; the source then sends the XML that this needs.
+"""
+
+from nova import exception
+from nova import objects
+
+from nova_prio import capacity
+from nova_prio.compute import guest_xml
+from nova_prio.objects import host_report
+from nova_prio import policy
+
+
+class LiveMigration:
+    """What a LibvirtDriver does otherwise when guests migrate live.
+
+    Stands before it in the order of the bases of our driver.
+    """
+
+    def check_can_live_migrate_destination(
+            self, context, instance, src_compute_info, *args, **kwargs):
+        """Tell the source where the guest may float here.
+
+        The claim is made for each guest, where Nova makes it for those with a
+        NUMA topology only.
+
+        :raises nova.exception.MigrationPreCheckError: where the priority of
+            the guest would not be kept here
+        """
+        priority = policy.in_force(instance.flavor.extra_specs)
+        if priority is not None:
+            self._check_destination(instance, priority, src_compute_info)
+        data = super().check_can_live_migrate_destination(
+            context, instance, src_compute_info, *args, **kwargs)
+        data.dst_supports_numa_live_migration = True
+        if priority is not None:
+            # Without cell_pins, Nova itself reads none of it.
+            data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
+                cpu_pins={}, emulator_pins=self._get_vcpu_available())
+        if (self.floats_on_all(instance.flavor) and
+                instance.numa_topology is None):
+            data.dst_cpu_shared_set_info = self.floating_cpus()
+        return data
+
+    def _check_destination(self, instance, priority, src_compute_info):
+        self.prove_partitions()
+        if self.partitions.problem:
+            raise exception.MigrationPreCheckError(
+                reason=self.partitions.problem)
+        if priority == capacity.LOW and (
+                host_report.STATS_KEY not in (
+                    src_compute_info.get('stats') or {})):
+            raise exception.MigrationPreCheckError(reason=(
+                'host %s does not run the compute driver of nova-prio now, '
+                'and would send the low-priority instance without its '
+                'partition; migrate it cold' % instance.host))
+
+    def check_can_live_migrate_source(self, context, instance,
+                                      dest_check_data, *args, **kwargs):
+        """Let the destination claim for each guest.
+
+        :raises nova.exception.MigrationPreCheckError: where the guest has a
+            priority, and the destination does not run our driver
+        """
+        if (policy.in_force(instance.flavor.extra_specs) is not None and
+                'dst_numa_info' not in dest_check_data):
+            raise exception.MigrationPreCheckError(reason=(
+                'the destination does not run the compute driver of '
+                'nova-prio, which the priority of the instance needs'))
+        data = super().check_can_live_migrate_source(
+            context, instance, dest_check_data, *args, **kwargs)
+        data.src_supports_numa_live_migration = True
+        return data
+
+    def post_claim_migrate_data(self, context, instance, migrate_data, claim):
+        """Tell the source where the guest was fitted, if it has a topology."""
+        if claim.claimed_numa_topology is None:
+            return migrate_data
+        return super().post_claim_migrate_data(
+            context, instance, migrate_data, claim)
+
+    def _live_migration_operation(self, context, instance, dest,
+                                  block_migration, migrate_data, guest,
+                                  *args, **kwargs):
+        priority = policy.in_force(instance.flavor.extra_specs)
+        if priority is not None:
+            shared = None
+            if priority == capacity.LOW and instance.numa_topology is None:
+                shared = migrate_data.dst_numa_info.emulator_pins
+            guest = _RewrittenGuest(guest, priority, shared)
+        return super()._live_migration_operation(
+            context, instance, dest, block_migration, migrate_data, guest,
+            *args, **kwargs)
+
+
+class _RewrittenGuest:
+    """A guest that arrives with the XML of its priority."""
+
+    def __init__(self, guest, priority, shared):
+        self._guest = guest
+        self._priority = priority
+        self._shared = shared
+
+    def __getattr__(self, name):
+        return getattr(self._guest, name)
+
+    def migrate(self, *args, destination_xml, **kwargs):
+        return self._guest.migrate(
+            *args, destination_xml=guest_xml.of_priority(
+                destination_xml, self._priority, self._shared), **kwargs)
