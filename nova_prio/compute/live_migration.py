@@ -47,7 +47,10 @@ class LiveMigration:
             self._check_destination(instance, priority, src_compute_info)
         data = super().check_can_live_migrate_destination(
             context, instance, src_compute_info, *args, **kwargs)
+        # A source with stock Nova says nothing of its own for most guests, and
+        # sends back what it got.
         data.dst_supports_numa_live_migration = True
+        data.src_supports_numa_live_migration = True
         if priority is not None:
             # Without cell_pins, Nova itself reads none of it.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
@@ -72,7 +75,7 @@ class LiveMigration:
 
     def check_can_live_migrate_source(self, context, instance,
                                       dest_check_data, *args, **kwargs):
-        """Let the destination claim for each guest.
+        """Keep guests with a priority where it is known.
 
         :raises nova.exception.MigrationPreCheckError: where the guest has a
             priority, and the destination does not run our driver
@@ -82,10 +85,8 @@ class LiveMigration:
             raise exception.MigrationPreCheckError(reason=(
                 'the destination does not run the compute driver of '
                 'nova-prio, which the priority of the instance needs'))
-        data = super().check_can_live_migrate_source(
+        return super().check_can_live_migrate_source(
             context, instance, dest_check_data, *args, **kwargs)
-        data.src_supports_numa_live_migration = True
-        return data
 
     def post_claim_migrate_data(self, context, instance, migrate_data, claim):
         """Tell the source where the guest was fitted, if it has a topology."""

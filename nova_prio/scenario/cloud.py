@@ -27,7 +27,6 @@ from unittest import mock
 import urllib.parse
 
 import fixtures
-from lxml import etree
 from oslo_utils import units
 
 from nova_prio.scenario import host_options
@@ -252,8 +251,7 @@ class Cloud(base.ServersTestBase):
             self.computes[host].driver._host.get_connection().defineXML(
                 self.migrated_xml).create()
             server_id = domain.UUIDString()
-            self._guest_xmls[server_id] = _in_partition_of(
-                self._guest_xmls[server_id], self.migrated_xml)
+            self._guest_xmls[server_id] = self.migrated_xml
             domain.complete_job()
 
         self.useFixture(fixtures.MonkeyPatch(
@@ -268,13 +266,3 @@ class Cloud(base.ServersTestBase):
         :raises: KeyError where no driver generated any
         """
         return self._guest_xmls[server_id]
-
-
-def _in_partition_of(source, xml):
-    """Return the domain XML in the partition of another one.
-
-    Libvirt keeps it in a live migration; Nova's fake forgets it.
-    """
-    domain = etree.fromstring(xml)
-    domain.extend(etree.fromstring(source).findall('resource'))
-    return etree.tostring(domain, encoding='unicode')

@@ -156,8 +156,10 @@ class Moves(TwoHosts):
             self._live_migrate(server, 'completed')
             self.assertNotEqual(source, self.host_of(server))
             self.assertEqual(extra_specs, self.extra_specs(server))
-            # Nova's fake libvirt forgets the partition, a real one does not.
             domain = etree.fromstring(self.migrated_xml)
+            priority = extra_specs['hw:cpu_priority']
+            self.assertEqual('/%s_prio_machine' % priority,
+                             domain.findtext('resource/partition'))
             if extra_specs['hw:cpu_priority'] == 'low':
                 self.assertEqual('0-11', domain.find('vcpu').get('cpuset'))
             else:

@@ -1,0 +1,238 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Live migration between hosts that differ: in sets, in mix, in the driver."""
+
+import logging
+
+import fixtures
+from lxml import etree
+from nova import exception
+from nova.tests.functional.api import client
+
+from nova_prio.objects import host_report
+from nova_prio.scenario import cloud
+from tests.functional import base
+
+#: Flavor of each kind: vCPUs and extra specs.
+KINDS = {
+    'high': (2, {'hw:cpu_priority': 'high'}),
+    'high mixed': (2, {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
+                       'hw:cpu_dedicated_mask': '0'}),
+    'low': (2, {'hw:cpu_priority': 'low'}),
+    'low in both cells': (
+        2, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}),
+    'ordinary': (2, {}),
+    'pinned': (1, {'hw:cpu_policy': 'dedicated'}),
+    'mixed': (2, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}),
+}
+LOW = {kind for kind in KINDS if kind.startswith('low')}
+PRIORITY = {kind for kind in KINDS if kind.startswith('high')} | LOW
+
+
+class LiveMigration(base.FunctionalTest):
+    """One guest of each kind on mix1, whose sets are not those of mix2."""
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self.start_seed_host('mix1', cells=2, dedicated='0-3,6-9',
+                             shared='4-5,10-11')
+        self.servers = {kind: self.boot(self.flavor(vcpus, **extra_specs))
+                        for kind, (vcpus, extra_specs) in KINDS.items()}
+
+    def _start_mix2(self, **options):
+        self.start_seed_host('mix2', **{**dict(
+            cells=2, dedicated='1-4,7-9', shared='0,5,6,10-11'), **options})
+
+    def _use(self, driver, host):
+        """Restart a host with another driver."""
+        self._host_options[host][None, 'compute_driver'] = driver
+        self.restart_compute_service(host)
+        self.update_host(host)
+
+    def _migrate(self, server, host='mix2', **forced):
+        self.api.post_server_action(server['id'], {'os-migrateLive': {
+            'host': host, 'block_migration': 'auto', **forced}})
+        self._wait_for_state_change(server, 'ACTIVE')
+
+    def _force(self, server, host='mix2'):
+        """Migrate it round the scheduler.
+
+        nova-api refuses that for priority instances where it knows them.
+        """
+        self.flags(enabled=False, group='nova_prio')
+        self.api.microversion = '2.67'
+        try:
+            self._migrate(server, host, force=True)
+        finally:
+            self.api.microversion = 'latest'
+            self.flags(enabled=True, group='nova_prio')
+
+    def _assert_refused(self, words, move, server, host='mix1'):
+        """It is refused, and is where and as it was."""
+        guest = self.guest_xml(server['id'])
+        before = self._used()
+        log = self.useFixture(fixtures.FakeLogger('nova', logging.DEBUG))
+        self.assertRaises(client.OpenStackApiException, move, server)
+        self.assertIn(words, log.output)
+        self.assertEqual('ACTIVE', self.api.get_server(
+            server['id'])['status'])
+        self._assert_on(host, server)
+        self.assertEqual(guest, self.guest_xml(server['id']))
+        self.assertEqual(before, self._used())
+
+    def _assert_on(self, host, server):
+        self.assertEqual(host, self.host_of(server))
+        held = self._get_allocations_by_server_uuid(server['id'])
+        self.assertEqual([self.compute_rp_uuids[host]], list(held))
+
+    def _used(self):
+        """Return what each host reports as used: of the rows, by cell."""
+        reports = {host: self.report(host) for host in self.computes}
+        return {host: (report.used, report.low_by_cell)
+                for host, report in reports.items() if report}
+
+    def _assert_accounts(self, **used):
+        """A recount leaves the reports as they are."""
+        before = self._used()
+        for host in self.computes:
+            self.update_host(host)
+        self.assertEqual(before, self._used())
+        for host, expected in used.items():
+            self.assertEqual(expected, before[host])
+
+    def _assert_guest(self, kind, server, emulator='0,5-6,10-11',
+                      low='0-11'):
+        """What arrived is as on the host that it came to."""
+        domain = etree.fromstring(self.guest_xml(server['id']))
+        priority = kind.split()[0] if kind in PRIORITY else None
+        self.assertEqual(
+            priority and '/%s_prio_machine' % priority,
+            domain.findtext('resource/partition'))
+        pins = [pin.get('cpuset') for pin in domain.iter('vcpupin')]
+        threads = {pin.get('cpuset') for pin in domain.iter('emulatorpin')}
+        threads |= {pin.get('cpuset') for pin in domain.iter('iothreadpin')}
+        if kind == 'low':
+            self.assertEqual(low, domain.find('vcpu').get('cpuset'))
+            self.assertEqual(({emulator}, []), (threads, pins))
+        elif kind == 'low in both cells':
+            self.assertEqual({emulator}, threads)
+            self.assertEqual(2, len(pins))
+        elif kind == 'ordinary':
+            self.assertEqual(emulator, domain.find('vcpu').get('cpuset'))
+            self.assertEqual((set(), []), (threads, pins))
+        else:
+            self.assertIn(pins[0], {'1', '2', '3', '4', '7', '8', '9'})
+
+    def test_to_a_host_with_other_sets(self):
+        self._start_mix2()
+        for kind, server in self.servers.items():
+            self._migrate(server)
+            self._assert_on('mix2', server)
+            self._assert_guest(kind, server)
+        pins = [pin.get('cpuset') for pin in self.domain(
+            self.servers['low in both cells']).iter('vcpupin')]
+        self.assertEqual(['0-5', '6-11'], sorted(pins))
+        self._assert_accounts(mix1=((0, 0, 0), {}),
+                              mix2=((5, 8, 4), {'0': 1, '1': 1}))
+
+    def test_to_a_host_without_mix(self):
+        self._start_mix2(mix=False)
+        for kind, server in self.servers.items():
+            self._migrate(server)
+            self._assert_on('mix2', server)
+            if kind != 'low in both cells':
+                self._assert_guest(kind, server, low='0,5-6,10-11')
+        pins = [pin.get('cpuset') for pin in self.domain(
+            self.servers['low in both cells']).iter('vcpupin')]
+        self.assertEqual(['0,5', '6,10-11'], sorted(pins))
+        self._assert_accounts()
+
+    def test_to_a_host_with_stock_nova(self):
+        """What has a priority stays, whichever way it is asked to go."""
+        self._start_mix2()
+        with self.record('mix2') as node:
+            of_ours = node.stats
+        self._use(cloud.STOCK_DRIVER, 'mix2')
+        for kind in PRIORITY:
+            server = self.servers[kind]
+            self._assert_refused('NoValidHost', self._migrate, server)
+            self._assert_refused(
+                'the destination does not run the compute driver of '
+                'nova-prio', self._force, server)
+        # The record is that of the time before, as right after a downgrade.
+        with self.record('mix2') as node:
+            node.stats = of_ours
+            node.save()
+        self._assert_refused(
+            'the destination does not run the compute driver of nova-prio',
+            self._migrate, self.servers['low'])
+        for kind in set(KINDS) - PRIORITY:
+            self._migrate(self.servers[kind])
+            self._assert_on('mix2', self.servers[kind])
+        self._assert_accounts()
+
+    def test_from_a_host_with_stock_nova(self):
+        """Low instances might come without their partition."""
+        self._start_mix2()
+        self._use(cloud.STOCK_DRIVER, 'mix1')
+        for kind, server in self.servers.items():
+            if kind in LOW:
+                self._assert_refused('NoValidHost', self._migrate, server)
+                self._assert_refused(
+                    'host mix1 does not run the compute driver of nova-prio',
+                    self._force, server)
+            else:
+                self._migrate(server)
+                self._assert_on('mix2', server)
+        self._assert_accounts()
+
+    def test_from_and_to_hosts_with_other_versions(self):
+        self._start_mix2()
+        for host, version in ('mix1', '2.0'), ('mix2', '1.99'):
+            with self.record(host) as node:
+                report = node.stats[host_report.STATS_KEY]
+                node.stats = {host_report.STATS_KEY: report.replace(
+                    '"1.2"', '"%s"' % version)}
+                node.save()
+        for kind in 'high', 'low', 'low in both cells':
+            self._migrate(self.servers[kind])
+            self._assert_on('mix2', self.servers[kind])
+            self._assert_guest(kind, self.servers[kind])
+        self._assert_accounts()
+
+    def test_failures(self):
+        """Before anything moved, while the guest moves, and at its end."""
+        self._start_mix2()
+
+        def fail(*args, **kwargs):
+            raise exception.MigrationError(reason='it was made to fail')
+
+        before = self._used()
+        driver = 'nova.virt.libvirt.driver.LibvirtDriver.'
+        with fixtures.MonkeyPatch(
+                driver + 'check_can_live_migrate_source', fail):
+            for server in self.servers.values():
+                self._assert_refused(
+                    'it was made to fail', self._migrate, server)
+        with fixtures.MonkeyPatch(driver + 'pre_live_migration', fail):
+            for server in self.servers.values():
+                self._migrate(server)
+                self._assert_on('mix1', server)
+        with fixtures.MonkeyPatch(
+                'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
+                lambda domain, *args, **kwargs: domain.fail_job()):
+            for server in self.servers.values():
+                self._live_migrate(server, 'failed', host='mix2')
+                self._assert_on('mix1', server)
+        self._assert_accounts(**before)

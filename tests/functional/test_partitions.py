@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A host whose libvirt cannot start guests in the partitions."""
+
+import fixtures
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.api import client
+
+from tests.functional import base
+
+
+class Partitions(base.FunctionalTest):
+    """Nova's fake libvirt starts a guest in any partition, but for these."""
+
+    def setUp(self):
+        super().setUp()
+        self.missing = {'/low_prio_machine'}
+        create = fakelibvirt.Connection.createXML
+
+        def create_xml(connection, xml, flags):
+            for partition in self.missing:
+                if partition in xml:
+                    raise fakelibvirt.libvirtError(
+                        'the cgroup of %s is missing' % partition)
+            return create(connection, xml, flags)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Connection.createXML', create_xml))
+        self.log = self.useFixture(fixtures.FakeLogger(
+            'nova_prio.compute.partitions'))
+
+    def _words(self, partition):
+        return ('libvirt cannot start a guest in the partition %s (the cgroup '
+                'of %s is missing); run nova-prio-host prepare on the host'
+                % (partition, partition))
+
+    def _refused(self, flavor, *loggers, **kwargs):
+        """Boot in vain; returns what was said of it."""
+        logs = [self.useFixture(fixtures.FakeLogger(
+            name, level=0)) for name in loggers]
+        self.boot(flavor, 'ERROR', **kwargs)
+        return ''.join(log.output for log in logs)
+
+    def test_at_the_start(self):
+        self.start_seed_host('mix1')
+        words = self._words('/low_prio_machine')
+        self.assertEqual(1, self.log.output.count(words))
+        self.assertEqual(words, self.report('mix1').partition_problem)
+        for flavor in self.high, self.low:
+            self.assertIn(words, self._refused(
+                flavor, 'nova_prio.scheduler.filters.priority_filter'))
+            # Nova puts no named host through the filters.
+            self.assertIn(words, self._refused(
+                flavor, 'nova.compute.claims', 'nova.compute.manager',
+                az='nova:mix1'))
+        self.boot(self.plain)
+        self.missing.clear()
+        self.update_host('mix1')
+        self.assertIn('admitted again', self.log.output)
+        self.boot(self.high)
+        self.boot(self.low)
+        connection = self.computes['mix1'].driver._host.get_connection()
+        self.assertEqual(3, len(connection.listAllDomains(
+            fakelibvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))
+
+    def test_when_a_guest_comes(self):
+        self.let_guests_migrate()
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        self.start_seed_host('mix2')
+        server = self.boot(self.high)
+        plain = self.boot(self.plain, az='nova:' + self.host_of(server))
+        source = self.host_of(server)
+        destination, = set(self.computes) - {source}
+        self.missing.add('/high_prio_machine')
+        self.assertRaises(
+            client.OpenStackApiException, self._live_migrate, server)
+        self.assertEqual(source, self.host_of(server))
+        self.update_host(destination)
+        self.assertEqual(self._words('/high_prio_machine'),
+                         self.report(destination).partition_problem)
+        self.assertEqual('', self.report(source).partition_problem)
+        self._live_migrate(plain)
+        self.assertEqual(destination, self.host_of(plain))
+        self.missing.clear()
+        self.update_host(destination)
+        self._live_migrate(server)
+        self.assertEqual(destination, self.host_of(server))
