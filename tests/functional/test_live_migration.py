@@ -233,6 +233,6 @@ class LiveMigration(base.FunctionalTest):
                 'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
                 lambda domain, *args, **kwargs: domain.fail_job()):
             for server in self.servers.values():
-                self._live_migrate(server, 'failed', host='mix2')
+                self._live_migrate(server, 'failed')
                 self._assert_on('mix1', server)
         self._assert_accounts(**before)
