@@ -86,7 +86,7 @@ def figures(found):
         ratio = found[key + '.ratio']
         return (what, _us(found[key + '.stock_us']),
                 _us(found[key + '.ours_us']), _times(ratio), _times(allowed),
-                _verdict(ratio <= allowed))
+                verdict(ratio <= allowed))
 
     rows = []
     for kind, (words, of_room, of_full) in PINNED.items():
@@ -103,7 +103,7 @@ def figures(found):
             '%s, filter and weigher, %s hosts' % (words, _number(size)),
             '%.3g s' % found[key + '.stock_seconds'], '%.3g s' % ours,
             _times(found[key + '.ratio']), '%.3g s' % allowed,
-            _verdict(ours <= allowed)))
+            verdict(ours <= allowed)))
     rows.append(per_host('weigher', 'weigher', WEIGHER_RATIO))
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)
@@ -111,7 +111,7 @@ def figures(found):
             rows.append((
                 'growth: ' + words, '', 'hosts^%.2f' % exponent, '',
                 'hosts^%.2f' % GROWTH_EXPONENT,
-                _verdict(exponent <= GROWTH_EXPONENT)))
+                verdict(exponent <= GROWTH_EXPONENT)))
     return Table(
         ('request', 'Nova', 'ours', 'ours to Nova', 'allowed', ''), rows)
 
@@ -180,5 +180,6 @@ def _times(ratio):
     return '1/%.3g' % (1 / ratio) if ratio < 1 else '%.3g' % ratio
 
 
-def _verdict(is_reached):
+def verdict(is_reached):
+    """Return the word for whether something allowed is kept to."""
     return 'reached' if is_reached else 'not reached'

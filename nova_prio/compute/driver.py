@@ -76,7 +76,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def prove_partitions(self):
         """Find out whether libvirt starts guests in both partitions."""
-        self.partitions.prove(self._get_vcpu_available())
+        self.partitions.prove(
+            self._get_vcpu_available() or self._get_pcpu_available())
 
     def get_available_resource(self, nodename):
         """Report as Nova does; see whether partitions were mended."""

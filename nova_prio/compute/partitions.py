@@ -57,8 +57,8 @@ class Partitions:
     def prove(self, shared):
         """Find out whether a guest starts in each of them.
 
-        :param shared: set of the CPU numbers on which that is tried: the
-            others may be busy with high-priority guests
+        :param shared: set of the CPU numbers on which that is tried, if there
+            are any: the others may be busy with high-priority guests
         """
         with self._lock:
             problem = None

@@ -13,6 +13,7 @@
 """A host whose libvirt cannot start guests in the partitions."""
 
 import fixtures
+from lxml import etree
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.api import client
 
@@ -27,7 +28,10 @@ class Partitions(base.FunctionalTest):
         self.missing = {'/low_prio_machine'}
         create = fakelibvirt.Connection.createXML
 
+        self.probed = []
+
         def create_xml(connection, xml, flags):
+            self.probed.append(etree.fromstring(xml))
             for partition in self.missing:
                 if partition in xml:
                     raise fakelibvirt.libvirtError(
@@ -72,6 +76,17 @@ class Partitions(base.FunctionalTest):
         connection = self.computes['mix1'].driver._host.get_connection()
         self.assertEqual(3, len(connection.listAllDomains(
             fakelibvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))
+
+    def test_where_it_is_tried(self):
+        """On the CPUs that no high-priority guest keeps busy, if any."""
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        self.start_seed_host('high1', shared=None, mix=False)
+        self.assertEqual(
+            [('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
+             ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7')],
+            [(domain.findtext('resource/partition'),
+              domain.find('vcpu').get('cpuset')) for domain in self.probed])
 
     def test_when_a_guest_comes(self):
         self.let_guests_migrate()

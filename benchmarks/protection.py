@@ -1,0 +1,296 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the partitions protect: ``python -m benchmarks.protection``, as root.
+
+On a real libvirtd with QEMU, one setting after the other in each round: how
+much CPU time a busy high-priority guest keeps beside a busy low-priority one
+on the same CPU, how late a task beside it wakes up, how long a low-priority
+guest takes to start and to end while all dedicated CPUs are busy, and what is
+left of a CPU for the host's own services. Writes protection.json.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from benchmarks import protection_tables
+from benchmarks import tables
+from nova_prio import capacity
+import nova_prio.cmd.host
+from tests.libvirt import boot_sector
+from tests.libvirt import daemon
+from tests.libvirt import guests
+
+UNPROTECTED = 'unprotected'
+#: Weights of the high partition, against the host's own services.
+HIGH_WEIGHTS = ('100', '1000', '10000')
+HIGH_PARTITION = 'high_prio_machine.partition'
+#: Seconds that an operation of a low-priority guest is waited for.
+OPERATION_SECONDS = 60
+
+# Prints how late it wakes up, in microseconds, for each of many times.
+WAKE_UP = '''
+import sys, time
+delays = []
+for _ in range(int(sys.argv[1])):
+    start = time.monotonic_ns()
+    time.sleep(0.001)
+    delays.append((time.monotonic_ns() - start) // 1000 - 1000)
+print(*sorted(delays))
+'''
+
+# Prints which part of a CPU it got.
+SPIN = '''
+import sys, time
+start = time.monotonic()
+while time.monotonic() < start + float(sys.argv[1]):
+    pass
+print(time.process_time() / (time.monotonic() - start))
+'''
+
+
+class Bench:
+    """A host with a dedicated and a shared CPU, and what is tried on it."""
+
+    def __init__(self, host, other, images, seconds):
+        """Try on one host; guests migrate to the other.
+
+        :param host: ``daemon.Host``
+        :param other: ``daemon.Host``
+        :param images: dict, 'busy' and 'idle' -> path
+        :param seconds: how long anything busy is looked at
+        """
+        self.host = host
+        self.other = other
+        self.images = images
+        self.seconds = seconds
+        shared, dedicated, *_ = sorted(os.sched_getaffinity(0))
+        self.shared = shared
+        self.dedicated = dedicated
+        self.cpus = capacity.HostCPUs(
+            dedicated=frozenset([dedicated]), shared=frozenset([shared]),
+            ratio=capacity.exact_ratio(4), mix=True)
+
+    def prepare(self, low='idle', high='100'):
+        """Make the partitions of both hosts with these weights."""
+        for host in self.host, self.other:
+            host.run(sys.executable, '-I', nova_prio.cmd.host.__file__,
+                     'prepare', '--low-weight', low, '--high-weight', high)
+
+    @contextlib.contextmanager
+    def guest(self, name, priority, cpu, is_protected=True, image='busy'):
+        """Run a guest whose vCPU is on one CPU; yields the Guest."""
+        xml = guests.xml(name, self.images[image], self.cpus,
+                         priority if is_protected else None)
+        xml = xml.replace('<cputune>', '<cputune><vcpupin vcpu="0" '
+                          'cpuset="%d"/>' % cpu).replace(
+            '<vcpupin vcpu="0" cpuset="%d"/>\n' % self.dedicated, '')
+        self.create(xml)
+        try:
+            yield guests.Guest(self.host, name)
+        finally:
+            self.host.virsh('destroy', name, check=False)
+
+    def create(self, xml, timeout=daemon.TIMEOUT_SECONDS):
+        """Start a guest from its domain XML."""
+        with tempfile.NamedTemporaryFile('w', suffix='.xml') as file:
+            file.write(xml)
+            file.flush()
+            self.host.virsh('create', file.name, timeout=timeout)
+
+    def busy(self, priority, is_protected=True):
+        """Run a guest that keeps the dedicated CPU busy."""
+        return self.guest(priority, priority, self.dedicated, is_protected)
+
+    def share(self, guest):
+        """Return which part of a CPU the vCPU of a guest gets."""
+        guests.busy(guest)
+        before, start = guest.vcpus[0].run_ns, time.monotonic_ns()
+        time.sleep(self.seconds)
+        return (guest.vcpus[0].run_ns - before) / (
+            time.monotonic_ns() - start)
+
+    def task(self, script, argument, partition=None):
+        """Run a script on the dedicated CPU; returns what it prints.
+
+        :param partition: where it runs, beside the guests of a partition; or
+            None for the root of the host, where its services are
+        """
+        process = subprocess.Popen(
+            [sys.executable, '-I', '-c',
+             'import sys; sys.stdin.readline(); exec(sys.stdin.read())',
+             str(argument)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        group = self._cpu_cgroup(partition)
+        if partition:
+            group /= 'task'
+            group.mkdir()
+        try:
+            (group / 'cgroup.procs').write_text(str(process.pid))
+            os.sched_setaffinity(process.pid, {self.dedicated})
+            out, _ = process.communicate(
+                '\n' + script, timeout=10 * daemon.TIMEOUT_SECONDS)
+        finally:
+            if partition:
+                daemon.wait_for(lambda: _removed(group), 'A task stays.')
+        return [float(word) for word in out.split()]
+
+    def _cpu_cgroup(self, partition):
+        """Return the directory where the CPU weight of a partition is."""
+        root = self.host.path('/sys/fs/cgroup')
+        top = root / 'cpu' if (root / 'cpu').is_dir() else root
+        if not partition:
+            return top if top.name == 'cpu' else top / daemon.DAEMONS
+        return top / partition
+
+    def wake_up_us(self, partition):
+        """Return how late a task wakes up: median and p99, microseconds."""
+        delays = self.task(WAKE_UP, int(self.seconds * 900), partition)
+        return {'median': statistics.median(delays),
+                'p99': delays[len(delays) * 99 // 100]}
+
+    def operations(self):
+        """Return dict, what is done with a low guest -> seconds, or None.
+
+        None where it took too long, which ends it.
+        """
+        xml = guests.xml('low-op', self.images['idle'], self.cpus, 'low')
+        found = {}
+        steps = (
+            ('start', lambda: self.create(xml, OPERATION_SECONDS)),
+            ('answer', lambda: self.host.virsh(
+                'qemu-monitor-command', 'low-op',
+                '{"execute": "query-status"}', timeout=OPERATION_SECONDS)),
+            ('reboot', lambda: self.host.virsh(
+                'reset', 'low-op', timeout=OPERATION_SECONDS)),
+            ('migrate', lambda: self.host.virsh(
+                'migrate', '--live', 'low-op', self.other.uri,
+                'tcp://127.0.0.1', timeout=OPERATION_SECONDS)),
+        )
+        try:
+            for name, step in steps:
+                found[name] = _timed(step)
+                if found[name] is None:
+                    return found
+            self.other.virsh('destroy', 'low-op')
+            self.create(xml)
+            found['stop'] = _timed(lambda: self.host.virsh(
+                'destroy', 'low-op', timeout=OPERATION_SECONDS))
+        finally:
+            for host in self.host, self.other:
+                host.virsh('destroy', 'low-op', check=False)
+        return found
+
+
+def _timed(step):
+    start = time.monotonic()
+    try:
+        step()
+    except subprocess.TimeoutExpired:
+        return None
+    return time.monotonic() - start
+
+
+def _removed(group):
+    try:
+        group.rmdir()
+    except OSError:
+        return False
+    return True
+
+
+def measure(bench):
+    """Return the figures of one round: dict, setting -> dict."""
+    found = {'solo': {}}
+    bench.prepare()
+    with bench.busy('high') as high:
+        found['solo']['share'] = bench.share(high)
+    found['solo']['wake_up_us'] = bench.wake_up_us(HIGH_PARTITION)
+    found['solo']['operations'] = bench.operations()
+    for setting in protection_tables.SETTINGS:
+        is_protected = setting != UNPROTECTED
+        if is_protected:
+            bench.prepare(low=setting)
+        of_setting = found[setting] = {}
+        with bench.busy('low', is_protected) as low:
+            guests.busy(low)
+            of_setting['wake_up_us'] = bench.wake_up_us(
+                HIGH_PARTITION if is_protected else 'machine')
+            with bench.busy('high', is_protected) as high:
+                of_setting['share'] = bench.share(high)
+        if is_protected:
+            with bench.busy('high') as high:
+                guests.busy(high)
+                of_setting['operations'] = bench.operations()
+                with bench.guest('ordinary', None, bench.shared):
+                    of_setting[protection_tables.SHARED_BUSY] = (
+                        bench.operations())
+    for weight in HIGH_WEIGHTS:
+        bench.prepare(high=weight)
+        with bench.busy('high') as high:
+            guests.busy(high)
+            share, = bench.task(SPIN, bench.seconds)
+            found['high weight ' + weight] = {'service_share': share}
+    return found
+
+
+def median(rounds):
+    """Return the medians of figures that come once a round."""
+    if isinstance(rounds[0], dict):
+        return {key: median([one.get(key) for one in rounds])
+                for key in rounds[0]}
+    if None in rounds:
+        return None
+    return statistics.median(rounds)
+
+
+def main():
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('--rounds', type=int, default=3)
+    parser.add_argument('--seconds', type=float, default=5)
+    parser.add_argument('--output', type=pathlib.Path,
+                        default=pathlib.Path('protection.json'))
+    parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
+                        help='write the tables of the guide there as well')
+    arguments = parser.parse_args()
+    with contextlib.ExitStack() as stack:
+        hosts = [stack.enter_context(daemon.Host(name))
+                 for name in ('bench1', 'bench2')]
+        images = {}
+        for name in 'busy', 'idle':
+            directory = stack.enter_context(tempfile.TemporaryDirectory())
+            images[name] = boot_sector.build(
+                getattr(boot_sector, name.upper()), directory)
+        bench = Bench(*hosts, images, arguments.seconds)
+        rounds = [measure(bench) for _ in range(arguments.rounds)]
+    figures = median(rounds)
+    arguments.output.write_text(json.dumps(figures, indent=1) + '\n')
+    for table in (protection_tables.shares, protection_tables.operations,
+                  protection_tables.beside_ordinary,
+                  protection_tables.services):
+        print(tables.as_text(table(figures)), end='\n\n')
+        if arguments.tables:
+            tables.write(table(figures), arguments.tables / (
+                table.__name__ + '.csv'))
+
+
+if __name__ == '__main__':
+    main()

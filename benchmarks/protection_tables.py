@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The figures of protection.json in words, beside what is allowed."""
+
+from benchmarks import tables
+
+#: Settings in the order of the tables, and their words.
+SETTINGS = {
+    'unprotected': 'no partitions',
+    '100': 'weight 100, the default of the kernel',
+    '10': 'weight 10',
+    '1': 'weight 1',
+    'idle': 'idle',
+}
+#: The setting that nova-prio-host makes, which is held to what is allowed.
+DEFAULT = 'idle'
+#: Part of its solo CPU time that a high-priority guest keeps.
+LEAST_SHARE = 0.99
+#: Wake-up delay against the solo one.
+MOST_WAKE_UP_RATIO = 3
+OPERATIONS = {'start': 'start', 'answer': 'answer to the monitor',
+              'reboot': 'reboot', 'migrate': 'live migration',
+              'stop': 'stop'}
+SHARED_BUSY = 'operations, shared CPUs busy too'
+
+
+def allowed_seconds(idle_seconds):
+    """Return how long an operation may take on a busy host."""
+    return 2 * idle_seconds + 5
+
+
+def shares(found):
+    """Return the Table of what a high-priority guest keeps.
+
+    :param found: dict, as read from protection.json
+    """
+    solo = found['solo']
+    rows = [('alone', '100 %', '%.3g ms' % (solo['wake_up_us']['p99'] / 1e3),
+             '')]
+    for setting, words in SETTINGS.items():
+        share = found[setting]['share'] / solo['share']
+        p99 = found[setting]['wake_up_us']['p99']
+        verdict = ''
+        if setting == DEFAULT:
+            verdict = tables.verdict(
+                share >= LEAST_SHARE and
+                p99 <= MOST_WAKE_UP_RATIO * solo['wake_up_us']['p99'])
+        rows.append((words, '%.1f %%' % (100 * share),
+                     '%.3g ms' % (p99 / 1e3), verdict))
+    return tables.Table(
+        ('low-priority guests', 'CPU time of a high-priority one',
+         'wake-up delay, p99', ''), rows)
+
+
+def operations(found):
+    """Return the Table of how long a low-priority guest takes."""
+    idle = found['solo']['operations']
+    rows = []
+    for key, words in OPERATIONS.items():
+        allowed = allowed_seconds(idle[key])
+        of_default = found[DEFAULT]['operations'].get(key)
+        rows.append((
+            words, _seconds(idle[key]),
+            *(_seconds(found[setting]['operations'].get(key))
+              for setting in SETTINGS if setting != 'unprotected'),
+            _seconds(allowed), tables.verdict(
+                of_default is not None and of_default <= allowed)))
+    return tables.Table(
+        ('', 'idle host', *list(SETTINGS)[1:], 'allowed', ''), rows)
+
+
+def beside_ordinary(found):
+    """Return the Table of the same where the shared CPUs are busy too."""
+    return tables.Table(
+        ('', *list(SETTINGS)[1:]),
+        [(words, *(_seconds(found[setting][SHARED_BUSY].get(key))
+                   for setting in list(SETTINGS)[1:]))
+         for key, words in OPERATIONS.items()])
+
+
+def services(found):
+    """Return the Table of what is left for the services of the host."""
+    return tables.Table(
+        ('weight of high-priority guests', 'CPU time of a service beside one'),
+        [(key.split()[-1], '%.1f %%' % (100 * figures['service_share']))
+         for key, figures in found.items() if 'service_share' in figures])
+
+
+def _seconds(seconds):
+    return 'not done' if seconds is None else '%.2g s' % seconds
