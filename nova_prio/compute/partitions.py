@@ -30,6 +30,10 @@ from nova_prio.compute import guest_xml
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
+#: How long a guest is waited for. libvirt puts it into its cgroups first, and
+#: tells at once where that fails.
+WAIT_SECONDS = 10
+
 # A guest without devices, which never runs.
 _PROBE = '''<domain type="%s">
   <name>nova-prio-probe-%s</name>
@@ -52,6 +56,7 @@ class Partitions:
         """
         self._host = host
         self._lock = threading.Lock()
+        self._probes = {}
         self.problem = None
 
     def prove(self, shared):
@@ -61,15 +66,15 @@ class Partitions:
             are any: the others may be busy with high-priority guests
         """
         with self._lock:
+            errors = {priority: self._error(priority, shared)
+                      for priority in guest_xml.PARTITIONS}
             problem = None
-            for priority, partition in guest_xml.PARTITIONS.items():
-                try:
-                    self._start_and_stop(priority, shared)
-                except libvirt_host.libvirt.libvirtError as error:
+            for priority, error in errors.items():
+                if error is not None:
                     problem = (
                         'libvirt cannot start a guest in the partition %s '
                         '(%s); run nova-prio-host prepare on the host'
-                        % (partition, error))
+                        % (guest_xml.PARTITIONS[priority], error))
                     break
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
@@ -78,10 +83,44 @@ class Partitions:
                          'starts guests in their partitions.')
             self.problem = problem
 
-    def _start_and_stop(self, priority, shared):
-        probe = guest_xml.of_priority(
+    def _error(self, priority, shared):
+        """Return what libvirt says against a guest, or None."""
+        probe = self._probes.get(priority)
+        if probe is None or not probe.is_alive():
+            probe = _Probe(self._host.get_connection(), priority, shared)
+            self._probes[priority] = probe
+            probe.start()
+        probe.join(WAIT_SECONDS)
+        if probe.is_alive():
+            LOG.warning(
+                'libvirt takes more than %(seconds)d s to start a guest in '
+                'the partition %(partition)s on CPUs %(cpus)s: guests of more '
+                'weight keep them busy, and low-priority guests start late; '
+                'see nova-prio-host --low-weight.',
+                {'seconds': WAIT_SECONDS,
+                 'partition': guest_xml.PARTITIONS[priority],
+                 'cpus': hardware.format_cpu_spec(shared)})
+        return probe.error
+
+
+class _Probe(threading.Thread):
+    """Starts a guest and stops it, however long that takes.
+
+    ``error`` is libvirt's, or None.
+    """
+
+    def __init__(self, connection, priority, shared):
+        super().__init__(name='nova-prio-probe-' + priority, daemon=True)
+        self.error = None
+        self._connection = connection
+        self._xml = guest_xml.of_priority(
             _PROBE % (CONF.libvirt.virt_type, priority,
                       hardware.format_cpu_spec(shared)), priority)
-        domain = self._host.get_connection().createXML(
-            probe, libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED)
-        domain.destroy()
+
+    def run(self):
+        try:
+            self._connection.createXML(
+                self._xml, libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED
+            ).destroy()
+        except libvirt_host.libvirt.libvirtError as error:
+            self.error = error

@@ -68,49 +68,28 @@ PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
 STOCK_DRIVER = 'libvirt.LibvirtDriver'
 
 
-class Cloud(base.ServersTestBase):
-    """A stock Nova and Placement that loads this package.
+class Installed:
+    """A bed of Nova's tests in which this package is installed."""
 
-    Hosts come with :meth:`start_host`; ``self.api`` is the client of an
-    administrator at the newest microversion, ``self.placement`` that of
-    Placement, and ``self.hosts_down`` the names of the hosts that are down.
-    """
+    def _install(self):
+        """Do what installing and configuring the package does.
 
-    ADMIN_API = True
-    microversion = 'latest'
-
-    def setUp(self):
-        self._host_options = {}
-        self._guest_xmls = {}
+        What the services then put into Nova is gone with the bed.
+        """
         self._aggregates = {}
-        self.hosts_down = set()
         nova_prio.conf.register_opts(CONF)
         self._configure()
-        # What this cloud's services put into Nova is gone with them.
         for name, value in (
                 ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
                  list(request_filter.ALL_REQUEST_FILTERS)),
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',
-                 resource_tracker.claims),
-                # The CPUs of its hosts are not those of this machine.
-                ('nova_prio.compute.checks.ISOLATED',
-                 pathlib.Path(os.devnull))):
+                 resource_tracker.claims)):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()
         validators.load_validators()
-        super().setUp()
-        self._options_fixture = self.useFixture(
-            host_options.HostOptionsFixture())
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.host.Host.get_online_cpus',
-            new=lambda host: host.get_available_cpus()))
-        # There are no disks that a resize or a cold migration could move.
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.driver.LibvirtDriver.'
-            'migrate_disk_and_power_off', return_value='{}'))
 
     def _configure(self):
         """Set what the operator of priority hosts writes into nova.conf."""
@@ -131,6 +110,46 @@ class Cloud(base.ServersTestBase):
 
     def _clear_attrs(self):
         """Keep the attributes: pytest reads some after the test."""
+
+    def _join_aggregate(self, name, metadata):
+        key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
+        if key not in self._aggregates:
+            aggregate_id = self._create_aggregate(key)
+            self.admin_api.post_aggregate_action(
+                aggregate_id, {'set_metadata': {'metadata': metadata}})
+            self._aggregates[key] = aggregate_id
+        self.admin_api.add_host_to_aggregate(self._aggregates[key], name)
+
+
+class Cloud(Installed, base.ServersTestBase):
+    """A stock Nova and Placement that loads this package.
+
+    Hosts come with :meth:`start_host`; ``self.api`` is the client of an
+    administrator at the newest microversion, ``self.placement`` that of
+    Placement, and ``self.hosts_down`` the names of the hosts that are down.
+    """
+
+    ADMIN_API = True
+    microversion = 'latest'
+
+    def setUp(self):
+        self._host_options = {}
+        self._guest_xmls = {}
+        self.hosts_down = set()
+        self._install()
+        # The CPUs of its hosts are not those of this machine.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.checks.ISOLATED', pathlib.Path(os.devnull)))
+        super().setUp()
+        self._options_fixture = self.useFixture(
+            host_options.HostOptionsFixture())
+        self.useFixture(fixtures.MockPatch(
+            'nova.virt.libvirt.host.Host.get_online_cpus',
+            new=lambda host: host.get_available_cpus()))
+        # There are no disks that a resize or a cold migration could move.
+        self.useFixture(fixtures.MockPatch(
+            'nova.virt.libvirt.driver.LibvirtDriver.'
+            'migrate_disk_and_power_off', return_value='{}'))
 
     @classmethod
     @contextlib.contextmanager
@@ -201,15 +220,6 @@ class Cloud(base.ServersTestBase):
         # Nova's host state takes the ratio over at the second update.
         self.update_host(name)
         return self.computes[name]
-
-    def _join_aggregate(self, name, metadata):
-        key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
-        if key not in self._aggregates:
-            aggregate_id = self._create_aggregate(key)
-            self.admin_api.post_aggregate_action(
-                aggregate_id, {'set_metadata': {'metadata': metadata}})
-            self._aggregates[key] = aggregate_id
-        self.admin_api.add_host_to_aggregate(self._aggregates[key], name)
 
     def update_host(self, name):
         """Run the periodic resource update of one host."""

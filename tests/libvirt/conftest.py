@@ -1,0 +1,78 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What the tests on real guests share."""
+
+import decimal
+import os
+
+# Nova's test code decides between threads and eventlet, and has to be the
+# first of Nova's modules that is imported.
+import nova_prio.scenario.cloud  # noqa: F401,I100
+
+import pytest
+
+from nova_prio import capacity
+from tests.libvirt import boot_sector
+from tests.libvirt import daemon
+from tests.libvirt import guests
+
+
+@pytest.fixture(scope='session')
+def cpus():
+    """The HostCPUs of this machine: a shared and a dedicated one."""
+    shared, dedicated, *_ = sorted(os.sched_getaffinity(0))
+    return capacity.HostCPUs(
+        dedicated=frozenset([dedicated]), shared=frozenset([shared]),
+        ratio=decimal.Decimal(4), mix=True)
+
+
+@pytest.fixture(scope='session')
+def host():
+    """A ``daemon.Host`` whose partitions have been prepared."""
+    with daemon.Host() as found:
+        found.prepare()
+        yield found
+
+
+@pytest.fixture(scope='session')
+def busy_image(tmp_path_factory):
+    """The image of a guest whose CPUs all run."""
+    return boot_sector.build(
+        boot_sector.BUSY, tmp_path_factory.mktemp('busy'))
+
+
+@pytest.fixture(scope='session')
+def idle_image(tmp_path_factory):
+    """The image of a guest whose CPUs all sleep."""
+    return boot_sector.build(
+        boot_sector.IDLE, tmp_path_factory.mktemp('idle'))
+
+
+@pytest.fixture(scope='module')
+def start(host, cpus, busy_image, tmp_path_factory):
+    """Start a guest: (name, priority, more of ``guests.xml``) -> Guest.
+
+    What was started is destroyed after the module.
+    """
+    names = []
+
+    def start_guest(name, priority=None, image=busy_image, **kwargs):
+        file = tmp_path_factory.mktemp('guest') / 'domain.xml'
+        file.write_text(guests.xml(name, image, cpus, priority, **kwargs))
+        names.append(name)
+        host.virsh('create', str(file))
+        return guests.Guest(host, name)
+
+    yield start_guest
+    for name in names:
+        host.virsh('destroy', name, check=False)

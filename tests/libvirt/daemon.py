@@ -1,0 +1,356 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A libvirtd that is alone in the world: a host for real guests.
+
+It runs in mount, UTS, PID and cgroup namespaces of its own, so that it meets
+no libvirtd, no systemd and no guest of this machine, and so that all of it,
+guests included, is gone with the first process in there.
+"""
+
+import contextlib
+import functools
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+import nova_prio.cmd.host
+
+#: Seconds that anything outside of this process may take.
+TIMEOUT_SECONDS = 60
+#: The v1 and v2 controllers that libvirt shall use.
+CONTROLLERS = ('cpu', 'cpuacct', 'cpuset')
+#: Prefix of directories and control groups; the number of the process that
+#: made them follows.
+PREFIX = 'nova-prio-'
+#: The control group of all but guests, where v2 needs one.
+DAEMONS = 'daemons'
+
+# Directory of the host -> where libvirt looks for it. /run is new as a whole:
+# there is no D-Bus on it by which guests would be registered with machined.
+MOUNTS = {'run': '/run', 'etc': '/etc/libvirt', 'lib': '/var/lib/libvirt',
+          'cache': '/var/cache/libvirt', 'log': '/var/log/libvirt',
+          'passwd': '/etc/passwd', 'group': '/etc/group'}
+
+# Whom libvirt wants to exist, though nobody uses them here. Where a system has
+# them already, its own come first.
+USERS = {
+    'passwd': 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n',
+    'group': 'libvirt-qemu:x:64055:\nkvm:x:64056:\n',
+}
+
+CONFIGURATION = {
+    'libvirtd.conf': '''\
+auth_unix_rw = "none"
+unix_sock_group = "root"
+host_uuid = "%(uuid)s"
+log_outputs = "3:file:/var/log/libvirt/libvirtd.log"
+''',
+    'virtlogd.conf': '',
+    'qemu.conf': '''\
+user = "root"
+group = "root"
+security_driver = "none"
+cgroup_controllers = ["cpu", "cpuacct", "cpuset"]
+''',
+}
+
+# The first process of the host. It stays in a wait, which also takes care of
+# guests that end: they are its children.
+INIT = '''
+set -e
+hostname "$1"
+mount --make-rprivate /
+%(mounts)s
+mount -t tmpfs none /sys/fs/cgroup
+%(cgroups)s
+sleep infinity >/dev/null &
+echo ready
+exec >/dev/null
+wait
+'''
+
+
+class Host:
+    """A host with libvirtd and virtlogd, for as long as it is entered.
+
+    ``uri`` is libvirt's, for clients in this process. Process numbers that
+    libvirt and QEMU tell are those of the host: see :meth:`path`.
+    """
+
+    def __init__(self, name='mix1'):
+        self.name = name
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            _remove_remains(pathlib.Path('/tmp'), functools.partial(
+                shutil.rmtree, ignore_errors=True))
+            # A short path: those of sockets have at most 107 characters.
+            self.directory = pathlib.Path(tempfile.mkdtemp(
+                prefix='%s%d-' % (PREFIX, os.getpid()), dir='/tmp'))
+            stack.callback(shutil.rmtree, self.directory)
+            self.uri = 'qemu+unix:///system?socket=%s/run/libvirt/' \
+                'libvirt-sock' % self.directory
+            self._write_files()
+            self._cgroups = _Cgroups(self.directory.name)
+            stack.callback(self._cgroups.remove)
+            self._cgroups.make()
+            self._start_init(stack)
+            self._start_daemon('virtlogd')
+            self.start_libvirtd()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info):
+        self._stack.close()
+
+    def _write_files(self):
+        for name in MOUNTS.keys() - USERS:
+            (self.directory / name).mkdir()
+        for name, text in USERS.items():
+            (self.directory / name).write_text(
+                pathlib.Path('/etc', name).read_text() + text)
+        (self.directory / 'run' / 'lock').mkdir()
+        for name, text in CONFIGURATION.items():
+            (self.directory / 'etc' / name).write_text(
+                text % {'uuid': uuid.uuid4()})
+
+    def _start_init(self, stack):
+        script = INIT % {
+            'mounts': '\n'.join(
+                'mount --bind %s/%s %s' % (self.directory, name, target)
+                for name, target in MOUNTS.items()),
+            'cgroups': '\n'.join(self._cgroups.mount_commands())}
+        # The host ends with the process that started it, however that ends.
+        process = subprocess.Popen(
+            ['setpriv', '--pdeathsig', 'KILL',
+             'sh', '-c', self._cgroups.join_command() + 'exec "$@"', 'sh',
+             'unshare', '--mount', '--uts', '--cgroup', '--pid', '--fork',
+             '--kill-child', '--mount-proc', 'sh', '-c', script, 'sh',
+             self.name],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
+        stack.callback(_kill, process)
+        if process.stdout.readline() != 'ready\n':
+            raise RuntimeError(
+                'The namespaces of host %s could not be set up; these tests '
+                'have to run as root, after tools/libvirt.' % self.name)
+        self._init = int(pathlib.Path('/proc/%d/task/%d/children' % (
+            process.pid, process.pid)).read_text())
+        self._cgroups.clear()
+
+    def _start_daemon(self, name):
+        self.run('sh', '-c', self._cgroups.join_as_daemon_command() +
+                 'exec "$0" -d', name)
+
+    def path(self, path):
+        """Return where this process sees a path of the host.
+
+        That holds for /proc and /sys/fs/cgroup as well.
+        """
+        return pathlib.Path('/proc/%d/root' % self._init, path.lstrip('/'))
+
+    def run(self, *command, check=True, timeout=TIMEOUT_SECONDS):
+        """Run a command on the host; returns what it wrote, a str.
+
+        :raises RuntimeError: if it fails
+        """
+        return run('nsenter', '--target', str(self._init), '--mount', '--uts',
+                   '--cgroup', '--pid', *command, check=check,
+                   timeout=timeout)
+
+    def virsh(self, *arguments, check=True, timeout=TIMEOUT_SECONDS):
+        """Run a command of virsh; returns what it wrote, a str.
+
+        :raises RuntimeError: if it fails
+        """
+        return run('virsh', '--quiet', '--connect', self.uri, *arguments,
+                   check=check, timeout=timeout)
+
+    def prepare(self, low_weight='100'):
+        """Make the partitions, as an operator does.
+
+        :param low_weight: str; unless it is given, low-priority guests weigh
+            as much as all others, so that they start in time whatever else
+            runs on this machine
+        """
+        self.run(sys.executable, '-I', nova_prio.cmd.host.__file__, 'prepare',
+                 '--low-weight', low_weight)
+
+    def start_libvirtd(self):
+        """Start libvirtd, which is not running, and wait until it serves."""
+        self._start_daemon('libvirtd')
+        try:
+            wait_for(self._serves, 'libvirtd does not serve')
+        except RuntimeError as error:
+            raise RuntimeError('%s: %s' % (error, self.log)) from error
+
+    @property
+    def log(self):
+        """What libvirtd wrote, a str."""
+        return (self.directory / 'log' / 'libvirtd.log').read_text()
+
+    def _serves(self):
+        try:
+            return self.virsh('uri')
+        except RuntimeError:
+            return False
+
+    def stop_libvirtd(self):
+        """Stop libvirtd; guests run on."""
+        pid = int(self.path('/run/libvirtd.pid').read_text())
+        self.run('kill', str(pid))
+        wait_for(lambda: not self.path('/proc/%d' % pid).exists(),
+                 'libvirtd does not end.')
+
+    def restart_libvirtd(self):
+        """Stop libvirtd and start it again; guests run on."""
+        self.stop_libvirtd()
+        self.start_libvirtd()
+
+
+class _Cgroups:
+    """The control groups that are the roots of a host's hierarchies."""
+
+    def __init__(self, name):
+        self._name = name
+        self._mounts = []
+        for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
+            _, target, kind, options, *_ = line.split()
+            controllers = [option for option in options.split(',')
+                           if option in CONTROLLERS]
+            if kind == 'cgroup2' or kind == 'cgroup' and controllers:
+                self._mounts.append(
+                    (pathlib.Path(target), kind, ','.join(controllers)))
+        if not self._mounts:
+            raise RuntimeError('No control groups are mounted.')
+
+    @property
+    def _groups(self):
+        return [target / self._name for target, _, _ in self._mounts]
+
+    def make(self):
+        """Make them, with all CPUs and memory nodes."""
+        for group in self._groups:
+            _remove_remains(group.parent, _remove_groups)
+            offered = group.parent / 'cgroup.controllers'
+            if offered.exists():
+                enabled = set(offered.read_text().split()) & {*CONTROLLERS}
+                (group.parent / 'cgroup.subtree_control').write_text(
+                    ' '.join('+' + name for name in enabled))
+            group.mkdir()
+            for name in ('cpuset.cpus', 'cpuset.mems'):
+                if (group.parent / name).exists():
+                    (group / name).write_text(
+                        (group.parent / name).read_text())
+
+    def join_command(self):
+        """Return the shell commands that join them, from outside."""
+        return ''.join('echo $$ >%s/cgroup.procs; ' % group
+                       for group in self._groups)
+
+    def join_as_daemon_command(self):
+        """Return the shell commands that join them, on the host."""
+        return ''.join(
+            'echo $$ >%s/cgroup.procs; ' % (
+                target / DAEMONS if kind == 'cgroup2' else target)
+            for target, kind, _ in self._mounts)
+
+    def clear(self):
+        """Move what is in a v2 root to a group below, as v2 demands.
+
+        There, a group that has controllers for others has no processes.
+        """
+        for target, kind, _ in self._mounts:
+            if kind == 'cgroup2':
+                group = target / self._name
+                (group / DAEMONS).mkdir()
+                for pid in (group / 'cgroup.procs').read_text().split():
+                    (group / DAEMONS / 'cgroup.procs').write_text(pid)
+
+    def mount_commands(self):
+        """Return the shell commands that mount the hierarchies of a host."""
+        for target, kind, controllers in self._mounts:
+            options = ' -o ' + controllers if controllers else ''
+            yield 'mkdir -p %s' % target
+            yield 'mount -t %s%s none %s' % (kind, options, target)
+
+    def remove(self):
+        """Remove them and all below; the processes in them have been killed.
+
+        A process that was killed leaves its control group a little later.
+        """
+        for group in self._groups:
+            _remove_groups(group)
+
+
+def run(*command, check=True, timeout=TIMEOUT_SECONDS):
+    """Run a command; returns what it wrote, a str.
+
+    :raises RuntimeError: if it fails
+    """
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True, timeout=timeout)
+    if check and done.returncode:
+        raise RuntimeError('%s: %s' % (' '.join(command), done.stdout))
+    return done.stdout
+
+
+def wait_for(condition, message, seconds=TIMEOUT_SECONDS):
+    """Wait until a function returns something true; returns that.
+
+    :raises RuntimeError: with the message, if that takes too long
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = condition()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise RuntimeError(message)
+        time.sleep(0.02)
+
+
+def _remove_remains(directory, remove):
+    """Remove what processes left behind that were killed."""
+    for path in directory.glob(PREFIX + '*-*'):
+        pid = path.name[len(PREFIX):].split('-')[0]
+        if pid.isdigit() and not os.path.exists('/proc/' + pid):
+            remove(path)
+
+
+def _remove_groups(group):
+    for directory, _, _ in os.walk(group, topdown=False):
+        wait_for(lambda: _is_removed(directory),
+                 'Control group %s is in use.' % directory)
+
+
+def _is_removed(directory):
+    try:
+        os.rmdir(directory)
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _kill(process):
+    process.kill()
+    process.wait(TIMEOUT_SECONDS)
+    process.stdout.close()

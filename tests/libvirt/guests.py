@@ -1,0 +1,164 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Guests as our driver makes them, and what the kernel says about them."""
+
+import collections
+import json
+
+from nova.virt import hardware
+
+from nova_prio.compute import guest_xml
+from tests.libvirt import daemon
+
+DOMAIN = '''\
+<domain type="qemu">
+  <name>%(name)s</name>
+  <memory unit="MiB">32</memory>
+  <vcpu%(cpuset)s>%(vcpus)d</vcpu>
+  <iothreads>%(iothreads)d</iothreads>
+  <cputune>
+    %(pins)s
+  </cputune>
+  <os>
+    <type arch="x86_64" machine="pc">hvm</type>
+    <boot dev="hd"/>
+  </os>
+  <features>
+    <acpi/>
+    <apic/>
+  </features>
+  <devices>
+    <disk type="file" device="disk">
+      <driver name="qemu" type="raw"/>
+      <source file="%(image)s"/>
+      <target dev="vda" bus="virtio"/>
+      <readonly/>
+      <shareable/>
+    </disk>
+    <controller type="usb" model="none"/>
+    <memballoon model="none"/>
+  </devices>
+</domain>
+'''
+
+#: Thread of a guest: its number on the host, the CPUs that it may run on
+#: (frozenset), the one that it ran on last, and for how many nanoseconds in
+#: all.
+Thread = collections.namedtuple('Thread', 'tid allowed last run_ns')
+
+
+def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0):
+    """Return the domain XML of a guest, with the hook of our driver applied.
+
+    :param cpus: HostCPUs of the host, with mix
+    :param priority: 'high', 'low', or None
+    """
+    floating = {'high': None, 'low': cpus.shared | cpus.dedicated,
+                None: cpus.shared}[priority]
+    pins = '\n    '.join(
+        '<vcpupin vcpu="%d" cpuset="%d"/>' % pair
+        for pair in enumerate(sorted(cpus.dedicated)[:vcpus])
+        if priority == 'high')
+    return guest_xml.of_priority(
+        DOMAIN % {
+            'name': name, 'image': image, 'vcpus': vcpus,
+            'iothreads': iothreads, 'pins': pins,
+            'cpuset': '' if floating is None else
+            ' cpuset="%s"' % hardware.format_cpu_spec(floating)},
+        priority, cpus.shared if priority == 'low' else None)
+
+
+class Guest:
+    """A running guest, by its name in libvirt."""
+
+    def __init__(self, host, name):
+        self.host = host
+        self.name = name
+
+    @property
+    def pid(self):
+        """The number of the QEMU process, on the host."""
+        return int(self.host.path(
+            '/run/libvirt/qemu/%s.pid' % self.name).read_text())
+
+    @property
+    def vcpus(self):
+        """Dict, vCPU -> Thread."""
+        return {cpu['cpu-index']: self._thread(cpu['thread-id'])
+                for cpu in self._ask('query-cpus-fast')}
+
+    @property
+    def iothreads(self):
+        """Dict, id -> Thread."""
+        return {thread['id']: self._thread(thread['thread-id'])
+                for thread in self._ask('query-iothreads')}
+
+    @property
+    def emulator(self):
+        """The Thread of QEMU's main loop, which also serves the monitor."""
+        return self._thread(self.pid)
+
+    @property
+    def cgroups(self):
+        """Dict, controller ('' for v2) -> path below the host's root."""
+        lines = self.host.run(
+            'cat', '/proc/%d/cgroup' % self.pid).splitlines()
+        found = {}
+        for _, controllers, path in (line.split(':', 2) for line in lines):
+            for controller in controllers.split(','):
+                found[controller] = path
+        return found
+
+    @property
+    def affinity(self):
+        """Dict, vCPU -> frozenset of CPUs, as ``virsh vcpuinfo`` says."""
+        found = {}
+        for line in self.host.virsh('vcpuinfo', self.name).splitlines():
+            key, _, value = line.partition(':')
+            if key == 'VCPU':
+                vcpu = int(value)
+            elif key == 'CPU Affinity':
+                found[vcpu] = frozenset(
+                    cpu for cpu, flag in enumerate(value.strip())
+                    if flag == 'y')
+        return found
+
+    def _ask(self, command):
+        return json.loads(self.host.virsh(
+            'qemu-monitor-command', self.name,
+            json.dumps({'execute': command})))['return']
+
+    def _thread(self, tid):
+        task = self.host.path('/proc/%d/task/%d' % (self.pid, tid))
+        status = dict(line.split(':\t', 1) for line in
+                      (task / 'status').read_text().splitlines())
+        # The name in brackets may hold spaces; what follows starts with the
+        # third field of proc(5).
+        fields = (task / 'stat').read_text().rpartition(')')[2].split()
+        return Thread(
+            tid=tid,
+            allowed=frozenset(hardware.parse_cpu_spec(
+                status['Cpus_allowed_list'])),
+            last=int(fields[39 - 3]),
+            run_ns=int((task / 'schedstat').read_text().split()[0]))
+
+
+def busy(guest, seconds=daemon.TIMEOUT_SECONDS):
+    """Wait until each vCPU of a guest runs; returns dict, vCPU -> Thread."""
+    def ran():
+        return all(thread.run_ns > before[vcpu].run_ns + 50_000_000
+                   for vcpu, thread in guest.vcpus.items())
+
+    before = guest.vcpus
+    daemon.wait_for(ran, 'A vCPU of %s does not run.' % guest.name, seconds)
+    return guest.vcpus

@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Whatever domain XML libvirt accepts, it accepts with our part in it."""
+
+import hypothesis
+from hypothesis import strategies as st
+import libvirt
+from lxml import etree
+import pytest
+
+from nova_prio.compute import guest_xml
+
+CPUSETS = st.sampled_from(['0', '0-1', '1,3', '0-3,^2', '7'])
+NUMBERS = st.integers(0, 5)
+
+
+def element(template, *values):
+    """Return a strategy for an element, or for none."""
+    return st.one_of(st.just(''), st.builds(template.format, *values))
+
+
+def several(template, *values):
+    """Return a strategy for some elements that differ in the first value."""
+    return st.lists(st.tuples(*values), max_size=3,
+                    unique_by=lambda pair: pair[0]).map(
+        lambda pairs: ''.join(template.format(*pair) for pair in pairs))
+
+
+TUNE = st.tuples(
+    element('<shares>{}</shares>', st.integers(2, 262144)),
+    element('<period>{}</period>', st.integers(1000, 1000000)),
+    element('<quota>{}</quota>', st.integers(1000, 100000)),
+    several('<vcpupin vcpu="{}" cpuset="{}"/>', NUMBERS, CPUSETS),
+    element('<emulatorpin cpuset="{}"/>', CPUSETS),
+    several('<iothreadpin iothread="{}" cpuset="{}"/>', NUMBERS, CPUSETS),
+    element('<vcpusched vcpus="{}" scheduler="{}" priority="1"/>', NUMBERS,
+            st.sampled_from(['fifo', 'rr'])),
+    element('<emulatorsched scheduler="{}"/>',
+            st.sampled_from(['batch', 'idle'])),
+).flatmap(st.permutations).map(''.join)
+
+PARTS = st.tuples(
+    element('<vcpu placement="static" cpuset="{}">{}</vcpu>', CPUSETS,
+            st.integers(1, 6)),
+    element('<iothreads>{}</iothreads>', NUMBERS),
+    several('<iothread id="{}"/>', st.integers(1, 9)).map(
+        lambda ids: '<iothreadids>%s</iothreadids>' % ids if ids else ''),
+    st.one_of(st.just(''), TUNE.map('<cputune>{}</cputune>'.format)),
+    element('<resource><partition>{}</partition></resource>',
+            st.sampled_from(['/machine', '/virtualmachines/production'])),
+    element('<numatune><memory mode="{}" nodeset="0"/></numatune>',
+            st.sampled_from(['strict', 'preferred'])),
+    element('<memoryBacking><{}/></memoryBacking>',
+            st.sampled_from(['hugepages', 'locked', 'nosharepages'])),
+    element('<cpu><numa><cell id="0" cpus="0-{}" memory="8192"/></numa></cpu>',
+            NUMBERS),
+    element('<description>{}</description>', st.text('ab <&'.replace(
+        '<', '').replace('&', ''), max_size=4)),
+    element('<metadata><n:instance xmlns:n="urn:n"><n:flavor name="{}"/>'
+            '</n:instance></metadata>', st.sampled_from(['a', 'b'])),
+    st.just('<name>guest</name><memory>8192</memory>'
+            '<os><type>hvm</type></os>'),
+).flatmap(st.permutations).map(''.join)
+
+
+@pytest.fixture(scope='module')
+def connection():
+    """libvirt's own test driver, a client of which this process is."""
+    libvirt.registerErrorHandler(lambda *args: None, None)
+    found = libvirt.open('test:///default')
+    yield found
+    found.close()
+
+
+def kept(connection, xml):
+    """Return what libvirt makes of domain XML, or None if it refuses it."""
+    try:
+        domain = connection.defineXML(xml)
+    except libvirt.libvirtError:
+        return None
+    found = etree.fromstring(
+        domain.XMLDesc(), etree.XMLParser(remove_blank_text=True))
+    domain.undefine()
+    return found
+
+
+def not_ours(domain, is_pinned):
+    """Return a domain without what of_priority() writes, as text."""
+    names = ['uuid', 'resource']
+    if is_pinned:
+        names += ['cputune/emulatorpin', 'cputune/iothreadpin']
+    for name in names:
+        for found in domain.findall(name):
+            found.getparent().remove(found)
+    tune = domain.find('cputune')
+    if tune is not None and not len(tune):
+        domain.remove(tune)
+    return etree.tostring(domain)
+
+
+def test_any_xml(connection):
+    seen = {True: 0, False: 0}
+
+    @hypothesis.settings(
+        max_examples=400, deadline=None, derandomize=True,
+        suppress_health_check=[hypothesis.HealthCheck.filter_too_much])
+    @hypothesis.given(PARTS, st.sampled_from(['high', 'low']),
+                      st.sampled_from([None, {0}, {1, 2}]))
+    def try_one(parts, priority, shared):
+        xml = '<domain type="test">%s</domain>' % parts
+        before = kept(connection, xml)
+        seen[before is not None] += 1
+        hypothesis.assume(before is not None)
+        after = kept(connection, guest_xml.of_priority(xml, priority, shared))
+        assert after is not None
+        assert guest_xml.PARTITIONS[priority] == after.findtext(
+            'resource/partition')
+        if shared:
+            threads = [pin.get('cpuset') for name in (
+                'emulatorpin', 'iothreadpin') for pin in after.iter(name)]
+            assert {guest_xml.hardware.format_cpu_spec(shared)} == {*threads}
+            assert 1 + int(after.findtext('iothreads') or 0) == len(threads)
+        assert not_ours(before, shared) == not_ours(after, shared)
+
+    try_one()
+    assert seen[True] > 200

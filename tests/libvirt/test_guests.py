@@ -1,0 +1,82 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Guests of each priority: where they run, as the kernel says."""
+
+import pytest
+
+from tests.libvirt import guests
+
+
+@pytest.fixture(scope='module', autouse=True)
+def high(start):
+    return start('high', 'high')
+
+
+@pytest.fixture(scope='module', autouse=True)
+def low(start):
+    return start('low', 'low', vcpus=2, iothreads=2)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def ordinary(start, idle_image):
+    return start('ordinary', vcpus=2, image=idle_image)
+
+
+def allowed(threads):
+    return {number: thread.allowed for number, thread in threads.items()}
+
+
+def test_high_vcpus_run_on_their_own_cpu(high, cpus):
+    vcpu = guests.busy(high)[0]
+    assert cpus.dedicated == vcpu.allowed == {vcpu.last}
+    assert {0: cpus.dedicated} == high.affinity
+
+
+def test_low_vcpus_run_on_both_sets(low, cpus):
+    threads = guests.busy(low)
+    assert {0: cpus.floating, 1: cpus.floating} == allowed(threads)
+    assert {0: cpus.floating, 1: cpus.floating} == low.affinity
+    assert {thread.last for thread in threads.values()} <= cpus.floating
+
+
+def test_ordinary_vcpus_run_on_the_shared_set(ordinary, cpus):
+    assert {0: cpus.shared, 1: cpus.shared} == allowed(ordinary.vcpus)
+    assert {0: cpus.shared, 1: cpus.shared} == ordinary.affinity
+
+
+def test_other_threads_of_low_guests_run_where_no_high_guest_is(low, cpus):
+    assert cpus.shared == low.emulator.allowed
+    assert {'iothread1': cpus.shared,
+            'iothread2': cpus.shared} == allowed(low.iothreads)
+
+
+def test_each_priority_has_its_partition(high, low, ordinary):
+    for guest, partition in ((high, '/high_prio_machine.partition/'),
+                             (low, '/low_prio_machine.partition/'),
+                             (ordinary, '/machine/')):
+        cgroups = guest.cgroups
+        for controller in 'cpu', 'cpuacct', 'cpuset':
+            assert cgroups[controller].startswith(partition), cgroups
+
+
+def test_guests_survive_a_restart_of_libvirtd(host, high, low, ordinary):
+    def seen():
+        return [(guest.pid, guest.affinity, allowed(guest.vcpus),
+                 guest.emulator.allowed, guest.cgroups,
+                 host.virsh('domstate', guest.name))
+                for guest in (high, low, ordinary)]
+
+    before = seen()
+    host.restart_libvirtd()
+    assert before == seen()
+    guests.busy(high)

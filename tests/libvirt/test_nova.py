@@ -1,0 +1,180 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Servers of each priority in a stock Nova, as the kernel sees them."""
+
+from lxml import etree
+import pytest
+
+from nova_prio.compute import guest_xml
+from tests.libvirt import cloud
+from tests.libvirt import daemon
+
+
+@pytest.fixture(scope='module')
+def bed(host, cpus):
+    with cloud.RealCloud.running(host, cpus) as found:
+        yield found
+
+
+@pytest.fixture(scope='module', autouse=True)
+def servers(bed, busy_image, idle_image):
+    """Dict, priority -> server."""
+    busy, idle = bed.image(busy_image), bed.image(idle_image)
+    return {
+        'high': bed.boot(bed.flavor(**{'hw:cpu_priority': 'high'}), busy),
+        'low': bed.boot(bed.flavor(2, **{'hw:cpu_priority': 'low'}), busy),
+        None: bed.boot(bed.flavor(2), idle)}
+
+
+@pytest.fixture(autouse=True)
+def each_stays_in_place(bed, servers, cpus):
+    """What holds before and after each test."""
+    yield
+    for priority, server in servers.items():
+        assert 'ACTIVE' == bed.api.get_server(server['id'])['status']
+        in_place(bed, server, priority, cpus)
+
+
+def in_place(bed, server, priority, cpus):
+    """Assert that a server runs where its priority wants it."""
+    guest = bed.guest(server)
+    vcpu_cpus = {'high': cpus.dedicated, 'low': cpus.floating,
+                 None: cpus.shared}[priority]
+    partition = '/%s_prio_machine.partition/' % priority
+    vcpus = {'high': 1}.get(priority, 2)
+    assert dict.fromkeys(range(vcpus), vcpu_cpus) == guest.affinity
+    assert {vcpu_cpus} == {
+        thread.allowed for thread in guest.vcpus.values()}
+    if priority == 'low':
+        assert {cpus.shared} == {thread.allowed for thread in [
+            guest.emulator, *guest.iothreads.values()]}
+    for controller in 'cpu', 'cpuset':
+        assert guest.cgroups[controller].startswith(
+            partition if priority else '/machine'), guest.cgroups
+
+
+def resize(bed, server):
+    bed._resize_server(server, bed.flavor(2, **{'hw:cpu_priority': 'low'}))
+    bed._confirm_resize(server)
+
+
+def rescue(bed, server):
+    bed._rescue_server(server)
+    in_place(bed, server, 'low', bed.cpus)
+    bed._unrescue_server(server)
+
+
+def stop(bed, server):
+    bed._stop_server(server)
+    bed._start_server(server)
+
+
+def shelve(bed, server):
+    bed._shelve_server(server)
+    bed._unshelve_server(server)
+
+
+def hard_reboot(bed, server):
+    bed._reboot_server(server, hard=True)
+
+
+@pytest.mark.parametrize('change', [
+    hard_reboot, stop, rescue, resize, shelve])
+def test_a_low_server_runs_anew(bed, servers, change):
+    pid = bed.guest(servers['low']).pid
+    change(bed, servers['low'])
+    assert pid != bed.guest(servers['low']).pid
+
+
+@pytest.mark.parametrize('change', [hard_reboot, stop, shelve])
+def test_a_high_server_runs_anew(bed, servers, change):
+    pid = bed.guest(servers['high']).pid
+    change(bed, servers['high'])
+    assert pid != bed.guest(servers['high']).pid
+
+
+def test_restarts_of_services(bed, servers, host):
+    """The driver finds its guests again, and can do something with them."""
+    def seen():
+        bed.update_host()
+        return ([bed.guest(server).pid for server in servers.values()],
+                sorted(bed.driver.list_instance_uuids()), bed.report().used)
+
+    before = seen()
+    bed.restart_compute()
+    assert before == seen()
+    host.restart_libvirtd()
+    assert before == seen()
+    pids, uuids, used = before
+    assert sorted(server['id'] for server in servers.values()) == uuids
+    # The ordinary server draws from the low row as well.
+    assert (1, 4, 2) == tuple(used)
+    for server in servers.values():
+        hard_reboot(bed, server)
+    new_pids, *others = seen()
+    assert [uuids, used] == others
+    assert not set(pids) & set(new_pids)
+
+
+def test_low_servers_follow_the_configuration_at_the_next_reboot(
+        bed, servers, cpus):
+    low = bed.guest(servers['low'])
+    # nova-compute does not start without the CPUs of pinned instances.
+    bed._shelve_server(servers['high'])
+    for dedicated, shared, mix in (
+            (cpus.shared, cpus.dedicated, True),
+            (cpus.dedicated, cpus.shared, False),
+            (cpus.dedicated, cpus.shared, True)):
+        before = low.pid, low.affinity, low.emulator.allowed
+        bed.set_cpus(dedicated, shared)
+        bed.flags(cpu_priority_mix_enable=mix)
+        bed.restart_compute()
+        assert before == (low.pid, low.affinity, low.emulator.allowed)
+        hard_reboot(bed, servers['low'])
+        floating = shared | dedicated if mix else shared
+        assert {0: floating, 1: floating} == low.affinity
+        assert shared == low.emulator.allowed
+    bed._unshelve_server(servers['high'])
+
+
+def test_the_schema_allows_what_the_driver_makes(
+        bed, servers, tmp_path, monkeypatch):
+    made = []
+    of_priority = guest_xml.of_priority
+
+    def record(*args):
+        made.append(of_priority(*args))
+        return made[-1]
+
+    monkeypatch.setattr(guest_xml, 'of_priority', record)
+    for server in servers.values():
+        hard_reboot(bed, server)
+    for number, xml in enumerate(made):
+        file = tmp_path / str(number)
+        file.write_text(xml)
+        daemon.run('virt-xml-validate', str(file), 'domain')
+    assert set(guest_xml.PARTITIONS.values()) | {None} == {
+        etree.fromstring(xml).findtext('resource/partition') for xml in made}
+
+
+def test_a_deleted_server_leaves_nothing(bed, servers, host, idle_image):
+    server = bed.boot(bed.flavor(**{'hw:cpu_priority': 'low'}),
+                      bed.image(idle_image))
+    guest = bed.guest(server)
+    group = host.path('/sys/fs/cgroup/cpu' + guest.cgroups['cpu'])
+    assert group.exists()
+    bed._delete_server(server)
+    assert guest.name not in host.virsh('list', '--all')
+    daemon.wait_for(lambda: not group.exists(), 'The cgroup is left.')
+    assert {} == bed.placement.get(
+        '/allocations/%s' % server['id']).body['allocations']

@@ -1,0 +1,122 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The domain XML of our driver, as libvirt's schema and parser see it."""
+
+import itertools
+
+import libvirt
+from lxml import etree
+import pytest
+
+from nova_prio.compute import guest_xml
+from tests.libvirt import daemon
+
+# What Nova writes around what the tests are about, and what it leaves to
+# chance: elements that are there or are not.
+DOMAIN = '''\
+<domain type="%(type)s">
+  <name>guest</name>
+  <memory>524288</memory>
+  %(backing)s
+  <vcpu%(cpuset)s>%(vcpus)d</vcpu>
+  %(iothreads)s
+  %(cputune)s
+  %(numatune)s
+  <os><type>hvm</type></os>
+  %(cpu)s
+  <devices/>
+</domain>
+'''
+
+PINS = ('<vcpupin vcpu="0" cpuset="%s"/>'
+        '<vcpupin vcpu="1" cpuset="%s"/>')
+
+SHAPES = {
+    'plain': {'cpuset': ' cpuset="0-1"'},
+    'weighted': {'cpuset': ' cpuset="0-1"',
+                 'cputune': '<cputune><shares>2048</shares></cputune>'},
+    'with a topology': {
+        'cputune': '<cputune>%s<emulatorpin cpuset="0-1"/></cputune>' %
+        PINS % ('0-1', '2-3'),
+        'numatune': '<numatune><memory mode="strict" nodeset="0-1"/>'
+        '<memnode cellid="0" mode="strict" nodeset="0"/>'
+        '<memnode cellid="1" mode="strict" nodeset="1"/></numatune>',
+        'cpu': '<cpu><topology sockets="2" cores="1" threads="1"/><numa>'
+        '<cell id="0" cpus="0" memory="262144"/>'
+        '<cell id="1" cpus="1" memory="262144"/></numa></cpu>'},
+    'real-time': {
+        'backing': '<memoryBacking><hugepages><page size="2048" unit="KiB" '
+        'nodeset="0"/></hugepages><nosharepages/><locked/></memoryBacking>',
+        'cputune': '<cputune>%s<emulatorpin cpuset="0"/><vcpusched vcpus="1" '
+        'scheduler="fifo" priority="1"/></cputune>' % PINS % ('0', '1'),
+        'cpu': '<cpu><numa><cell id="0" cpus="0-1" memory="524288"/></numa>'
+        '</cpu>'},
+}
+
+IOTHREADS = {
+    'no': '',
+    'two': '<iothreads>2</iothreads>',
+    'two numbered': '<iothreads>2</iothreads><iothreadids>'
+    '<iothread id="3"/><iothread id="1"/></iothreadids>',
+}
+
+
+@pytest.fixture(scope='module')
+def connection():
+    """libvirt's own test driver, a client of which this process is."""
+    libvirt.registerErrorHandler(lambda *args: None, None)
+    found = libvirt.open('test:///default')
+    yield found
+    found.close()
+
+
+def document(shape, iothreads, kind='qemu'):
+    parts = dict.fromkeys(
+        ('backing', 'cpuset', 'cputune', 'numatune', 'cpu'), '')
+    return DOMAIN % {**parts, 'type': kind, 'vcpus': 2,
+                     'iothreads': IOTHREADS[iothreads], **SHAPES[shape]}
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_the_schema_allows_it(shape, tmp_path):
+    file = tmp_path / 'domain.xml'
+    for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
+        file.write_text(guest_xml.of_priority(
+            document(shape, iothreads), priority, {0, 2}))
+        daemon.run('virt-xml-validate', str(file), 'domain')
+
+
+@pytest.mark.parametrize('shape', SHAPES)
+def test_libvirt_keeps_it(shape, connection):
+    """All that we write is what libvirt says of the guest afterwards."""
+    for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
+        xml = guest_xml.of_priority(
+            document(shape, iothreads, 'test'), priority, {0, 2})
+        domain = connection.defineXML(xml)
+        kept = etree.fromstring(domain.XMLDesc())
+        domain.undefine()
+        assert what_matters(etree.fromstring(xml)) == what_matters(kept)
+        assert '/%s_prio_machine' % priority == kept.findtext(
+            'resource/partition')
+        assert '0,2' == kept.find('cputune/emulatorpin').get('cpuset')
+        assert ['0,2'] * (0 if iothreads == 'no' else 2) == [
+            pin.get('cpuset') for pin in kept.iterfind('cputune/iothreadpin')]
+
+
+def what_matters(domain):
+    found = {path: [dict(element.attrib) for element in domain.iterfind(path)]
+             for path in ('cputune/vcpupin', 'cputune/emulatorpin',
+                          'cputune/iothreadpin', 'cputune/vcpusched')}
+    found['cpuset'] = domain.find('vcpu').get('cpuset')
+    found['partition'] = domain.findtext('resource/partition')
+    return found
