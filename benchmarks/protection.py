@@ -43,7 +43,7 @@ UNPROTECTED = 'unprotected'
 HIGH_WEIGHTS = ('100', '1000', '10000')
 HIGH_PARTITION = 'high_prio_machine.partition'
 #: Seconds that an operation of a low-priority guest is waited for.
-OPERATION_SECONDS = 60
+OPERATION_SECONDS = 30
 
 # Prints how late it wakes up, in microseconds, for each of many times.
 WAKE_UP = '''

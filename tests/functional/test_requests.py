@@ -74,7 +74,7 @@ NAMES = {frozenset(hardware.parse_cpu_spec(cpus)): name for name, cpus in {
 #: one with Nova's driver; 'smt' is a mix host with thread siblings.
 CASES = [
     (4, HIGH, dict(mix='D0 D0 D0 D0', stock=NOT_OFFERED)),
-    (4, LOW, dict(mix='L L L L', prio='S S S S')),
+    (4, LOW, dict(mix='L L L L +S', prio='S S S S')),
     (4, ORDINARY, dict(mix='S S S S')),
     # Each guest cell has to fit on a host cell.
     (5, HIGH, dict(mix=UNFIT)),
@@ -238,7 +238,7 @@ class EachRequest(Requests):
                         wrong[*asked, 'forced'] = found
         self.assertEqual({}, wrong)
         self.assertEqual(
-            'L L L L', self.try_out(self.low, 'mix', az='nova:mix'))
+            'L L L L +S', self.try_out(self.low, 'mix', az='nova:mix'))
 
     def _assert_counted(self, server, vcpus, extra_specs, found):
         dedicated = found.partition('+')[0].count('D')
@@ -452,7 +452,8 @@ class BadHosts(Requests):
         for metadata in ({'priority_mix': 'true'},
                          {'priority_mix': None, 'priority': ' TRUE '}):
             self._set_metadata(second, **metadata)
-            self.assertEqual('L L L L', self.try_out(self.low, 'mix'))
+            self.assertEqual(
+                'L L L L +S', self.try_out(self.low, 'mix'))
         for value, wanted in (('no', 'S S S S'), ('FALSE', NOT_OFFERED)):
             self._set_metadata(second, priority_ordinary=value)
             self.assertEqual(wanted, self.try_out(self.plain, 'mix'))
