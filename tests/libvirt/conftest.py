@@ -19,6 +19,7 @@ import os
 # first of Nova's modules that is imported.
 import nova_prio.scenario.cloud  # noqa: F401,I100
 
+import libvirt
 import pytest
 
 from nova_prio import capacity
@@ -76,3 +77,12 @@ def start(host, cpus, busy_image, tmp_path_factory):
     yield start_guest
     for name in names:
         host.virsh('destroy', name, check=False)
+
+
+@pytest.fixture(scope='module')
+def connection():
+    """libvirt's own test driver, a client of which this process is."""
+    libvirt.registerErrorHandler(lambda *args: None, None)
+    found = libvirt.open('test:///default')
+    yield found
+    found.close()

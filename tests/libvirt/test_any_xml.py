@@ -16,7 +16,6 @@ import hypothesis
 from hypothesis import strategies as st
 import libvirt
 from lxml import etree
-import pytest
 
 from nova_prio.compute import guest_xml
 
@@ -71,15 +70,6 @@ PARTS = st.tuples(
     st.just('<name>guest</name><memory>8192</memory>'
             '<os><type>hvm</type></os>'),
 ).flatmap(st.permutations).map(''.join)
-
-
-@pytest.fixture(scope='module')
-def connection():
-    """libvirt's own test driver, a client of which this process is."""
-    libvirt.registerErrorHandler(lambda *args: None, None)
-    found = libvirt.open('test:///default')
-    yield found
-    found.close()
 
 
 def kept(connection, xml):

@@ -14,7 +14,6 @@
 
 import itertools
 
-import libvirt
 from lxml import etree
 import pytest
 
@@ -69,15 +68,6 @@ IOTHREADS = {
     'two numbered': '<iothreads>2</iothreads><iothreadids>'
     '<iothread id="3"/><iothread id="1"/></iothreadids>',
 }
-
-
-@pytest.fixture(scope='module')
-def connection():
-    """libvirt's own test driver, a client of which this process is."""
-    libvirt.registerErrorHandler(lambda *args: None, None)
-    found = libvirt.open('test:///default')
-    yield found
-    found.close()
 
 
 def document(shape, iothreads, kind='qemu'):
