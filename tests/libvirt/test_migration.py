@@ -1,0 +1,176 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Servers of each kind between two real hosts, whose sets are not the same."""
+
+import dataclasses
+import logging
+from unittest import mock
+
+import fixtures
+from nova.tests.functional.api import client
+import pytest
+
+from tests.libvirt import daemon
+from tests.libvirt import guests
+from tests.libvirt import two_hosts
+
+#: Flavor of each kind: vCPUs and extra specs.
+KINDS = {
+    'high': (1, {'hw:cpu_priority': 'high'}),
+    'high mixed': (2, {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
+                       'hw:cpu_dedicated_mask': '0'}),
+    'low': (2, {'hw:cpu_priority': 'low'}),
+    'low in a cell': (2, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'}),
+    'ordinary': (2, {}),
+    'mixed': (2, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}),
+}
+
+
+@pytest.fixture(scope='module')
+def bed(cpus):
+    with two_hosts.Host('mix1') as mix1, two_hosts.Host('mix2') as mix2:
+        mix1.prepare()
+        mix2.prepare()
+        with two_hosts.TwoHosts.running({
+                mix1: cpus,
+                mix2: dataclasses.replace(cpus, dedicated=cpus.shared,
+                                          shared=cpus.dedicated)}) as found:
+            yield found
+
+
+@pytest.fixture(scope='module')
+def image(bed, busy_image):
+    return bed.image(busy_image)
+
+
+@pytest.fixture
+def server(bed, image, kind):
+    """A server of a kind on mix1, which nothing else runs on."""
+    vcpus, extra_specs = KINDS[kind]
+    found = bed.boot_on('mix1', bed.flavor(vcpus, **extra_specs), image)
+    yield found
+    bed._delete_server(found)
+
+
+def in_place(bed, server, kind, host):
+    """Assert that a server runs on a host, where its kind belongs, only."""
+    assert host == bed.host_of(server)
+    assert [host] == list(bed.held_by(server['id']))
+    guest, cpus = bed.guest(server), bed.cpus_of[host]
+    for other in bed.hosts.values():
+        assert {other.name == host} == {
+            guest.name in other.virsh('list', '--all', '--name').split(),
+            (other.instances_path / server['id']).exists()}
+    assert server['id'] == guest.host.virsh('domuuid', guest.name).strip()
+    vcpus = {
+        'high': [cpus.dedicated],
+        'low': [cpus.floating] * 2,
+        'low in a cell': [cpus.floating] * 2,
+        'ordinary': [cpus.shared] * 2}.get(
+            kind, [cpus.dedicated, cpus.shared])
+    assert dict(enumerate(vcpus)) == guest.affinity
+    running = guests.busy(guest, daemon.TIMEOUT_SECONDS)
+    assert vcpus == [running[vcpu].allowed for vcpu in sorted(running)]
+    if kind.startswith('low'):
+        assert {cpus.shared} == {thread.allowed for thread in [
+            guest.emulator, *guest.iothreads.values()]}
+    priority = kind.split()[0]
+    partition = ('/%s_prio_machine.partition/' % priority
+                 if priority in ('high', 'low') else '/machine')
+    for controller in 'cpu', 'cpuset':
+        assert guest.cgroups[controller].startswith(partition), guest.cgroups
+
+
+def accounts_hold(bed):
+    """Assert that a recount changes nothing; returns the accounts."""
+    before = bed.accounts()
+    bed.update_host()
+    assert before == bed.accounts()
+    return before
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_there_and_back(bed, server, kind):
+    in_place(bed, server, kind, 'mix1')
+    before = accounts_hold(bed)
+    for host in 'mix2', 'mix1':
+        assert 'completed' == bed.migrate(server, host)()
+        in_place(bed, server, kind, host)
+        after = accounts_hold(bed)
+    assert before == after
+
+
+@pytest.fixture
+def mix2_without_partitions(bed):
+    mix2 = bed.hosts['mix2']
+    for path in mix2.path('/sys/fs/cgroup').rglob('*_prio_machine.partition'):
+        path.rmdir()
+    yield
+    mix2.prepare()
+    bed.update_host()
+
+
+@pytest.mark.parametrize('kind', ['high', 'low'])
+def test_to_a_host_without_partitions(
+        bed, server, kind, mix2_without_partitions):
+    before = accounts_hold(bed)
+    with fixtures.FakeLogger('nova', logging.DEBUG) as log:
+        with pytest.raises(client.OpenStackApiException):
+            bed.migrate(server, 'mix2')
+    assert ('Migration pre-check error: libvirt cannot start a guest in the '
+            'partition /high_prio_machine (') in log.output
+    in_place(bed, server, kind, 'mix1')
+    assert before == accounts_hold(bed)
+
+
+def fail(bed, server, host, option, value, happens=None):
+    """Let the migration to mix2 fail, with an option in nova.conf of a host.
+
+    :param happens: function that is called when memory is on its way
+    """
+    guest = bed.guest(server)
+    with mock.patch.dict(bed.options[host], {('libvirt', option): value}):
+        wait = bed.migrate(server, 'mix2')
+        if happens:
+            daemon.wait_for(lambda: 'Memory processed' in guest.host.virsh(
+                'domjobinfo', guest.name), 'No memory is sent.')
+            happens()
+        # Nova 33 and 34 take what libvirt says for a failed rollback.
+        assert wait() in ('failed', 'error')
+    bed.api.post_server_action(
+        server['id'], {'os-resetState': {'state': 'active'}})
+
+
+@pytest.mark.parametrize('kind', ['high', 'low'])
+def test_failures_half_way(bed, server, kind):
+    mix2 = bed.hosts['mix2']
+    before = accounts_hold(bed)
+
+    def kill():
+        mix2.run('kill', '-KILL', str(
+            guests.Guest(mix2, bed.guest(server).name).pid))
+
+    fail(bed, server, 'mix2', 'live_migration_inbound_addr',
+         two_hosts.UNREACHABLE % 2)
+    in_place(bed, server, kind, 'mix1')
+    assert before == accounts_hold(bed)
+    fail(bed, server, 'mix1', 'live_migration_bandwidth', 1, kill)
+    in_place(bed, server, kind, 'mix1')
+    assert before == accounts_hold(bed)
+    fail(bed, server, 'mix1', 'live_migration_bandwidth', 1,
+         mix2.stop_libvirtd)
+    mix2.start_libvirtd()
+    # Nova could not roll back there: the next recount does.
+    bed.update_host()
+    in_place(bed, server, kind, 'mix1')
+    assert before == accounts_hold(bed)

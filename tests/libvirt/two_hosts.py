@@ -1,0 +1,217 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Two real hosts in one stock Nova, for guests that move between them."""
+
+import os
+import threading
+from unittest import mock
+
+import fixtures
+from nova import context
+from nova import objects
+from nova.virt import hardware
+from nova.virt import node
+
+from nova_prio.objects import host_report
+from nova_prio.scenario import cloud as scenario_cloud
+from nova_prio.scenario import host_options
+from tests.libvirt import cloud
+from tests.libvirt import daemon
+from tests.libvirt import guests
+
+#: Addresses of the first host, the second, and so on; no guest finds its way
+#: to the latter.
+REACHABLE, UNREACHABLE = '127.0.0.%d', '240.0.0.%d'
+
+# Nova gives an instance the same paths on each host. Here they have to differ,
+# as it sees both hosts from one mount namespace. libvirt lets this script
+# change the domain that a migration brings.
+HOOK = '''\
+#!/bin/sh
+[ "$2" != migrate ] || exec sed 's,/tmp/%(prefix)s[^/]*/,%(directory)s/,g'
+'''
+
+
+class Host(daemon.Host):
+    """A host that takes in guests of another."""
+
+    @property
+    def instances_path(self):
+        """Where Nova keeps what belongs to the instances here."""
+        return self.directory / 'instances'
+
+    def _write_files(self):
+        super()._write_files()
+        self.instances_path.mkdir()
+        hook = self.directory / 'etc/hooks/qemu'
+        hook.parent.mkdir()
+        hook.write_text(HOOK % {
+            'prefix': daemon.PREFIX, 'directory': self.directory})
+        hook.chmod(0o755)
+
+
+class TwoHosts(cloud.RealCloud):
+    """A stock Nova and Placement with a compute for each of some hosts.
+
+    ``hosts`` and ``cpus_of`` are dict, name -> Host and HostCPUs; ``options``
+    is dict, name -> what the host has of its own in nova.conf, which is a
+    dict, (group or None, option) -> value.
+    """
+
+    def __init__(self, cpus_of):
+        """Make it, not yet running.
+
+        :param cpus_of: dict, Host -> ``capacity.HostCPUs``
+        """
+        super().__init__(*next(iter(cpus_of.items())))
+        self.hosts = {host.name: host for host in cpus_of}
+        self.cpus_of = {host.name: cpus for host, cpus in cpus_of.items()}
+        self._is_over = threading.Event()
+
+    def setUp(self):
+        super().setUp()
+        for name in set(self.hosts) - {self.host.name}:
+            scenario_cloud.Cloud._join_aggregate(
+                self, name, {'priority_mix': 'true'})
+
+    def _configure_compute(self):
+        super()._configure_compute()
+        # Nova puts the address that guests are sent to into that of libvirtd
+        # as well, where it names a directory here.
+        addresses = self.useFixture(fixtures.TempDir())
+        self.flags(live_migration_uri='qemu+unix:///system?socket=' +
+                   addresses.join('%s', 'run/libvirt/libvirt-sock'),
+                   group='libvirt')
+        self.options = {}
+        for number, (name, host) in enumerate(self.hosts.items(), 1):
+            self.options[name] = {
+                (None, 'host'): name,
+                (None, 'state_path'): str(host.directory),
+                (None, 'instances_path'): str(host.instances_path),
+                ('compute', 'cpu_dedicated_set'):
+                    hardware.format_cpu_spec(self.cpus_of[name].dedicated),
+                ('compute', 'cpu_shared_set'):
+                    hardware.format_cpu_spec(self.cpus_of[name].shared),
+                ('libvirt', 'connection_uri'): host.uri,
+                ('libvirt', 'live_migration_inbound_addr'):
+                    REACHABLE % number}
+            for address in REACHABLE, UNREACHABLE:
+                os.symlink(host.directory, addresses.join(address % number))
+
+    def start_compute(self):
+        """Start nova-compute on each host."""
+        options_fixture = self.useFixture(host_options.HostOptionsFixture())
+        for name, options in self.options.items():
+            options_fixture.starting = options
+            # Nova keeps the identity of a node once for each process.
+            with mock.patch.object(node, 'LOCAL_NODE_UUID', None):
+                self.computes[name] = self.start_service('compute', host=name)
+            options_fixture.starting = None
+            manager = self.computes[name].manager
+            host_options.run_with(manager.driver, options, {})
+            host_options.run_with(manager.rt, options)
+            manager._do_live_migration = self._telling(
+                manager._do_live_migration)
+
+    def _telling(self, migrate):
+        """Return a function that says when a live migration is over.
+
+        Its status says so too early: Nova then cleans up.
+        """
+        def migrate_and_tell(*args, **kwargs):
+            try:
+                migrate(*args, **kwargs)
+            finally:
+                self._is_over.set()
+
+        return migrate_and_tell
+
+    def update_host(self):
+        """Run the periodic resource update of each host."""
+        for name, compute in self.computes.items():
+            with host_options.use(self.options[name]):
+                compute.manager.update_available_resource(
+                    context.get_admin_context())
+
+    def _destroy_guests(self):
+        for host in self.hosts.values():
+            for name in host.virsh('list', '--name').split():
+                host.virsh('destroy', name)
+
+    def boot_on(self, name, flavor, image):
+        """Create a server on a host and wait until it runs; returns it."""
+        return self._create_server(flavor_id=flavor, image_uuid=image,
+                                   networks='none', host=name)
+
+    def host_of(self, server):
+        """Return the name of the host that a server is on."""
+        return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
+
+    def guest(self, server):
+        """Return the ``guests.Guest`` of a server, on the host it is on."""
+        guest = super().guest(server)
+        return guests.Guest(self.hosts[self.host_of(server)], guest.name)
+
+    def migrate(self, server, name):
+        """Ask for the live migration of a server to a host.
+
+        :returns: function that waits until Nova has done all that it does,
+            and returns the status of the migration
+        """
+        self._is_over.clear()
+        self.api.post_server_action(server['id'], {'os-migrateLive': {
+            'host': name, 'block_migration': 'auto'}})
+
+        def wait():
+            if not self._is_over.wait(daemon.TIMEOUT_SECONDS):
+                raise RuntimeError('The migration does not end.')
+            return self.api.api_get(
+                '/os-migrations?limit=1&instance_uuid=%s' % server['id']
+                ).body['migrations'][0]['status']
+
+        return wait
+
+    def held_by(self, consumer):
+        """Return what a consumer holds in Placement.
+
+        :returns: dict, host -> dict, resource class -> int
+        """
+        allocations = self.placement.get(
+            '/allocations/%s' % consumer).body['allocations']
+        return {name: allocations[provider]['resources']
+                for name, provider in self._providers().items()
+                if provider in allocations}
+
+    def _providers(self):
+        return {name: compute.manager.driver._host.get_node_uuid()
+                for name, compute in self.computes.items()}
+
+    def accounts(self):
+        """Return what the hosts say of themselves.
+
+        :returns: dict, host -> what its report says that is in use, and what
+            Placement holds
+        """
+        found = {}
+        for name, provider in self._providers().items():
+            cell = self.host_mappings[name].cell_mapping
+            with context.target_cell(
+                    context.get_admin_context(), cell) as cctxt:
+                stats = objects.ComputeNode.get_by_host_and_nodename(
+                    cctxt, name, name).stats
+            report = host_report.HostReport.from_stats(stats)
+            found[name] = (
+                report.used, report.low_by_cell, self.placement.get(
+                    '/resource_providers/%s/usages' % provider
+                    ).body['usages'])
+        return found
