@@ -180,6 +180,7 @@ class LiveMigration(base.FunctionalTest):
         for kind in set(KINDS) - PRIORITY:
             self._migrate(self.servers[kind])
             self._assert_on('mix2', self.servers[kind])
+        self.update_host('mix2')
         self._assert_accounts()
 
     def test_from_a_host_with_stock_nova(self):
