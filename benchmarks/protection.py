@@ -30,6 +30,8 @@ import sys
 import tempfile
 import time
 
+from lxml import etree
+
 from benchmarks import protection_tables
 from benchmarks import tables
 from nova_prio import capacity
@@ -99,10 +101,12 @@ class Bench:
         """Run a guest whose vCPU is on one CPU; yields the Guest."""
         xml = guests.xml(name, self.images[image], self.cpus,
                          priority if is_protected else None)
-        xml = xml.replace('<cputune>', '<cputune><vcpupin vcpu="0" '
-                          'cpuset="%d"/>' % cpu).replace(
-            '<vcpupin vcpu="0" cpuset="%d"/>\n' % self.dedicated, '')
-        self.create(xml)
+        domain = etree.fromstring(xml)
+        cputune = domain.find('cputune')
+        for pin in cputune.findall('vcpupin'):
+            cputune.remove(pin)
+        etree.SubElement(cputune, 'vcpupin', vcpu='0', cpuset=str(cpu))
+        self.create(etree.tostring(domain, encoding='unicode'))
         try:
             yield guests.Guest(self.host, name)
         finally:
