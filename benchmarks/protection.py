@@ -35,7 +35,6 @@ from lxml import etree
 from benchmarks import protection_tables
 from benchmarks import tables
 from nova_prio import capacity
-import nova_prio.cmd.host
 from tests.libvirt import boot_sector
 from tests.libvirt import daemon
 from tests.libvirt import guests
@@ -93,13 +92,12 @@ class Bench:
     def prepare(self, low='idle', high='100'):
         """Make the partitions of both hosts with these weights."""
         for host in self.host, self.other:
-            host.run(sys.executable, '-I', nova_prio.cmd.host.__file__,
-                     'prepare', '--low-weight', low, '--high-weight', high)
+            host.prepare(low, high)
 
     @contextlib.contextmanager
-    def guest(self, name, priority, cpu, is_protected=True, image='busy'):
-        """Run a guest whose vCPU is on one CPU; yields the Guest."""
-        xml = guests.xml(name, self.images[image], self.cpus,
+    def guest(self, name, priority, cpu, is_protected=True):
+        """Run a guest that keeps one CPU busy; yields the Guest."""
+        xml = guests.xml(name, self.images['busy'], self.cpus,
                          priority if is_protected else None)
         domain = etree.fromstring(xml)
         cputune = domain.find('cputune')

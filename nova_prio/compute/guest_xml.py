@@ -61,10 +61,9 @@ def _child(parent, name, **attributes):
     """Return a child element with these attributes, made where missing."""
     condition = ''.join(
         '[@%s="%s"]' % item for item in attributes.items())
-    child = parent.find(name + condition)
-    if child is None:
-        child = etree.SubElement(parent, name, attributes)
-    return child
+    found = parent.find(name + condition)
+    return (etree.SubElement(parent, name, attributes)
+            if found is None else found)
 
 
 def _iothreads(domain):

@@ -181,15 +181,16 @@ class Host:
         return run('virsh', '--quiet', '--connect', self.uri, *arguments,
                    check=check, timeout=timeout)
 
-    def prepare(self, low_weight='100'):
+    def prepare(self, low_weight='100', high_weight='100'):
         """Make the partitions, as an operator does.
 
         :param low_weight: str; unless it is given, low-priority guests weigh
             as much as all others, so that they start in time whatever else
             runs on this machine
+        :param high_weight: str
         """
         self.run(sys.executable, '-I', nova_prio.cmd.host.__file__, 'prepare',
-                 '--low-weight', low_weight)
+                 '--low-weight', low_weight, '--high-weight', high_weight)
 
     def start_libvirtd(self):
         """Start libvirtd, which is not running, and wait until it serves."""

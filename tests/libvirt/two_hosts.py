@@ -23,7 +23,6 @@ from nova.virt import hardware
 from nova.virt import node
 
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud as scenario_cloud
 from nova_prio.scenario import host_options
 from tests.libvirt import cloud
 from tests.libvirt import daemon
@@ -81,8 +80,7 @@ class TwoHosts(cloud.RealCloud):
     def setUp(self):
         super().setUp()
         for name in set(self.hosts) - {self.host.name}:
-            scenario_cloud.Cloud._join_aggregate(
-                self, name, {'priority_mix': 'true'})
+            self._join_aggregate(name, {'priority_mix': 'true'})
 
     def _configure_compute(self):
         super()._configure_compute()
