@@ -273,6 +273,8 @@ def main():
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
                         help='write the tables of the guide there as well')
     arguments = parser.parse_args()
+    if arguments.tables:
+        arguments.tables.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
         hosts = [stack.enter_context(daemon.Host(name))
                  for name in ('bench1', 'bench2')]
