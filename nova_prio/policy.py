@@ -40,8 +40,8 @@ _RESOURCE = re.compile(r'resources([1-9][0-9]*)?:(PCPU|VCPU|MEMORY_MB)$')
 _ALLOWED = "allowed are 'high' and 'low'"
 
 
-class PriorityRefused(ValueError):
-    """A request whose priority contradicts itself, said in one sentence."""
+class RequestRefused(ValueError):
+    """A request that contradicts itself, said in one sentence."""
 
 
 def in_force(extra_specs):
@@ -54,7 +54,7 @@ def in_force(extra_specs):
     policy = extra_specs.get(CPU_POLICY)
     if priority == capacity.HIGH:
         pinned = (policy in ('dedicated', 'mixed') or
-                  (policy is None and _resources(extra_specs, 'PCPU')))
+                  (policy is None and total(resources(extra_specs, 'PCPU'))))
         return capacity.HIGH if pinned else None
     if priority == capacity.LOW and policy == 'shared':
         return capacity.LOW
@@ -74,11 +74,39 @@ def in_placement(extra_specs, resource_class, wanted):
     :param resource_class: 'VCPU' or 'MEMORY_MB'
     :param wanted: what the instance uses, where they do not
     """
-    given = _resources(extra_specs, resource_class)
+    given = resources(extra_specs, resource_class)
     if not given:
         return wanted
-    # As Nova does, pass over what is no number.
-    return sum(int(value) for value in given.values() if value.isdigit())
+    return total(given)
+
+
+def resources(extra_specs, resource_class):
+    """Return the extra specs that ask for a resource class.
+
+    :param extra_specs: dict, extra spec -> str
+    :param resource_class: 'PCPU', 'VCPU' or 'MEMORY_MB'
+    :returns: dict, extra spec -> str, of all groups that Nova reads
+    """
+    found = {}
+    for key, value in extra_specs.items():
+        match = _RESOURCE.match(key)
+        if match and match.group(2) == resource_class:
+            found[key] = value
+    return found
+
+
+def total(amounts):
+    """Return the sum of the values of extra specs.
+
+    :param amounts: dict, extra spec -> str; what is no number, Nova passes
+        over too
+    """
+    return sum(int(value) for value in amounts.values() if is_number(value))
+
+
+def is_number(value):
+    """Return whether a value of an extra spec is a number from 0 on."""
+    return value.isascii() and value.isdigit()
 
 
 def is_unfolded(extra_specs, hint):
@@ -103,7 +131,7 @@ def fold(vcpus, extra_specs, hints):
     :param hints: dict of scheduler hints, or None; a hint may be a string or
         a list of one string
     :returns: a new dict, or None where no priority is asked for
-    :raises PriorityRefused: where what is asked for contradicts itself
+    :raises RequestRefused: where what is asked for contradicts itself
     """
     value = _value(extra_specs)
     if HINT not in (hints or {}):
@@ -112,14 +140,14 @@ def fold(vcpus, extra_specs, hints):
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
     if hint not in capacity.PRIORITIES:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Scheduler hint '%s' is %r; %s." % (HINT, hint, _ALLOWED))
     if value == hint:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Scheduler hint '%s' is '%s', and the flavor already gives %s; "
             "drop the hint." % (HINT, hint, value))
     if value is not None:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Scheduler hint '%s' is '%s', but extra spec %s of the flavor is "
             "'%s'; only one of the two is allowed."
             % (HINT, hint, EXTRA_SPEC, value))
@@ -136,7 +164,7 @@ def fold_resize(vcpus, extra_specs, current):
     :param extra_specs: dict, extra spec -> str, of the new flavor
     :param current: dict, extra spec -> str, of the instance's flavor
     :returns: a new dict, or None where the flavor can be taken as it is
-    :raises PriorityRefused: where the new flavor contradicts the hint, or
+    :raises RequestRefused: where the new flavor contradicts the hint, or
         itself
     """
     value = _value(extra_specs)
@@ -149,7 +177,7 @@ def fold_resize(vcpus, extra_specs, current):
     if value is None:
         return _folded(vcpus, extra_specs, hint, source='hint')
     if value != hint:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Extra spec %s of the new flavor is '%s', but the instance was "
             "created with scheduler hint '%s' = '%s'; allowed is '%s' or none."
             % (EXTRA_SPEC, value, HINT, hint, hint))
@@ -161,7 +189,7 @@ def check_image(extra_specs, properties):
 
     :param extra_specs: dict, extra spec -> str, of the folded flavor
     :param properties: dict, image property -> str
-    :raises PriorityRefused: where it does
+    :raises RequestRefused: where it does
     """
     priority = in_force(extra_specs)
     policy = properties.get('hw_cpu_policy')
@@ -174,7 +202,7 @@ def check_image(extra_specs, properties):
     else:
         allowed = ('dedicated', 'mixed')
     if policy not in allowed:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Image property hw_cpu_policy is '%s'; with %s priority and this "
             "flavor allowed is %s or none." % (policy, priority, ', '.join(
                 "'%s'" % each for each in allowed)))
@@ -183,7 +211,7 @@ def check_image(extra_specs, properties):
 def _value(extra_specs):
     value = extra_specs.get(EXTRA_SPEC)
     if value is not None and value not in capacity.PRIORITIES:
-        raise PriorityRefused(
+        raise RequestRefused(
             "Extra spec %s of the flavor is '%s'; %s."
             % (EXTRA_SPEC, value, _ALLOWED))
     return value
@@ -202,27 +230,20 @@ def _folded(vcpus, extra_specs, priority, source=None):
     return _fold_low(folded, vcpus)
 
 
-def _resources(extra_specs, resource_class):
-    """Return the extra specs that ask for a class: dict, key -> str."""
-    found = {}
-    for key, value in extra_specs.items():
-        match = _RESOURCE.match(key)
-        if match and match.group(2) == resource_class:
-            found[key] = value
-    return found
-
-
 def _fold_high(specs):
     policy = specs.get(CPU_POLICY)
     if policy == 'shared':
         _refuse(capacity.HIGH, CPU_POLICY, policy, "'dedicated', 'mixed'")
-    pcpus = _resources(specs, 'PCPU')
-    shared = _resources(specs, 'VCPU')
+    pcpus = resources(specs, 'PCPU')
+    shared = resources(specs, 'VCPU')
+    # Nova takes any other value for none, and then pins nothing; of the two
+    # numbers one may be.
+    least = 0 if pcpus and shared else 1
     for key, value in {**pcpus, **shared}.items():
-        # Nova takes any other value for none, and then pins nothing.
-        if not value.isdigit() or not int(value):
-            _refuse(capacity.HIGH, key, value, 'a whole number from 1 on')
-    if policy is None and not pcpus:
+        if not is_number(value) or int(value) < least:
+            _refuse(capacity.HIGH, key, value,
+                    'a whole number from %d on' % least)
+    if policy is None and not total(pcpus):
         for key, value in shared.items():
             _refuse(capacity.HIGH, key, value, 'resources:PCPU')
         specs[CPU_POLICY] = 'dedicated'
@@ -239,9 +260,13 @@ def _fold_low(specs, vcpus):
     if specs.get('hw:emulator_threads_policy') == 'isolate':
         _refuse(capacity.LOW, 'hw:emulator_threads_policy', 'isolate',
                 "'share'")
-    for key, value in _resources(specs, 'PCPU').items():
-        _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
-    for key, value in _resources(specs, 'VCPU').items():
+    shared = resources(specs, 'VCPU')
+    for key, value in resources(specs, 'PCPU').items():
+        # None is said by a number of zero too, beside that of VCPU.
+        if not shared or not is_number(value) or int(value):
+            _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
+        del specs[key]
+    for key, value in shared.items():
         if (key, value) != (VCPU, str(vcpus)):
             _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
     specs.pop(VCPU, None)
@@ -250,6 +275,6 @@ def _fold_low(specs, vcpus):
 
 
 def _refuse(priority, key, value, allowed):
-    raise PriorityRefused(
+    raise RequestRefused(
         "Extra spec %s of the flavor is '%s'; with %s priority allowed is %s "
         "or none." % (key, value, priority, allowed))

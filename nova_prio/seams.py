@@ -38,9 +38,9 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
-                force_of_move):
-    """Let nova-api pass what concerns priority through these functions.
+def install_api(list_rules, flavor_to_create, flavor_to_resize, fit_to_image,
+                check_image, force_of_move):
+    """Let nova-api pass flavors, images and forced moves through functions.
 
     It does so while ``[nova_prio] enabled`` is true. Calling it again changes
     nothing, and so does calling it where it is not enabled and Nova does not
@@ -49,6 +49,8 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
     :param list_rules: () -> list of policy rules
     :param flavor_to_create: (context, flavor, hints) -> flavor
     :param flavor_to_resize: (flavor, instance) -> flavor
+    :param fit_to_image: (image, flavor of a new instance), which it may
+        change; raises
     :param check_image: (image, flavor), raises
     :param force_of_move: (instance, force, host) -> force
     :raises SystemExit: where Nova does not match, and ``[nova_prio] enabled``
@@ -76,11 +78,13 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
         finally:
             resizing.reset(token)
 
-    def validate(image):
-        def validate_image(stock, call):
-            check_image(call[image], call['flavor'])
-            return stock()
-        return validate_image
+    def build(stock, call):
+        fit_to_image(call['boot_meta'], call['flavor'])
+        return stock()
+
+    def validate(stock, call):
+        check_image(call['image'], call['flavor'])
+        return stock()
 
     def move(host):
         def move_to(stock, call):
@@ -94,8 +98,8 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, check_image,
             ('evacuate', move('host')), ('live_migrate', move('host_name')),
             # Nova looks at the image of a new instance here for the first
             # time, and at that of a rebuild or resize in the other place.
-            ('_validate_and_build_base_options', validate('boot_meta')),
-            ('_validate_flavor_image_numa_pci', validate('image'))):
+            ('_validate_and_build_base_options', build),
+            ('_validate_flavor_image_numa_pci', validate)):
         stock = inspect.getattr_static(api.API, name)
         wrapped = _around(conf, getattr(api.API, name), around)
         setattr(api.API, name, staticmethod(wrapped)

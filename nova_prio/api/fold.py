@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What nova-api does for priority instances; called while it is enabled.
+"""What nova-api does to the flavors of instances; called while it is enabled.
 
 Every refusal is answered with 400 and one sentence.
 """
@@ -18,7 +18,10 @@ Every refusal is answered with 400 and one sentence.
 import contextlib
 
 from nova import exception
+from nova import objects
 
+from nova_prio.api import mixed_policy
+from nova_prio import mixed
 from nova_prio import policies
 from nova_prio import policy
 
@@ -29,8 +32,9 @@ def flavor_to_create(context, flavor, hints):
     :param context: nova.context.RequestContext of the request
     :param flavor: nova.objects.Flavor that was asked for; never changed
     :param hints: dict of scheduler hints, or None
-    :returns: a copy with the priority folded in, or the flavor itself where
-        no priority is asked for
+    :returns: a copy with the priority folded in, which
+        :func:`fit_to_image` may complete, or the flavor itself where nothing
+        is asked for that stock Nova does not know
     :raises nova.exception.InvalidRequest: where what is asked for contradicts
         itself
     :raises nova.exception.PolicyNotAuthorized: where the hint is not allowed
@@ -40,7 +44,28 @@ def flavor_to_create(context, flavor, hints):
         extra_specs = policy.fold(flavor.vcpus, flavor.extra_specs, hints)
     if extra_specs is not None and policy.is_from_hint(extra_specs):
         context.can(policies.hint_rule(policy.in_force(extra_specs)))
-    return _with_extra_specs(flavor, extra_specs)
+    if extra_specs is None and not mixed.is_asked_for(flavor.extra_specs):
+        return flavor
+    return mixed_policy.with_extra_specs(
+        flavor, extra_specs or dict(flavor.extra_specs))
+
+
+def fit_to_image(image, flavor):
+    """Complete the flavor of a new instance, and check it against its image.
+
+    Where an instance is created, its image is known only after Nova has taken
+    the flavor; that one is therefore changed in its place.
+
+    :param image: dict with the 'properties' of the image, or None
+    :param flavor: nova.objects.Flavor that :func:`flavor_to_create` returned
+    :raises nova.exception.InvalidRequest: where they do not go together
+    """
+    if mixed.is_asked_for(flavor.extra_specs):
+        with _refusals():
+            flavor.extra_specs = mixed_policy.extra_specs_of(
+                flavor, objects.ImageMeta.from_dict(image or {}))
+        flavor.obj_reset_changes()
+    check_image(image, flavor)
 
 
 def flavor_to_resize(flavor, instance):
@@ -48,14 +73,20 @@ def flavor_to_resize(flavor, instance):
 
     :param flavor: nova.objects.Flavor that was asked for; never changed
     :param instance: nova.objects.Instance with its flavor
-    :returns: a copy with the priority folded in, or the flavor itself
+    :returns: a copy with the priority and the mixed policy folded in, or the
+        flavor itself
     :raises nova.exception.InvalidRequest: where it contradicts the priority
-        of the instance
+        of the instance, its image, or itself
     """
     with _refusals():
         extra_specs = policy.fold_resize(
             flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
-    return _with_extra_specs(flavor, extra_specs)
+        if extra_specs is not None:
+            flavor = mixed_policy.with_extra_specs(flavor, extra_specs)
+        if not mixed.is_asked_for(flavor.extra_specs):
+            return flavor
+        return mixed_policy.with_extra_specs(
+            flavor, mixed_policy.extra_specs_of(flavor, instance.image_meta))
 
 
 def check_image(image, flavor):
@@ -100,16 +131,7 @@ def force_of_move(instance, force, host):
 def _refusals():
     try:
         yield
-    except policy.PriorityRefused as error:
+    except policy.RequestRefused as error:
         # The sort of error that create, rebuild and resize all answer with
         # its own text.
         raise exception.InvalidRequest(str(error))
-
-
-def _with_extra_specs(flavor, extra_specs):
-    if extra_specs is None:
-        return flavor
-    folded = flavor.obj_clone()
-    folded.extra_specs = extra_specs
-    folded.obj_reset_changes()
-    return folded

@@ -37,7 +37,7 @@ def register():
     from nova_prio import seams
     seams.install_api(
         policies.list_rules, fold.flavor_to_create, fold.flavor_to_resize,
-        fold.check_image, fold.force_of_move)
+        fold.fit_to_image, fold.check_image, fold.force_of_move)
     if not seams.register_options().nova_prio.enabled:
         return []
     return [

@@ -57,7 +57,7 @@ class NovaPrio(app.App):
         """Show the errors of this tool."""
         handler = logging.StreamHandler(self.stderr)
         handler.setFormatter(logging.Formatter('%(message)s'))
-        self.LOG.addHandler(handler)
+        self.LOG.handlers = [handler]
         self.LOG.propagate = False
 
 

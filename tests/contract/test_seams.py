@@ -62,7 +62,7 @@ def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
     monkeypatch.setattr(contract, 'SEAMS', (
         contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
     before = dict(vars(api.API)), api.flavors
-    seams.install_api(None, None, None, None, None)
+    seams.install_api(None, None, None, None, None, None)
     assert before == (dict(vars(api.API)), api.flavors)
 
 

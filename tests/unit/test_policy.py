@@ -46,6 +46,17 @@ from nova_prio import policy
     # As many VCPU as vCPUs say nothing that the policy does not.
     ({'hw:cpu_priority': 'low', 'resources:VCPU': '4'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    # A number of zero says that all CPUs are of the other sort.
+    ({'hw:cpu_priority': 'low', 'resources:VCPU': '4', 'resources:PCPU': '0'},
+     {}, {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '4',
+      'resources:VCPU': '0'}, {},
+     {'hw:cpu_priority': 'high', 'resources:PCPU': '4',
+      'resources:VCPU': '0'}),
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '3',
+      'resources:VCPU': '1'}, {},
+     {'hw:cpu_priority': 'high', 'resources:PCPU': '3',
+      'resources:VCPU': '1'}),
     ({'hw:cpu_priority': 'low', 'hw:cpu_realtime': 'no'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared',
       'hw:cpu_realtime': 'no'}),
@@ -97,6 +108,12 @@ def test_what_placement_holds(extra_specs, vcpu):
      ['resources:VCPU', "'3'", "resources:VCPU = '4'"]),
     ({'hw:cpu_priority': 'low', 'resources1:VCPU': '4'}, {},
      ['resources1:VCPU', "'4'", "resources:VCPU = '4'"]),
+    ({'hw:cpu_priority': 'high', 'resources:PCPU': '0',
+      'resources:VCPU': '4'}, {},
+     ['resources:VCPU', "'4'", 'resources:PCPU']),
+    ({'hw:cpu_priority': 'low', 'resources:PCPU': '3',
+      'resources:VCPU': '1'}, {},
+     ['resources:PCPU', "'3'", "resources:VCPU = '4'"]),
     # Nova takes these for none, and would pin nothing.
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '0'}, {},
      ['resources:PCPU', "'0'", 'a whole number from 1 on']),
@@ -107,7 +124,7 @@ def test_what_placement_holds(extra_specs, vcpu):
      ['resources:VCPU', "'-1'", 'a whole number from 1 on']),
 ])
 def test_refused(extra_specs, hints, words):
-    with pytest.raises(policy.PriorityRefused) as caught:
+    with pytest.raises(policy.RequestRefused) as caught:
         policy.fold(4, extra_specs, hints)
     for word in words:
         assert word in str(caught.value)

@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the CPUs of a flavor become, without any service that is asked."""
+
+import dataclasses
+
+from nova import objects
+from nova.scheduler import utils
+from nova.virt import hardware
+
+from nova_prio.api import mixed_policy
+from nova_prio import policy
+
+
+@dataclasses.dataclass(frozen=True)
+class Compiled:
+    """What an instance of a flavor is made of.
+
+    ``dedicated_cpus`` and ``shared_cpus`` are vCPUs of the guest as Nova
+    writes a set of CPUs, '' for none; ``numa_nodes`` a list of dicts, one for
+    each NUMA node of the guest; ``placement_request`` a dict, resource class
+    -> amount, over all request groups; ``extra_specs`` those that are kept
+    with the instance.
+    """
+
+    priority: str | None
+    cpu_policy: str
+    dedicated_cpus: str
+    shared_cpus: str
+    numa_nodes: list
+    placement_request: dict
+    extra_specs: dict
+
+
+def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
+    """Return what a flavor becomes in a request, a :class:`Compiled`.
+
+    :param extra_specs: dict, extra spec -> str
+    :param image_properties: dict, image property -> str
+    :param hints: dict, scheduler hint -> str
+    :raises nova_prio.policy.RequestRefused: where the request contradicts
+        itself
+    :raises nova.exception.NovaException: where stock Nova refuses it
+    """
+    objects.register_all()
+    image = objects.ImageMeta.from_dict({'properties': image_properties})
+    flavor = objects.Flavor(
+        vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
+        swap=0, extra_specs=policy.fold(vcpus, extra_specs, hints) or
+        extra_specs)
+    flavor = mixed_policy.with_extra_specs(
+        flavor, mixed_policy.extra_specs_of(flavor, image))
+    policy.check_image(flavor.extra_specs, image.properties)
+    topology = hardware.numa_get_constraints(flavor, image)
+    cells = topology.cells if topology else []
+    dedicated = set().union(*(cell.pcpuset for cell in cells))
+    request = utils.ResourceRequest.from_request_spec(objects.RequestSpec(
+        flavor=flavor, image=image, is_bfv=False, requested_resources=[]))
+    return Compiled(
+        policy.in_force(flavor.extra_specs),
+        cells and cells[0].cpu_policy or 'shared',
+        hardware.format_cpu_spec(dedicated),
+        hardware.format_cpu_spec(set(range(vcpus)) - dedicated),
+        [{'node': cell.id,
+          'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
+          'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
+          'memory_mb': cell.memory} for cell in cells],
+        request.merged_resources(), flavor.extra_specs)

@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import json
+
+import pytest
+
+from nova_prio.cmd import main
+
+NUMBERS = ('resources:VCPU=3', 'resources:PCPU=5', 'hw:numa_nodes=2')
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command: (exit status, out, err)."""
+
+    def flavor_compile(*arguments, properties=()):
+        status = main.main(['flavor', 'compile', *arguments] + [
+            '--property=' + each for each in properties])
+        out, err = capsys.readouterr()
+        return status, out, err
+
+    return flavor_compile
+
+
+def test_example_of_the_design(run):
+    status, out, _err = run('--vcpus', '8', '--ram', '512', '--disk', '1',
+                            '-f', 'json', properties=NUMBERS)
+    assert 0 == status
+    assert {
+        'priority': None,
+        'cpu_policy': 'mixed',
+        'dedicated_cpus': '2-3,5-7',
+        'shared_cpus': '0-1,4',
+        'numa_nodes': [
+            {'node': 0, 'dedicated_cpus': '2-3', 'shared_cpus': '0-1',
+             'memory_mb': 256},
+            {'node': 1, 'dedicated_cpus': '5-7', 'shared_cpus': '4',
+             'memory_mb': 256}],
+        'placement_request': {
+            'PCPU': 5, 'VCPU': 3, 'MEMORY_MB': 512, 'DISK_GB': 1},
+        'extra_specs': {
+            'hw:numa_nodes': '2', 'hw:cpu_policy': 'mixed',
+            'hw:cpu_dedicated_mask': '2-3,5-7'},
+    } == json.loads(out)
+
+
+@pytest.mark.parametrize('arguments, properties, found', [
+    # The nodes of the guest come from the image.
+    (['--image-property=hw_numa_nodes=2'],
+     ['resources:VCPU=3', 'resources:PCPU=5'],
+     {'dedicated_cpus': '2-3,5-7'}),
+    (['--hint=priority=high'], NUMBERS,
+     {'priority': 'high', 'cpu_policy': 'mixed'}),
+    (['--hint=priority=low'], [],
+     {'priority': 'low', 'cpu_policy': 'shared', 'dedicated_cpus': '',
+      'shared_cpus': '0-7', 'numa_nodes': [],
+      'placement_request': {'VCPU': 8, 'MEMORY_MB': 256}}),
+    (['--image-property=hw_cpu_policy=dedicated'], [],
+     {'cpu_policy': 'dedicated', 'dedicated_cpus': '0-7',
+      'shared_cpus': ''}),
+    ([], ['resources:PCPU=6', 'resources:VCPU=3',
+          'hw:emulator_threads_policy=isolate'],
+     {'dedicated_cpus': '3-7',
+      'placement_request': {'PCPU': 6, 'VCPU': 3, 'MEMORY_MB': 256}}),
+    ([], ['resources:PCPU=5', 'resources:VCPU=3', 'hw:cpu_realtime=yes'],
+     {'dedicated_cpus': '3-7',
+      'extra_specs': {'hw:cpu_policy': 'mixed', 'hw:cpu_realtime': 'yes',
+                      'hw:cpu_realtime_mask': '3-7'}}),
+    # Each number beside zero is the pure policy.
+    ([], ['resources:PCPU=8', 'resources:VCPU=0'],
+     {'cpu_policy': 'dedicated', 'dedicated_cpus': '0-7',
+      'placement_request': {'PCPU': 8, 'MEMORY_MB': 256}}),
+    ([], ['resources:PCPU=0', 'resources:VCPU=8'],
+     {'cpu_policy': 'shared', 'dedicated_cpus': '',
+      'placement_request': {'VCPU': 8, 'MEMORY_MB': 256}}),
+])
+def test_what_becomes_of_a_flavor(run, arguments, properties, found):
+    status, out, err = run('--vcpus=8', '-f', 'json', *arguments,
+                           properties=properties)
+    assert 0 == status, err
+    shown = json.loads(out)
+    assert found == {name: shown[name] for name in found}
+
+
+def test_table(run):
+    status, out, _err = run('--vcpus=8', properties=NUMBERS)
+    assert 0 == status
+    assert "PCPU='5', VCPU='3'" in out
+    assert "dedicated_cpus='5-7', memory_mb='128', node='1'" in out
+
+
+@pytest.mark.parametrize('arguments, properties, words', [
+    (['--vcpus=8'], ['resources:PCPU=5', 'resources:VCPU=4'],
+     ['5 and 4', '8 vCPUs']),
+    # Refused by Nova itself, in its words.
+    (['--vcpus=7'], ['resources:PCPU=4', 'resources:VCPU=3',
+                     'hw:numa_nodes=2'], ['NUMA nodes']),
+    (['--vcpus=4'], ['hw:cpu_policy=mixed'], ['hw:cpu_dedicated_mask']),
+    (['--vcpus=4', '--hint=priority=urgent'], [], ["'urgent'"]),
+    (['--vcpus=0'], [], ['--vcpus is 0', 'from 1 on']),
+    (['--disk=-1'], [], ['--disk is -1', 'from 0 on']),
+])
+def test_refused_in_one_sentence(run, arguments, properties, words):
+    status, out, err = run(*arguments, properties=properties)
+    assert (1, '') == (status, out)
+    assert 1 == len(err.splitlines())
+    for word in words:
+        assert word in err
