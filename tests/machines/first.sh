@@ -1,0 +1,82 @@
+#!/bin/sh
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+# The first process of a machine. MANAGER is systemd or none; CGROUPS is v1 or
+# v2; MACHINED is yes or no; PYTHON and INSIDE say what to run.
+set -eu
+PATH=/usr/sbin:/usr/bin:/sbin:/bin
+# This is no container, whatever its files are from.
+rm -f /.dockerenv
+echo test >/proc/sys/kernel/hostname
+rm -rf /etc/libvirt
+mkdir /etc/libvirt
+cat >/etc/libvirt/qemu.conf <<'END'
+user = "root"
+group = "root"
+security_driver = "none"
+stdio_handler = "file"
+END
+
+if [ "$MANAGER" = systemd ]; then
+    units=/etc/systemd/system
+    rm -rf "$units"
+    mkdir -p "$units"
+    cat >"$units/test.target" <<END
+[Unit]
+DefaultDependencies=no
+Wants=test.service
+END
+    cat >"$units/test.service" <<END
+[Unit]
+DefaultDependencies=no
+Wants=dbus.service
+After=dbus.service
+[Service]
+ExecStart=$PYTHON -I -S $INSIDE
+StandardOutput=tty
+StandardError=tty
+TTYPath=/dev/ttyS0
+END
+    for unit in systemd-udevd systemd-udev-trigger systemd-journald \
+        systemd-timesyncd systemd-resolved systemd-networkd; do
+        ln -s /dev/null "$units/$unit.service"
+    done
+    # libvirt takes a masked unit for an error, unlike one that is not there.
+    [ "$MACHINED" = yes ] || rm /lib/systemd/system/systemd-machined.service \
+        /usr/share/dbus-1/system-services/org.freedesktop.machine1.service
+    [ "$CGROUPS" = v2 ] || hierarchy='systemd.unified_cgroup_hierarchy=0
+        systemd.legacy_systemd_cgroup_controller=1'
+    export SYSTEMD_PROC_CMDLINE="${hierarchy:-}"
+    exec /lib/systemd/systemd --unit=test.target
+fi
+
+case $CGROUPS in
+v2)
+    mount -t cgroup2 cgroup2 /sys/fs/cgroup
+    ;;
+v1)
+    mount -t tmpfs -o mode=755 cgroups /sys/fs/cgroup
+    for controllers in cpu,cpuacct cpuset memory devices freezer blkio; do
+        mkdir "/sys/fs/cgroup/$controllers"
+        mount -t cgroup -o "$controllers" cgroup \
+            "/sys/fs/cgroup/$controllers"
+    done
+    ln -s cpu,cpuacct /sys/fs/cgroup/cpu
+    ;;
+esac
+# Guests that have ended are this process's to wait for.
+"$PYTHON" -I -S "$INSIDE" &
+while :; do
+    wait
+done

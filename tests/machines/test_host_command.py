@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The command nova-prio-host on machines with other cgroups than this one."""
+
+import json
+import pathlib
+import sys
+
+import pytest
+
+from tests.machines import machine
+
+HERE = pathlib.Path(__file__).parent
+HIGH, LOW = PARTITIONS = ('high_prio_machine', 'low_prio_machine')
+
+
+@pytest.fixture(scope='module', params=[
+    'v2-none', 'v2-systemd', 'v2-systemd-machined', 'v1-none',
+    'v1-systemd-machined'])
+def found(request, tmp_path_factory):
+    """Return (machine's name, what was found on it), a dict of inside.py."""
+    cgroups, *manager = request.param.split('-')
+    text = machine.run(
+        tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
+        'CGROUPS=%s' % cgroups, 'MANAGER=%s' % manager[0],
+        'MACHINED=%s' % ('yes' if 'machined' in manager else 'no'),
+        'PYTHON=%s' % sys.executable, 'INSIDE=%s' % (HERE / 'inside.py'))
+    found = json.loads(text)
+    assert 'failed' not in found, found['failed']
+    return request.param, found
+
+
+def test_prepared_once(found):
+    _name, found = found
+    assert 1 == found['check before'][0]
+    assert (0, []) == (found['prepare'][0], found['prepare'][2])
+    assert found['prepare'][1]
+    assert [0, ['[]'], []] == found['check']
+    assert [0, [], []] == found['prepare again']
+
+
+def test_guests_are_in_their_partitions(found):
+    name, found = found
+    for partition in PARTITIONS:
+        assert 'cgroups' in found[partition], found[partition]['error']
+        of_cpu, = (
+            path for _, controllers, path in (
+                line.split(':', 2) for line in found[partition]['cgroups'])
+            if 'cpu' in controllers.split(',') or
+            ('v2' in name and not controllers))
+        below = '.slice' if 'machined' in name else '.partition'
+        assert of_cpu.startswith('/%s%s/' % (partition, below))
+    # libvirt has left them as they were.
+    assert [0, ['[]'], []] == found['check after guests']
+
+
+def test_weights(found):
+    name, found = found
+    weights = found['weights after guests']
+    suffixes = ['partition'] + ['slice'] * ('systemd' in name)
+    top = 'cpu/' if 'v1' in name else ''
+    for suffix in suffixes:
+        high, low = ('%s%s.%s/' % (top, partition, suffix)
+                     for partition in PARTITIONS)
+        number = {'v1': 'cpu.shares', 'v2': 'cpu.weight'}[name[:2]]
+        assert {'v1': '1024\n', 'v2': '100\n'}[name[:2]] == (
+            weights[high + number])
+        assert '0\n' == weights[high + 'cpu.idle']
+        if suffix == 'slice' and 'v1' in name:
+            # systemd knows no idle beside cgroup v1.
+            assert '2\n' == weights[low + number]
+        else:
+            assert '1\n' == weights[low + 'cpu.idle']
