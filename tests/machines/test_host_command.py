@@ -82,3 +82,13 @@ def test_weights(found):
             assert '2\n' == weights[low + number]
         else:
             assert '1\n' == weights[low + 'cpu.idle']
+
+
+def test_unit_for_the_boot(found):
+    name, found = found
+    assert ('unit' in found) == ('systemd' in name)
+    if 'unit' in found:
+        status, _, errors, active, check = found['unit']
+        assert (0, []) == (status, errors)
+        assert [0, 3 * ['active'], []] == active
+        assert [0, ['[]'], []] == check
