@@ -141,6 +141,10 @@ class Cloud(Installed, base.ServersTestBase):
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.compute.checks.ISOLATED', pathlib.Path(os.devnull)))
         super().setUp()
+        # Idle threads of Nova's tests look for work a hundred times a second,
+        # which takes a core where there are some computes.
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.3))
         self._options_fixture = self.useFixture(
             host_options.HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(

@@ -116,9 +116,6 @@ class Races(base.FunctionalTest):
         """Undo what lets Nova's tests wait for each other."""
         self.useFixture(fixtures.MonkeyPatch(
             'nova.context.target_cell', TARGET_CELL))
-        # Idle threads of Nova's tests look for work a hundred times a second.
-        self.useFixture(fixtures.MonkeyPatch(
-            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 1))
         # A compute builds in the thread that got the message, so that one
         # that is stopped has built all that it had begun.
         self.useFixture(nova_fixtures.SpawnIsSynchronousFixture())
