@@ -59,7 +59,7 @@ def shares(found):
                      '%.3g ms' % (p99 / 1e3), verdict))
     return tables.Table(
         ('low-priority guests', 'CPU time of a high-priority one',
-         'wake-up delay, p99', ''), rows)
+         'wake-up delay, p99', 'requirement'), rows)
 
 
 def operations(found):
@@ -76,13 +76,14 @@ def operations(found):
             _seconds(allowed), tables.verdict(
                 of_default is not None and of_default <= allowed)))
     return tables.Table(
-        ('', 'idle host', *list(SETTINGS)[1:], 'allowed', ''), rows)
+        ('operation', 'idle host', *list(SETTINGS)[1:], 'allowed',
+         'requirement'), rows)
 
 
 def beside_ordinary(found):
     """Return the Table of the same where the shared CPUs are busy too."""
     return tables.Table(
-        ('', *list(SETTINGS)[1:]),
+        ('operation', *list(SETTINGS)[1:]),
         [(words, *(_seconds(found[setting][SHARED_BUSY].get(key))
                    for setting in list(SETTINGS)[1:]))
          for key, words in OPERATIONS.items()])

@@ -21,6 +21,7 @@ from nova.virt import hardware
 
 from nova_prio.api import mixed_policy
 from nova_prio import policy
+from nova_prio import seams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,10 +52,13 @@ def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     :param hints: dict, scheduler hint -> str
     :raises nova_prio.policy.RequestRefused: where the request contradicts
         itself
-    :raises nova.exception.NovaException: where stock Nova refuses it
+    :raises nova.exception.NovaException: where stock Nova refuses it, or one
+        of the extra specs
+    :raises ValueError: where Nova cannot read a property of the image
     """
     objects.register_all()
-    image = objects.ImageMeta.from_dict({'properties': image_properties})
+    _validate(extra_specs)
+    image = _image(image_properties)
     flavor = objects.Flavor(
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
         swap=0, extra_specs=policy.fold(vcpus, extra_specs, hints) or
@@ -77,3 +81,27 @@ def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
           'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
           'memory_mb': cell.memory} for cell in cells],
         request.merged_resources(), flavor.extra_specs)
+
+
+def _validate(extra_specs):
+    """Check extra specs as nova-api does where a flavor is given them."""
+    conf = seams.register_options()
+    conf.set_override('enabled', True, group='nova_prio')
+    try:
+        # Nova loads them at import too, and maybe did so without ours.
+        from nova.api.validation.extra_specs import validators
+        validators.load_validators()
+    finally:
+        conf.clear_override('enabled', group='nova_prio')
+    for name, value in extra_specs.items():
+        validators.validate(name, value)
+
+
+def _image(properties):
+    for name, value in properties.items():
+        try:
+            objects.ImageMetaProps.from_dict({name: value})
+        except ValueError as error:
+            raise ValueError("Image property %s is '%s': %s."
+                             % (name, value, error)) from error
+    return objects.ImageMeta.from_dict({'properties': properties})

@@ -27,9 +27,10 @@ class Compile(show.ShowOne):
     """Show what the CPUs of a flavor become, before it is created.
 
     It shows what nova-api writes into the flavor of an instance, how the
-    vCPUs and the memory spread over the NUMA nodes of the guest, and what
-    Placement is asked for. Nothing but its arguments is read. The exit status
-    is 1 where such a request would be answered with an error.
+    vCPUs and the memory spread over the NUMA nodes of the guest, and the
+    amounts that Placement is asked for. Nothing but its arguments is read, and
+    who may use a hint is not asked. The exit status is 1 where a flavor with
+    these properties, or such a request, would be answered with an error.
     """
 
     def get_parser(self, prog_name):
@@ -75,6 +76,9 @@ class Compile(show.ShowOne):
                 parsed_args.property, parsed_args.image_property,
                 parsed_args.hint)
         except policy.RequestRefused as error:
+            raise exceptions.CommandError(str(error)) from error
+        except ValueError as error:
+            # Images are read before anything else, a property at a time.
             raise exceptions.CommandError(str(error)) from error
         except exception.NovaException as error:
             raise exceptions.CommandError(error.format_message()) from error

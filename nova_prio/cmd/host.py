@@ -24,6 +24,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -43,7 +44,8 @@ UNIT_DIRECTORIES = ('etc/systemd/system', 'run/systemd/system',
                     'usr/local/lib/systemd/system', 'usr/lib/systemd/system',
                     'lib/systemd/system')
 CONFIGURATION = 'etc/nova-prio-host.conf'
-PREPARE = 'run "nova-prio-host prepare" as root'
+# {command} is this one, as it was called, to prepare.
+PREPARE = 'run "{command}" as root'
 SETTLE_SECONDS = 3
 SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 
@@ -364,7 +366,8 @@ class Host:
 
 def check(host):
     """Return what is wrong, one sentence for each thing."""
-    return ['%s: %s.' % (step.wrong, step.remedy)
+    return ['%s: %s.' % (step.wrong, step.remedy.replace(
+        '{command}', host.options.to_prepare))
             for step in host.steps() if step.wrong]
 
 
@@ -456,6 +459,29 @@ def build_parser():
     return parser
 
 
+def configured(path, parser):
+    """Return the options that the file at a path gives."""
+    found = []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        words = line.partition('#')[0].split()
+        wrong = [word for place, word in enumerate(words)
+                 if word == '--json' or not (place or word[:2] == '--')]
+        if wrong:
+            parser.error('line %d: %r is no option of prepare; these begin '
+                         'with --' % (number, wrong[0]))
+        found += words
+    return found
+
+
+def to_prepare(argv):
+    """Return the command line that prepares, with the options of this one."""
+    options = [word for word in argv
+               if word not in ('check', 'prepare', '--json')]
+    is_file = pathlib.Path(sys.argv[0]).name == pathlib.Path(__file__).name
+    called = ['python3', sys.argv[0]] if is_file else ['nova-prio-host']
+    return shlex.join([*called, 'prepare', *options])
+
+
 def main(argv=None):
     """Run the command; return 0 if all is right, 1 if something is not."""
     argv = sys.argv[1:] if argv is None else argv
@@ -463,12 +489,14 @@ def main(argv=None):
     options = parser.parse_args(argv)
     if options.json and options.command != 'check':
         parser.error('argument --json: goes with check alone')
+    if not options.root.is_dir():
+        parser.error('argument --root: %s is not a directory' % options.root)
     try:
         path = options.root / CONFIGURATION
         if path.exists():
             parser.prog += ' (with %s)' % path
-            configured = re.sub('#.*', '', path.read_text()).split()
-            options = parser.parse_args([*configured, *argv])
+            options = parser.parse_args([*configured(path, parser), *argv])
+        options.to_prepare = to_prepare(argv)
         wrong = (prepare if options.command == 'prepare' else check)(
             Host(options))
     except OSError as error:

@@ -108,6 +108,16 @@ def test_table(run):
                      'hw:numa_nodes=2'], ['NUMA nodes']),
     (['--vcpus=4'], ['hw:cpu_policy=mixed'], ['hw:cpu_dedicated_mask']),
     (['--vcpus=4', '--hint=priority=urgent'], [], ["'urgent'"]),
+    # As where the flavor is created.
+    (['--vcpus=8'], ['resources:PCPUS=5', 'resources:VCPU=3'],
+     ["'resources:PCPUS'"]),
+    (['--vcpus=4'], ['hw:cpu_prioirty=high'], ["'hw:cpu_prioirty'"]),
+    (['--vcpus=4'], ['hw:cpu_priority=urgent'], ["'urgent'"]),
+    (['--vcpus=4'], ['trait:HW_CPU_X86_AVX=requird'], ["'requird'"]),
+    (['--vcpus=4', '--image-property=hw_cpu_policy=dedicate'], [],
+     ["hw_cpu_policy is 'dedicate'"]),
+    (['--vcpus=4', '--image-property=hw_numa_nodes=x'], [],
+     ["hw_numa_nodes is 'x'"]),
     (['--vcpus=0'], [], ['--vcpus is 0', 'from 1 on']),
     (['--disk=-1'], [], ['--disk is -1', 'from 0 on']),
 ])

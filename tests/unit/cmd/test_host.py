@@ -197,7 +197,10 @@ def run(capsys):
         except SystemExit as done:
             status = done.code
         out, err = capsys.readouterr()
-        return status, out.splitlines(), err.splitlines()
+        # What is to be run has the options of what was run.
+        root = ' prepare --root %s' % machine.root
+        return (status, *(text.replace(root, ' prepare').splitlines()
+                          for text in (out, err)))
     return run
 
 
@@ -524,8 +527,10 @@ def test_packaged_slices_are_left(make, run):
     assert not (machine.root / 'etc/systemd').exists()
     # Unless the options say otherwise.
     status, _, err = run(machine, 'check', '--low-weight', '10')
-    assert (1, '%s/low_prio_machine.slice is not what the options say: run '
-            '"nova-prio-host prepare" as root.' % packaged) == (status, err[2])
+    assert 1 == status
+    assert err[2] == (
+        '%s/low_prio_machine.slice is not what the options say: run '
+        '"nova-prio-host prepare --low-weight 10" as root.' % packaged)
     _, out, _ = run(machine, 'prepare', '--low-weight', '10')
     assert [line for line in out if line.startswith('wrote ')] == [
         'wrote %s/etc/systemd/system/low_prio_machine.slice' % machine.root]
@@ -684,3 +689,38 @@ def test_copied_file_needs_the_standard_library_alone(tmp_path):
         capture_output=True, text=True, timeout=60)
     assert (1, '') == (done.returncode, done.stdout)
     assert 'has no hierarchy with the controller cpu' in done.stderr
+
+
+@pytest.mark.parametrize('program, called', [
+    ('/usr/bin/nova-prio-host', 'nova-prio-host'),
+    ('./host.py', 'python3 ./host.py'),
+])
+def test_remedy_is_the_command_as_it_was_called(
+        make, run, monkeypatch, program, called):
+    machine = make('v2')
+    monkeypatch.setattr('sys.argv', [program])
+    run(machine, 'prepare')
+    _, _, err = run(machine, 'check', '--low-weight', '7')
+    assert err[0].endswith(
+        'run "%s prepare --low-weight 7" as root.' % called)
+
+
+@pytest.mark.parametrize('text, sentence', [
+    ('--low-weight 10\nlow-weight 20\n', "line 2: 'low-weight' is no option"),
+    ('check', "line 1: 'check' is no option"),
+    ('\n--high-weight 7 --json', "line 2: '--json' is no option"),
+])
+def test_bad_line_in_the_file_of_options(make, run, text, sentence):
+    machine = make('v2')
+    (machine.root / 'etc/nova-prio-host.conf').write_text(text)
+    status, _, err = run(machine, 'prepare')
+    assert 2 == status
+    assert sentence in err[-1]
+    assert [] == machine.directories('.partition')
+
+
+def test_root_has_to_be_a_directory(make, run, capsys):
+    assert 2 == pytest.raises(SystemExit, host.main, [
+        'check', '--root', '/dev/null']).value.code
+    assert ('argument --root: /dev/null is not a directory' in
+            capsys.readouterr().err)

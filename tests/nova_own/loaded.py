@@ -1,0 +1,196 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Loads this package into Nova's own tests; a plug-in of pytest.
+
+Nova's tests run as Nova ships them. They find the configuration that the
+operator of priority hosts writes, nova-api with the seams of this package,
+and our filter, driver and tracker wherever they ask for Nova's own.
+"""
+
+import importlib
+import sys
+import types
+
+# First of all that is Nova's: it decides between threads and eventlet.
+from nova_prio.scenario import cloud  # noqa: I100
+
+from nova.api.validation.extra_specs import validators
+import nova.conf
+from nova.scheduler.filters import numa_topology_filter
+from nova import test
+from nova.tests import fixtures as nova_fixtures
+from nova.tests.functional.libvirt import base
+from nova.virt import libvirt
+from nova.virt.libvirt import driver as libvirt_driver
+import pytest
+
+from nova_prio.compute import claims
+from nova_prio.compute import driver
+from nova_prio.compute import tracker
+from nova_prio.scheduler.filters import priority_filter
+from nova_prio import seams
+from tests.nova_own import no_ddt
+from tests.nova_own import selection
+
+CONF = nova.conf.CONF
+
+STOCK_FILTER = 'NUMATopologyFilter'
+OUR_FILTER = 'PriorityFilter'
+
+
+def enabled_filters(names):
+    """Return the filters that an operator enables instead of Nova's.
+
+    :param names: list of the names of Nova's filters
+    """
+    return [name for name in names
+            if name not in (STOCK_FILTER, OUR_FILTER)] + [OUR_FILTER]
+
+
+class OperatorsConf(nova_fixtures.ConfFixture):
+    """Nova's configuration for tests, and what an operator adds to it."""
+
+    def setUp(self):
+        super().setUp()
+        for group, options in (
+                ('nova_prio', {'enabled': True}),
+                ('workarounds', {'disable_fallback_pcpu_query': True}),
+                ('filter_scheduler', {
+                    'available_filters': [
+                        'nova.scheduler.filters.all_filters',
+                        'nova_prio.scheduler.filters.all_filters'],
+                    'enabled_filters': enabled_filters(
+                        CONF.filter_scheduler.enabled_filters),
+                    'weight_classes': [
+                        'nova.scheduler.weights.all_weighers',
+                        'nova_prio.scheduler.weights.all_weighers'],
+                    'cpu_weight_multiplier': 0.0})):
+            for name, value in options.items():
+                self.conf.set_default(name, value, group=group)
+
+
+def flags_of_operator(stock):
+    """Return TestCase.flags, for an operator who has Nova's driver replaced.
+
+    :param stock: TestCase.flags
+    """
+    def flags(self, **options):
+        if options.get('compute_driver') == cloud.STOCK_DRIVER:
+            options['compute_driver'] = cloud.PRIORITY_DRIVER
+        if 'enabled_filters' in options:
+            options['enabled_filters'] = enabled_filters(
+                options['enabled_filters'])
+        stock(self, **options)
+    return flags
+
+
+class FilterByNovasName(priority_filter.PriorityFilter):
+    """The filter that Nova's tests find where its own was."""
+
+    def host_passes(self, host_state, spec_obj):
+        """Return whether one host can take the instance.
+
+        Nova's unit tests leave out what the flavor of every request has.
+        """
+        flavor = spec_obj.flavor
+        for name in ('vcpus', 'memory_mb'):
+            if not flavor.obj_attr_is_set(name):
+                setattr(flavor, name, 1)
+        return super().host_passes(host_state, spec_obj)
+
+
+FilterByNovasName.__name__ = STOCK_FILTER
+
+
+def filter_heard(stock):
+    """Return PriorityFilter.filter_all, which Nova's tests can listen to.
+
+    They ask whether Nova's filter was called.
+
+    :param stock: PriorityFilter.filter_all
+    """
+    def filter_all(self, filter_obj_list, spec_obj):
+        def tell(host_state):
+            numa_topology_filter.NUMATopologyFilter().host_passes(
+                host_state, spec_obj)
+            return host_state
+        return stock(self, map(tell, filter_obj_list), spec_obj)
+    return filter_all
+
+
+class ModuleWith(types.ModuleType):
+    """A module of Nova with one class replaced, to be tested instead of it."""
+
+    def __init__(self, stock, **replaced):
+        super().__init__(stock.__name__)
+        self.__dict__.update(_stock=stock, _replaced=replaced)
+
+    def __getattr__(self, name):
+        return self._replaced.get(name) or getattr(self._stock, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._stock, name, value)
+
+    def __delattr__(self, name):
+        delattr(self._stock, name)
+
+
+def load():
+    """Load the package into this process."""
+    seams.register_options()
+    CONF.set_default('enabled', True, group='nova_prio')
+    # What nova-api does when it starts.
+    validators.VALIDATORS.clear()
+    validators.load_validators()
+    seams.install_tracker(tracker.PriorityResourceTracker,
+                          claims.PriorityClaim, claims.PriorityMoveClaim)
+    nova_fixtures.ConfFixture = OperatorsConf
+    test.TestCase.flags = flags_of_operator(test.TestCase.flags)
+    # pytest reads some of the attributes after the test.
+    test.TestCase._clear_attrs = lambda self: None
+    numa_topology_filter.NUMATopologyFilter = FilterByNovasName
+    priority_filter.PriorityFilter.filter_all = filter_heard(
+        priority_filter.PriorityFilter.filter_all)
+    try:
+        importlib.import_module('ddt')
+    except ImportError:
+        sys.modules['ddt'] = no_ddt
+    # Its tests make drivers without asking the configuration which.
+    libvirt.driver = ModuleWith(
+        libvirt_driver, LibvirtDriver=driver.PriorityLibvirtDriver)
+    importlib.import_module('nova.tests.unit.virt.libvirt.test_driver')
+    libvirt.driver = libvirt_driver
+
+
+load()
+
+
+def pytest_collection_modifyitems(config, items):
+    """Keep the tests that concern the mixed policy."""
+    chosen = [item for item in items if selection.is_chosen(item)]
+    config.hook.pytest_deselected(
+        items=[item for item in items if item not in chosen])
+    items[:] = chosen
+
+
+@pytest.fixture(autouse=True)
+def our_computes(request):
+    """Check that the hosts of a test were ours."""
+    yield
+    if isinstance(request.instance, base.ServersTestBase):
+        for compute in vars(request.instance).get(
+                'computes', {}).values():
+            assert isinstance(compute.driver, driver.PriorityLibvirtDriver)
+            assert isinstance(
+                compute.manager.rt, tracker.PriorityResourceTracker)

@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""That the package is loaded, and that Nova still has the tests."""
+
+import collections
+
+from nova.scheduler.filters import numa_topology_filter
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.libvirt import test_numa_servers
+import pytest
+
+from nova_prio.scheduler.filters import priority_filter
+from tests.nova_own import selection
+
+
+class LoadedTest(test_numa_servers.NUMAServersTestBase):
+    """What the hosts and guests of Nova's own test class are."""
+
+    microversion = 'latest'
+
+    def setUp(self):
+        super().setUp()
+        self.flags(cpu_shared_set='0-1', cpu_dedicated_set='2-3',
+                   group='compute')
+        self.start_compute('host', fakelibvirt.HostInfo(
+            cpu_nodes=1, cpu_sockets=1, cpu_cores=4, cpu_threads=1))
+
+    def test_services_have_our_classes(self):
+        manager = self.computes['host'].manager
+        self.assertEqual('PriorityLibvirtDriver',
+                         type(manager.driver).__name__)
+        self.assertEqual('PriorityResourceTracker', type(manager.rt).__name__)
+        hosts = self.scheduler.manager.host_manager
+        enabled = {type(each).__name__: type(each).__module__
+                   for each in hosts.enabled_filters}
+        self.assertEqual('nova_prio.scheduler.filters.priority_filter',
+                         enabled['PriorityFilter'])
+        self.assertNotIn('NUMATopologyFilter', enabled)
+        self.assertIn('PriorityWeighter',
+                      [type(weigher).__name__ for weigher in hosts.weighers])
+
+    def test_api_takes_both_numbers(self):
+        server = self._create_server(
+            networks='none', flavor_id=self._create_flavor(vcpu=3, extra_spec={
+                'resources:PCPU': '2', 'resources:VCPU': '1'}))
+        usages = self.placement.get(
+            '/resource_providers/%s/usages'
+            % self.compute_rp_uuids['host']).body['usages']
+        self.assertEqual((2, 1), (usages['PCPU'], usages['VCPU']))
+        self.assertEqual(
+            'mixed', self.admin_api.get_server(server['id'])['flavor'][
+                'extra_specs']['hw:cpu_policy'])
+        self.assertTrue(self.mock_filter.called)
+        self.assertTrue(issubclass(
+            numa_topology_filter.NUMATopologyFilter,
+            priority_filter.PriorityFilter))
+
+
+@pytest.mark.parametrize('name', selection.MODULES)
+def test_nova_has_as_many_tests(name, request):
+    count = collections.Counter(
+        item.module.__name__ for item in request.session.items)
+    _, at_least = selection.MODULES[name]
+    assert at_least <= count[selection.PACKAGE + name]
