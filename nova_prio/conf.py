@@ -93,6 +93,75 @@ Related options:
 * ``[filter_scheduler] cpu_weight_multiplier``: has to be ``0.0`` beside the
   PriorityWeighter, which weighs ordinary instances as the CPU weigher does
 """),
+    cfg.ListOpt(
+        'affinity_domains',
+        default=['host'],
+        help="""
+Failure domains over which server groups with a soft policy stack or spread.
+
+The SoftAffinityWeigher and the SoftAntiAffinityWeigher compare hosts by the
+members of the group in the widest domain first, then in the next one, and
+last by those on the host itself. Each is a key of aggregate metadata; hosts
+with the same value in the same wider domain share a domain. A host without the
+key is a domain of its own.
+
+Possible values:
+
+* ``host``: hosts alone
+* keys of aggregate metadata from the widest domain on, and ``host`` as the
+  last one, such as ``zone,rack,host``
+
+Related options:
+
+* ``[filter_scheduler] weight_classes``
+"""),
+    cfg.BoolOpt(
+        'affinity_same_priority',
+        default=False,
+        help="""
+Count only members that have the priority of the instance that is placed.
+
+When enabled, the high-priority members of a server group with a soft policy
+stack or spread without regard to its low-priority and ordinary ones, and so do
+these.
+
+Possible values:
+
+* ``true``
+* ``false``
+
+Related options:
+
+* ``[nova_prio] affinity_domains``
+"""),
+    *(cfg.FloatOpt(
+        '%s_weight_multiplier' % policy,
+        default=10.0,
+        min=0,
+        help="""
+Multiplier of the weight that the %(weigher)s gives to a host.
+
+It is what each step is worth by which a host suits the group better than the
+worst one does. All other weighers give a host at most their own multiplier
+more than another: where this one is larger than the sum of theirs, the policy
+of the group decides, and they decide between hosts that suit it equally. The
+aggregate metadata key ``%(policy)s_weight_multiplier``, which Nova's own
+weigher reads too, overrides it for the hosts of an aggregate.
+
+Possible values:
+
+* a positive number
+* zero switches the weigher off
+
+Related options:
+
+* ``[nova_prio] affinity_domains``
+* ``[filter_scheduler] %(policy)s_weight_multiplier``: should be ``0.0``, or
+  the group counts twice
+""" % {'policy': policy, 'weigher': weigher})
+      for policy, weigher in (
+          ('soft_affinity', 'SoftAffinityWeigher'),
+          ('soft_anti_affinity', 'SoftAntiAffinityWeigher'))),
 ]
 
 

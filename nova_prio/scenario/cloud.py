@@ -106,6 +106,8 @@ class Installed:
                 'nova.scheduler.weights.all_weighers',
                 'nova_prio.scheduler.weights.all_weighers'],
             cpu_weight_multiplier=0.0,
+            soft_affinity_weight_multiplier=0.0,
+            soft_anti_affinity_weight_multiplier=0.0,
             group='filter_scheduler')
 
     def _clear_attrs(self):

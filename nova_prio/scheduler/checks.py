@@ -12,7 +12,15 @@
 
 """Configuration of nova-scheduler that priority instances depend on."""
 
-_WITH_CPU_WEIGHER = ('nova.scheduler.weights.all_weighers',
+_ALL_OF_NOVA = 'nova.scheduler.weights.all_weighers'
+#: Policy of server groups -> Nova's weigher, which Nova wants configured.
+_SOFT_WEIGHERS = {
+    'soft_affinity':
+        'nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher',
+    'soft_anti_affinity':
+        'nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher',
+}
+_WITH_CPU_WEIGHER = (_ALL_OF_NOVA,
                      'nova.scheduler.weights.cpu.CPUWeigher')
 
 
@@ -47,8 +55,42 @@ def problems(conf):
             "PriorityWeighter, which weighs ordinary instances as the CPU "
             "weigher does; set it to 0.0."
             % options.cpu_weight_multiplier)
+    domains = conf.nova_prio.affinity_domains
+    if (domains[-1:] != ['host'] or '' in domains or
+            len(set(domains)) < len(domains)):
+        found.append(
+            "[nova_prio] affinity_domains is %s; allowed are different keys "
+            "of aggregate metadata and 'host' as the last one." % domains)
     if not conf.workarounds.disable_fallback_pcpu_query:
         found.append(
             "[workarounds] disable_fallback_pcpu_query is false, which lets a "
             "pinned instance be given VCPU instead of PCPU; set it to true.")
+    return found
+
+
+def warnings(conf):
+    """Return what soft policies of server groups may suffer from.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: list of str, one sentence each: option, value and remedy
+    """
+    found = []
+    weighers = conf.filter_scheduler.weight_classes
+    for policy, weigher in _SOFT_WEIGHERS.items():
+        name = '%s_weight_multiplier' % policy
+        stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
+        if not {weigher, _ALL_OF_NOVA} & {*weighers}:
+            found.append(
+                "[filter_scheduler] weight_classes is %s, without '%s', so "
+                "that Nova refuses server groups with the policy %s; add it."
+                % (weighers, weigher, policy.replace('_', '-')))
+        elif stock and ours:
+            found.append(
+                "[filter_scheduler] %s is %s beside [nova_prio] %s = %s, so "
+                "that server groups count twice; set it to 0.0."
+                % (name, stock, name, ours))
+        elif not stock and not ours:
+            found.append(
+                "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "
+                "server groups do not count; set the latter to more." % name)
     return found

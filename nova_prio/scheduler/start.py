@@ -12,10 +12,14 @@
 
 """What happens when nova-scheduler loads this package."""
 
+from oslo_log import log as logging
+
 from nova_prio import contract
 from nova_prio.scheduler import checks
 from nova_prio.scheduler import narrowing
 from nova_prio import seams
+
+LOG = logging.getLogger(__name__)
 
 
 def start():
@@ -25,6 +29,9 @@ def start():
 
     :raises SystemExit: where Nova or its configuration does not match
     """
-    for problem in checks.problems(seams.register_options()):
+    conf = seams.register_options()
+    for problem in checks.problems(conf):
         contract.refuse(problem)
+    for warning in checks.warnings(conf):
+        LOG.warning('nova_prio: %s', warning)
     seams.install_request_filter(narrowing.narrow)

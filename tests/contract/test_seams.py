@@ -20,6 +20,7 @@ import types
 from nova.compute import api
 from nova import objects
 from nova import policies
+from nova import weights
 import pytest
 
 from nova_prio.api import validators
@@ -27,6 +28,7 @@ from nova_prio.compute import driver
 from nova_prio.compute import tracker
 from nova_prio import contract
 from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler.weights import group_weighers
 from nova_prio.scheduler.weights import priority_weighter
 from nova_prio import seams
 
@@ -42,7 +44,9 @@ def test_seam_matches(seam):
 
 @pytest.mark.parametrize('ours', [
     driver.PriorityLibvirtDriver, tracker.PriorityResourceTracker,
-    priority_filter.PriorityFilter, priority_weighter.PriorityWeighter])
+    priority_filter.PriorityFilter, priority_weighter.PriorityWeighter,
+    group_weighers.SoftAffinityWeigher,
+    group_weighers.SoftAntiAffinityWeigher])
 def test_every_override_is_listed_as_a_seam(ours):
     first = [cls.__module__.startswith('nova.')
              for cls in ours.__mro__].index(True)
@@ -73,6 +77,13 @@ def test_policy_rules_are_registered_before_any_request():
     for rule in ('nova_prio:create:hint:high', 'nova_prio:create:hint:low'):
         assert 1 == names.count(rule)
     assert 'os_compute_api:servers:create' in names
+
+
+def test_nova_leaves_weights_beyond_one_as_they_are():
+    """The steps of the weighers of server groups are worth the multiplier."""
+    weigher = group_weighers.SoftAffinityWeigher
+    assert [0, 1, 3] == list(weights.normalize(
+        [0, 1, 3], minval=weigher.minval, maxval=weigher.maxval))
 
 
 def test_a_resize_is_seen_by_its_own_thread_only():

@@ -10,10 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-import nova.conf
 import pytest
 
 from nova_prio.scheduler import checks
+from nova_prio import seams
 
 GOOD = {
     ('filter_scheduler', 'enabled_filters'): ['PriorityFilter'],
@@ -22,7 +22,20 @@ GOOD = {
         'nova_prio.scheduler.weights.all_weighers'],
     ('filter_scheduler', 'cpu_weight_multiplier'): 0.0,
     ('workarounds', 'disable_fallback_pcpu_query'): True,
+    ('nova_prio', 'affinity_domains'): ['host'],
 }
+
+
+def found_by(check, options):
+    """Return what a check finds with these options."""
+    conf = seams.register_options()
+    try:
+        for (group, name), value in options.items():
+            conf.set_override(name, value, group=group)
+        return check(conf)
+    finally:
+        for group, name in options:
+            conf.clear_override(name, group=group)
 
 
 @pytest.mark.parametrize('option, value, words', [
@@ -38,21 +51,45 @@ GOOD = {
     (('filter_scheduler', 'weight_classes'), ['my.weighers.all'], None),
     (('filter_scheduler', 'cpu_weight_multiplier'), 1.0,
      ['cpu_weight_multiplier is 1.0', 'set it to 0.0']),
+    *((('nova_prio', 'affinity_domains'), domains,
+       ['affinity_domains is %s' % domains, "'host' as the last one"])
+      for domains in ([], ['rack'], ['host', 'rack'], ['host', 'host'],
+                      ['rack', 'rack', 'host'], ['', 'host'])),
+    (('nova_prio', 'affinity_domains'), ['zone', 'rack', 'host'], None),
     (('workarounds', 'disable_fallback_pcpu_query'), False,
      ['disable_fallback_pcpu_query', 'set it to true']),
 ])
 def test_problems(option, value, words):
-    conf = nova.conf.CONF
-    try:
-        for (group, name), good in GOOD.items():
-            conf.set_override(name, value if option == (group, name)
-                              else good, group=group)
-        found = checks.problems(conf)
-    finally:
-        for group, name in GOOD:
-            conf.clear_override(name, group=group)
+    found = found_by(checks.problems, GOOD if option is None else
+                     {**GOOD, option: value})
     if words is None:
         assert [] == found
     else:
         problem, = found
         assert all(word in problem for word in words)
+
+
+def multipliers(stock, ours):
+    return {(group, '%s_weight_multiplier' % policy): value
+            for group, value in (('filter_scheduler', stock),
+                                 ('nova_prio', ours))
+            for policy in ('soft_affinity', 'soft_anti_affinity')}
+
+
+@pytest.mark.parametrize('options, words', [
+    (multipliers(0.0, 10.0), None),
+    (multipliers(1.0, 0.0), None),
+    # As Nova and this package come.
+    ({}, ['is 1.0 beside', 'count twice', 'set it to 0.0']),
+    (multipliers(0.0, 0.0), ['both 0.0', 'do not count']),
+    ({('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.ram.RAMWeigher',
+        'nova_prio.scheduler.weights.all_weighers'],
+      **multipliers(0.0, 10.0)},
+     ['weight_classes', 'ServerGroupSoft', 'refuses server groups']),
+])
+def test_warnings(options, words):
+    found = found_by(checks.warnings, {**GOOD, **options})
+    assert (0 if words is None else 2) == len(found)
+    for warning in found:
+        assert all(word in warning for word in words)

@@ -1,0 +1,235 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Server groups with a soft policy, over hosts and over failure domains."""
+
+import nova.conf
+
+from tests.functional import base
+
+CONF = nova.conf.CONF
+
+AFFINITY = 'soft-affinity'
+ANTI_AFFINITY = 'soft-anti-affinity'
+
+
+class ServerGroups(base.FunctionalTest):
+    """Hosts that the memory weigher prefers in the order of their names."""
+
+    def setUp(self):
+        super().setUp()
+        self.small = self.flavor(1)
+        self.half = self.flavor(6)
+
+    def start_hosts(self, domains=('host',), same_priority=False, **hosts):
+        """Start hosts of 12 shared CPUs, with the metadata of each."""
+        self.flags(disk_weight_multiplier=0.0, group='filter_scheduler')
+        self.flags(affinity_domains=list(domains),
+                   affinity_same_priority=same_priority,
+                   priority_weight_multiplier=0.0, group='nova_prio')
+        manager = self.scheduler.manager.host_manager
+        manager.weighers = [
+            weigher() for weigher in manager.weight_handler.
+            get_matching_classes(CONF.filter_scheduler.weight_classes)]
+        for number, (name, metadata) in enumerate(sorted(hosts.items())):
+            self.start_host(name, ratio=1.0,
+                            memory_mb=(16 - number) * 1024)
+            for key, value in metadata.items():
+                self._join_aggregate(name, {key: value})
+
+    def group(self, policy):
+        """Create a group; returns its id."""
+        return self.api.post_server_groups(
+            {'name': 'g', 'policy': policy})['id']
+
+    def create(self, group, flavor=None, count=1, host=None):
+        """Create members of a group; returns the servers."""
+        server = self._build_server(
+            flavor_id=flavor or self.small, networks='none', host=host)
+        server.update(min_count=count, max_count=count,
+                      return_reservation_id=True)
+        reservation = self.api.api_post('/servers', {
+            'server': server, 'os:scheduler_hints': {'group': group},
+        }).body['reservation_id']
+        servers = self.api.get_servers(
+            search_opts={'reservation_id': reservation})
+        for each in servers:
+            self._wait_for_state_change(each, 'ACTIVE')
+        # Until then Nova counts the builds against the hosts.
+        for name in set(map(self.host_of, servers)):
+            self.update_host(name)
+        return servers
+
+    def place(self, group, **kwargs):
+        """Create one member of a group; returns its host."""
+        server, = self.create(group, **kwargs)
+        return self.host_of(server)
+
+    def close(self, host, closed=True):
+        """Let a host take no instance, or again."""
+        service, = self.api.get_services(binary='nova-compute', host=host)
+        self.api.put_service(service['id'], {
+            'status': 'disabled' if closed else 'enabled'})
+
+
+class Hosts(ServerGroups):
+    """What the weighers decide where the host alone is a domain."""
+
+    def test_stacking(self):
+        self.start_hosts(a={}, b={}, c={})
+        group = self.group(AFFINITY)
+        self.assertEqual('b', self.place(group, host='b'))
+        self.assertEqual('b', self.place(group, flavor=self.half))
+        # No room there; the next one finds it, where there is room.
+        other = self.place(group, flavor=self.half)
+        self.assertEqual('a', other)
+        self.assertEqual('b', self.place(group))
+        # Another group has its own.
+        self.assertEqual('a', self.place(self.group(AFFINITY)))
+
+    def test_spreading(self):
+        self.start_hosts(a={}, b={})
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual('ab', self.place(group) + self.place(group))
+        self.close('b')
+        self.assertEqual('a', self.place(group))
+        self.close('b', False)
+        self.assertEqual('bab', self.place(group) + self.place(group) +
+                         self.place(group))
+
+    def test_burst(self):
+        self.start_hosts(a={}, b={}, c={})
+        servers = self.create(self.group(ANTI_AFFINITY), count=6)
+        self.assertEqual('aabbcc', ''.join(sorted(
+            map(self.host_of, servers))))
+        servers = self.create(self.group(AFFINITY), count=3)
+        self.assertEqual(1, len(set(map(self.host_of, servers))))
+
+    def _members(self, policy, hosts):
+        """Create a member on each host; returns the servers."""
+        group = self.group(policy)
+        return [self.create(group, host=host)[0] for host in hosts]
+
+    def test_moves(self):
+        self.let_guests_migrate()
+        self.start_hosts(a={}, b={}, c={})
+        for policy, hosts in (AFFINITY, 'ccb'), (ANTI_AFFINITY, 'aab'):
+            for move in self._live, self._cold:
+                servers = self._members(policy, hosts)
+                move(servers[-1])
+                self.assertEqual('c', self.host_of(servers[-1]), policy)
+                self._delete(servers)
+
+    def _delete(self, servers):
+        for server in servers:
+            self._delete_server(server)
+
+    def _cold(self, server):
+        self._migrate_server(server)
+        self._confirm_resize(server)
+
+    def _live(self, server):
+        self._live_migrate(server)
+
+    def test_evacuation_and_rebuild(self):
+        self.start_hosts(a={}, b={}, c={})
+        for policy, hosts in (AFFINITY, 'cb'), (ANTI_AFFINITY, 'ab'):
+            servers = self._members(policy, hosts)
+            last = servers[-1]
+            self.api.post_server_action(last['id'], {
+                'rebuild': {'imageRef': last['image']['id']}})
+            self._wait_for_state_change(last, 'ACTIVE')
+            self.assertEqual('b', self.host_of(last))
+            self.host_down('b')
+            self._evacuate_server(last, expected_state='SHUTOFF',
+                                  expected_host='c')
+            self.host_up('b')
+            self._delete(servers)
+
+    def test_an_instance_does_not_count_against_its_own_host(self):
+        self.flags(allow_resize_to_same_host=True)
+        self.start_hosts(a={}, b={})
+        server, = self.create(self.group(ANTI_AFFINITY))
+        self.assertEqual('a', self.host_of(server))
+        self._resize_server(server, self.flavor(2))
+        self.assertEqual('a', self.host_of(server))
+
+
+class Domains(ServerGroups):
+    """Two zones with racks of one and two hosts."""
+
+    ZONES = dict(a={'zone': 'x', 'rack': '1'}, b={'zone': 'x', 'rack': '1'},
+                 c={'zone': 'x', 'rack': '2'}, d={'zone': 'y', 'rack': '1'})
+
+    def setUp(self):
+        super().setUp()
+        self.start_hosts(['zone', 'rack', 'host'], **self.ZONES)
+
+    def _places(self, group, count):
+        return ''.join(self.place(group) for _ in range(count))
+
+    def test_spreading(self):
+        """Zones first, then racks, then hosts."""
+        self.assertEqual('adcdbdcd', self._places(
+            self.group(ANTI_AFFINITY), 8))
+
+    def test_burst(self):
+        servers = self.create(self.group(ANTI_AFFINITY), count=8)
+        self.assertEqual('abccdddd', ''.join(sorted(
+            map(self.host_of, servers))))
+
+    def test_stacking(self):
+        group = self.group(AFFINITY)
+        self.assertEqual('d', self.place(group, host='d'))
+        self.place(group, flavor=self.flavor(11))
+        # The zone is full; then the rack, and the zone, with most members.
+        self.assertEqual('b', self.place(group, host='b'))
+        self.assertEqual('bb', self._places(group, 2))
+        self.close('b')
+        self.assertEqual('a', self.place(group))
+        self.close('a')
+        self.assertEqual('c', self.place(group))
+
+    def test_members_on_hosts_that_take_no_more(self):
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual('a', self.place(group, host='a'))
+        self.close('a')
+        self.close('d')
+        # It would be b, if the member on a did not count for the rack.
+        self.assertEqual('c', self.place(group))
+
+    def test_hosts_join_and_leave_domains(self):
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual('ad', self._places(group, 2))
+        # A host without a zone is a zone of its own.
+        aggregate = self._aggregates['zone=x']
+        self.admin_api.post_aggregate_action(
+            aggregate, {'remove_host': {'host': 'b'}})
+        self.assertEqual('b', self.place(group))
+        self.admin_api.post_aggregate_action(
+            aggregate, {'add_host': {'host': 'b'}})
+        self.assertEqual('d', self.place(group))
+
+
+class SamePriority(ServerGroups):
+
+    def test_only_members_of_the_same_priority_count(self):
+        self.start_hosts(same_priority=True,
+                         a={'priority_mix': 'true'},
+                         b={'priority_mix': 'true'})
+        group = self.group(ANTI_AFFINITY)
+        low = self.flavor(1, **{'hw:cpu_priority': 'low'})
+        self.assertEqual('a', self.place(group))
+        self.assertEqual('a', self.place(group, flavor=low))
+        self.assertEqual('b', self.place(group, flavor=low))
+        self.assertEqual('b', self.place(group))

@@ -1,0 +1,97 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+import collections
+
+from hypothesis import given
+from hypothesis import strategies as st
+import pytest
+
+from nova_prio.scheduler import domains
+
+
+@pytest.mark.parametrize('keys, metadata, path', [
+    ((), {'zone': 'a'}, ('h',)),
+    (('zone',), {'zone': 'a', 'rack': '1'}, ((True, 'a'), 'h')),
+    (('zone', 'rack'), {'zone': 'a', 'rack': '1'},
+     ((True, 'a'), (True, '1'), 'h')),
+    (('zone', 'rack'), {'rack': '1'}, ((False, 'h'), (True, '1'), 'h')),
+])
+def test_path(keys, metadata, path):
+    assert path == domains.path('h', keys, metadata)
+
+
+def test_a_host_is_no_domain_that_is_named_like_it():
+    alone = domains.path('a', ['zone'], {})
+    other = domains.path('h', ['zone'], {'zone': 'a'})
+    assert [0, 1] == domains.steps([alone, other], [alone], stack=False)
+
+
+# Two racks in zone a, one in zone b whose name is that of another.
+A1, A2, B1 = (('a', '1'), ('a', '2'), ('b', '1'))
+
+
+@pytest.mark.parametrize('candidates, members, spread, stacked', [
+    # Hosts alone, in the order of their members.
+    ([('h1',), ('h2',), ('h3',)], 3 * [('h1',)] + [('h3',)],
+     [0, 2, 1], [2, 0, 1]),
+    # None of the group, or as many on each.
+    ([('h1',), ('h2',)], [], [0, 0], [0, 0]),
+    ([('h1',), ('h2',)], [('h1',), ('h2',)], [0, 0], [0, 0]),
+    ([], [('h1',)], [], []),
+    # The zone decides first, though its host is the one with no member.
+    ([(*A1, 'h1'), (*B1, 'h3')], [(*A1, 'h0'), (*A1, 'h0'), (*B1, 'h3')],
+     [0, 1], [1, 0]),
+    # Then the rack, then the host.
+    ([(*A1, 'h1'), (*A2, 'h2'), (*A2, 'h4')], [(*A1, 'h0')],
+     [0, 1, 1], [1, 0, 0]),
+    ([(*A1, 'h1'), (*A1, 'h2')], [(*A1, 'h1')], [0, 1], [1, 0]),
+    # A rack of another zone with the same name is another rack.
+    ([(*A1, 'h1'), (*A2, 'h2')], [(*B1, 'h3')], [0, 0], [0, 0]),
+    # Hosts that are no candidates count for the domains of those that are.
+    ([(*A1, 'h1'), (*B1, 'h3')], [(*A2, 'full')], [0, 1], [1, 0]),
+])
+def test_steps(candidates, members, spread, stacked):
+    assert spread == domains.steps(candidates, members, stack=False)
+    assert stacked == domains.steps(candidates, iter(members), stack=True)
+
+
+PATHS = st.tuples(st.sampled_from('ab'), st.sampled_from('12'),
+                  st.sampled_from(['h1', 'h2', 'h3']))
+
+
+@given(st.lists(PATHS, min_size=1, max_size=12, unique=True), st.data())
+def test_spreading_evens_out_each_level(hosts, data):
+    """Where all hosts have room, no domain gets two more than another has."""
+    members = []
+    for _ in range(data.draw(st.integers(1, 30))):
+        found = domains.steps(hosts, members, stack=False)
+        members.append(hosts[found.index(max(found))])
+    for level in range(3):
+        below = collections.defaultdict(set)
+        for host in hosts:
+            below[host[:level]].add(host[:level + 1])
+        there = collections.Counter(member[:level + 1] for member in members)
+        for siblings in below.values():
+            counts = [there[each] for each in siblings]
+            assert max(counts) - min(counts) <= 1
+
+
+@given(st.lists(PATHS, min_size=1, max_size=12, unique=True),
+       st.lists(PATHS, max_size=12))
+def test_stacking_is_the_reverse_of_spreading(hosts, members):
+    found = domains.steps(hosts, members, stack=True)
+    most = max(found)
+    assert [most - step for step in found] == domains.steps(
+        hosts, members, stack=False)
+    assert set(range(most + 1)) == set(found)
