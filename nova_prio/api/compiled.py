@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the CPUs of a flavor become, without any service that is asked."""
 
 import dataclasses

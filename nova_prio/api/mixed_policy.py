@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The mixed CPU policy of a flavor that names numbers of PCPU and VCPU."""
 
 from nova.virt import hardware

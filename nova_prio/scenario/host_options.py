@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Options of their own for the hosts of one process.
 
 Nova keeps one configuration per process, and the process of an embedded

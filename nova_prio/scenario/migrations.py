@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The migrations of a server, as Nova's API shows them."""
 
 #: States of a migration that is over, or waits to be confirmed.

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """How well hosts suit a server group whose members are to stack or to spread.
 
 Pure. A host is in a domain of each level, such as its zone, its rack and

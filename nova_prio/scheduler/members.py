@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Where the members of a server group are, read once for each request."""
 
 import collections

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the computes count step by step is what a recount finds."""
 
 import collections

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Server groups with a soft policy, over hosts and over failure domains."""
 
 import nova.conf

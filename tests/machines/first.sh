@@ -11,7 +11,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 # The first process of a machine. MANAGER is systemd or none; CGROUPS is v1 or
 # v2; MACHINED is yes or no; PYTHON and INSIDE say what to run.
 set -eu

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What a machine does: the command, and a guest in each partition.
 
 Runs in the machine, with the standard library alone. Writes what it found to

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Whole machines: another kernel on the files of this one, in QEMU.
 
 Such a machine has the cgroups that its test asks for, and may have systemd

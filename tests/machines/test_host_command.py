@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The command nova-prio-host on machines with other cgroups than this one."""
 
 import json

@@ -10,5 +10,4 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Tests that Nova ships, run with this package loaded."""

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Run Nova's own tests of the mixed policy, with this package loaded.
 
 Usage: ``python -m tests.nova_own [ARGUMENT...]``, arguments of pytest.

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Loads this package into Nova's own tests; a plug-in of pytest.
 
 Nova's tests run as Nova ships them. They find the configuration that the

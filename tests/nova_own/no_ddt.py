@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Stands in for the module ddt, by which Nova writes some tests as tables.
 
 None of those tests concerns the mixed policy, but modules that hold others

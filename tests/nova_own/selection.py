@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Which of Nova's own tests concern the mixed CPU policy."""
 
 import inspect

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """That the package is loaded, and that Nova still has the tests."""
 
 import collections

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The steps that a scenario can take.
 
 A verb is one class in :data:`VERBS`: which keys its step may have, what has

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What all verbs have in common, and the names that their steps use."""
 
 from nova_prio.scenario import schema

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """Verbs for servers that begin, end and pause."""
 
 from nova_prio.scenario import schema

@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """The scheduler weighers of the soft policies of server groups."""
 
 import nova.conf
