@@ -133,6 +133,8 @@ class Cloud(Installed, base.ServersTestBase):
 
     ADMIN_API = True
     microversion = 'latest'
+    #: ``[nova_prio] affinity_domains``
+    affinity_domains = ('host',)
 
     def setUp(self):
         self._host_options = {}
@@ -142,6 +144,8 @@ class Cloud(Installed, base.ServersTestBase):
         # The CPUs of its hosts are not those of this machine.
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.compute.checks.ISOLATED', pathlib.Path(os.devnull)))
+        self.flags(affinity_domains=list(self.affinity_domains),
+                   group='nova_prio')
         super().setUp()
         # Idle threads of Nova's tests look for work a hundred times a second,
         # which takes a core where there are some computes.
@@ -159,9 +163,10 @@ class Cloud(Installed, base.ServersTestBase):
 
     @classmethod
     @contextlib.contextmanager
-    def running(cls):
+    def running(cls, affinity_domains=affinity_domains):
         """Run a cloud outside of a test run; yields it."""
         cloud = cls('_clear_attrs')
+        cloud.affinity_domains = affinity_domains
         try:
             cloud.setUp()
             yield cloud

@@ -97,7 +97,8 @@ class Play(command.Command):
             from nova_prio.scenario import cloud
             from nova_prio.scenario import player
             try:
-                with cloud.Cloud.running() as running:
+                with cloud.Cloud.running(
+                        scenario.affinity_domains) as running:
                     self._progress('Nova and Placement started')
                     return player.Player(
                         running, scenario, self._progress).play()

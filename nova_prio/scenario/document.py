@@ -63,6 +63,7 @@ class Document:
 
     ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
     dicts with all the keys of their rules, ``steps`` a list of :class:`Step`.
+    ``affinity_domains`` is the option of nova-scheduler, a list of texts.
     """
 
     def __init__(self, written, value):
@@ -73,6 +74,7 @@ class Document:
         self.images = self._items(value, 'images', schema.IMAGE)
         self.server_groups = self._items(
             value, 'server_groups', schema.SERVER_GROUP)
+        self.affinity_domains = value.get('affinity_domains') or ['host']
         self.steps = []
         for step in value['steps']:
             (name, verb), = _verbs_of(step)

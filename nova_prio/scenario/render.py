@@ -133,6 +133,7 @@ def _floating(here):
 def _heading(host):
     sets = ['%s %s' % (name, cpu_set.text(cpus)) for name, cpus in
             (('dedicated', host.dedicated), ('shared', host.shared)) if cpus]
+    sets += ['%s %s' % domain for domain in host.domains.items()]
     return 'host %s%s: %d CPUs%s' % (
         host.name, '' if host.state == 'up' else ' (%s)' % host.state,
         host.cpus, ', '.join([''] + sets))

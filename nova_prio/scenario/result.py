@@ -89,7 +89,8 @@ class Host:
     ``classes`` is a dict, row -> dict of sellable and used CPUs, or None for
     a host without our driver; ``inventory`` and ``allocations`` are what
     Placement holds: resource class -> inventory, and consumer -> allocation.
-    ``state`` is 'up' or 'down'.
+    ``state`` is 'up' or 'down'; ``domains`` a dict, key of aggregate metadata
+    -> value, from the widest failure domain to the narrowest.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Host:
     inventory: dict = dataclasses.field(default_factory=dict)
     allocations: dict = dataclasses.field(default_factory=dict)
     state: str = 'up'
+    domains: dict = dataclasses.field(default_factory=dict)
 
     @property
     def left(self):
@@ -127,6 +129,7 @@ class Result:
         return {
             'servers': [server.document() for server in self.servers],
             'hosts': [{'name': host.name, 'state': host.state,
+                       'domains': host.domains,
                        'classes': host.classes, 'inventory': host.inventory,
                        'allocations': host.allocations}
                       for host in self.hosts],

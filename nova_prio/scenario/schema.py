@@ -112,6 +112,9 @@ def scenario(steps):
         'images': _list_of(IMAGE, ['name'], 'images'),
         'server_groups': _list_of(
             SERVER_GROUP, ['name', 'policy'], 'server groups'),
+        'affinity_domains': {
+            'type': 'array', 'items': TEXT,
+            'description': 'a list of keys of aggregate metadata'},
         'steps': {'type': 'array', 'minItems': 1, 'items': steps,
                   'description': 'a list of steps'},
     }, ['hosts', 'steps'])

@@ -161,7 +161,10 @@ class Stage:
                 provider + 'inventories').body['inventories'],
             allocations=self._cloud.placement.get(
                 provider + 'allocations').body['allocations'],
-            state='down' if name in self._cloud.hosts_down else 'up')
+            state='down' if name in self._cloud.hosts_down else 'up',
+            domains={key: host['aggregate'][key]
+                     for key in self._document.affinity_domains
+                     if key in host['aggregate']})
         node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
         reported = host_report.HostReport.from_stats(node.stats)
         if reported is not None:

@@ -193,6 +193,18 @@ class Scenarios(testtools.TestCase):
         self.assertEqual(4 + 6 + 4 + 4, len(set(pinned)))
         self.assertLess(max(cpu for _, cpu in pinned), 8)
 
+    def test_racks(self):
+        played = self._play_file('racks')
+        domains = {host['name']: host['domains'] for host in played['hosts']}
+        self.assertEqual({'zone': 'east', 'rack': '2'}, domains['e2-a'])
+        hosts = {name: server['host']
+                 for name, server in by_name(played).items()}
+        self.assertEqual(['e1-a', 'e2-a', 'w1-a', 'w1-a'], sorted(
+            host for name, host in hosts.items()
+            if not name.startswith('node')))
+        self.assertEqual(['e1-b', 'e1-a', 'e2-a', 'w1-a'], [
+            hosts['node-%d' % number] for number in range(1, 5)])
+
     def test_hosts_that_are_down(self):
         played = self._play('-', DOWN)
         self.assertEqual(

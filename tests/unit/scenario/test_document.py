@@ -112,7 +112,7 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "threads, dedicated, shared, ratio, mix, memory_mb, driver, aggregate"),
     ('flavors:', 'flavours: []\nflavors:',
      "3: key 'flavours': is unknown; allowed are description, hosts, "
-     "flavors, images, server_groups, steps"),
+     "flavors, images, server_groups, affinity_domains, steps"),
     ('steps:', 'images: [{}]\nsteps:',
      "5: key 'images[0].name': is missing; it is a name of up to 63 "
      'letters, digits, ".", "_" and "-"'),
@@ -246,7 +246,7 @@ def test_a_deleted_name_is_free_again():
     ('a\0b', 'x.yaml:1: is not YAML: unacceptable character #x0000: special '
      'characters are not allowed'),
     ('- a\n', "x.yaml:1: ['a'] is not a mapping with the keys description, "
-     'hosts, flavors, images, server_groups, steps'),
+     'hosts, flavors, images, server_groups, affinity_domains, steps'),
 ])
 def test_no_mapping_at_all(text, problem):
     assert problems(text) == [problem]

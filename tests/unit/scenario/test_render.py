@@ -105,10 +105,11 @@ def test_servers_of_other_hosts_are_not_on_the_map():
 
 
 def test_a_host_without_our_driver_shows_what_placement_holds():
-    host = result.Host('stock', 2, frozenset(), frozenset(), inventory={
+    host = result.Host('stock', 2, frozenset(), frozenset(), domains={
+        'zone': 'a', 'rack': '1'}, inventory={
         'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
     assert render.host_map(host, []) == (
-        'host stock: 2 CPUs\n'
+        'host stock: 2 CPUs, zone a, rack 1\n'
         'CPU       | 0| 1|\n'
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
 

@@ -51,14 +51,16 @@ def test_document():
         [result.Server('s', faults=[result.Fault(1, 'no'),
                                     result.Fault(2, 'no room')])],
         [result.Host('a', 4, frozenset(), frozenset(), None,
-                     {'VCPU': {}}, {'c': {}}, 'down')], ['surprise'])
+                     {'VCPU': {}}, {'c': {}}, 'down',
+                     {'rack': '1'})], ['surprise'])
     assert found.document() == {
         'servers': [{
             'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
             'host': None, 'cpus': None, 'partition': None,
             'fault': 'no\nno room'}],
-        'hosts': [{'name': 'a', 'state': 'down', 'classes': None,
-                   'inventory': {'VCPU': {}}, 'allocations': {'c': {}}}]}
+        'hosts': [{'name': 'a', 'state': 'down', 'domains': {'rack': '1'},
+                   'classes': None, 'inventory': {'VCPU': {}},
+                   'allocations': {'c': {}}}]}
 
 
 @pytest.mark.parametrize('low_used, ordinary_used, left', [
