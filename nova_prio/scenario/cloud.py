@@ -147,6 +147,9 @@ class Cloud(Installed, base.ServersTestBase):
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')
         super().setUp()
+        # A host that is gone before it answers would keep the process for half
+        # an hour, in a thread of the live migration that asked it.
+        self.flags(long_rpc_timeout=60)
         # Idle threads of Nova's tests look for work a hundred times a second,
         # which takes a core where there are some computes.
         self.useFixture(fixtures.MonkeyPatch(
