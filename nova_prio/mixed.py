@@ -19,8 +19,6 @@ by a mask of dedicated vCPUs, and refuses a flavor that names both numbers.
 import itertools
 import re
 
-from oslo_utils import strutils
-
 from nova_prio import policy
 
 DEDICATED_MASK = 'hw:cpu_dedicated_mask'
@@ -86,7 +84,7 @@ def dedicated_vcpus(vcpus, extra_specs, image_properties):
             "Extra spec %s of the flavor is '%s'; beside resources:PCPU and "
             "resources:VCPU allowed are groups with a number from 1 on."
             % (key, extra_specs[key]))
-    _check_image(image_properties, _is_realtime(extra_specs))
+    _check_image(image_properties, policy.is_realtime(extra_specs))
     return pcpus - isolated
 
 
@@ -122,7 +120,7 @@ def fold(extra_specs, mask):
     numbers = _numbers(extra_specs)
     folded = {key: value for key, value in extra_specs.items()
               if key not in numbers}
-    emptied = _groups(numbers, 'resources') - _groups(folded, 'resources')
+    emptied = _groups_with_resources(numbers) - _groups_with_resources(folded)
     for key in list(folded):
         found = _OF_GROUP.match(key)
         if not found or found.group(2) not in emptied:
@@ -135,7 +133,7 @@ def fold(extra_specs, mask):
                 "is the same or none."
                 % (key, value, trait, folded[trait]))
     folded[policy.CPU_POLICY] = 'mixed'
-    folded[REALTIME_MASK if _is_realtime(extra_specs)
+    folded[REALTIME_MASK if policy.is_realtime(extra_specs)
            else DEDICATED_MASK] = mask
     return folded
 
@@ -146,10 +144,11 @@ def _numbers(extra_specs):
             **policy.resources(extra_specs, 'VCPU')}
 
 
-def _groups(extra_specs, kind):
-    """Return the numbered groups that the extra specs of a kind are of."""
+def _groups_with_resources(extra_specs):
+    """Return the numbers of the groups that ask for resources: set of str."""
     found = map(_OF_GROUP.match, extra_specs)
-    return {each.group(2) for each in found if each and each.group(1) == kind}
+    return {each.group(2) for each in found
+            if each and each.group(1) == 'resources'}
 
 
 def _check_image(properties, realtime):
@@ -165,7 +164,3 @@ def _check_image(properties, realtime):
         raise policy.RequestRefused(
             "Image property hw_cpu_realtime_mask is '%s'; with resources:PCPU "
             "and resources:VCPU of the flavor allowed is none." % mask)
-
-
-def _is_realtime(extra_specs):
-    return strutils.bool_from_string(extra_specs.get('hw:cpu_realtime'))

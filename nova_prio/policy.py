@@ -109,6 +109,11 @@ def is_number(value):
     return value.isascii() and value.isdigit()
 
 
+def is_realtime(extra_specs):
+    """Return whether extra specs ask for real-time, as Nova reads them."""
+    return strutils.bool_from_string(extra_specs.get('hw:cpu_realtime'))
+
+
 def is_unfolded(extra_specs, hint):
     """Return whether a priority was asked for that was not folded.
 
@@ -254,7 +259,7 @@ def _fold_low(specs, vcpus):
     policy = specs.get(CPU_POLICY)
     if policy not in (None, 'shared'):
         _refuse(capacity.LOW, CPU_POLICY, policy, "'shared'")
-    if strutils.bool_from_string(specs.get('hw:cpu_realtime')):
+    if is_realtime(specs):
         _refuse(capacity.LOW, 'hw:cpu_realtime', specs['hw:cpu_realtime'],
                 "'false'")
     if specs.get('hw:emulator_threads_policy') == 'isolate':
