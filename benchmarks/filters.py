@@ -121,7 +121,8 @@ def weigher(request, states, repeats):
         weighed = [weights.WeighedHost(state, 0.0)
                    for state in hosts.as_read_for(request, states)]
         return clock.seconds(
-            lambda: _weights(weigher_class(), weighed, request))[0]
+            lambda: asked_by_handler(
+                weigher_class(), weighed, request.spec))[0]
 
     def handled(weigher_class):
         fresh = hosts.as_read_for(request, states)
@@ -136,6 +137,12 @@ def weigher(request, states, repeats):
     found['weigher.handler_us'] = statistics.median(
         handled(_NoWeigher) for _ in range(repeats)) / len(states) * 1e6
     return found
+
+
+def asked_by_handler(host_weigher, weighed, spec):
+    """Return what Nova's weight handler asks a weigher for."""
+    return (host_weigher.weigh_objects(weighed, spec),
+            [host_weigher.weight_multiplier(each.obj) for each in weighed])
 
 
 class _NoWeigher(weights.BaseHostWeigher):
@@ -155,9 +162,3 @@ def _filtered(filter_class, states, request):
 def _weighed(weigher_class, states, request):
     return weights.HostWeightHandler().get_weighed_objects(
         [weigher_class()], states, request.spec)
-
-
-def _weights(host_weigher, weighed, request):
-    """Return what Nova's weight handler asks a weigher for."""
-    return (host_weigher.weigh_objects(weighed, request.spec),
-            [host_weigher.weight_multiplier(each.obj) for each in weighed])

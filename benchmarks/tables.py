@@ -37,6 +37,12 @@ FLOATING = {'low': 'low priority', 'ordinary': 'ordinary'}
 #: Seconds that filter and weigher may take for so many hosts.
 FLOATING_SECONDS, FLOATING_HOSTS = 0.1, 10000
 WEIGHER_RATIO = 3
+#: Domains that members of a group are counted in, and the largest ratio.
+GROUPS = {'hosts': ('hosts', 2), 'domains': ('zones, racks and hosts', 3)}
+GROUP_WEIGHERS = {'soft_affinity': 'SoftAffinityWeigher',
+                  'soft_anti_affinity': 'SoftAntiAffinityWeigher'}
+#: Instances of one request.
+ORDER = {'.first': 'first instance', '': 'each further one'}
 #: The power of the number of hosts that the time grows with; 1 is linear.
 GROWTH_EXPONENT = 1.2
 GROWING = {
@@ -105,6 +111,12 @@ def figures(found):
             _times(found[key + '.ratio']), '%.3g s' % allowed,
             verdict(ours <= allowed)))
     rows.append(per_host('weigher', 'weigher', WEIGHER_RATIO))
+    for policy, weigher in GROUP_WEIGHERS.items():
+        for domains, (words, allowed) in GROUPS.items():
+            for order, which in ORDER.items():
+                rows.append(per_host(
+                    '%s, %s, %s' % (weigher, words, which),
+                    'groups.%s.%s%s' % (policy, domains, order), allowed))
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)
         if exponent:

@@ -13,10 +13,11 @@
 """Where the members of a server group are, read once for each request."""
 
 import collections
-import itertools
 import weakref
 
 from nova import context as nova_context
+from nova.db.api import api
+from nova.db.api import models
 from nova import objects
 from oslo_log import log as logging
 
@@ -45,34 +46,34 @@ class Members:
         self._same_priority = same_priority
         self._read = weakref.WeakKeyDictionary()
 
-    def paths(self, request_spec):
-        """Return the paths of the hosts that the members are on.
+    def paths(self, request_spec, candidates):
+        """Return where an instance may go, and where the members are.
 
         The instance that is placed is no member yet, or is being moved from
         where it is, and is not counted.
 
         :param request_spec: nova.objects.RequestSpec with a server group
-        :returns: list of paths as of nova_prio.scheduler.domains, one for
-            each member that is on a host
+        :param candidates: list of nova.scheduler.host_manager.HostState
+        :returns: paths as of nova_prio.scheduler.domains: a list with one for
+            each candidate, and another with one for each member that is on a
+            host, candidate or not
         """
         group = request_spec.instance_group
+        to_candidates = [self._path(state.host, (
+            (key, aggregate.metadata[key]) for aggregate in state.aggregates
+            for key in self._keys if key in aggregate.metadata))
+            for state in candidates]
         found = self._read.get(request_spec)
         if found is None:
-            context = nova_context.get_admin_context()
-            hosts = self._hosts_of(context, request_spec)
-            found = _Found(hosts, len(group.hosts),
-                           self._metadata_by_host(context))
+            found = _Found(self._hosts_of(request_spec), len(group.hosts), {})
             self._read[request_spec] = found
-        placed = group.hosts[found.hosts_before:]
-        return [domains.path(host, self._keys, found.metadata[host])
-                for host in itertools.chain(found.hosts, placed)]
+        hosts = [*found.hosts, *group.hosts[found.hosts_before:]]
+        # Any candidate may get an instance of this request.
+        found.paths.update((path[-1], path) for path in to_candidates)
+        found.paths.update(self._paths_to(set(hosts).difference(found.paths)))
+        return to_candidates, [found.paths[host] for host in hosts]
 
-    def path(self, host_state):
-        """Return the path of a host that the instance may be placed on."""
-        return domains.path(host_state.host, self._keys, _metadata(
-            self._keys, host_state.aggregates))
-
-    def _hosts_of(self, context, request_spec):
+    def _hosts_of(self, request_spec):
         """Return the host of each member, from all cells that answer."""
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
@@ -80,7 +81,8 @@ class Members:
             return []
         wanted = ['flavor'] if self._same_priority else []
         answers = nova_context.scatter_gather_skip_cell0(
-            context, objects.InstanceList.get_by_filters,
+            nova_context.get_admin_context(),
+            objects.InstanceList.get_by_filters,
             {'uuid': sorted(others), 'deleted': False}, expected_attrs=wanted)
         hosts = []
         for cell, answer in answers.items():
@@ -98,31 +100,42 @@ class Members:
             policy.in_force(instance.flavor.extra_specs) ==
             policy.in_force(request_spec.flavor.extra_specs))
 
-    def _metadata_by_host(self, context):
-        """Return the metadata of all hosts: any may get a member yet."""
-        aggregates = collections.defaultdict(list)
-        for key in self._keys:
-            for aggregate in objects.AggregateList.get_by_metadata_key(
-                    context, key):
-                for host in aggregate.hosts:
-                    aggregates[host].append(aggregate)
-        return collections.defaultdict(dict, {
-            host: _metadata(self._keys, found)
-            for host, found in aggregates.items()})
+    def _paths_to(self, hosts):
+        """Return dict, host -> path, of hosts that are no candidates."""
+        pairs = collections.defaultdict(list)
+        if hosts and self._keys:
+            for host, *pair in _read_metadata(
+                    nova_context.get_admin_context(), self._keys, hosts):
+                pairs[host].append(pair)
+        return {host: self._path(host, pairs[host]) for host in hosts}
+
+    def _path(self, host, pairs):
+        """Return the path of a host.
+
+        Where its aggregates contradict each other, all values of a key
+        together are the domain.
+
+        :param pairs: iterable of (key, value), of all aggregates of the host
+        """
+        values = collections.defaultdict(set)
+        for key, value in pairs:
+            values[key].add(value)
+        return domains.path(host, self._keys, {
+            key: ','.join(sorted(found)) for key, found in values.items()})
 
 
-_Found = collections.namedtuple('_Found', 'hosts hosts_before metadata')
+_Found = collections.namedtuple('_Found', 'hosts hosts_before paths')
 
 
-def _metadata(keys, aggregates):
-    """Return the values that aggregates have for the keys.
+@api.context_manager.reader
+def _read_metadata(context, keys, hosts):
+    """Return (host, key, value) of all aggregates that hosts are in.
 
-    Where they contradict each other, all values together are the domain.
+    Nova's objects would bring all other hosts of these aggregates too, which
+    in a large cloud takes longer than all the rest of the request.
     """
-    found = {}
-    for key in keys:
-        values = sorted({aggregate.metadata[key] for aggregate in aggregates
-                         if key in aggregate.metadata})
-        if values:
-            found[key] = ','.join(values)
-    return found
+    of_host, of_metadata = models.AggregateHost, models.AggregateMetadata
+    return context.session.query(
+        of_host.host, of_metadata.key, of_metadata.value).join(
+        of_metadata, of_metadata.aggregate_id == of_host.aggregate_id).filter(
+        of_metadata.key.in_(keys), of_host.host.in_(hosts)).all()

@@ -69,6 +69,11 @@ class FunctionalTest(cloud.Cloud):
         server = (api or self.api).post_server(body)
         return self._wait_for_state_change(server, state)
 
+    def soon(self, check, *args):
+        """Return what a check returns that will pass, within ten seconds."""
+        return self._wait_for_assert(
+            lambda: check(*args), max_retries=100, sleep=0.1)
+
     def refusal(self, call, *args, **kwargs):
         """Return the text of the 400 that a call is answered with."""
         error = self.assertRaises(

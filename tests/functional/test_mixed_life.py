@@ -71,7 +71,7 @@ class Life(mixed.Mixed):
     def _assert_on(self, host, server):
         kind = self.kinds[server['id']]
         _, _, layout, held = KINDS[kind]
-        server = self._soon(self._is_on, server, host)
+        server = self.soon(self._is_on, server, host)
         self.assertEqual({host: held}, self.held(server), kind)
         found = self.layout(server)
         # Either cell may come first.
@@ -93,7 +93,7 @@ class Life(mixed.Mixed):
         """What Placement and the hosts say is what the servers hold."""
         for host in set(self.computes) - self.hosts_down:
             # Last of all, the host that a guest has left lets go of it.
-            pcpu, vcpu = self._soon(self._held_on, host)
+            pcpu, vcpu = self.soon(self._held_on, host)
             report = self.report(host)
             self.assertEqual((pcpu, vcpu, vcpu), report.used, host)
             self.update_host(host)
@@ -115,7 +115,7 @@ class Life(mixed.Mixed):
         def check():
             self.assertEqual(status, self._settled(server)['status'])
 
-        self._soon(check)
+        self.soon(check)
 
 
 class Moves(Life):

@@ -457,7 +457,7 @@ class Matrix(OneHost):
             networks='none')}, check_response_status=[202, 400])
         if answer.status == 400:
             return CONFLICT
-        server = self._soon(self._settled, answer.body['server'])
+        server = self.soon(self._settled, answer.body['server'])
         layout = self.layout(server)
         self.assertEqual(
             (layout.count('D'), 4 - layout.count('D')),

@@ -20,16 +20,11 @@ import time
 import typing
 
 import fixtures
-from nova import context
 from nova.scheduler import host_manager
 from nova.tests import fixtures as nova_fixtures
 
 from nova_prio import capacity
 from tests.functional import base
-
-#: As it is outside of a test: Nova's tests replace it by one that lets a
-#: single thread at a time leave the cell that it has targeted last.
-TARGET_CELL = context.target_cell
 
 
 class Kind(typing.NamedTuple):
@@ -101,8 +96,12 @@ class Races(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        self.let_services_work_at_once()
-        self.flags(disk_allocation_ratio=8.0, rpc_response_timeout=300)
+        # A compute builds in the thread that got the message, so that one
+        # that is stopped has built all that it had begun.
+        self.useFixture(nova_fixtures.SpawnIsSynchronousFixture())
+        self.flags(disk_allocation_ratio=8.0, rpc_response_timeout=300,
+                   long_rpc_timeout=300,
+                   executor_thread_pool_size=self.WORKERS)
         # A compute goes out of service after ten builds that failed.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
@@ -111,15 +110,6 @@ class Races(base.FunctionalTest):
                                  shared='4-5,10-11', ratio=1.5)
         self.claims = self.useFixture(fixtures.FakeLogger(
             name='nova.compute.claims'))
-
-    def let_services_work_at_once(self):
-        """Undo what lets Nova's tests wait for each other."""
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova.context.target_cell', TARGET_CELL))
-        # A compute builds in the thread that got the message, so that one
-        # that is stopped has built all that it had begun.
-        self.useFixture(nova_fixtures.SpawnIsSynchronousFixture())
-        self.flags(executor_thread_pool_size=self.WORKERS)
 
     def let_placement_oversell(self):
         """Let Placement admit twice of each class, as it does under a burst.

@@ -139,10 +139,6 @@ class Requests(base.FunctionalTest):
         self.log = self.useFixture(fixtures.FakeLogger(
             name=reasons.LOG.name, level=logging.DEBUG))
 
-    def _soon(self, check, *args):
-        return self._wait_for_assert(
-            lambda: check(*args), max_retries=100, sleep=0.1)
-
     def _settled(self, server):
         server = self.api.get_server(server['id'])
         self.assertNotEqual('BUILD', server['status'])
@@ -166,8 +162,8 @@ class Requests(base.FunctionalTest):
         server = self.api.post_server(
             {'server': {**body, 'min_count': count, 'max_count': count}})
         if count == 1:
-            return self._soon(self._settled, server)
-        return [self._soon(self._settled, each)
+            return self.soon(self._settled, server)
+        return [self.soon(self._settled, each)
                 for each in self.api.get_servers()]
 
     def reason(self, host):
@@ -189,7 +185,7 @@ class Requests(base.FunctionalTest):
         for server in servers:
             self.api.delete_server(server['id'])
         for server in servers:
-            self._soon(self._gone, server)
+            self.soon(self._gone, server)
 
     def try_out(self, flavor, host, **kwargs):
         """Return what becomes of a request; the server is gone then."""
@@ -321,14 +317,14 @@ class Neighbours(Requests):
         self._evacuate(movers)
 
     def _assert_fits(self, server, host, wanted):
-        found = self.outcome(self._soon(self._settled, server), host)
+        found = self.outcome(self.soon(self._settled, server), host)
         self.assertIn(found, (wanted, wanted.replace('0', '1')))
 
     def _refuse(self, server, **action):
         self.asked = len(self.log.output)
         with contextlib.suppress(client.OpenStackApiException):
             self.api.post_server_action(server['id'], action)
-        self._soon(self._settled, server)
+        self.soon(self._settled, server)
         self.assertEqual(UNFIT, self.reason('mix2'), action)
 
     def _refuse_all_moves(self, server, flavor):
@@ -357,7 +353,7 @@ class Neighbours(Requests):
 
     def _move(self, server, host, **action):
         self.api.post_server_action(server['id'], action)
-        self._soon(self._is_on, server, host)
+        self.soon(self._is_on, server, host)
 
     def _is_on(self, server, host):
         self.assertEqual(

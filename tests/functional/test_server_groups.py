@@ -12,7 +12,15 @@
 
 """Server groups with a soft policy, over hosts and over failure domains."""
 
+from concurrent import futures
+import itertools
+from unittest import mock
+
+import fixtures
 import nova.conf
+from nova.scheduler import utils
+from nova.tests.functional.api import client
+from oslo_db import exception
 
 from tests.functional import base
 
@@ -27,6 +35,7 @@ class ServerGroups(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
+        self.flags(server_groups=-1, group='quota')
         self.small = self.flavor(1)
         self.half = self.flavor(6)
 
@@ -53,13 +62,10 @@ class ServerGroups(base.FunctionalTest):
 
     def create(self, group, flavor=None, count=1, host=None):
         """Create members of a group; returns the servers."""
-        server = self._build_server(
-            flavor_id=flavor or self.small, networks='none', host=host)
-        server.update(min_count=count, max_count=count,
-                      return_reservation_id=True)
-        reservation = self.api.api_post('/servers', {
-            'server': server, 'os:scheduler_hints': {'group': group},
-        }).body['reservation_id']
+        reservation = self.api.api_post('/servers', self._request(
+            group, flavor or self.small, host=host, min_count=count,
+            max_count=count, return_reservation_id=True,
+        )).body['reservation_id']
         servers = self.api.get_servers(
             search_opts={'reservation_id': reservation})
         for each in servers:
@@ -69,10 +75,58 @@ class ServerGroups(base.FunctionalTest):
             self.update_host(name)
         return servers
 
+    def _request(self, group, flavor, host=None, **more):
+        server = self._build_server(
+            flavor_id=flavor, networks='none', host=host)
+        return {'server': {**server, **more},
+                'os:scheduler_hints': {'group': group}}
+
     def place(self, group, **kwargs):
         """Create one member of a group; returns its host."""
         server, = self.create(group, **kwargs)
         return self.host_of(server)
+
+    def members(self, policy, hosts):
+        """Create a member on each host; returns the servers."""
+        group = self.group(policy)
+        return [self.create(group, host=host)[0] for host in hosts]
+
+    def assert_last_moves(self, policy, hosts, to):
+        """The last of the members moves there, whichever way it goes.
+
+        :param hosts: host of each member, a str of names of one letter
+        :param to: host that it goes to
+        """
+        servers = self.members(policy, hosts)
+        *_, last = servers
+        self._rebuild(last)
+        self.assertEqual(hosts[-1], self.host_of(last))
+        for move in (self._cold, self._live, self._evacuate):
+            move(last)
+            self.assertEqual(to, self.host_of(last),
+                             (policy, hosts, move.__name__))
+            if move != self._evacuate:
+                self._live(last, hosts[-1])
+        self.host_up(hosts[-1])
+        for server in servers:
+            self._delete_server(server)
+
+    def _rebuild(self, server):
+        """Let the schedulers look at it too: for the same image they don't."""
+        self.api.post_server_action(server['id'], {
+            'rebuild': {'imageRef': self.image()}})
+        self._wait_for_state_change(server, 'ACTIVE')
+
+    def _cold(self, server):
+        self._migrate_server(server)
+        self._confirm_resize(server)
+
+    def _live(self, server, host=None):
+        self._live_migrate(server, host=host)
+
+    def _evacuate(self, server):
+        self.host_down(self.host_of(server))
+        self._evacuate_server(server, expected_state='SHUTOFF')
 
     def close(self, host, closed=True):
         """Let a host take no instance, or again."""
@@ -114,46 +168,67 @@ class Hosts(ServerGroups):
         servers = self.create(self.group(AFFINITY), count=3)
         self.assertEqual(1, len(set(map(self.host_of, servers))))
 
-    def _members(self, policy, hosts):
-        """Create a member on each host; returns the servers."""
-        group = self.group(policy)
-        return [self.create(group, host=host)[0] for host in hosts]
-
     def test_moves(self):
         self.let_guests_migrate()
         self.start_hosts(a={}, b={}, c={})
         for policy, hosts in (AFFINITY, 'ccb'), (ANTI_AFFINITY, 'aab'):
-            for move in self._live, self._cold:
-                servers = self._members(policy, hosts)
-                move(servers[-1])
-                self.assertEqual('c', self.host_of(servers[-1]), policy)
-                self._delete(servers)
+            self.assert_last_moves(policy, hosts, 'c')
 
-    def _delete(self, servers):
-        for server in servers:
-            self._delete_server(server)
+    def test_policies_are_exclusive(self):
+        for policies in itertools.combinations(
+                ('affinity', 'anti-affinity', AFFINITY, ANTI_AFFINITY), 2):
+            error = self.assertRaises(
+                client.OpenStackApiException, self._post_policies, policies)
+            self.assertEqual(400, error.response.status_code)
+            self.assertIn('policies', str(error))
 
-    def _cold(self, server):
-        self._migrate_server(server)
-        self._confirm_resize(server)
+    def _post_policies(self, policies):
+        # Newer microversions have room for one.
+        self.api.microversion = '2.63'
+        try:
+            self.api.post_server_groups(
+                {'name': 'g', 'policies': list(policies)})
+        finally:
+            self.api.microversion = 'latest'
 
-    def _live(self, server):
-        self._live_migrate(server)
+    def test_without_a_weigher_of_nova_the_policy_is_refused(self):
+        self.start_hosts(a={})
+        self.flags(weight_classes=['nova_prio.scheduler.weights.all_weighers'],
+                   group='filter_scheduler')
+        utils.reset_globals()
+        self.addCleanup(utils.reset_globals)
+        for policy in AFFINITY, ANTI_AFFINITY:
+            server = self.api.post_server(
+                self._request(self.group(policy), self.small))
+            server = self._wait_for_state_change(server, 'ERROR')
+            self.assertIn('Weigher not configured',
+                          server['fault']['message'])
 
-    def test_evacuation_and_rebuild(self):
-        self.start_hosts(a={}, b={}, c={})
-        for policy, hosts in (AFFINITY, 'cb'), (ANTI_AFFINITY, 'ab'):
-            servers = self._members(policy, hosts)
-            last = servers[-1]
-            self.api.post_server_action(last['id'], {
-                'rebuild': {'imageRef': last['image']['id']}})
-            self._wait_for_state_change(last, 'ACTIVE')
-            self.assertEqual('b', self.host_of(last))
-            self.host_down('b')
-            self._evacuate_server(last, expected_state='SHUTOFF',
-                                  expected_host='c')
-            self.host_up('b')
-            self._delete(servers)
+    def test_members_in_a_cell_that_does_not_answer_do_not_count(self):
+        self.start_hosts(a={}, b={})
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual('a', self.place(group))
+        log = self.useFixture(fixtures.FakeLogger('nova_prio'))
+        with mock.patch('nova.objects.InstanceList.get_by_filters',
+                        side_effect=exception.DBConnectionError):
+            server = self.api.post_server(self._request(group, self.small))
+            server = self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual('a', self.host_of(server))
+        self.assertIn('does not answer; members of a server group',
+                      log.output)
+
+    def test_requests_at_the_same_time(self):
+        """Whatever they see of each other: all count for the next."""
+        self.start_hosts(a={}, b={}, c={}, d={})
+        group = self.group(ANTI_AFFINITY)
+        request = self._request(group, self.small)
+        with futures.ThreadPoolExecutor() as pool:
+            servers = list(pool.map(self.api.post_server, [request] * 7))
+        places = [self.host_of(self._wait_for_state_change(each, 'ACTIVE'))
+                  for each in servers]
+        count = {host: places.count(host) for host in 'abcd'}
+        fewest = min(count.values())
+        self.assertEqual(fewest, count[self.place(group)], places)
 
     def test_an_instance_does_not_count_against_its_own_host(self):
         self.flags(allow_resize_to_same_host=True)
@@ -181,6 +256,21 @@ class Domains(ServerGroups):
         """Zones first, then racks, then hosts."""
         self.assertEqual('adcdbdcd', self._places(
             self.group(ANTI_AFFINITY), 8))
+
+    def test_moves(self):
+        self.let_guests_migrate()
+        for policy, hosts, to in (
+                (AFFINITY, 'dda', 'd'), (AFFINITY, 'ccb', 'c'),
+                (ANTI_AFFINITY, 'ab', 'd'), (ANTI_AFFINITY, 'ad', 'c')):
+            self.assert_last_moves(policy, hosts, to)
+
+    def test_a_full_domain(self):
+        filling = self.boot(self.flavor(12), az='nova:d')
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual('acbc', self._places(group, 4))
+        self._delete_server(filling)
+        self.update_host('d')
+        self.assertEqual('dddda', self._places(group, 5))
 
     def test_burst(self):
         servers = self.create(self.group(ANTI_AFFINITY), count=8)

@@ -62,9 +62,10 @@ class _GroupWeigher(weights.BaseHostWeigher):
         group = weight_properties.instance_group
         if group is None or group.policy != self.policy:
             return [0.0] * len(weighed_obj_list)
+        candidates, found = self._members.paths(
+            weight_properties, [each.obj for each in weighed_obj_list])
         return [float(step) for step in domains.steps(
-            [self._members.path(each.obj) for each in weighed_obj_list],
-            self._members.paths(weight_properties), self.stack)]
+            candidates, found, self.stack)]
 
     def _weigh_object(self, host_state, weight_properties):
         """Return zero: a host alone is no better than another."""
