@@ -13,12 +13,16 @@
 """Configuration of nova-scheduler that priority instances depend on."""
 
 _ALL_OF_NOVA = 'nova.scheduler.weights.all_weighers'
-#: Policy of server groups -> Nova's weigher, which Nova wants configured.
+_ALL_OF_OURS = 'nova_prio.scheduler.weights.all_weighers'
+#: Policy of server groups -> Nova's weigher, which Nova wants configured, and
+#: ours.
 _SOFT_WEIGHERS = {
-    'soft_affinity':
+    'soft_affinity': (
         'nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher',
-    'soft_anti_affinity':
+        'nova_prio.scheduler.weights.group_weighers.SoftAffinityWeigher'),
+    'soft_anti_affinity': (
         'nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher',
+        'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher'),
 }
 _WITH_CPU_WEIGHER = (_ALL_OF_NOVA,
                      'nova.scheduler.weights.cpu.CPUWeigher')
@@ -76,19 +80,25 @@ def warnings(conf):
     """
     found = []
     weighers = conf.filter_scheduler.weight_classes
-    for policy, weigher in _SOFT_WEIGHERS.items():
+    for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
         stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
-        if not {weigher, _ALL_OF_NOVA} & {*weighers}:
+        has_ours = not {of_ours, _ALL_OF_OURS}.isdisjoint(weighers)
+        if {of_nova, _ALL_OF_NOVA}.isdisjoint(weighers):
             found.append(
                 "[filter_scheduler] weight_classes is %s, without '%s', so "
                 "that Nova refuses server groups with the policy %s; add it."
-                % (weighers, weigher, policy.replace('_', '-')))
-        elif stock and ours:
+                % (weighers, of_nova, policy.replace('_', '-')))
+        elif stock and ours and has_ours:
             found.append(
                 "[filter_scheduler] %s is %s beside [nova_prio] %s = %s, so "
                 "that server groups count twice; set it to 0.0."
                 % (name, stock, name, ours))
+        elif not stock and not has_ours:
+            found.append(
+                "[filter_scheduler] weight_classes is %s, without '%s', and "
+                "%s is 0.0, so that server groups do not count; add it."
+                % (weighers, of_ours, name))
         elif not stock and not ours:
             found.append(
                 "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "

@@ -18,9 +18,9 @@ from unittest import mock
 
 import fixtures
 import nova.conf
+from nova import context
 from nova.scheduler import utils
 from nova.tests.functional.api import client
-from oslo_db import exception
 
 from tests.functional import base
 
@@ -209,12 +209,14 @@ class Hosts(ServerGroups):
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('a', self.place(group))
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
-        with mock.patch('nova.objects.InstanceList.get_by_filters',
-                        side_effect=exception.DBConnectionError):
+        cell = self.host_mappings['a'].cell_mapping.uuid
+        with mock.patch(
+                'nova.context.scatter_gather_skip_cell0',
+                return_value={cell: context.did_not_respond_sentinel}):
             server = self.api.post_server(self._request(group, self.small))
             server = self._wait_for_state_change(server, 'ACTIVE')
         self.assertEqual('a', self.host_of(server))
-        self.assertIn('does not answer; members of a server group',
+        self.assertIn('Cell %s does not answer; members of' % cell,
                       log.output)
 
     def test_requests_at_the_same_time(self):

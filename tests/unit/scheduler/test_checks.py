@@ -87,6 +87,17 @@ def multipliers(stock, ours):
         'nova_prio.scheduler.weights.all_weighers'],
       **multipliers(0.0, 10.0)},
      ['weight_classes', 'ServerGroupSoft', 'refuses server groups']),
+    ({('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.all_weighers'], **multipliers(0.0, 10.0)},
+     ['weight_classes', 'group_weighers.Soft', 'do not count; add it']),
+    ({('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.all_weighers'], **multipliers(1.0, 10.0)},
+     None),
+    ({('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.all_weighers',
+        'nova_prio.scheduler.weights.group_weighers.SoftAffinityWeigher',
+        'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher'],
+      **multipliers(0.0, 10.0)}, None),
 ])
 def test_warnings(options, words):
     found = found_by(checks.warnings, {**GOOD, **options})
