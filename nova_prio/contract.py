@@ -268,22 +268,31 @@ def mismatches(service):
                                 if seam.service == service) if found]
 
 
+def release():
+    """Return the version of the running Nova, such as "34.0.0"."""
+    from nova import version
+    return version.version_string()
+
+
+def is_tested(release):
+    """Return whether this package is tested with a release of Nova."""
+    return int(release.split('.')[0]) in TESTED_RELEASES
+
+
 def check(service):
     """Refuse to go on where the running Nova does not match.
 
     :param service: name of the service whose seams are checked
     :raises SystemExit: where one of its seams is not as listed
     """
-    from nova import version
-    release = version.version_string()
     found = mismatches(service)
     if found:
         refuse('Nova %s does not match this package in %s: %s. Install a '
                'release of nova-prio that supports it, or take nova-prio out '
                'of the configuration of %s.'
-               % (release, service, '; '.join(found), service))
-    if int(release.split('.')[0]) not in TESTED_RELEASES:
+               % (release(), service, '; '.join(found), service))
+    if not is_tested(release()):
         LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
                     '%(tested)s; its interfaces match in %(service)s.',
-                    {'release': release, 'service': service,
+                    {'release': release(), 'service': service,
                      'tested': ', '.join(map(str, TESTED_RELEASES))})

@@ -1,0 +1,236 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The command ``nova-prio-status``: is a host configured for priorities?
+
+It reads the configuration of the service that runs where it is called, and
+changes nothing. Services refuse to start with what it calls a failure, or
+would place instances wrongly.
+"""
+
+import contextlib
+import functools
+import io
+import json
+import sys
+
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+from stevedore import extension
+
+from nova_prio.cmd import host
+from nova_prio.compute import checks as of_compute
+from nova_prio import contract
+from nova_prio.scheduler import checks as of_scheduler
+from nova_prio import seams
+
+DRIVER = 'prio.PriorityLibvirtDriver'
+OUR_FILTERS = 'nova_prio.scheduler.filters.'
+OUR_WEIGHERS = 'nova_prio.scheduler.weights.'
+PLUGIN_NAMESPACE, PLUGIN = 'os_vif', 'nova_prio'
+UNIFIED_LIMITS = 'nova.quota.UnifiedLimitsDriver'
+#: Options whose values are names that Nova looks up as they are.
+NAMES = ((None, 'compute_driver'), ('filter_scheduler', 'available_filters'),
+         ('filter_scheduler', 'enabled_filters'),
+         ('filter_scheduler', 'weight_classes'))
+
+SUCCESS, WARNING, FAILURE = (
+    upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING,
+    upgradecheck.Code.FAILURE)
+
+
+def _ignore(manager, entry_point, error):
+    """Let nova-compute tell of a plug-in that is not ours."""
+
+
+def _check(service=None):
+    """Make a check of a method that yields what it finds.
+
+    :param service: name of the service that it is for, which may not be what
+        the configuration is of
+    """
+    def decorate(find):
+        @functools.wraps(find)
+        def check(self):
+            if service and service not in self.services:
+                return upgradecheck.Result(
+                    SUCCESS, 'This is no configuration of %s for priority '
+                    'instances.' % service)
+            found = list(find(self))
+            return upgradecheck.Result(
+                max((code for code, _ in found), default=SUCCESS),
+                ' '.join(sentence for _, sentence in found) or None)
+        return check
+    return decorate
+
+
+class Checks(upgradecheck.UpgradeCommands):
+    """What is checked, one method for each; a remedy for each finding."""
+
+    display_title = 'Priority instances: check of the configuration'
+
+    def __init__(self, conf, check_host=('check', '--json')):
+        """Read nothing yet.
+
+        :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+        :param check_host: arguments of nova-prio-host
+        """
+        self._conf = conf
+        self._check_host = check_host
+
+    def check(self):
+        """Check all; return the worst code."""
+        try:
+            return super().check()
+        except cfg.ConfigFileValueError as error:
+            print('%s.' % error, file=sys.stderr)
+            return FAILURE
+
+    @property
+    def services(self):
+        """Return the names of the services that use this configuration.
+
+        :returns: list of str; one file may be that of several services
+        """
+        options = self._conf.filter_scheduler
+        uses = {
+            contract.API: self._conf.nova_prio.enabled,
+            contract.SCHEDULER: 'PriorityFilter' in options.enabled_filters or
+            any(name.startswith('nova_prio.') for name in
+                [*options.available_filters, *options.weight_classes]),
+            contract.COMPUTE: self._conf.compute_driver == DRIVER}
+        return [service for service, is_used in uses.items() if is_used]
+
+    @_check()
+    def _use(self):
+        for group, name in NAMES:
+            value = (self._conf[group] if group else self._conf)[name]
+            if '#' in ','.join([value] if isinstance(value, str)
+                               else value or ()):
+                yield FAILURE, (
+                    '[%s] %s is %s, comment included; put the comment on a '
+                    'line of its own.' % (group or 'DEFAULT', name, value))
+        if not self.services:
+            yield WARNING, (
+                'Nothing in this configuration asks for priority instances: '
+                'compute_driver is %s, [filter_scheduler] enabled_filters has '
+                "no 'PriorityFilter' and [nova_prio] enabled is false; with "
+                '--config-file, give the file of a service that does.'
+                % self._conf.compute_driver)
+        elif (self._conf.cpu_priority_mix_enable and
+              contract.COMPUTE not in self.services):
+            yield FAILURE, (
+                '[DEFAULT] cpu_priority_mix_enable is true, but [DEFAULT] '
+                "compute_driver is %s, which does not read it; set it to '%s'."
+                % (self._conf.compute_driver, DRIVER))
+
+    @_check()
+    def _release(self):
+        for service in self.services:
+            for mismatch in contract.mismatches(service):
+                yield FAILURE, (
+                    'Nova does not match this package in %s: %s; install a '
+                    'release of nova-prio that supports this Nova.'
+                    % (service, mismatch))
+        release = contract.release()
+        if not contract.is_tested(release):
+            yield WARNING, (
+                'nova-prio is not tested with Nova %s, only with %s; try it '
+                'on one host first.' % (release, ', '.join(
+                    map(str, contract.TESTED_RELEASES))))
+
+    @_check(contract.API)
+    def _api(self):
+        if self._conf.quota.driver == UNIFIED_LIMITS:
+            yield WARNING, (
+                '[quota] driver is %s: high-priority instances need a '
+                "registered limit 'class:PCPU', without which Nova refuses "
+                'them; register it in keystone.' % UNIFIED_LIMITS)
+
+    @_check(contract.SCHEDULER)
+    def _scheduler(self):
+        options = self._conf.filter_scheduler
+        if not any(name.startswith(OUR_FILTERS)
+                   for name in options.available_filters):
+            yield FAILURE, (
+                '[filter_scheduler] available_filters is %s, where Nova does '
+                "not find 'PriorityFilter'; add '%sall_filters'."
+                % (options.available_filters, OUR_FILTERS))
+        for problem in of_scheduler.problems(self._conf):
+            yield FAILURE, problem
+        if not any(name.startswith(OUR_WEIGHERS)
+                   for name in options.weight_classes):
+            yield WARNING, (
+                '[filter_scheduler] weight_classes is %s, without '
+                "'%sall_weighers', so that hosts are not weighed by the CPUs "
+                'that are left for a priority; add it.'
+                % (options.weight_classes, OUR_WEIGHERS))
+        for warning in of_scheduler.warnings(self._conf):
+            yield WARNING, warning
+
+    @_check(contract.COMPUTE)
+    def _compute(self):
+        if PLUGIN not in extension.ExtensionManager(
+                PLUGIN_NAMESPACE, on_load_failure_callback=_ignore).names():
+            yield FAILURE, (
+                "The entry point '%s' of '%s' is missing, without which "
+                "nova-compute does not find '%s'; install nova-prio again."
+                % (PLUGIN, PLUGIN_NAMESPACE, DRIVER))
+        for problem in of_compute.problems(self._conf):
+            yield FAILURE, problem
+        ratio = self._conf.ram_allocation_ratio
+        if self._conf.cpu_priority_mix_enable and (ratio or 0) > 1:
+            yield WARNING, (
+                '[DEFAULT] ram_allocation_ratio is %s, of which a host with '
+                'cpu_priority_mix_enable uses 1.0; set it to 1.0.' % ratio)
+
+    @_check(contract.COMPUTE)
+    def _cgroups(self):
+        found, error = io.StringIO(), io.StringIO()
+        try:
+            with (contextlib.redirect_stdout(found),
+                  contextlib.redirect_stderr(error)):
+                host.main(self._check_host)
+        except SystemExit:
+            # As argparse ends, after its usage.
+            yield FAILURE, error.getvalue().splitlines()[-1]
+        else:
+            # What is wrong is so in each hierarchy of cgroup v1.
+            first, *more = json.loads(found.getvalue()) or [None]
+            if first:
+                yield FAILURE, first
+            if more:
+                yield FAILURE, ('"nova-prio-host check" shows %d more.'
+                                % len(more))
+
+    _upgrade_checks = (
+        ('Use of the package', _use),
+        ('Release of Nova', _release),
+        ('Configuration of nova-api', _api),
+        ('Configuration of nova-scheduler', _scheduler),
+        ('Configuration of nova-compute', _compute),
+        ('Cgroups of the compute host', _cgroups),
+    )
+
+
+def main():
+    """Run the command line.
+
+    :returns: exit status: 0 where all is right, 1 after a warning, 2 after a
+        failure, 255 where the check itself did not work
+    """
+    conf = seams.register_options()
+    return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
+
+
+if __name__ == '__main__':
+    sys.exit(main())

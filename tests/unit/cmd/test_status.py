@@ -1,0 +1,192 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova-prio-status finds, in options and in files of options."""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from nova_prio.cmd import status
+from nova_prio import contract
+from nova_prio import seams
+
+README = pathlib.Path(__file__).parents[3] / 'README.rst'
+SUCCESS, WARNING, FAILURE = 0, 1, 2
+API = {('nova_prio', 'enabled'): True}
+SCHEDULER = {
+    ('filter_scheduler', 'available_filters'): [
+        'nova.scheduler.filters.all_filters',
+        'nova_prio.scheduler.filters.all_filters'],
+    ('filter_scheduler', 'enabled_filters'): ['PriorityFilter'],
+    ('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.all_weighers',
+        'nova_prio.scheduler.weights.all_weighers'],
+    ('filter_scheduler', 'cpu_weight_multiplier'): 0.0,
+    ('filter_scheduler', 'soft_affinity_weight_multiplier'): 0.0,
+    ('filter_scheduler', 'soft_anti_affinity_weight_multiplier'): 0.0,
+    ('workarounds', 'disable_fallback_pcpu_query'): True,
+}
+COMPUTE = {
+    (None, 'compute_driver'): 'prio.PriorityLibvirtDriver',
+    (None, 'cpu_priority_mix_enable'): True,
+    ('compute', 'cpu_dedicated_set'): '0-7',
+    ('compute', 'cpu_shared_set'): '8-11',
+}
+
+
+@pytest.fixture
+def found(monkeypatch, tmp_path):
+    """Return a function: options -> what each check finds, by its name."""
+    conf = seams.register_options()
+    (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
+    (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
+
+    def found(*options):
+        checks = status.Checks(
+            conf, ['check', '--json', '--root', str(tmp_path)])
+        merged = {name: value for each in options
+                  for name, value in each.items()}
+        try:
+            for (group, name), value in merged.items():
+                conf.set_override(name, value, group=group)
+            return {name: check(checks)
+                    for name, check in checks._upgrade_checks}
+        finally:
+            for group, name in merged:
+                conf.clear_override(name, group=group)
+
+    return found
+
+
+def test_all_is_right(found):
+    results = found(API, SCHEDULER, COMPUTE)
+    cgroups = results.pop('Cgroups of the compute host')
+    assert {SUCCESS} == {result.code for result in results.values()}
+    assert {None} == {result.details for result in results.values()}
+    assert FAILURE == cgroups.code
+    assert 'no hierarchy with the controller cpu' in cgroups.details
+
+
+USE, RELEASE = 'Use of the package', 'Release of Nova'
+OF_API, OF_SCHEDULER, OF_COMPUTE = (
+    'Configuration of nova-%s' % service
+    for service in ('api', 'scheduler', 'compute'))
+
+
+@pytest.mark.parametrize('options, check, code, words', [
+    ([], USE, WARNING, ['Nothing in this', '--config-file']),
+    ([API], OF_COMPUTE, SUCCESS, ['no configuration of nova-compute']),
+    ([SCHEDULER], OF_API, SUCCESS, ['no configuration of nova-api']),
+    ([COMPUTE], OF_SCHEDULER, SUCCESS, ['no configuration of nova-sched']),
+    ([COMPUTE, {(None, 'compute_driver'): 'libvirt.LibvirtDriver'}, API],
+     USE, FAILURE, ['cpu_priority_mix_enable', "'prio.PriorityLibvirtDri"]),
+    ([API, {(None, 'compute_driver'): 'prio.PriorityLibvirtDriver # ours'}],
+     USE, FAILURE, ['compute_driver is prio', 'a line of its own']),
+    ([SCHEDULER, {('filter_scheduler', 'enabled_filters'): [
+        'PriorityFilter', 'ComputeFilter # and more']}],
+     USE, FAILURE, ['enabled_filters', 'a line of its own']),
+    ([API, {('quota', 'driver'): 'nova.quota.UnifiedLimitsDriver'}],
+     OF_API, WARNING, ['[quota] driver', "'class:PCPU'", 'keystone']),
+    ([SCHEDULER, {('filter_scheduler', 'available_filters'): [
+        'nova.scheduler.filters.all_filters']}],
+     OF_SCHEDULER, FAILURE, ["add 'nova_prio.scheduler.filters.all_filt"]),
+    ([SCHEDULER, {('workarounds', 'disable_fallback_pcpu_query'): False}],
+     OF_SCHEDULER, FAILURE, ['disable_fallback_pcpu_query']),
+    ([SCHEDULER, {('filter_scheduler', 'weight_classes'): [
+        'nova.scheduler.weights.all_weighers']}],
+     OF_SCHEDULER, WARNING, ["without 'nova_prio.scheduler.weights.all_w"]),
+    ([SCHEDULER, {('filter_scheduler', 'soft_affinity_weight_multiplier'):
+                  1.0}], OF_SCHEDULER, WARNING, ['count twice']),
+    # A warning beside a failure.
+    ([SCHEDULER, {('filter_scheduler', 'soft_affinity_weight_multiplier'):
+                  1.0, ('workarounds', 'disable_fallback_pcpu_query'): False}],
+     OF_SCHEDULER, FAILURE, ['count twice', 'disable_fallback_pcpu_query']),
+    ([COMPUTE, {('compute', 'cpu_shared_set'): '7-11'}],
+     OF_COMPUTE, FAILURE, ['both hold CPUs 7']),
+    ([COMPUTE, {(None, 'ram_allocation_ratio'): 1.5}],
+     OF_COMPUTE, WARNING, ['ram_allocation_ratio is 1.5', 'set it to 1.0']),
+    ([COMPUTE, {(None, 'ram_allocation_ratio'): 1.5,
+                (None, 'cpu_priority_mix_enable'): False}],
+     OF_COMPUTE, SUCCESS, None),
+])
+def test_findings(found, options, check, code, words):
+    result = found(*options)[check]
+    assert code == result.code, result.details
+    if words is None:
+        assert result.details is None
+    else:
+        assert all(word in result.details for word in words), result.details
+
+
+def test_nova_does_not_match(found, monkeypatch):
+    monkeypatch.setattr(contract, 'SEAMS', (
+        contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
+    result = found(API)[RELEASE]
+    assert FAILURE == result.code
+    assert 'nova-api: nova.compute.api.API.gone does not' in result.details
+    # nova-scheduler does not need it.
+    assert SUCCESS == found(SCHEDULER)[RELEASE].code
+
+
+def test_nova_is_not_tested(found, monkeypatch):
+    monkeypatch.setattr(contract, 'release', lambda: '35.0.1')
+    result = found(API)[RELEASE]
+    assert WARNING == result.code
+    assert 'Nova 35.0.1, only with 31, 33, 34' in result.details
+
+
+def test_entry_point_is_missing(found, monkeypatch):
+    monkeypatch.setattr(status, 'PLUGIN', 'not there')
+    result = found(COMPUTE)[OF_COMPUTE]
+    assert FAILURE == result.code
+    assert "'not there' of 'os_vif' is missing" in result.details
+
+
+def test_options_of_the_host_are_wrong(found, tmp_path):
+    (tmp_path / 'etc').mkdir()
+    (tmp_path / 'etc/nova-prio-host.conf').write_text('--low-weight 0\n')
+    result = found(COMPUTE)['Cgroups of the compute host']
+    assert FAILURE == result.code
+    assert "'0' is not a whole number from 1 to 10000" in result.details
+
+
+def run(*arguments):
+    return subprocess.run(
+        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.status',
+         *arguments], capture_output=True, text=True)
+
+
+def test_command_line(tmp_path):
+    path = tmp_path / 'nova.conf'
+    path.write_text('[nova_prio]\nenabled = true\n')
+    done = run('--config-file', str(path), 'upgrade', 'check', '--json')
+    assert SUCCESS == done.returncode, done.stderr
+    assert {0} == {each['result'] for each in json.loads(
+        done.stdout)['checks']}
+    path.write_text(''.join(
+        textwrap.dedent(block) for block in re.findall(
+            r'code-block:: ini\n((?:\n|   .*\n)+)', README.read_text())))
+    done = run('--config-file', str(path), 'upgrade', 'check', '--json')
+    *of_services, _ = json.loads(done.stdout)['checks']
+    assert {(0, None)} == {(each['result'], each['details'])
+                           for each in of_services}
+    path.write_text('[nova_prio]\nenabled = maybe\n')
+    done = run('--config-file', str(path), 'upgrade', 'check')
+    assert (FAILURE, '') == (done.returncode, done.stdout)
+    line, = done.stderr.splitlines()
+    assert all(word in line for word in ('enabled', str(path), "'maybe'"))
