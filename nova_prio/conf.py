@@ -144,9 +144,8 @@ Multiplier of the weight that the %(weigher)s gives to a host.
 It is what each step is worth by which a host suits the group better than the
 worst one does. All other weighers give a host at most their own multiplier
 more than another: where this one is larger than the sum of theirs, the policy
-of the group decides, and they decide between hosts that suit it equally. The
-aggregate metadata key ``%(policy)s_weight_multiplier``, which Nova's own
-weigher reads too, overrides it for the hosts of an aggregate.
+of the group decides, and they decide between hosts that suit it equally. It is
+the same for all hosts: no aggregate metadata overrides it.
 
 Possible values:
 
@@ -156,8 +155,8 @@ Possible values:
 Related options:
 
 * ``[nova_prio] affinity_domains``
-* ``[filter_scheduler] %(policy)s_weight_multiplier``: should be ``0.0``, or
-  the group counts twice
+* ``[filter_scheduler] %(policy)s_weight_multiplier``, and the aggregate
+  metadata of that name: should be ``0.0``, or the group counts twice
 """ % {'policy': policy, 'weigher': weigher})
       for policy, weigher in (
           ('soft_affinity', 'SoftAffinityWeigher'),

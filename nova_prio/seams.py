@@ -164,12 +164,15 @@ def install_request_filter(function):
     It does so before Placement is asked. Calling it again changes nothing.
 
     :param function: (context, request spec) -> whether it changed the latter
+    :returns: whether it does so from now on, and has not before
     :raises SystemExit: where Nova does not match
     """
     contract.check(contract.SCHEDULER)
     from nova.scheduler import request_filter
-    if function not in request_filter.ALL_REQUEST_FILTERS:
+    is_new = function not in request_filter.ALL_REQUEST_FILTERS
+    if is_new:
         request_filter.ALL_REQUEST_FILTERS.append(function)
+    return is_new
 
 
 def install_tracker(tracker_class, claim_class, move_claim_class):

@@ -96,7 +96,8 @@ class Installed:
 
     def _configure(self):
         """Set what the operator of priority hosts writes into nova.conf."""
-        self.flags(instances=-1, cores=-1, ram=-1, group='quota')
+        self.flags(instances=-1, cores=-1, ram=-1, server_groups=-1,
+                   server_group_members=-1, group='quota')
         self.flags(enabled=True, group='nova_prio')
         self.flags(disable_fallback_pcpu_query=True, group='workarounds')
         self.flags(

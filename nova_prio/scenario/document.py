@@ -74,7 +74,8 @@ class Document:
         self.images = self._items(value, 'images', schema.IMAGE)
         self.server_groups = self._items(
             value, 'server_groups', schema.SERVER_GROUP)
-        self.affinity_domains = value.get('affinity_domains') or ['host']
+        self.affinity_domains = value.get(
+            'affinity_domains', [schema.HOST_DOMAIN])
         self.steps = []
         for step in value['steps']:
             (name, verb), = _verbs_of(step)
@@ -126,7 +127,8 @@ def parse(text, name):
     if all(len(path) > 1 for path, _ in problems):
         # What is well-formed is checked further; the rest is left out.
         broken = {path[:2] for path, _ in problems}
-        for check in (_name_problems, _host_problems, _step_problems):
+        for check in (_name_problems, _domain_problems, _host_problems,
+                      _step_problems):
             problems += check(written.value, broken)
     if problems:
         lines = {(written.line(path), written.problem(path, sentence))
@@ -186,6 +188,15 @@ def _name_problems(value, broken):
             if item['name'] in seen:
                 yield path + ('name',), '%r is taken already' % item['name']
             seen.add(item['name'])
+
+
+def _domain_problems(value, broken):
+    """Yield (path, sentence) where the narrowest domain is not the host."""
+    found = value.get('affinity_domains', [schema.HOST_DOMAIN])
+    if found[-1] != schema.HOST_DOMAIN:
+        yield ('affinity_domains', len(found) - 1), (
+            '%r is the last one, which has to be %s'
+            % (found[-1], schema.HOST_DOMAIN))
 
 
 def _host_problems(value, broken):

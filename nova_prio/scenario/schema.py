@@ -69,6 +69,9 @@ CPU_SET = {
     'minimum': 0,
     'description': 'a CPU set such as "0-7,^3"',
 }
+HOST_DOMAIN = 'host'
+DOMAIN = {'type': 'string', 'pattern': r'^[^\s,]+\Z',
+          'description': 'a key of aggregate metadata, without comma or space'}
 RATIO = {'type': 'number', 'exclusiveMinimum': 0, 'maximum': 1000,
          'description': 'a number greater than 0, and up to 1000'}
 
@@ -113,8 +116,10 @@ def scenario(steps):
         'server_groups': _list_of(
             SERVER_GROUP, ['name', 'policy'], 'server groups'),
         'affinity_domains': {
-            'type': 'array', 'items': TEXT,
-            'description': 'a list of keys of aggregate metadata'},
+            'type': 'array', 'minItems': 1, 'uniqueItems': True,
+            'items': DOMAIN,
+            'description': 'a list of different keys of aggregate metadata '
+                           'with %s as the last one' % HOST_DOMAIN},
         'steps': {'type': 'array', 'minItems': 1, 'items': steps,
                   'description': 'a list of steps'},
     }, ['hosts', 'steps'])

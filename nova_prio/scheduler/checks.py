@@ -64,7 +64,8 @@ def problems(conf):
             len(set(domains)) < len(domains)):
         found.append(
             "[nova_prio] affinity_domains is %s; allowed are different keys "
-            "of aggregate metadata and 'host' as the last one." % domains)
+            "of aggregate metadata and 'host' as the last one, such as "
+            "zone,rack,host, or host alone." % domains)
     if not conf.workarounds.disable_fallback_pcpu_query:
         found.append(
             "[workarounds] disable_fallback_pcpu_query is false, which lets a "
@@ -102,5 +103,12 @@ def warnings(conf):
         elif not stock and not ours:
             found.append(
                 "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "
-                "server groups do not count; set the latter to more." % name)
+                "server groups do not count; set the latter to 10.0." % name)
+        elif stock and len(conf.nova_prio.affinity_domains) > 1:
+            found.append(
+                "[nova_prio] affinity_domains is %s, which Nova's '%s' does "
+                "not read; set [filter_scheduler] %s to 0.0, that of "
+                "[nova_prio] to 10.0, and have '%s' in [filter_scheduler] "
+                "weight_classes." % (conf.nova_prio.affinity_domains, of_nova,
+                                     name, of_ours))
     return found

@@ -45,6 +45,7 @@ class Members:
         self._keys = keys
         self._same_priority = same_priority
         self._read = weakref.WeakKeyDictionary()
+        self._warned = set()
 
     def paths(self, request_spec, candidates):
         """Return where an instance may go, and where the members are.
@@ -67,11 +68,24 @@ class Members:
         if found is None:
             found = _Found(self._hosts_of(request_spec), len(group.hosts), {})
             self._read[request_spec] = found
+            self._warn_of_unknown_keys(to_candidates)
         hosts = [*found.hosts, *group.hosts[found.hosts_before:]]
         # Any candidate may get an instance of this request.
         found.paths.update((path[-1], path) for path in to_candidates)
         found.paths.update(self._paths_to(set(hosts).difference(found.paths)))
         return to_candidates, [found.paths[host] for host in hosts]
+
+    def _warn_of_unknown_keys(self, paths):
+        """Warn, once, of each key that no host has: it may be mistyped."""
+        for key, domains_of_key in zip(self._keys, zip(*paths)):
+            if key not in self._warned and not any(
+                    is_value for is_value, _ in domains_of_key):
+                self._warned.add(key)
+                LOG.warning(
+                    'None of %(number)d hosts that a member of a server group '
+                    'may go to is in an aggregate with the metadata %(key)s, '
+                    'of [nova_prio] affinity_domains: each of them is a '
+                    'domain of its own.', {'number': len(paths), 'key': key})
 
     def _hosts_of(self, request_spec):
         """Return the host of each member, from all cells that answer."""

@@ -88,6 +88,37 @@ def test_narrowing_is_installed_once(scheduler_conf):
         narrowing.narrow)
 
 
+def test_scheduler_warns_once(scheduler_conf, monkeypatch, caplog):
+    monkeypatch.setattr(request_filter, 'ALL_REQUEST_FILTERS', [])
+    CONF.set_override('soft_affinity_weight_multiplier', 0.0,
+                      group='filter_scheduler')
+    try:
+        for _ in range(2):
+            start.start()
+    finally:
+        CONF.clear_override('soft_affinity_weight_multiplier',
+                            group='filter_scheduler')
+    warning, = [record.message for record in caplog.records
+                if record.name == start.__name__]
+    assert 'soft_affinity_weight_multiplier is 0.0' in warning
+
+
+def test_scheduler_refuses_a_value_that_is_none(tmp_path, caplog):
+    path = tmp_path / 'nova.conf'
+    path.write_text('[nova_prio]\nsoft_affinity_weight_multiplier = -1\n')
+    CONF([], default_config_files=[str(path)])
+    try:
+        with pytest.raises(SystemExit):
+            start.start()
+    finally:
+        CONF([], default_config_files=[])
+    message, = caplog.messages
+    assert '\n' not in message
+    for words in ('[nova_prio] soft_affinity_weight_multiplier:', str(path),
+                  'greater than or equal to 0'):
+        assert words in message
+
+
 def test_fold_is_installed_once():
     entry_point.register()
     once = api.API.create, api.API.resize, api.flavors

@@ -36,7 +36,6 @@ class ServerGroups(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        self.flags(server_groups=-1, group='quota')
         self.small = self.flavor(1)
         self.half = self.flavor(6)
 
@@ -213,11 +212,11 @@ class Hosts(ServerGroups):
             self.assertIn('Weigher not configured',
                           server['fault']['message'])
 
-    def test_members_in_a_cell_that_does_not_answer_do_not_count(self):
-        self.start_hosts(a={}, b={})
+    def test_warnings_of_what_does_not_count(self):
+        log = self.useFixture(fixtures.FakeLogger('nova_prio'))
+        self.start_hosts(['zon', 'host'], a={'zone': 'x'}, b={'zone': 'x'})
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('a', self.place(group))
-        log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         cell = self.host_mappings['a'].cell_mapping.uuid
         with mock.patch(
                 'nova.context.scatter_gather_skip_cell0',
@@ -227,6 +226,9 @@ class Hosts(ServerGroups):
         self.assertEqual('a', self.host_of(server))
         self.assertIn('Cell %s does not answer; members of' % cell,
                       log.output)
+        self.assertEqual(1, log.output.count(
+            'None of 2 hosts that a member of a server group may go to is in '
+            'an aggregate with the metadata zon,'))
 
     def test_requests_at_the_same_time(self):
         """Whatever they see of each other: all count for the next."""

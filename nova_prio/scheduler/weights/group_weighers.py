@@ -13,7 +13,6 @@
 """The scheduler weighers of the soft policies of server groups."""
 
 import nova.conf
-from nova.scheduler import utils
 from nova.scheduler import weights
 
 from nova_prio.scheduler import domains
@@ -36,7 +35,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
     maxval = 1
 
     #: The policy of the groups that are weighed, and the name of the option
-    #: and of the aggregate metadata with the multiplier.
+    #: with the multiplier.
     policy = None
     multiplier = None
     stack = None
@@ -45,11 +44,14 @@ class _GroupWeigher(weights.BaseHostWeigher):
         *keys, _host = CONF.nova_prio.affinity_domains
         self._members = members.Members(
             keys, CONF.nova_prio.affinity_same_priority)
+        self._multiplier = CONF.nova_prio[self.multiplier]
 
     def weight_multiplier(self, host_state):
-        """Return the multiplier: of the host's aggregates, or the option."""
-        return utils.get_weight_multiplier(
-            host_state, self.multiplier, CONF.nova_prio[self.multiplier])
+        """Return the multiplier of the option.
+
+        It is the same for all hosts: those of a group are compared by it.
+        """
+        return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of hosts.
@@ -57,10 +59,11 @@ class _GroupWeigher(weights.BaseHostWeigher):
         :param weighed_obj_list: list of nova.scheduler.weights.WeighedHost
         :param weight_properties: nova.objects.RequestSpec
         :returns: list of float, in the same order; all zero for a request
-            that is of no group of the policy
+            that is of no group of the policy, and where the multiplier is zero
         """
         group = weight_properties.instance_group
-        if group is None or group.policy != self.policy:
+        if (group is None or group.policy != self.policy or
+                not self._multiplier):
             return [0.0] * len(weighed_obj_list)
         candidates, found = self._members.paths(
             weight_properties, [each.obj for each in weighed_obj_list])

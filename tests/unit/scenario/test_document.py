@@ -113,6 +113,18 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
     ('flavors:', 'flavours: []\nflavors:',
      "3: key 'flavours': is unknown; allowed are description, hosts, "
      "flavors, images, server_groups, affinity_domains, steps"),
+    *(('steps:', 'affinity_domains: %s\nsteps:' % written,
+       "5: key 'affinity_domains%s" % problem) for written, problem in (
+           ('[]', "': is empty; it is a list of different keys of aggregate "
+            'metadata with host as the last one'),
+           ('[a, a, host]', "': ['a', 'a', 'host'] is not a list of different "
+            'keys of aggregate metadata with host as the last one'),
+           ('[host, rack]', "[1]': 'rack' is the last one, which has to be "
+            'host'),
+           ('["a,b", host]', "[0]': 'a,b' is not a key of aggregate "
+            'metadata, without comma or space'),
+           ("['', host]", "[0]': '' is not a key of aggregate metadata, "
+            'without comma or space'))),
     ('steps:', 'images: [{}]\nsteps:',
      "5: key 'images[0].name': is missing; it is a name of up to 63 "
      'letters, digits, ".", "_" and "-"'),

@@ -90,6 +90,11 @@ def multipliers(stock, ours):
     ({('filter_scheduler', 'weight_classes'): [
         'nova.scheduler.weights.all_weighers'], **multipliers(0.0, 10.0)},
      ['weight_classes', 'group_weighers.Soft', 'do not count; add it']),
+    ({('nova_prio', 'affinity_domains'): ['rack', 'host'],
+      **multipliers(1.0, 0.0)},
+     ["affinity_domains is ['rack', 'host']", 'does not read', 'to 10.0']),
+    ({('nova_prio', 'affinity_domains'): ['rack', 'host'],
+      **multipliers(0.0, 10.0)}, None),
     ({('filter_scheduler', 'weight_classes'): [
         'nova.scheduler.weights.all_weighers'], **multipliers(1.0, 10.0)},
      None),
