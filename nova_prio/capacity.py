@@ -110,18 +110,27 @@ class HostCPUs:
 
     @property
     def sellable(self):
-        """The Rows that this host may sell in all.
+        """The Rows that this host may sell in all."""
+        return sellable(len(self.dedicated), len(self.shared), self.ratio,
+                        self.mix)
 
-        The dedicated CPUs add to the low row only what oversubscription
-        gives beyond selling them once, since each is promised in full to a
-        pinned instance.
-        """
-        ordinary = len(self.shared) * self.ratio
-        low = ordinary
-        if self.mix:
-            low += len(self.dedicated) * max(self.ratio - 1, 0)
-        return Rows(high=len(self.dedicated), low=math.floor(low),
-                    ordinary=math.floor(ordinary))
+
+def sellable(dedicated, shared, ratio, mix):
+    """Return the Rows that a host may sell in all.
+
+    The dedicated CPUs add to the low row only what oversubscription gives
+    beyond selling them once, since each is promised in full to a pinned
+    instance.
+
+    :param dedicated: number of dedicated CPUs
+    :param shared: number of shared CPUs
+    :param ratio: allocation ratio, a Decimal
+    :param mix: whether low-priority instances may float on the former too
+    """
+    ordinary = shared * ratio
+    low = ordinary + dedicated * max(ratio - 1, 0) if mix else ordinary
+    return Rows(high=dedicated, low=math.floor(low),
+                ordinary=math.floor(ordinary))
 
 
 def used(pinned, low_shared, ordinary_shared):

@@ -1,0 +1,99 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The arithmetic of a host turned round: what it takes to sell enough. Pure.
+
+A host has dedicated and shared CPUs and an allocation ratio. Any one of the
+three follows from the others and from what is to be sold: vCPUs in the low
+row, or an overall ratio, all rows together for each CPU.
+"""
+
+import bisect
+import decimal
+import fractions
+import typing
+
+from nova_prio import capacity
+
+#: The most CPUs of a kind, and the largest ratio, that are looked for.
+MOST_CPUS = 4096
+MOST_RATIO = 1000
+_DIGITS = 4
+
+
+class Impossible(ValueError):
+    """Nothing gives what is wanted; its text is a sentence that says why."""
+
+
+class Terms(typing.NamedTuple):
+    """Numbers of CPUs of a host, ratio as a Decimal; one may be None."""
+
+    dedicated: int | None
+    shared: int | None
+    ratio: decimal.Decimal | None
+    mix: bool
+
+    @property
+    def sellable(self):
+        """The ``capacity.Rows`` that such a host sells."""
+        return capacity.sellable(*self)
+
+    @property
+    def overall_ratio(self):
+        """What it sells for each of its CPUs, as a Fraction; 0 without any."""
+        rows = self.sellable
+        return fractions.Fraction(
+            rows.high + rows.low, (self.dedicated + self.shared) or 1)
+
+
+def solve(terms, low=None, overall=None):
+    """Return the Terms without None that sell the least that is enough.
+
+    :param terms: Terms of which one is None
+    :param low: vCPUs in the low row, an int; or
+    :param overall: overall ratio, a Decimal
+    :raises Impossible: where no terms are enough, or any are
+    """
+    name = terms._fields[terms.index(None)]
+    others = ', '.join('%s %s' % pair for pair in terms._asdict().items()
+                       if pair[1] is not None and pair[0] != 'mix')
+    others += ' and mix' if terms.mix else ' without mix'
+
+    def measure(number):
+        found = terms._replace(**{name: number})
+        return found.sellable.low if overall is None else found.overall_ratio
+
+    def ratio_of(number):
+        return decimal.Decimal(number).scaleb(-_DIGITS)
+
+    wanted = low if overall is None else fractions.Fraction(overall)
+    what = ('%d low-priority vCPUs' % low if overall is None
+            else 'an overall ratio of %s' % overall)
+    if name == 'ratio':
+        most = MOST_RATIO * 10 ** _DIGITS
+        number = bisect.bisect_left(
+            range(most + 1), wanted, key=lambda each: measure(ratio_of(each)))
+        if number > most:
+            raise Impossible('No ratio up to %d gives %s with %s.' % (
+                MOST_RATIO, what, others))
+        return terms._replace(ratio=ratio_of(number).normalize())
+    # With mix nova-compute wants CPUs in both sets.
+    measures = [(measure(number), number)
+                for number in range(int(terms.mix), MOST_CPUS + 1)]
+    enough = [pair for pair in measures if pair[0] >= wanted]
+    if not enough:
+        raise Impossible('No number of %s CPUs up to %d gives %s with %s.' % (
+            name, MOST_CPUS, what, others))
+    if measures[0][0] == measures[-1][0]:
+        raise Impossible('Any number of %s CPUs gives %s with %s.' % (
+            name, what, others))
+    return terms._replace(**{name: min(enough)[1]})

@@ -1,0 +1,77 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import json
+
+import pytest
+
+from nova_prio.cmd import main
+
+EXAMPLE = {'dedicated': 8, 'shared': 4, 'ratio': 2.0, 'mix': True,
+           'high_vcpus': 8, 'low_vcpus': 16, 'ordinary_vcpus': 8,
+           'overall_ratio': 2.0}
+
+
+@pytest.fixture
+def run(capsys):
+    """Return a function that runs the command: (exit status, out, err)."""
+
+    def capacity_solve(*arguments):
+        status = main.main(['capacity', 'solve', *arguments])
+        return status, *capsys.readouterr()
+
+    return capacity_solve
+
+
+@pytest.mark.parametrize('arguments', [
+    ['--dedicated=8', '--shared=4', '--ratio=2'],
+    ['--dedicated=8', '--shared=4', '--low-vcpus=16'],
+    ['--dedicated=8', '--ratio=2', '--low-vcpus=16'],
+    ['--shared=4', '--ratio=2', '--low-vcpus=16'],
+    ['--dedicated=8', '--shared=4', '--overall-ratio=2.0'],
+])
+def test_example_of_the_design(run, arguments):
+    status, out, _err = run('-f', 'json', *arguments)
+    assert (0, EXAMPLE) == (status, json.loads(out))
+
+
+def test_without_mix(run):
+    status, out, _err = run('--dedicated=8', '--shared=4', '--ratio=2',
+                            '--no-mix', '-f', 'json')
+    assert (0, {**EXAMPLE, 'mix': False, 'low_vcpus': 8,
+                'overall_ratio': 1.3333}) == (status, json.loads(out))
+
+
+@pytest.mark.parametrize('arguments, words', [
+    (['--dedicated=8'], '--ratio 1 are given, and nothing that is wanted'),
+    (['--dedicated=8', '--shared=4', '--ratio=2', '--low-vcpus=3'],
+     '--ratio 3 are given, with what is wanted; allowed are all three, or'),
+    (['--dedicated=0', '--shared=4', '--ratio=2'],
+     '--dedicated is 0; allowed is a whole number from 1 to 4096.'),
+    (['--dedicated=-1', '--shared=4', '--ratio=2', '--no-mix'],
+     '--dedicated is -1; allowed is a whole number from 0 to 4096.'),
+    (['--dedicated=8', '--shared=4', '--low-vcpus=0'],
+     '--low-vcpus is 0; allowed is a whole number from 1'),
+    (['--dedicated=8', '--shared=4', '--ratio=two'],
+     "--ratio is 'two'; allowed is a number from 0 to 1000."),
+    (['--dedicated=8', '--shared=4', '--overall-ratio=1001'],
+     "--overall-ratio is '1001'; allowed is a number from 0 to 1000."),
+    (['--dedicated=8', '--shared=4', '--ratio=0.2'],
+     'The ratio 0.2 leaves no low-priority vCPU'),
+    (['--shared=4', '--ratio=1', '--low-vcpus=5'],
+     'No number of dedicated CPUs up to 4096 gives 5'),
+])
+def test_refusals(run, arguments, words):
+    status, out, err = run(*arguments)
+    assert (1, '') == (status, out)
+    line, = err.splitlines()
+    assert words in line
