@@ -12,6 +12,10 @@
 
 """How Nova finds what this package brings."""
 
+import subprocess
+import sys
+import textwrap
+
 import os_vif
 import pytest
 
@@ -103,20 +107,21 @@ def test_scheduler_warns_once(scheduler_conf, monkeypatch, caplog):
     assert 'soft_affinity_weight_multiplier is 0.0' in warning
 
 
-def test_scheduler_refuses_a_value_that_is_none(tmp_path, caplog):
+def test_scheduler_refuses_a_value_that_is_none(tmp_path):
     path = tmp_path / 'nova.conf'
     path.write_text('[nova_prio]\nsoft_affinity_weight_multiplier = -1\n')
-    CONF([], default_config_files=[str(path)])
-    try:
-        with pytest.raises(SystemExit):
-            start.start()
-    finally:
-        CONF([], default_config_files=[])
-    message, = caplog.messages
-    assert '\n' not in message
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', textwrap.dedent("""
+            import sys
+            import nova.conf
+            from nova_prio.scheduler import start
+            nova.conf.CONF([], default_config_files=[sys.argv[1]])
+            start.start()"""), str(path)], stderr=subprocess.PIPE, text=True)
+    assert 1 == done.returncode
+    line = done.stderr.splitlines()[-1]
     for words in ('[nova_prio] soft_affinity_weight_multiplier:', str(path),
                   'greater than or equal to 0'):
-        assert words in message
+        assert words in line
 
 
 def test_fold_is_installed_once():
