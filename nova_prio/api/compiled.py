@@ -58,14 +58,9 @@ def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     objects.register_all()
     _validate(extra_specs)
     image = _image(image_properties)
-    flavor = objects.Flavor(
+    flavor, topology = fitted(objects.Flavor(
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
-        swap=0, extra_specs=policy.fold(vcpus, extra_specs, hints) or
-        extra_specs)
-    flavor = mixed_policy.with_extra_specs(
-        flavor, mixed_policy.extra_specs_of(flavor, image))
-    policy.check_image(flavor.extra_specs, image.properties)
-    topology = hardware.numa_get_constraints(flavor, image)
+        swap=0, extra_specs=extra_specs), image, hints)
     cells = topology.cells if topology else []
     dedicated = set().union(*(cell.pcpuset for cell in cells))
     request = utils.ResourceRequest.from_request_spec(objects.RequestSpec(
@@ -80,6 +75,25 @@ def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
           'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
           'memory_mb': cell.memory} for cell in cells],
         request.merged_resources(), flavor.extra_specs)
+
+
+def fitted(flavor, image, hints):
+    """Return the flavor that is kept with an instance, and its topology.
+
+    :param flavor: nova.objects.Flavor; never changed
+    :param image: nova.objects.ImageMeta
+    :param hints: dict, scheduler hint -> str
+    :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
+    :raises nova_prio.policy.RequestRefused: where the request contradicts
+        itself
+    :raises nova.exception.NovaException: where stock Nova refuses it
+    """
+    flavor = mixed_policy.with_extra_specs(flavor, policy.fold(
+        flavor.vcpus, flavor.extra_specs, hints) or flavor.extra_specs)
+    flavor = mixed_policy.with_extra_specs(
+        flavor, mixed_policy.extra_specs_of(flavor, image))
+    policy.check_image(flavor.extra_specs, image.properties)
+    return flavor, hardware.numa_get_constraints(flavor, image)
 
 
 def _validate(extra_specs):

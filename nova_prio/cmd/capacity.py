@@ -12,11 +12,98 @@
 
 """The commands ``nova-prio capacity``."""
 
+import collections
+import itertools
+
+from cliff import lister
 from cliff import show
 from osc_lib import exceptions
 
 from nova_prio import capacity
+from nova_prio.cmd import controller
+from nova_prio import policy
 from nova_prio import solver
+
+COLUMNS = ['%s %s' % (row.title(), what) for row in capacity.Rows._fields
+           for what in ('Sold', 'Sellable', 'Left')]
+
+
+class Show(lister.Lister):
+    """List how many vCPUs hosts have sold, may sell, and have left.
+
+    It shows what the computes reported last, for each row: the high one of
+    dedicated vCPUs, the low one of all shared vCPUs, the ordinary one of those
+    that are not of low priority. Hosts that report nothing, for they run
+    another driver, are left out. It reads Nova's databases: run it where
+    nova-manage runs.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        controller.add_arguments(parser)
+        parser.add_argument(
+            '--host', action='append', metavar='HOST',
+            help='list this host (repeat the option for several)')
+        parser.add_argument(
+            '--aggregate', action='append', metavar='NAME',
+            help='list the hosts of this aggregate (repeat the option for '
+            'several)')
+        parser.add_argument(
+            '--by-aggregate', action='store_true',
+            help='list the aggregates, each with the sum of its hosts')
+        parser.add_argument(
+            '--flavor', metavar='ID',
+            help='list how many instances of this flavor have room, too')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        with controller.nova(parsed_args) as context:
+            from nova_prio import survey
+            hosts, silent = survey.hosts(context)
+            kind = (_kind(context, parsed_args.flavor)
+                    if parsed_args.flavor else None)
+        for cell in silent:
+            self.app.LOG.warning(
+                'Cell %s does not answer; its hosts are left out.', cell)
+        sums = collections.defaultdict(collections.Counter)
+        for host in self._chosen(hosts, parsed_args):
+            names = ([aggregate.name for aggregate in host.aggregates]
+                     if parsed_args.by_aggregate else [host.name])
+            for name in names:
+                sums[name].update(_numbers(host, kind))
+        columns = [*(['Hosts'] if parsed_args.by_aggregate else []), *COLUMNS,
+                   *(['Units'] if kind else [])]
+        return (['Aggregate' if parsed_args.by_aggregate else 'Host',
+                 *columns],
+                [[name, *(found[column] for column in columns)]
+                 for name, found in sorted(sums.items())])
+
+    def _chosen(self, hosts, parsed_args):
+        """Yield those that are asked for and have a report."""
+        for what, wanted, known in (
+                ('host', parsed_args.host, {host.name for host in hosts}),
+                ('aggregate', parsed_args.aggregate, {
+                    aggregate.name for host in hosts
+                    for aggregate in host.aggregates})):
+            unknown = sorted(set(wanted or ()) - known)
+            if unknown:
+                raise exceptions.CommandError(
+                    "--%s is '%s'; allowed are names of %ss with computes."
+                    % (what, unknown[0], what))
+        for host in hosts:
+            if parsed_args.host and host.name not in parsed_args.host:
+                continue
+            if parsed_args.aggregate and not {
+                    aggregate.name for aggregate in host.aggregates
+                    }.intersection(parsed_args.aggregate):
+                continue
+            if host.problem:
+                self.app.LOG.warning('%s is left out: %s.', host.name,
+                                     host.problem)
+            elif host.report:
+                yield host
 
 
 class Solve(show.ShowOne):
@@ -85,6 +172,30 @@ class Solve(show.ShowOne):
             ('ordinary_vcpus', rows.ordinary),
             ('overall_ratio', round(float(terms.overall_ratio), 4))),
             strict=True)
+
+
+def _kind(context, flavor_id):
+    """Return the survey.Kind of a flavor of the cloud."""
+    from nova import exception
+    from nova import objects
+
+    from nova_prio import survey
+    try:
+        return survey.kind_of(
+            objects.Flavor.get_by_flavor_id(context, flavor_id))
+    except policy.RequestRefused as error:
+        raise exceptions.CommandError(str(error)) from error
+    except exception.NovaException as error:
+        raise exceptions.CommandError(error.format_message()) from error
+
+
+def _numbers(host, kind):
+    """Return dict, column -> number, of one host."""
+    report = host.report
+    cells = itertools.chain.from_iterable(
+        zip(report.used, report.sellable, host.room))
+    return {'Hosts': 1, **dict(zip(COLUMNS, cells)),
+            'Units': host.units(kind) if kind else 0}
 
 
 def _whole(parsed_args, name, least, most):

@@ -11,6 +11,8 @@
 # under the License.
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -75,3 +77,21 @@ def test_refusals(run, arguments, words):
     assert (1, '') == (status, out)
     line, = err.splitlines()
     assert words in line
+
+
+@pytest.mark.parametrize('text, words', [
+    (None, 'The configuration of Nova cannot be read: Failed to find some '),
+    ('', "Nova's database cannot be read: No sql_connection"),
+    ('[api_database]\nmax_retries = x\n',
+     'The configuration of Nova cannot be read: Value for option max_retr'),
+])
+def test_show_without_databases(tmp_path, text, words):
+    path = tmp_path / 'nova.conf'
+    if text is not None:
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
+         'capacity', 'show', '--config-file', str(path)],
+        capture_output=True, text=True)
+    assert (1, '') == (done.returncode, done.stdout)
+    assert words in done.stderr.splitlines()[-1]

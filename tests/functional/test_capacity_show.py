@@ -1,0 +1,94 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""``nova-prio capacity show`` on Nova's databases, and what it promises."""
+
+import contextlib
+import io
+import json
+from unittest import mock
+
+from nova import context
+
+from nova_prio.cmd import main
+from tests.functional import base
+
+
+class CapacityShow(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host('mix1')
+        self.start_seed_host('off1', mix=False)
+        self.start_host('plain1', cpus=4, shared='0-3', ratio=2.0,
+                        aggregate={'priority_ordinary': 'false'})
+        self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
+
+    def show(self, *arguments, status=0):
+        """Run the command; returns what it lists, or says."""
+        out, err = io.StringIO(), io.StringIO()
+        with (mock.patch('nova_prio.cmd.controller.nova',
+                         lambda parsed_args: contextlib.nullcontext(
+                             context.get_admin_context())),
+              contextlib.redirect_stdout(out),
+              contextlib.redirect_stderr(err)):
+            self.assertEqual(status, main.main(
+                ['capacity', 'show', *arguments, '-f', 'json']), err)
+        self.said = err.getvalue()
+        return json.loads(out.getvalue()) if status == 0 else None
+
+    def numbers(self, *arguments):
+        """Return dict, host or aggregate -> its numbers."""
+        return {name: numbers for name, *numbers in (
+            row.values() for row in self.show(*arguments))}
+
+    def test_hosts_and_aggregates(self):
+        self.boot(self.high, az='nova:mix1')
+        self.boot(self.low, az='nova:mix1')
+        self.boot(self.plain, az='nova:off1')
+        hosts = {'mix1': [4, 8, 4, 4, 16, 12, 0, 8, 8],
+                 'off1': [0, 8, 8, 4, 8, 4, 4, 8, 4],
+                 'plain1': [0, 0, 0, 0, 8, 8, 0, 8, 8]}
+        self.assertEqual(hosts, self.numbers())
+        self.assertEqual({'off1': hosts['off1']},
+                         self.numbers('--host', 'off1'))
+        aggregates = {'priority_mix=true': [
+            2, 4, 16, 12, 8, 24, 16, 4, 16, 12],
+            'priority_ordinary=false': [1, *hosts['plain1']]}
+        self.assertEqual(aggregates, self.numbers('--by-aggregate'))
+        self.assertEqual(
+            {'mix1', 'off1'},
+            set(self.numbers('--aggregate', 'priority_mix=true')))
+
+    def test_units_are_what_can_be_created(self):
+        self.boot(self.high, az='nova:mix1')
+        for flavor, expected in (
+                (self.high, {'mix1': 1, 'off1': 2, 'plain1': 0}),
+                (self.low, {'mix1': 4, 'off1': 2, 'plain1': 0}),
+                (self.plain, {'mix1': 2, 'off1': 2, 'plain1': 0}),
+                (self.flavor(3, **{'resources:PCPU': '2',
+                                   'resources:VCPU': '1'}),
+                 {'mix1': 2, 'off1': 4, 'plain1': 0})):
+            found = {name: numbers[-1] for name, numbers in self.numbers(
+                '--flavor', flavor).items()}
+            self.assertEqual(expected, found, flavor)
+        for _ in range(3):
+            self.boot(self.high)
+        self.boot(self.high, 'ERROR')
+
+    def test_what_is_said(self):
+        for arguments, words in (
+                (['--host', 'none'], "--host is 'none'; allowed are names of"),
+                (['--aggregate', 'none'], "--aggregate is 'none'; allowed"),
+                (['--flavor', 'none'], 'Flavor none could not be found')):
+            self.show(*arguments, status=1)
+            self.assertIn(words, self.said)
