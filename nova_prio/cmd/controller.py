@@ -52,7 +52,7 @@ def nova(parsed_args):
     files = itertools.chain.from_iterable(
         ('--config-file', path) for path in parsed_args.config_file)
     try:
-        config.parse_args(['nova-prio', *files], init_rpc=False)
+        config.parse_args(['nova-prio', *files])
         objects.register_all()
         yield context.get_admin_context()
     except cfg.Error as error:

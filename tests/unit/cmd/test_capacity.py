@@ -11,8 +11,10 @@
 # under the License.
 
 import json
+import pathlib
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -89,9 +91,34 @@ def test_show_without_databases(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
     if text is not None:
         path.write_text(text)
-    done = subprocess.run(
-        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
-         'capacity', 'show', '--config-file', str(path)],
-        capture_output=True, text=True)
+    done = show(path)
     assert (1, '') == (done.returncode, done.stdout)
     assert words in done.stderr.splitlines()[-1]
+
+
+def test_show_of_a_cloud_without_hosts(tmp_path):
+    """The databases are as nova-manage makes them."""
+    path = tmp_path / 'nova.conf'
+    path.write_text(textwrap.dedent("""\
+        [DEFAULT]
+        transport_url = fake:
+        [api_database]
+        connection = sqlite:///%(path)s/api.db
+        [database]
+        connection = sqlite:///%(path)s/cell.db
+        """) % {'path': tmp_path})
+    nova_manage = pathlib.Path(sys.executable).with_name('nova-manage')
+    for arguments in ('api_db sync', 'db sync --local_cell',
+                      'cell_v2 create_cell'):
+        subprocess.run(
+            [nova_manage, '--config-file', path, *arguments.split()],
+            check=True, capture_output=True)
+    done = show(path)
+    assert (0, []) == (done.returncode, json.loads(done.stdout)), done.stderr
+
+
+def show(path):
+    return subprocess.run(
+        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
+         'capacity', 'show', '--config-file', str(path), '-f', 'json'],
+        capture_output=True, text=True)
