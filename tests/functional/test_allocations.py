@@ -108,12 +108,6 @@ class Allocations(test_requests.Requests):
     def create_all(self, **kwargs):
         return [self.create(kind, **kwargs) for kind in KINDS]
 
-    def act(self, server, status='ACTIVE', **action):
-        """Ask for an action, and wait for the end of it."""
-        self.api.post_server_action(server['id'], action)
-        self.soon(lambda: self.assertEqual(
-            status, self._settled(server)['status']))
-
     def start_move(self, server, target, kind=None):
         """Migrate, or resize; the migration holds what the server held."""
         self.act(server, 'VERIFY_RESIZE', **(

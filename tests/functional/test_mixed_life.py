@@ -108,15 +108,6 @@ class Life(mixed.Mixed):
             tuple(sum(each) for each in zip((0, 0), *held)), held_on_host)
         return held_on_host
 
-    def act(self, server, status='ACTIVE', **action):
-        """Ask for an action, and wait for the end of it."""
-        self.api.post_server_action(server['id'], action)
-
-        def check():
-            self.assertEqual(status, self._settled(server)['status'])
-
-        self.soon(check)
-
 
 class Moves(Life):
 

@@ -180,6 +180,12 @@ class Requests(base.FunctionalTest):
         self.assertEqual(host, server['OS-EXT-SRV-ATTR:host'])
         return layout(self.domain(server))
 
+    def act(self, server, status='ACTIVE', **action):
+        """Ask for an action, and wait for the end of it."""
+        self.api.post_server_action(server['id'], action)
+        self.soon(lambda: self.assertEqual(
+            status, self._settled(server)['status']))
+
     def delete(self, *servers):
         """Delete servers, and wait until they are gone."""
         for server in servers:
