@@ -68,6 +68,7 @@ class Seam:
 _TRACKER = 'nova.compute.resource_tracker'
 _CLAIMS = 'nova.compute.claims'
 _DRIVER = 'nova.virt.libvirt.driver'
+_REPORT = 'nova.scheduler.client.report'
 
 SEAMS = (
     Seam(API, 'nova.compute.api', 'API.create',
@@ -177,6 +178,27 @@ SEAMS = (
          ('self', 'context', 'migrations', 'nodename')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage_from_migration',
          ('self', 'context', 'instance', 'migration', 'nodename')),
+    Seam(COMPUTE, _TRACKER,
+         'ResourceTracker._remove_deleted_instances_allocations',
+         ('self', 'context', 'cn', 'migrations', 'instance_by_uuid')),
+    Seam(COMPUTE, _REPORT, 'SchedulerReportClient.get',
+         ('self', 'url', 'version')),
+    Seam(COMPUTE, _REPORT, 'SchedulerReportClient.put',
+         ('self', 'url', 'data', 'version', 'global_request_id')),
+    Seam(COMPUTE, _REPORT, 'SchedulerReportClient.get_allocs_for_consumer',
+         ('self', 'context', 'consumer')),
+    Seam(COMPUTE, _REPORT,
+         'SchedulerReportClient.get_allocations_for_resource_provider',
+         ('self', 'context', 'rp_uuid')),
+    Seam(COMPUTE, 'nova.compute.utils', 'is_volume_backed_instance',
+         ('context', 'instance', 'bdms')),
+    Seam(COMPUTE, 'nova.objects.block_device',
+         'BlockDeviceMappingList.bdms_by_instance_uuid',
+         ('context', 'instance_uuids')),
+    Seam(COMPUTE, 'nova.objects.migration',
+         'MigrationList.get_by_filters', ('context', 'filters')),
+    Seam(COMPUTE, 'nova.scheduler.utils', 'ResourceRequest.from_request_spec',
+         ('request_spec',)),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker.update_usage',
          ('self', 'context', 'instance', 'nodename')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._move_claim',

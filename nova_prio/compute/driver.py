@@ -28,6 +28,7 @@ from nova_prio.compute import checks
 from nova_prio.compute import claims
 from nova_prio.compute import excess
 from nova_prio.compute import guest_xml
+from nova_prio.compute import healing
 from nova_prio.compute import inventory
 from nova_prio.compute import live_migration
 from nova_prio.compute import partitions
@@ -47,7 +48,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     """Reports priority CPUs, and places guests by their priority.
 
     ``ledger`` is the UsageLedger that the resource tracker keeps, ``excess``
-    says where it is beyond what the host may sell. ``is_overfull`` tells
+    says where it is beyond what the host may sell, ``healing`` mends what
+    Placement holds for the instances. ``is_overfull`` tells
     whether the VCPU inventory of a host without mix was raised to what is in
     use, which the ratio may exceed by a remainder. ``partitions`` knows
     whether libvirt starts guests in those of both priorities.
@@ -60,6 +62,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
         self.excess = excess.Excess()
+        self.healing = healing.Healing()
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self._warned_of_memory = False

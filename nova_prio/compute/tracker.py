@@ -109,6 +109,16 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 self._update_usage_from_migration(
                     context, migration.instance, migration, nodename)
 
+    def _remove_deleted_instances_allocations(
+            self, context, cn, migrations, instance_by_uuid):
+        super()._remove_deleted_instances_allocations(
+            context, cn, migrations, instance_by_uuid)
+        if self._ledger is not None and self.provider_tree is not None:
+            self.driver.healing.run(
+                context, self.reportclient, cn,
+                self.provider_tree.data(cn.hypervisor_hostname).inventory,
+                list(instance_by_uuid.values()))
+
     def update_usage(self, context, instance, nodename):
         """Update the usage after a change of an instance, also if it moved.
 

@@ -164,6 +164,22 @@ class Allocations(test_requests.Requests):
             self.assertEqual(total, +collections.Counter(usages), name)
         self.assertEqual(self.needs, found)
 
+    @contextlib.contextmanager
+    def conflicts(self, number, after=0):
+        """Let writes conflict, last of all, after so many consumers."""
+        conflict = iter([*after * [False], *number * [True]])
+        stock = consumer.Consumer.increment_generation
+
+        def increment_generation(writer):
+            if next(conflict, False):
+                raise exception.ConcurrentUpdateDetected()
+            stock(writer)
+
+        with mock.patch.object(consumer.Consumer, 'increment_generation',
+                               increment_generation):
+            yield
+        self.assertEqual([], list(conflict))
+
 
 class Moves(Allocations):
 
@@ -233,27 +249,11 @@ class Gone(Allocations):
         for server in [*servers[::2], *stay]:
             self._delete_server_allocations(server['id'])
             del self.needs[server['id']]
-        self.assert_kept()
+        self.assert_held()
         self.host_down('mix1')
         self.delete(*servers, *stay)
         self.host_up('mix1')
         self.assert_kept()
-
-    @contextlib.contextmanager
-    def conflicts(self, number, after=0):
-        """Let writes conflict, last of all, after so many consumers."""
-        conflict = iter([*after * [False], *number * [True]])
-        stock = consumer.Consumer.increment_generation
-
-        def increment_generation(writer):
-            if next(conflict, False):
-                raise exception.ConcurrentUpdateDetected()
-            stock(writer)
-
-        with mock.patch.object(consumer.Consumer, 'increment_generation',
-                               increment_generation):
-            yield
-        self.assertEqual([], list(conflict))
 
     def test_conflicts(self):
         """A write is tried four times; what fails for good has no trace."""

@@ -1,0 +1,89 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Puts right what Placement holds for the instances of a host."""
+
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import exception
+from oslo_log import log as logging
+
+from nova_prio import holdings
+
+LOG = logging.getLogger(__name__)
+
+
+class Healing:
+    """Mends allocations that drifted, in each run of the periodic task.
+
+    It looks at instances that are at rest on this host. Allocations of what
+    is no instance of this host are Nova's to remove, or the operator's.
+    """
+
+    def __init__(self):
+        # UUID of an instance -> what it seemed to hold and to need in the
+        # last run, and why that was not mended: None where it was right, for
+        # some of it is held elsewhere.
+        self._seen = {}
+
+    def run(self, context, client, compute_node, classes, instances):
+        """Mend what Placement takes, and say at WARNING what it does not.
+
+        :param context: nova.context.RequestContext
+        :param client: nova.scheduler.client.report.SchedulerReportClient
+        :param compute_node: nova.objects.ComputeNode
+        :param classes: resource classes that the host has
+        :param instances: list of nova.objects.Instance, on this host
+        """
+        seen, self._seen = self._seen, {}
+        try:
+            answer = client.get_allocations_for_resource_provider(
+                context, compute_node.uuid)
+            held = {uuid: holdings.own(found['resources'])
+                    for uuid, found in answer.allocations.items()}
+            for instance, needs in holdings.differing(
+                    context, [instance for instance in instances
+                              if instance.task_state is None],
+                    held, classes):
+                uuid = instance.uuid
+                what = held.get(uuid, {}), needs
+                if seen.get(uuid) == (*what, None):
+                    self._seen[uuid] = seen[uuid]
+                else:
+                    self._mend(context, client, compute_node, uuid, what,
+                               seen.get(uuid))
+        except (exception.ResourceProviderAllocationRetrievalFailed,
+                exception.ConsumerAllocationRetrievalFailed,
+                ks_exceptions.ClientException) as error:
+            LOG.warning('What the instances of this host hold in Placement is '
+                        'not looked at: %s', error)
+
+    def _mend(self, context, client, compute_node, uuid, what, seen):
+        try:
+            mended = holdings.mend(
+                context, client, compute_node.uuid, compute_node.host, uuid)
+        except holdings.NotMended as error:
+            self._seen[uuid] = (*what, str(error))
+            if self._seen[uuid] != seen:
+                LOG.warning(
+                    'Placement holds %s of this host for the instance, which '
+                    'needs %s. %s.', *self._seen[uuid], instance_uuid=uuid)
+            return
+        if mended is None:
+            return
+        before, after = mended
+        if before == after:
+            self._seen[uuid] = (*what, None)
+        else:
+            LOG.warning('Placement held %s of this host for the instance, '
+                        'which needs %s: put right.', before, after,
+                        instance_uuid=uuid)

@@ -1,0 +1,231 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What instances hold in Placement, what they need, and how that is mended.
+
+Shared by the periodic task of nova-compute and by the audit. An instance
+holds CPUs, memory and disk at the provider of its host; everything else that
+it may hold there or elsewhere (PCI devices, bandwidth, virtual GPUs) is left
+as it is.
+"""
+
+import copy
+
+from nova.compute import utils as compute_utils
+from nova import exception
+from nova import objects
+from nova.scheduler import utils as scheduler_utils
+import os_resource_classes as orc
+import os_traits
+
+#: Resource classes whose amounts the flavor of an instance decides.
+OWN = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
+
+#: How often a write is tried while others change the same allocation.
+ATTEMPTS = 4
+
+_ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
+                    'cancelled', 'done'))
+# Consumers have generations from the first of these on, queries of providers
+# by trait and aggregate likewise.
+_ALLOCATIONS, _PROVIDERS = '1.28', '1.22'
+
+
+class NotMended(Exception):
+    """Placement did not take what an instance needs, said in one sentence."""
+
+
+def own(resources):
+    """Return what an instance holds of the classes that are its flavor's.
+
+    :param resources: dict, resource class -> amount
+    """
+    return {name: amount for name, amount in resources.items()
+            if name in OWN and amount}
+
+
+def needed(instance, is_volume_backed):
+    """Return what an instance has to hold: dict, resource class -> amount.
+
+    The flavor is the one that is embedded in the instance, its image decides
+    about dedicated CPUs as well: so does the scheduler.
+
+    :param instance: nova.objects.Instance with flavor and system metadata
+    :param is_volume_backed: whether it was booted from a volume
+    """
+    return own(scheduler_utils.ResourceRequest.from_request_spec(
+        objects.RequestSpec(
+            flavor=instance.flavor, image=instance.image_meta,
+            is_bfv=is_volume_backed, requested_resources=[])
+    ).merged_resources())
+
+
+def differing(context, instances, held, classes):
+    """Yield the instances that hold something else than they need.
+
+    :param context: nova.context.RequestContext of their cell
+    :param instances: list of nova.objects.Instance of a host
+    :param held: dict, UUID -> what they hold there, resource class -> amount
+    :param classes: resource classes of the host: what is elsewhere is not
+        looked at
+    :returns: (nova.objects.Instance, what it needs of these classes)
+    """
+    def of_host(instance, is_volume_backed):
+        return {name: amount
+                for name, amount in needed(instance, is_volume_backed).items()
+                if name in classes}
+
+    suspects = [instance for instance in instances
+                if own(held.get(instance.uuid, {})) !=
+                of_host(instance, False)]
+    if not suspects:
+        return
+    disks = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
+        context, [instance.uuid for instance in suspects])
+    for instance in suspects:
+        needs = of_host(instance, compute_utils.is_volume_backed_instance(
+            context, instance, disks.get(instance.uuid, [])))
+        if own(held.get(instance.uuid, {})) != needs:
+            yield instance, needs
+
+
+def at_rest(context, uuid):
+    """Return an instance, or None where it is changed or moved right now.
+
+    :param context: nova.context.RequestContext of its cell
+    """
+    try:
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=['flavor', 'system_metadata'])
+    except exception.InstanceNotFound:
+        return None
+    moves = objects.MigrationList.get_by_filters(
+        context, {'instance_uuid': uuid})
+    if instance.task_state is not None or any(map(is_open, moves)):
+        return None
+    return instance
+
+
+def is_open(migration):
+    """Return whether a migration goes on, or waits to be confirmed.
+
+    :param migration: nova.objects.Migration
+    """
+    return migration.status not in _ENDED
+
+
+def mend(context, client, provider, host, uuid):
+    """Let an instance hold what it needs, unless it is changed right now.
+
+    What it holds is read first, whether it is at rest after that: what begins
+    to move later changes the generation of the consumer, and Placement then
+    refuses the write.
+
+    :param context: nova.context.RequestContext of its cell
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param provider: UUID of the resource provider of the host
+    :param host: name of the host
+    :returns: (what it held at the host, what it holds now), two dicts,
+        resource class -> amount; or None where it is changed right now
+    :raises NotMended: where Placement does not take it
+    """
+    for _ in range(ATTEMPTS):
+        found = client.get_allocs_for_consumer(context, uuid)
+        instance = at_rest(context, uuid)
+        if instance is None or instance.host != host:
+            return None
+        needs = needed(instance, compute_utils.is_volume_backed_instance(
+            context, instance))
+        wanted = _with(
+            found, _placed(client, provider, found, needs), instance)
+        change = _at(found, provider), _at(wanted, provider)
+        if wanted['allocations'] == found['allocations']:
+            return change
+        answer = client.put(
+            '/allocations/' + uuid, wanted, version=_ALLOCATIONS,
+            global_request_id=context.global_id)
+        if answer.status_code == 204:
+            return change
+        error, *_ = answer.json()['errors']
+        if error.get('code') != 'placement.concurrent_update':
+            raise NotMended('Placement does not take it: %s'
+                            % ' '.join(error['detail'].split()))
+    raise NotMended('Others change what it holds at the same time: %d '
+                    'attempts failed' % ATTEMPTS)
+
+
+def _at(allocation, provider):
+    return own(allocation['allocations'].get(
+        provider, {'resources': {}})['resources'])
+
+
+def _placed(client, provider, found, needs):
+    """Return where an instance has to hold what it needs.
+
+    Disk stays where it is held: at the host, or at a provider that shares its
+    disks with the host.
+
+    :param found: what it holds, as Placement answers
+    :returns: dict, UUID of a provider -> resource class -> amount
+    """
+    placed = {provider: dict(needs)}
+    if orc.DISK_GB in needs and orc.DISK_GB not in _at(found, provider):
+        sharing = _sharing_disks(client, provider)
+        holding = [uuid for uuid in sharing if orc.DISK_GB in _at(found, uuid)]
+        if not holding and orc.DISK_GB in _answer(
+                client, '/resource_providers/%s/inventories' % provider,
+                'inventories'):
+            return placed
+        if len(holding or sharing) != 1:
+            raise NotMended('%d resource providers share disks with the host, '
+                            'where one is expected' % len(holding or sharing))
+        disk, = holding or sharing
+        placed[disk] = {orc.DISK_GB: placed[provider].pop(orc.DISK_GB)}
+    return placed
+
+
+def _sharing_disks(client, provider):
+    """Return the UUIDs of the providers that share disks with a host."""
+    aggregates = _answer(
+        client, '/resource_providers/%s/aggregates' % provider, 'aggregates')
+    if not aggregates:
+        return []
+    return [found['uuid'] for found in _answer(
+        client, '/resource_providers?member_of=in:%s&required=%s'
+        '&resources=DISK_GB:1' % (
+            ','.join(aggregates), os_traits.MISC_SHARES_VIA_AGGREGATE),
+        'resource_providers')]
+
+
+def _answer(client, url, key):
+    answer = client.get(url, version=_PROVIDERS)
+    if not answer:
+        raise NotMended('Placement does not answer %s: %s'
+                        % (url, answer.status_code))
+    return answer.json()[key]
+
+
+def _with(found, placed, instance):
+    """Return an allocation with these amounts in place of its own ones."""
+    wanted = copy.deepcopy(found)
+    for provider, resources in placed.items():
+        at = wanted['allocations'].setdefault(provider, {'resources': {}})
+        kept = {name: amount for name, amount in at['resources'].items()
+                if name not in OWN}
+        at['resources'] = {**kept, **resources}
+        if not at['resources']:
+            del wanted['allocations'][provider]
+    if not found['allocations']:
+        wanted.update(project_id=instance.project_id,
+                      user_id=instance.user_id, consumer_generation=None)
+    return wanted

@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What drifted in Placement is put right by the periodic task."""
+
+import itertools
+import logging
+from unittest import mock
+
+import fixtures
+from nova import context
+from nova import objects
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from nova_prio.compute import healing
+from nova_prio import holdings
+from tests.functional import test_allocations as allocations
+
+
+class Healing(allocations.Allocations):
+
+    def put(self, server, **resources):
+        """Let Placement hold this of a host, besides what is elsewhere."""
+        url = '/allocations/' + server['id']
+        found = self.placement.get(url, version='1.28').body
+        for key, value in (('project_id', uuids.project),
+                           ('user_id', uuids.user),
+                           ('consumer_generation', None)):
+            found.setdefault(key, value)
+        found['allocations'][self.compute_rp_uuids[server['host']]] = {
+            'resources': resources}
+        answer = self.placement.put(url, found, version='1.28')
+        self.assertEqual(204, answer.status, answer.body)
+
+    def heal(self):
+        """Run the periodic task of the host; returns what it says."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=healing.LOG.name, level=logging.WARNING,
+            format='%(instance_uuid)s %(message)s'))
+        self.update_host('mix1')
+        return log.output
+
+    def drift(self, servers):
+        """Let each server hold something else than it needs."""
+        for number, server in enumerate(servers):
+            needs = dict(self.needs[server['id']]['mix1'])
+            if number % 3 == 0:
+                self._delete_server_allocations(server['id'])
+                continue
+            if number % 3 == 1:
+                swapped = {'VCPU': needs.pop('PCPU', 0),
+                           'PCPU': needs.pop('VCPU', 0)}
+                needs.update({name: amount for name, amount in swapped.items()
+                              if amount})
+            else:
+                needs['MEMORY_MB'] += 1
+                needs['DISK_GB'] -= 1
+            self.put(server, **needs)
+
+    def test_each_kind(self):
+        self.assertEqual('', self.heal())
+        servers = [*self.create_all(), self.create('high', from_volume=True)]
+        self.assertEqual('', self.heal())
+        for turn in range(3):
+            self.drift(servers[turn:] + servers[:turn])
+            said = self.heal()
+            self.assert_held()
+            for server in servers:
+                self.assertIn(server['id'], said)
+            self.assertEqual('', self.heal())
+
+    def test_what_is_not_its_own(self):
+        """Other classes stay, and so does what is held elsewhere."""
+        server = self.create('high')
+        self.placement.put('/resource_classes/CUSTOM_LICENCE', None,
+                           version='1.7')
+        self._set_inventory(self.compute_rp_uuids['mix1'], {
+            'resource_class': 'CUSTOM_LICENCE', 'total': 1})
+        other = self._post_resource_provider('other')['uuid']
+        self._set_inventory(other, {'resource_class': 'VCPU', 'total': 9})
+        self.compute_rp_uuids['other'] = other
+        self.put({**server, 'host': 'other'}, VCPU=3)
+        self.put(server, VCPU=2, CUSTOM_LICENCE=1)
+        self.needs[server['id']]['other'] = {'VCPU': 3}
+        self.needs[server['id']]['mix1']['CUSTOM_LICENCE'] = 1
+        self.heal()
+        self.assert_held()
+
+    def test_what_moves(self):
+        """An instance that moves, or is changed, is left alone."""
+        self.start('mix2')
+        server, other = self.create('high'), self.create('low')
+        self.start_move(server, 'mix2')
+        self.put({**server, 'host': 'mix2'}, VCPU=2)
+        cell = self.host_mappings['mix1'].cell_mapping
+        with context.target_cell(
+                context.get_admin_context(), cell) as cctxt:
+            instance = objects.Instance.get_by_uuid(cctxt, other['id'])
+            instance.task_state = 'rebooting'
+            instance.save()
+        self.put(other, VCPU=1)
+        self.update_host('mix2')
+        self.assertEqual('', self.heal())
+        for server, host, cpus in (server, 'mix2', 2), (other, 'mix1', 1):
+            self.assertEqual({'VCPU': cpus}, self.placement.get(
+                '/allocations/' + server['id']).body['allocations'][
+                    self.compute_rp_uuids[host]]['resources'])
+
+    def test_no_room(self):
+        """It is said once that Placement refuses, and done when it fits."""
+        server = self.create('high')
+        # As the fallback of the scheduler leaves it where PCPU are sold.
+        self.put(server, VCPU=2)
+        other = {'id': uuids.other, 'host': 'mix1'}
+        self.put(other, PCPU=15)
+        said = self.heal()
+        self.assertIn(server['id'], said)
+        self.assertIn('Placement does not take it: ', said)
+        self.assertIn('The requested amount would exceed the capacity', said)
+        self.assertEqual('', self.heal())
+        self._delete_server_allocations(other['id'])
+        self.assertIn('put right', self.heal())
+        self.assert_held()
+
+    def test_conflicts(self):
+        """What others change meanwhile is read again, and then given up."""
+        server = self.create('high')
+        for number, said in (3, 'put right'), (4, '4 attempts failed'):
+            self.drift([server])
+            with self.conflicts(number):
+                self.assertIn(said, self.heal())
+        self.heal()
+        self.assert_held()
+
+    def test_moved_since(self):
+        """What began to move after it was read is not written."""
+        server = self.create('high')
+        self.drift([server])
+        stock, amounts = holdings.at_rest, itertools.count(3)
+
+        def at_rest(cctxt, uuid):
+            found = stock(cctxt, uuid)
+            self.put(server, PCPU=next(amounts))
+            return found
+
+        with mock.patch.object(holdings, 'at_rest', at_rest):
+            self.assertIn('4 attempts failed', self.heal())
