@@ -21,6 +21,7 @@ from nova import objects
 from nova.objects import fields
 from nova import utils
 import os_resource_classes as orc
+from oslo_log import log as logging
 
 from nova_prio import capacity
 from nova_prio.compute import usage
@@ -30,6 +31,7 @@ from nova_prio.objects import host_report
 from nova_prio import policy
 
 CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
 
 _KEY = 'nova_prio'
 
@@ -146,9 +148,50 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         return super()._move_claim(context, instance, *args, **kwargs)
 
     def _update_to_placement(self, context, compute_node, startup):
-        super()._update_to_placement(context, compute_node, startup)
+        """Update, and go on where Placement does not let go of CPUs.
+
+        Nova calls it trouble with PCI devices, whatever it is about, and does
+        not start then.
+        """
+        try:
+            super()._update_to_placement(context, compute_node, startup)
+        except exception.PlacementPciException:
+            if self._ledger is None or not self._keep_cpus(
+                    context, compute_node):
+                raise
         if self._ledger is not None:
             self._refresh_report(compute_node)
+
+    def _keep_cpus(self, context, compute_node):
+        """Report again, with the inventories of CPUs that are in use.
+
+        :returns: whether there are such that were to be removed
+        """
+        nodename = compute_node.hypervisor_hostname
+        reported = self.provider_tree.data(nodename).inventory
+        there = self.reportclient.get_provider_tree_and_ensure_root(
+            context, compute_node.uuid).data(nodename).inventory
+        kept = {name: there[name] for name in (orc.VCPU, orc.PCPU)
+                if name in there and name not in reported}
+        if not kept:
+            return False
+        self.driver.is_overfull = True
+        self.provider_tree.update_inventory(nodename, {**reported, **kept})
+        self.reportclient.update_from_provider_tree(
+            context, self.provider_tree)
+        allocations = self.reportclient.get_allocations_for_resource_provider(
+            context, compute_node.uuid).allocations
+        for name in kept:
+            LOG.error(
+                'This host has no CPUs for %(name)s any more, but Placement '
+                'keeps the inventory of them, for these instances or '
+                'migrations hold some: %(consumers)s. Move the instances '
+                'away, and confirm or revert the migrations; "nova-prio '
+                'audit" finds what is nobody\'s.',
+                {'name': name, 'consumers': ', '.join(sorted(
+                    uuid for uuid, held in allocations.items()
+                    if name in held['resources']))})
+        return True
 
     def _refresh_report(self, compute_node):
         """Put the report into the stats that Nova saves right after this.
