@@ -88,15 +88,24 @@ def differing(context, instances, held, classes):
     suspects = [instance for instance in instances
                 if own(held.get(instance.uuid, {})) !=
                 of_host(instance, False)]
-    if not suspects:
-        return
-    disks = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
-        context, [instance.uuid for instance in suspects])
+    from_volume = volume_backed(context, suspects)
     for instance in suspects:
-        needs = of_host(instance, compute_utils.is_volume_backed_instance(
-            context, instance, disks.get(instance.uuid, [])))
+        needs = of_host(instance, instance.uuid in from_volume)
         if own(held.get(instance.uuid, {})) != needs:
             yield instance, needs
+
+
+def volume_backed(context, instances):
+    """Return the UUIDs of those instances that were booted from a volume.
+
+    :param context: nova.context.RequestContext of their cell
+    :param instances: list of nova.objects.Instance
+    """
+    disks = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
+        context, [instance.uuid for instance in instances])
+    return {instance.uuid for instance in instances
+            if compute_utils.is_volume_backed_instance(
+                context, instance, disks.get(instance.uuid, []))}
 
 
 def at_rest(context, uuid):
@@ -151,17 +160,46 @@ def mend(context, client, provider, host, uuid):
         change = _at(found, provider), _at(wanted, provider)
         if wanted['allocations'] == found['allocations']:
             return change
-        answer = client.put(
-            '/allocations/' + uuid, wanted, version=_ALLOCATIONS,
-            global_request_id=context.global_id)
-        if answer.status_code == 204:
+        if put(context, client, '/allocations/' + uuid, wanted):
             return change
-        error, *_ = answer.json()['errors']
-        if error.get('code') != 'placement.concurrent_update':
-            raise NotMended('Placement does not take it: %s'
-                            % ' '.join(error['detail'].split()))
     raise NotMended('Others change what it holds at the same time: %d '
                     'attempts failed' % ATTEMPTS)
+
+
+def everywhere(context, client, provider, instance):
+    """Return what an instance holds and needs, shared disks included.
+
+    :param provider: UUID of the resource provider of its host
+    :param instance: nova.objects.Instance with flavor and system metadata
+    :returns: two dicts, resource class -> amount
+    """
+    found = client.get_allocs_for_consumer(context, instance.uuid)
+    needs = needed(instance, compute_utils.is_volume_backed_instance(
+        context, instance))
+    held = {}
+    for uuid, resources in _placed(client, provider, found, needs).items():
+        held.update({name: amount for name, amount in _at(found, uuid).items()
+                     if uuid == provider or name in resources})
+    return held, needs
+
+
+def put(context, client, url, body):
+    """Write to Placement; return whether nobody else wrote in between.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param url: str, below that of Placement
+    :param body: dict, with the generation that was read
+    :raises NotMended: where Placement does not take it
+    """
+    found = client.put(url, body, version=_ALLOCATIONS,
+                       global_request_id=context.global_id)
+    if found:
+        return True
+    error, *_ = found.json()['errors']
+    if error.get('code') != 'placement.concurrent_update':
+        raise NotMended('Placement does not take it: %s'
+                        % ' '.join(error['detail'].split()))
+    return False
 
 
 def _at(allocation, provider):
@@ -182,9 +220,9 @@ def _placed(client, provider, found, needs):
     if orc.DISK_GB in needs and orc.DISK_GB not in _at(found, provider):
         sharing = _sharing_disks(client, provider)
         holding = [uuid for uuid in sharing if orc.DISK_GB in _at(found, uuid)]
-        if not holding and orc.DISK_GB in _answer(
-                client, '/resource_providers/%s/inventories' % provider,
-                'inventories'):
+        if not holding and orc.DISK_GB in answer(
+                client, '/resource_providers/%s/inventories' % provider
+                )['inventories']:
             return placed
         if len(holding or sharing) != 1:
             raise NotMended('%d resource providers share disks with the host, '
@@ -196,23 +234,29 @@ def _placed(client, provider, found, needs):
 
 def _sharing_disks(client, provider):
     """Return the UUIDs of the providers that share disks with a host."""
-    aggregates = _answer(
-        client, '/resource_providers/%s/aggregates' % provider, 'aggregates')
+    aggregates = answer(
+        client, '/resource_providers/%s/aggregates' % provider)['aggregates']
     if not aggregates:
         return []
-    return [found['uuid'] for found in _answer(
+    return [found['uuid'] for found in answer(
         client, '/resource_providers?member_of=in:%s&required=%s'
         '&resources=DISK_GB:1' % (
-            ','.join(aggregates), os_traits.MISC_SHARES_VIA_AGGREGATE),
-        'resource_providers')]
+            ','.join(aggregates), os_traits.MISC_SHARES_VIA_AGGREGATE)
+        )['resource_providers']]
 
 
-def _answer(client, url, key):
-    answer = client.get(url, version=_PROVIDERS)
-    if not answer:
-        raise NotMended('Placement does not answer %s: %s'
-                        % (url, answer.status_code))
-    return answer.json()[key]
+def answer(client, url):
+    """Return what Placement answers, as a dict.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param url: str, below that of Placement
+    :raises NotMended: where it does not
+    """
+    found = client.get(url, version=_PROVIDERS)
+    if not found:
+        raise NotMended('Placement answers %s with status %s'
+                        % (url, found.status_code))
+    return found.json()
 
 
 def _with(found, placed, instance):

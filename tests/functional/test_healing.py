@@ -27,7 +27,8 @@ from nova_prio import holdings
 from tests.functional import test_allocations as allocations
 
 
-class Healing(allocations.Allocations):
+class Drift(allocations.Allocations):
+    """Words for what others do to Placement."""
 
     def put(self, server, **resources):
         """Let Placement hold this of a host, besides what is elsewhere."""
@@ -41,14 +42,6 @@ class Healing(allocations.Allocations):
             'resources': resources}
         answer = self.placement.put(url, found, version='1.28')
         self.assertEqual(204, answer.status, answer.body)
-
-    def heal(self):
-        """Run the periodic task of the host; returns what it says."""
-        log = self.useFixture(fixtures.FakeLogger(
-            name=healing.LOG.name, level=logging.WARNING,
-            format='%(instance_uuid)s %(message)s'))
-        self.update_host('mix1')
-        return log.output
 
     def drift(self, servers):
         """Let each server hold something else than it needs."""
@@ -66,6 +59,17 @@ class Healing(allocations.Allocations):
                 needs['MEMORY_MB'] += 1
                 needs['DISK_GB'] -= 1
             self.put(server, **needs)
+
+
+class Healing(Drift):
+
+    def heal(self):
+        """Run the periodic task of the host; returns what it says."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=healing.LOG.name, level=logging.WARNING,
+            format='%(instance_uuid)s %(message)s'))
+        self.update_host('mix1')
+        return log.output
 
     def test_each_kind(self):
         self.assertEqual('', self.heal())

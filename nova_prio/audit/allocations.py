@@ -1,0 +1,141 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What instances hold in Placement, against what they need."""
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+from nova.objects import fields
+import os_resource_classes as orc
+
+from nova_prio.audit import finding
+from nova_prio.audit import repairs
+from nova_prio.audit import views
+from nova_prio import holdings
+
+_CPUS = (orc.PCPU, orc.VCPU)
+
+
+def findings(view, context, client):
+    """Yield what is wrong with the allocations at a host.
+
+    :param view: HostView
+    :param context: nova.context.RequestContext, of no cell
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    """
+    yield from _of_instances(view, client)
+    for consumer in sorted(set(view.allocations) - view.consumers):
+        held = holdings.own(view.allocations[consumer])
+        try:
+            repair = held and _repair(view, context, consumer)
+        except LookupError:
+            # Nobody knows yet whose it is.
+            continue
+        if repair:
+            kind, repair = repair
+            yield finding.Finding(
+                view.name, kind, consumer, finding.text({}),
+                finding.text(held), repair=repair)
+
+
+def _of_instances(view, client):
+    for instance, needs in holdings.differing(
+            view.context, view.at_rest, view.allocations, view.inventories):
+        held = holdings.own(view.allocations.get(instance.uuid, {}))
+        if orc.DISK_GB in needs and orc.DISK_GB not in held:
+            # What its host does not have, it may hold at a provider that
+            # shares its disks.
+            held, needs = holdings.everywhere(
+                view.context, client, view.node.uuid, instance)
+            if held == needs:
+                continue
+        if not held:
+            kind = finding.MISSING_ALLOCATION
+        elif any(held.get(name) != needs.get(name) for name in _CPUS):
+            kind = finding.WRONG_CLASS
+        else:
+            kind = finding.WRONG_AMOUNT
+        yield finding.Finding(
+            view.name, kind, instance.uuid, finding.text(needs),
+            finding.text(held), note=_note(instance),
+            repair=repairs.Mend(view.node.uuid, view.name, instance.uuid))
+
+
+def _note(instance):
+    """Return what to know about an instance that its image pins."""
+    policy = fields.CPUAllocationPolicy
+    if (instance.image_meta.properties.get('hw_cpu_policy') in (
+            policy.DEDICATED, policy.MIXED) and
+            'hw:cpu_policy' not in instance.flavor.extra_specs):
+        return ('"nova-manage placement heal_allocations" would ask for VCPU, '
+                'for it does not look at the image, which pins this instance')
+    return ''
+
+
+def _repair(view, context, consumer):
+    """Return what is wrong where something else than the host's holds it.
+
+    :returns: (kind of finding, repair), or None where nothing is wrong
+    :raises LookupError: where nobody knows yet
+    """
+    cctxt, instance = views.instance_of(context, consumer)
+    if instance is None:
+        migration = _migration(context, consumer)
+        if migration is None:
+            return finding.ORPHANED_ALLOCATION, repairs.Delete(consumer)
+        if (holdings.is_open(migration) or
+                not _is_at_rest(context, migration.instance_uuid)):
+            return None
+        return finding.LEFT_ALLOCATION, repairs.Delete(consumer)
+    if holdings.at_rest(cctxt, consumer) is None:
+        return None
+    if instance.host is None:
+        return finding.LEFT_ALLOCATION, repairs.Delete(consumer)
+    # It may have come since the instances of the host were read.
+    if instance.host == view.name or _was_evacuated(
+            cctxt, consumer, view.name):
+        return None
+    return finding.LEFT_ALLOCATION, repairs.Leave(view.node.uuid, consumer)
+
+
+def _is_at_rest(context, uuid):
+    """Return whether an instance is at rest, or gone."""
+    cctxt, instance = views.instance_of(context, uuid)
+    return instance is None or holdings.at_rest(cctxt, uuid) is not None
+
+
+def _was_evacuated(context, uuid, host):
+    """Return whether a host has still to learn that an instance left it.
+
+    Nova takes what it holds there away when nova-compute starts there.
+    """
+    moves = objects.MigrationList.get_by_filters(
+        context, {'instance_uuid': uuid, 'source_compute': host,
+                  'migration_type': fields.MigrationType.EVACUATION})
+    return any(move.status == 'done' for move in moves)
+
+
+def _migration(context, uuid):
+    """Return the migration that a UUID is of, in any cell, or None.
+
+    :raises LookupError: where a cell does not answer
+    """
+    found = nova_context.scatter_gather_all_cells(
+        context, objects.Migration.get_by_uuid, uuid)
+    for answer in found.values():
+        if isinstance(answer, objects.Migration):
+            return answer
+        if not isinstance(answer, exception.MigrationNotFound):
+            raise LookupError(uuid)
+    return None

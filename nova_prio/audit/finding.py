@@ -1,0 +1,105 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What an audit finds."""
+
+import dataclasses
+
+#: Kinds of findings, and what an operator does about each.
+MISSING_ALLOCATION = 'missing_allocation'
+WRONG_CLASS = 'wrong_class'
+WRONG_AMOUNT = 'wrong_amount'
+ORPHANED_ALLOCATION = 'orphaned_allocation'
+LEFT_ALLOCATION = 'left_allocation'
+WRONG_INVENTORY = 'wrong_inventory'
+WRONG_TRAITS = 'wrong_traits'
+UNREADABLE_REPORT = 'unreadable_report'
+OLD_REPORT = 'old_report'
+OVERSOLD = 'oversold'
+SAME_CPU = 'same_cpu'
+CPU_OUTSIDE = 'cpu_outside'
+OTHER_CPUS = 'other_cpus'
+OLD_CPUSET = 'old_cpuset'
+WRONG_PARTITION = 'wrong_partition'
+UNKNOWN_GUEST = 'unknown_guest'
+UNREAD = 'unread'
+
+_FIX = 'run the audit with --fix'
+_UPDATE = ('nova-compute reports it anew in its next update: see in its log '
+           'why it did not')
+_MOVE = 'migrate the instance, live or cold'
+_REBOOT = 'reboot the instance hard, or migrate it'
+
+REMEDIES = {
+    MISSING_ALLOCATION: _FIX,
+    WRONG_CLASS: _FIX,
+    WRONG_AMOUNT: _FIX,
+    ORPHANED_ALLOCATION: _FIX,
+    LEFT_ALLOCATION: _FIX,
+    WRONG_INVENTORY: _FIX,
+    WRONG_TRAITS: _FIX,
+    UNREADABLE_REPORT: 'install the same release of nova-prio everywhere',
+    OLD_REPORT: _UPDATE,
+    OVERSOLD: 'migrate instances away, or set the CPU sets, '
+              'cpu_priority_mix_enable and the CPU allocation ratio as they '
+              'were',
+    SAME_CPU: _MOVE,
+    CPU_OUTSIDE: _MOVE,
+    OTHER_CPUS: _REBOOT,
+    OLD_CPUSET: _REBOOT,
+    WRONG_PARTITION: _REBOOT,
+    UNKNOWN_GUEST: 'see running_deleted_instance_action in nova.conf, or stop '
+                   'the guest with virsh',
+    UNREAD: 'mend that, and audit the host again',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Finding:
+    """One thing that does not agree, or that should not be.
+
+    ``consumer`` is the UUID of the instance or migration that it is about,
+    '' where it is about the host. What an instance or host needs, and what
+    Placement, nova-compute and libvirt say of it, stand in the four texts of
+    that name, '' where that is not asked. ``repair`` mends it, one of
+    :mod:`nova_prio.audit.repairs`, or is None.
+    """
+
+    host: str
+    kind: str
+    consumer: str = ''
+    needed: str = ''
+    placement: str = ''
+    compute: str = ''
+    libvirt: str = ''
+    note: str = ''
+    repair: object = dataclasses.field(default=None, compare=False)
+
+    @property
+    def remedy(self):
+        """What to do about it, a sentence."""
+        text = REMEDIES.get(self.kind)
+        if text is None:
+            return ''
+        if self.note:
+            text = '%s; %s' % (text, self.note)
+        return text[0].upper() + text[1:] + '.'
+
+
+def text(numbers):
+    """Return amounts as they are shown: "PCPU=2 VCPU=1", or "nothing".
+
+    :param numbers: dict, name -> number
+    """
+    return ' '.join('%s=%s' % item
+                    for item in sorted(numbers.items())) or 'nothing'

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What mends a finding: writes to Placement, each of them all or nothing.
+
+None of them touches a guest, nor an instance that is changed or moved, nor
+what somebody else has written since it was read.
+"""
+
+import typing
+
+from nova import exception
+
+from nova_prio import holdings
+
+
+class Mend(typing.NamedTuple):
+    """Let an instance hold what it needs at its host."""
+
+    provider: str
+    host: str
+    uuid: str
+
+    def apply(self, context, client):
+        """Do it.
+
+        :param context: nova.context.RequestContext of the cell of the host
+        :param client: nova.scheduler.client.report.SchedulerReportClient
+        :raises holdings.NotMended: where it was not done
+        """
+        if holdings.mend(context, client, self.provider, self.host,
+                         self.uuid) is None:
+            raise holdings.NotMended('It is changed or moved right now')
+
+
+class Delete(typing.NamedTuple):
+    """Take away all that somebody holds who is no more."""
+
+    uuid: str
+
+    def apply(self, context, client):
+        """Do it; see :meth:`Mend.apply`."""
+        _written(client.delete_allocation_for_instance, context, self.uuid)
+
+
+class Leave(typing.NamedTuple):
+    """Take away what an instance holds at a host that it is not on."""
+
+    provider: str
+    uuid: str
+
+    def apply(self, context, client):
+        """Do it; see :meth:`Mend.apply`."""
+        if not _written(client.remove_provider_tree_from_instance_allocation,
+                        context, self.uuid, self.provider):
+            raise holdings.NotMended('Placement does not take it')
+
+
+class Write(typing.NamedTuple):
+    """Replace the inventories or the traits of a host.
+
+    ``what`` names which, ``there`` is what was read, ``wanted`` all of what is
+    written.
+    """
+
+    provider: str
+    what: str
+    there: object
+    wanted: object
+
+    def apply(self, context, client):
+        """Do it; see :meth:`Mend.apply`."""
+        url = '/resource_providers/%s/%s' % (self.provider, self.what)
+        found = holdings.answer(client, url)
+        if found[self.what] != self.there or not holdings.put(
+                context, client, url, {**found, self.what: self.wanted}):
+            raise holdings.NotMended(
+                'Somebody else has changed the %s of the host' % self.what)
+
+
+def _written(write, *args):
+    try:
+        return write(*args)
+    except (exception.AllocationDeleteFailed,
+            exception.ConsumerAllocationRetrievalFailed,
+            exception.ResourceProviderRetrievalFailed) as error:
+        raise holdings.NotMended(
+            error.format_message().rstrip('.')) from error

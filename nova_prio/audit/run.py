@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The audit of a cloud, host by host."""
+
+import collections
+
+from keystoneauth1 import exceptions as ks_exceptions
+from nova import exception
+from nova import objects
+from oslo_db import exception as db_exception
+
+from nova_prio.audit import allocations
+from nova_prio.audit import finding
+from nova_prio.audit import guests
+from nova_prio.audit import hosts
+from nova_prio.audit import views
+from nova_prio import holdings
+
+_ERRORS = (holdings.NotMended, exception.NovaException,
+           db_exception.DBError, ks_exceptions.ClientException)
+
+
+class Audit:
+    """Compares what is said of hosts, and mends what does not agree."""
+
+    def __init__(self, context, client, name=None, read_guests=None):
+        """Read nothing yet.
+
+        :param context: nova.context.RequestContext
+        :param client: nova.scheduler.client.report.SchedulerReportClient
+        :param name: name of this host, where it runs guests
+        :param read_guests: () -> (``guests.Host``, list of ``guests.Guest``)
+            of this host
+        """
+        self._context = context
+        self._client = client
+        self._name = name
+        self._read_guests = read_guests
+
+    def count(self):
+        """Return how many hosts there are."""
+        return sum(
+            len(objects.HostMappingList.get_by_cell_id(
+                self._context, cell.id))
+            for cell in objects.CellMappingList.get_all(self._context))
+
+    def run(self, names=None):
+        """Look at hosts, one after the other.
+
+        :param names: of those that are asked for, or None for all
+        :returns: iterator of (list of Finding, HostView or None)
+        :raises nova.exception.HostMappingNotFound: where one is unknown
+        """
+        if names is not None:
+            places = [('', views.nodes_of(self._context, name))
+                      for name in names]
+        else:
+            places = [('cell %s' % (cell.name or cell.uuid),
+                       views.nodes(self._context, cell))
+                      for cell in objects.CellMappingList.get_all(
+                          self._context) if not cell.is_cell0()]
+        for place, nodes in places:
+            try:
+                for context, node in nodes:
+                    yield self._look_twice(context, node)
+            except _ERRORS as error:
+                yield [unread(place, error)], None
+
+    def _look_twice(self, context, node):
+        """Return what is wrong with a host, and the HostView.
+
+        What is wrong is looked at again: services write to Nova and to
+        Placement one after the other.
+        """
+        try:
+            found, view = self._look(context, node)
+            if found:
+                again, view = self._look(
+                    context, objects.ComputeNode.get_by_id(context, node.id))
+                found = [each for each in again if each in found]
+        except _ERRORS as error:
+            return [unread(node.host, error)], None
+        return found, view
+
+    def _look(self, context, node):
+        view = views.read(context, self._client, node)
+        found = [*allocations.findings(view, self._context, self._client),
+                 *hosts.findings(view)]
+        if node.host == self._name:
+            found += guests.findings(self._name, *self._read_guests(), view)
+        return found, view
+
+    def mend(self, view, found):
+        """Mend what a Finding is about.
+
+        :param view: HostView that it was found in
+        :param found: Finding with a repair
+        :raises holdings.NotMended: where it could not be mended
+        """
+        try:
+            found.repair.apply(view.context, self._client)
+        except (exception.NovaException,
+                ks_exceptions.ClientException) as error:
+            raise holdings.NotMended(str(error).rstrip('.')) from error
+
+    def summary(self, view):
+        """Return what is said of a host, side by side, as a Finding.
+
+        :param view: HostView
+        """
+        needs, held = collections.Counter(), collections.Counter()
+        from_volume = holdings.volume_backed(view.context, view.instances)
+        for instance in view.instances:
+            needs.update(holdings.needed(
+                instance, instance.uuid in from_volume))
+        for resources in view.allocations.values():
+            held.update(holdings.own(resources))
+        return finding.Finding(
+            view.name, '', needed=finding.text(needs),
+            placement=finding.text(held),
+            compute=finding.text(view.report.used._asdict())
+            if view.report else '',
+            libvirt=guests.summary(*self._read_guests())
+            if view.name == self._name else '')
+
+
+def unread(host, error):
+    """Return the Finding of a host that cannot be looked at.
+
+    :param error: exception that says why
+    """
+    return finding.Finding(
+        host, finding.UNREAD, note=' '.join(str(error).split()).rstrip('.'))

@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What Nova and Placement say of a host, read at one moment."""
+
+import dataclasses
+import functools
+
+from nova import context as nova_context
+from nova import exception
+from nova import objects
+
+from nova_prio import demand
+from nova_prio import holdings
+from nova_prio.objects import host_report
+
+#: How many compute nodes are read at once.
+PAGE = 100
+
+
+@dataclasses.dataclass(frozen=True)
+class HostView:
+    """One host, as Nova and Placement have it.
+
+    ``instances`` are those that Nova has on it, ``at_rest`` those of them that
+    are not changed or moved right now. ``consumers`` are the UUIDs of these
+    instances and of the open migrations from and to it. ``allocations`` is
+    what Placement holds there, dict, consumer -> resource class -> amount;
+    ``inventories`` and ``traits`` are those of its resource provider.
+    ``report`` is its HostReport or None; ``problem`` says why it cannot be
+    read.
+    """
+
+    context: object
+    node: objects.ComputeNode
+    report: host_report.HostReport | None
+    problem: str | None
+    instances: list
+    at_rest: list
+    consumers: frozenset
+    allocations: dict
+    inventories: dict
+    traits: list
+
+    @property
+    def name(self):
+        """The name of the host."""
+        return self.node.host
+
+    @property
+    def is_at_rest(self):
+        """Whether nothing is changed or moved there right now."""
+        return (len(self.at_rest) == len(self.instances) and
+                len(self.consumers) == len(self.instances))
+
+    @functools.cached_property
+    def demands(self):
+        """The ``capacity.Demand`` of each instance on the host, a list."""
+        return [demand.of(instance.flavor, instance.numa_topology)
+                for instance in self.instances]
+
+
+def read(context, client, node):
+    """Return the HostView of a compute node.
+
+    :param context: nova.context.RequestContext of its cell
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param node: nova.objects.ComputeNode
+    :raises holdings.NotMended: where Placement does not answer
+    """
+    def answer(what):
+        return holdings.answer(
+            client, '/resource_providers/%s/%s' % (node.uuid, what))
+
+    try:
+        report, problem = host_report.HostReport.from_stats(node.stats), None
+    except host_report.UnreadableReport as error:
+        report, problem = None, str(error)
+    inventories = answer('inventories')['inventories']
+    # Placement first: what is scheduled has its allocation before its host.
+    held = {uuid: found['resources']
+            for uuid, found in answer('allocations')['allocations'].items()}
+    moves = objects.MigrationList.get_in_progress_by_host_and_node(
+        context, node.host, node.hypervisor_hostname)
+    moving = {move.instance_uuid for move in moves}
+    instances = list(objects.InstanceList.get_by_host_and_node(
+        context, node.host, node.hypervisor_hostname,
+        expected_attrs=['flavor', 'system_metadata', 'numa_topology']))
+    return HostView(
+        context, node, report, problem, instances,
+        [instance for instance in instances
+         if instance.task_state is None and instance.uuid not in moving],
+        frozenset([*(move.uuid for move in moves), *moving,
+                   *(instance.uuid for instance in instances)]),
+        held, inventories, answer('traits')['traits'])
+
+
+def nodes(context, cell):
+    """Yield the compute nodes of a cell, one page in memory at a time.
+
+    :param context: nova.context.RequestContext
+    :param cell: nova.objects.CellMapping
+    :returns: (nova.context.RequestContext of the cell, ComputeNode)
+    """
+    with nova_context.target_cell(context, cell) as cctxt:
+        marker = None
+        while page := objects.ComputeNodeList.get_by_pagination(
+                cctxt, limit=PAGE, marker=marker):
+            for node in page:
+                yield cctxt, node
+            marker = page[-1].id
+
+
+def nodes_of(context, host):
+    """Return the compute nodes of a host, as :func:`nodes` yields them.
+
+    :param context: nova.context.RequestContext
+    :param host: name of the host
+    :raises nova.exception.HostMappingNotFound: where it is unknown
+    """
+    mapping = objects.HostMapping.get_by_host(context, host)
+    with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
+        return [(cctxt, node) for node in
+                objects.ComputeNodeList.get_all_by_host(cctxt, host)]
+
+
+def instance_of(context, uuid):
+    """Return the instance that a UUID is of, wherever it is.
+
+    :param context: nova.context.RequestContext
+    :returns: (nova.context.RequestContext of its cell, nova.objects.Instance);
+        (None, None) where there is none
+    :raises LookupError: where it is being created, in no cell yet
+    """
+    try:
+        mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
+    except exception.InstanceMappingNotFound:
+        return None, None
+    if mapping.cell_mapping is None:
+        raise LookupError(uuid)
+    with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
+        try:
+            return cctxt, objects.Instance.get_by_uuid(cctxt, uuid)
+        except exception.InstanceNotFound:
+            return None, None

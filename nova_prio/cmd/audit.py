@@ -1,0 +1,186 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The command ``nova-prio audit``."""
+
+import contextlib
+import dataclasses
+import functools
+import sys
+
+from cliff import lister
+from osc_lib import exceptions
+import tqdm
+
+from nova_prio.cmd import controller
+
+DRIVER = 'prio.PriorityLibvirtDriver'
+
+COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
+           'Libvirt', 'State', 'Remedy')
+
+#: Exit statuses: the first and the last two are those of
+#: ``nova-manage placement audit``.
+CLEAN, FAILED, FOUND, FIXED = 0, 1, 3, 4
+
+
+class Audit(lister.Lister):
+    """Find and repair what Nova, Placement and the hosts do not agree about.
+
+    For each host, what its instances need is compared with what Placement
+    holds and what the compute reports, and with what libvirt runs, where the
+    configuration is that of nova-compute on this host. It reads Nova's
+    databases: run it where nova-manage runs. Without their configuration, on
+    a compute host, it looks at the guests alone. Exit status: 0 where all is
+    right, 3 where something was found, 4 where all of it was repaired, 1 where
+    a host could not be looked at or a repair failed.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        controller.add_arguments(parser)
+        parser.add_argument(
+            '--host', action='append', metavar='HOST',
+            help='look at this host (repeat the option for several)')
+        parser.add_argument(
+            '--all', action='store_true',
+            help='list what the hosts need, hold, report and run, too')
+        parser.add_argument(
+            '--fix', action='store_true',
+            help='repair in Placement what can be repaired; no guest is '
+            'touched, nor an instance that is changed or moved')
+        parser.add_argument(
+            '--dry-run', action='store_true',
+            help='with --fix: show what would be repaired')
+        return parser
+
+    def run(self, parsed_args):
+        """List what was found; return the exit status."""
+        self._states = set()
+        return super().run(parsed_args) or self._status()
+
+    def _status(self):
+        for state, status in (('failed', FAILED), ('found', FOUND),
+                              ('to be fixed', FOUND), ('fixed', FIXED)):
+            if state in self._states:
+                return status
+        return CLEAN
+
+    def take_action(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        if parsed_args.dry_run and not parsed_args.fix:
+            raise exceptions.CommandError(
+                '--dry-run is given without --fix; allowed is both, or '
+                'neither: without --fix nothing is repaired.')
+        with controller.nova(parsed_args) as context, _one_sentence():
+            import nova.conf
+
+            from nova_prio.audit import guests
+            conf = nova.conf.CONF
+            read_guests = (functools.partial(guests.read, conf)
+                           if conf.compute_driver == DRIVER else None)
+            if conf.api_database.connection:
+                rows = self._cloud(context, conf, read_guests, parsed_args)
+            else:
+                rows = self._guests(conf, read_guests, parsed_args)
+            return COLUMNS, list(rows)
+
+    def _guests(self, conf, read_guests, parsed_args):
+        """Yield the rows of this compute host, which knows no more."""
+        from nova_prio.audit import guests
+        if read_guests is None:
+            raise exceptions.CommandError(
+                "There is nothing to audit: [api_database] connection is not "
+                "set, and [DEFAULT] compute_driver is '%s'; give a "
+                "configuration of nova-manage or of a nova-compute with '%s' "
+                "with --config-file." % (conf.compute_driver, DRIVER))
+        for name in parsed_args.host or ():
+            if name != conf.host:
+                raise exceptions.CommandError(
+                    "--host is '%s'; allowed is this host, '%s', where "
+                    "[api_database] connection is not set."
+                    % (name, conf.host))
+        here, running = read_guests()
+        found = list(guests.findings(conf.host, here, running))
+        for each in found:
+            yield self._row(each, 'found')
+        if parsed_args.all and not found:
+            yield (conf.host, '', '', '', '', '',
+                   guests.summary(here, running), 'ok', '')
+
+    def _cloud(self, context, conf, read_guests, parsed_args):
+        """Yield the rows of the hosts of the cloud."""
+        from nova.scheduler.client import report
+
+        from nova_prio.audit import run
+        audit = run.Audit(context, report.SchedulerReportClient(),
+                          conf.host if read_guests else None, read_guests)
+        names = parsed_args.host
+        for found, view in tqdm.tqdm(
+                audit.run(names), unit=' hosts', leave=False,
+                total=len(names) if names else audit.count(),
+                # Only where somebody looks at it.
+                disable=None, file=sys.stderr):
+            for each in found:
+                yield self._row(
+                    *self._handled(audit, view, each, parsed_args))
+            if parsed_args.all and view:
+                yield self._row(audit.summary(view),
+                                'ok' if view.is_at_rest else 'in motion')
+
+    def _handled(self, audit, view, found, parsed_args):
+        """Return a finding and what became of it."""
+        from nova_prio.audit import finding
+        from nova_prio import holdings
+        if found.kind == finding.UNREAD:
+            return found, 'failed'
+        if found.repair is None or not parsed_args.fix:
+            return found, 'found'
+        if parsed_args.dry_run:
+            return found, 'to be fixed'
+        try:
+            audit.mend(view, found)
+        except holdings.NotMended as error:
+            return dataclasses.replace(found, note=str(error)), 'failed'
+        return found, 'fixed'
+
+    def _row(self, found, state):
+        self._states.add(state)
+        return (found.host, found.kind, found.consumer, found.needed,
+                found.placement, found.compute, found.libvirt, state,
+                '' if state == 'fixed' else found.remedy)
+
+
+@contextlib.contextmanager
+def _one_sentence():
+    """End the command with one sentence where a service does not answer."""
+    from keystoneauth1 import exceptions as ks_exceptions
+    from nova import exception
+    try:
+        yield
+    except exception.HostMappingNotFound as error:
+        raise exceptions.CommandError(
+            '%s; allowed are names of compute hosts.'
+            % error.format_message().rstrip('.')) from error
+    except ks_exceptions.ClientException as error:
+        raise exceptions.CommandError(
+            'Placement cannot be asked: %s. See [placement] in nova.conf.'
+            % str(error).rstrip('.')) from error
+    except Exception as error:
+        if type(error).__name__ != 'libvirtError':
+            raise
+        raise exceptions.CommandError(
+            'libvirt cannot be asked: %s. Run this on the host as root, and '
+            'see [libvirt] connection_uri in nova.conf.'
+            % str(error).rstrip('.')) from error

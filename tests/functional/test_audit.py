@@ -1,0 +1,333 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio audit``: each fault is found, repaired, and gone after that."""
+
+import collections
+import contextlib
+import io
+import json
+from unittest import mock
+
+from nova.cmd import manage
+from nova import context
+from nova import objects
+from oslo_db import exception as db_exception
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from nova_prio.audit import finding
+from nova_prio.cmd import audit as command
+from nova_prio.cmd import main
+from tests.functional import test_healing as healing
+
+
+class Audit(healing.Drift):
+    """Two mix hosts with one instance of each kind."""
+
+    def setUp(self):
+        super().setUp()
+        self.start('mix2')
+
+    def audit(self, *arguments, status=command.CLEAN):
+        """Run the command; returns its rows, or what it says."""
+        out, err = io.StringIO(), io.StringIO()
+        with (mock.patch('nova_prio.cmd.controller.nova',
+                         lambda parsed_args: contextlib.nullcontext(
+                             context.get_admin_context())),
+              contextlib.redirect_stdout(out),
+              contextlib.redirect_stderr(err)):
+            self.assertEqual(status, main.main(
+                ['audit', *arguments, '-f', 'json']),
+                (out.getvalue(), err.getvalue()))
+        return json.loads(out.getvalue() or 'null') or err.getvalue()
+
+    @contextlib.contextmanager
+    def instance(self, server):
+        """Yield an instance as its cell has it."""
+        with context.target_cell(
+                context.get_admin_context(),
+                self.host_mappings['mix1'].cell_mapping) as cctxt:
+            yield objects.Instance.get_by_uuid(
+                cctxt, server['id'], expected_attrs=['numa_topology'])
+
+    def found(self, *arguments, status=command.FOUND):
+        """Return {(host, kind, consumer)} of what is found."""
+        return {(row['Host'], row['Finding'], row['Consumer'])
+                for row in self.audit(*arguments, status=status)}
+
+    def assert_mended(self, expected):
+        """It is found, by a dry run as well, mended once, and then gone."""
+        self.assertEqual(expected, self.found())
+        self.assertEqual(expected, self.found('--fix', '--dry-run'))
+        self.assertEqual(expected, self.found())
+        self.assertEqual(expected, self.found('--fix', status=command.FIXED))
+        self.audit()
+        self.audit('--fix')
+
+
+class Clean(Audit):
+
+    def test_nothing_is_found(self):
+        """Neither at rest nor while instances move."""
+        self.audit()
+        servers = [*self.create_all(), self.create('low', from_volume=True)]
+        rows = self.audit('--all')
+        self.assertEqual(
+            [('mix1', 'ok'), ('mix2', 'ok')],
+            [(row['Host'], row['State']) for row in rows])
+        needed = sum((collections.Counter(self.needs[server['id']]['mix1'])
+                      for server in servers), collections.Counter())
+        self.assertEqual(
+            (finding.text(needed), finding.text(needed),
+             'high=6 low=18 ordinary=8'),
+            tuple(rows[0][name]
+                  for name in ('Needed', 'Placement', 'Compute')))
+        for server in servers[:3]:
+            self.start_move(server, 'mix2')
+        self.assertEqual(
+            ['in motion', 'in motion'],
+            [row['State'] for row in self.audit('--all')])
+        self.revert(servers[0])
+        self.confirm(servers[1])
+        self.audit()
+        self.host_down('mix2')
+        self.act(servers[1], 'SHUTOFF', evacuate={'host': 'mix1'})
+        self.audit()
+
+    def test_what_is_on_its_way(self):
+        """Neither what is scheduled nor what is changed is found."""
+        objects.InstanceMapping(
+            context.get_admin_context(), instance_uuid=uuids.new,
+            project_id=uuids.project, cell_mapping=None).create()
+        self.put({'id': uuids.new, 'host': 'mix1'}, VCPU=1)
+        server = self.create('high')
+        with self.instance(server) as instance:
+            instance.task_state = 'rebooting'
+            instance.save()
+        self._delete_server_allocations(server['id'])
+        self.audit('--fix')
+
+    def test_bad_arguments(self):
+        for arguments, words in (
+                (['--dry-run'], '--dry-run is given without --fix'),
+                (['--host', 'none'], "Host 'none' is not mapped to any cell; "
+                 'allowed are names of compute hosts.')):
+            self.assertIn(words, self.audit(*arguments, status=1))
+
+
+class Allocations(Audit):
+
+    def test_of_each_kind(self):
+        servers = self.create_all()
+        for turn in range(3):
+            drifted = servers[turn:] + servers[:turn]
+            self.drift(drifted)
+            kinds = ('missing_allocation', 'wrong_class', 'wrong_amount')
+            self.assert_mended({
+                ('mix1', kinds[number % 3], server['id'])
+                for number, server in enumerate(drifted)})
+            self.assert_held()
+
+    def test_pinned_by_image(self):
+        """Nova's own tool would let it hold VCPU."""
+        image = self.image(hw_cpu_policy='dedicated')
+        server = self.boot(self.plain, image_uuid=image, az='nova:mix1')
+        self._delete_server_allocations(server['id'])
+        row, = self.audit(status=command.FOUND)
+        self.assertIn('"nova-manage placement heal_allocations" would ask '
+                      'for VCPU', row['Remedy'])
+        self.assertEqual(0, manage.PlacementCommands().heal_allocations(
+            instance_uuid=server['id']))
+        self.assertEqual(4, self.resources('mix1', of='usages')['VCPU'])
+        self.assert_mended({('mix1', 'wrong_class', server['id'])})
+        self.assertEqual(4, self.resources('mix1', of='usages')['PCPU'])
+
+    def test_of_nobody(self):
+        """Of an instance that is gone, elsewhere, or nowhere; of a move."""
+        servers = [self.create(kind) for kind in ('high', 'low', 'mixed')]
+        gone, moved, shelved = servers
+        self.delete(gone)
+        self.start_move(moved, 'mix2')
+        self.confirm(moved)
+        self.act(shelved, 'SHELVED_OFFLOADED', shelve=None)
+        self.audit()
+        for uuid in (gone['id'], uuids.unknown, shelved['id'],
+                     moved['migration']):
+            self.put({'id': uuid, 'host': 'mix1'}, VCPU=1, MEMORY_MB=1)
+        self.put({**moved, 'host': 'mix1'}, VCPU=3, DISK_GB=1)
+        self.assert_mended({
+            ('mix1', 'orphaned_allocation', gone['id']),
+            ('mix1', 'orphaned_allocation', uuids.unknown),
+            ('mix1', 'left_allocation', shelved['id']),
+            ('mix1', 'left_allocation', moved['migration']),
+            ('mix1', 'left_allocation', moved['id'])})
+        del self.needs[shelved['id']]
+        self.assert_held()
+
+    def test_what_cannot_be_repaired(self):
+        server, other = self.create('high'), {'id': uuids.other,
+                                              'host': 'mix1'}
+        self.put(server, VCPU=2)
+        self.put(other, PCPU=15)
+        cell = objects.InstanceMapping(
+            context.get_admin_context(), instance_uuid=uuids.other,
+            project_id=uuids.project, cell_mapping=None)
+        cell.create()
+        row, = self.audit('--fix', status=command.FAILED)
+        self.assertEqual(
+            ('wrong_class', 'failed'), (row['Finding'], row['State']))
+        self.assertIn('exceed the capacity', row['Remedy'])
+        cell.destroy()
+        self.found('--fix', status=command.FAILED)
+        self.assert_mended({('mix1', 'wrong_class', server['id'])})
+
+    def test_others_write_too(self):
+        server = self.create('high')
+        for number, status in (3, command.FIXED), (4, command.FAILED):
+            self.drift([server])
+            with self.conflicts(number):
+                self.audit('--fix', status=status)
+        self.assert_mended({('mix1', 'missing_allocation', server['id'])})
+
+    def test_shared_storage(self):
+        """Disks may be held where the host has none of its own."""
+        shared = self._post_resource_provider('shared')['uuid']
+        self._set_inventory(shared, {
+            'resource_class': 'DISK_GB', 'total': 10000})
+        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(shared, aggregate['uuid'])
+        server = self.create('high')
+        self.compute_rp_uuids['shared'] = shared
+        needs = self.needs[server['id']]
+        disk = needs['mix1'].pop('DISK_GB')
+        self.put(server, **needs['mix1'])
+        self.put({**server, 'host': 'shared'}, DISK_GB=disk)
+        self.audit()
+        self.put({**server, 'host': 'shared'}, DISK_GB=disk + 1)
+        self.assert_mended({('mix1', 'wrong_amount', server['id'])})
+        needs['shared'] = {'DISK_GB': disk}
+        self.assert_held()
+
+
+class Hosts(Audit):
+
+    def change(self, what, host='mix1', **values):
+        """Let Placement have other inventories or traits of a host."""
+        url = '/resource_providers/%s/%s' % (
+            self.compute_rp_uuids[host], what)
+        found = self.placement.get(url, version='1.26').body
+        if what == 'traits':
+            found['traits'] = values['traits']
+        for name, changes in (
+                values.items() if what == 'inventories' else ()):
+            found['inventories'][name].update(changes)
+        answer = self.placement.put(url, found, version='1.26')
+        self.assertEqual(200, answer.status, answer.body)
+
+    def test_inventories_and_traits(self):
+        self.create_all()
+        self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
+        self.start_host('off1', cpus=4, shared='0-3', ratio=2.0)
+        self.audit()
+        before = {host: (self.resources(host), self.traits(host))
+                  for host in self.computes}
+        self.change('inventories', VCPU={'reserved': 0}, PCPU={'total': 17},
+                    MEMORY_MB={'allocation_ratio': 1.5})
+        self.change('inventories', 'mix2', VCPU={'max_unit': 3})
+        self.change('inventories', 'off1', VCPU={'total': 5})
+        self.change('traits', 'mix2', traits=[])
+        self.change('traits', 'off1', traits=[
+            'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'])
+        self.change('traits', 'stock1', traits=['CUSTOM_CPU_PRIORITY'])
+        self.assert_mended({
+            *((host, 'wrong_inventory', '')
+              for host in ('mix1', 'mix2', 'off1')),
+            *((host, 'wrong_traits', '')
+              for host in ('mix2', 'off1', 'stock1'))})
+        ours = {'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'}
+        for host, (inventories, traits) in before.items():
+            self.assertEqual(inventories, self.resources(host), host)
+            self.assertEqual(ours & set(traits),
+                             ours & set(self.traits(host)), host)
+
+    def test_reports(self):
+        self.create('low')
+        for change, kind, words in (
+                (lambda report: report.replace('"low_used": 3',
+                                               '"low_used": 4'),
+                 'old_report', 'high=0 low=4 ordinary=0'),
+                (lambda report: report.replace('"3.0"', '"2.0"'),
+                 'old_report', 'high=0 low=3 ordinary=0 ratio=2.0'),
+                (lambda report: report[1:], 'unreadable_report',
+                 'the report of the host cannot be read'),
+                (lambda report: report.replace('"low_sellable": 56',
+                                               '"low_sellable": 2'),
+                 'oversold', 'low: 3 of 2 sold')):
+            with self.record('mix1') as node:
+                stock = node.stats
+                changed = change(stock['nova_prio'])
+                self.assertNotEqual(stock['nova_prio'], changed, kind)
+                node.stats = {**stock, 'nova_prio': changed}
+                node.save()
+            row, = self.audit('--fix', status=command.FOUND)
+            self.assertEqual(kind, row['Finding'])
+            self.assertIn(words, row['Compute'])
+            with self.record('mix1') as node:
+                node.stats = stock
+                node.save()
+        self.audit()
+
+    def test_pins(self):
+        """CPUs that Nova gave to two instances, and that are not for it."""
+        high, pinned = self.create('high'), self.create('pinned')
+        with self.instance(high) as instance:
+            taken = min(instance.numa_topology.cells[0].cpu_pinning.values())
+        with self.instance(pinned) as instance:
+            cell, = instance.numa_topology.cells
+            cell.cpu_pinning = {0: taken}
+            instance.save()
+        rows = self.audit('--fix', status=command.FOUND)
+        self.assertEqual(
+            {(server['id'], 'CPUs %d, with %s' % (taken, other['id']))
+             for server, other in ((high, pinned), (pinned, high))},
+            {(row['Consumer'], row['Compute']) for row in rows
+             if row['Finding'] == 'same_cpu'})
+        with self.instance(pinned) as instance:
+            cell, = instance.numa_topology.cells
+            cell.cpu_pinning = {0: 8}
+            instance.save()
+        row, = self.audit('--fix', status=command.FOUND)
+        self.assertEqual(
+            ('cpu_outside', pinned['id'], 'CPUs 0-7,12-19', 'CPUs 8'),
+            tuple(row[name] for name in (
+                'Finding', 'Consumer', 'Needed', 'Compute')))
+
+    def test_what_cannot_be_read(self):
+        """A host and a cell that are left out do not end the audit."""
+        server = self.create('high')
+        self._delete_server_allocations(server['id'])
+        self.placement.delete(
+            '/resource_providers/' + self.compute_rp_uuids['mix2'])
+        rows = self.audit('--fix', status=command.FAILED)
+        self.assertEqual(
+            [('mix1', 'missing_allocation', 'fixed'),
+             ('mix2', 'unread', 'failed')],
+            [(row['Host'], row['Finding'], row['State']) for row in rows])
+        self.assertIn('status 404', rows[1]['Remedy'])
+        with mock.patch.object(
+                objects.ComputeNodeList, 'get_by_pagination',
+                side_effect=db_exception.DBConnectionError('gone')):
+            row, = self.audit(status=command.FAILED)
+        self.assertEqual('unread', row['Finding'])
+        self.assertIn('cell', row['Host'])
