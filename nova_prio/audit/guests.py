@@ -18,6 +18,7 @@ import typing
 
 from lxml import etree
 from nova.virt import hardware
+from oslo_utils import importutils
 
 from nova_prio.audit import finding
 from nova_prio import capacity
@@ -25,6 +26,10 @@ from nova_prio.compute import guest_xml
 from nova_prio import policy
 
 _NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
+
+
+class NotRead(Exception):
+    """The guests of this host cannot be read, said in one sentence."""
 
 
 class Guest(typing.NamedTuple):
@@ -239,20 +244,24 @@ def read(conf):
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: (Host, list of Guest)
-    :raises libvirt.libvirtError: where libvirt does not answer
+    :raises NotRead: where libvirt does not answer
     """
-    # Only compute hosts have it.
-    import libvirt
-    connection = libvirt.openReadOnly(
-        conf.libvirt.connection_uri or 'qemu:///system')
+    libvirt = importutils.try_import('libvirt')
+    if libvirt is None:
+        raise NotRead('The Python module libvirt is not installed')
     try:
-        host = Host.of(conf, connection.getCapabilities())
-        domains = connection.listAllDomains(
-            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-        return host, list(filter(None, (
-            parse(domain.XMLDesc(0)) for domain in domains)))
-    finally:
-        connection.close()
+        connection = libvirt.openReadOnly(
+            conf.libvirt.connection_uri or 'qemu:///system')
+        try:
+            return (Host.of(conf, connection.getCapabilities()),
+                    list(filter(None, (
+                        parse(domain.XMLDesc(0)) for domain in
+                        connection.listAllDomains(
+                            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))))
+        finally:
+            connection.close()
+    except libvirt.libvirtError as error:
+        raise NotRead('libvirt cannot be asked: %s' % error) from error
 
 
 def _text(cpus):

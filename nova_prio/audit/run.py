@@ -27,7 +27,7 @@ from nova_prio.audit import hosts
 from nova_prio.audit import views
 from nova_prio import holdings
 
-_ERRORS = (holdings.NotMended, exception.NovaException,
+_ERRORS = (holdings.NotMended, guests.NotRead, exception.NovaException,
            db_exception.DBError, ks_exceptions.ClientException)
 
 

@@ -111,7 +111,12 @@ class Audit(lister.Lister):
                     "--host is '%s'; allowed is this host, '%s', where "
                     "[api_database] connection is not set."
                     % (name, conf.host))
-        here, running = read_guests()
+        try:
+            here, running = read_guests()
+        except guests.NotRead as error:
+            raise exceptions.CommandError(
+                '%s. Run this on the host, as root.'
+                % str(error).rstrip('.')) from error
         found = list(guests.findings(conf.host, here, running))
         for each in found:
             yield self._row(each, 'found')
@@ -176,11 +181,4 @@ def _one_sentence():
     except ks_exceptions.ClientException as error:
         raise exceptions.CommandError(
             'Placement cannot be asked: %s. See [placement] in nova.conf.'
-            % str(error).rstrip('.')) from error
-    except Exception as error:
-        if type(error).__name__ != 'libvirtError':
-            raise
-        raise exceptions.CommandError(
-            'libvirt cannot be asked: %s. Run this on the host as root, and '
-            'see [libvirt] connection_uri in nova.conf.'
             % str(error).rstrip('.')) from error

@@ -15,8 +15,6 @@
 
 import collections
 import contextlib
-import io
-import json
 from unittest import mock
 
 from lxml import etree
@@ -31,7 +29,7 @@ from nova_prio.audit import finding
 from nova_prio.audit import guests
 from nova_prio.audit import hosts
 from nova_prio.cmd import audit as command
-from nova_prio.cmd import main
+from tests import commands
 from tests.functional import test_healing as healing
 
 
@@ -44,16 +42,9 @@ class Audit(healing.Drift):
 
     def audit(self, *arguments, status=command.CLEAN):
         """Run the command; returns its rows, or what it says."""
-        out, err = io.StringIO(), io.StringIO()
-        with (mock.patch('nova_prio.cmd.controller.nova',
-                         lambda parsed_args: contextlib.nullcontext(
-                             context.get_admin_context())),
-              contextlib.redirect_stdout(out),
-              contextlib.redirect_stderr(err)):
-            self.assertEqual(status, main.main(
-                ['audit', *arguments, '-f', 'json']),
-                (out.getvalue(), err.getvalue()))
-        return json.loads(out.getvalue() or 'null') or err.getvalue()
+        found, rows, said = commands.run('audit', *arguments)
+        self.assertEqual(status, found, (rows, said))
+        return said if rows is None else rows
 
     @contextlib.contextmanager
     def instance(self, server):

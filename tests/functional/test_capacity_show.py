@@ -12,14 +12,7 @@
 
 """``nova-prio capacity show`` on Nova's databases, and what it promises."""
 
-import contextlib
-import io
-import json
-from unittest import mock
-
-from nova import context
-
-from nova_prio.cmd import main
+from tests import commands
 from tests.functional import base
 
 
@@ -35,16 +28,9 @@ class CapacityShow(base.FunctionalTest):
 
     def show(self, *arguments, status=0):
         """Run the command; returns what it lists, or says."""
-        out, err = io.StringIO(), io.StringIO()
-        with (mock.patch('nova_prio.cmd.controller.nova',
-                         lambda parsed_args: contextlib.nullcontext(
-                             context.get_admin_context())),
-              contextlib.redirect_stdout(out),
-              contextlib.redirect_stderr(err)):
-            self.assertEqual(status, main.main(
-                ['capacity', 'show', *arguments, '-f', 'json']), err)
-        self.said = err.getvalue()
-        return json.loads(out.getvalue()) if status == 0 else None
+        found, rows, self.said = commands.run('capacity', 'show', *arguments)
+        self.assertEqual(status, found, self.said)
+        return rows
 
     def numbers(self, *arguments):
         """Return dict, host or aggregate -> its numbers."""

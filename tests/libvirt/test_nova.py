@@ -13,9 +13,11 @@
 """Servers of each priority in a stock Nova, as the kernel sees them."""
 
 from lxml import etree
+from nova.virt import hardware
 import pytest
 
 from nova_prio.compute import guest_xml
+from tests import commands
 from tests.libvirt import cloud
 from tests.libvirt import daemon
 
@@ -145,6 +147,33 @@ def test_low_servers_follow_the_configuration_at_the_next_reboot(
         assert {0: floating, 1: floating} == low.affinity
         assert shared == low.emulator.allowed
     bed._unshelve_server(servers['high'])
+
+
+def test_audit(bed, servers, cpus):
+    """It sees what runs, and what somebody changed."""
+    def audit():
+        return commands.run('audit', '--all')
+
+    bed.flags(host=bed.host.name)
+    status, (row,), said = audit()
+    assert (0, 'floating=4 pinned=1', 'ok') == (
+        status, row['Libvirt'], row['State']), (row, said)
+    guest = bed.guest(servers['low'])
+    everywhere, shared = (hardware.format_cpu_spec(each)
+                          for each in (cpus.floating, cpus.shared))
+    bed.host.virsh('vcpupin', guest.name, '1', shared)
+    status, (found, row), said = audit()
+    assert (3, 'old_cpuset', servers['low']['id'], 'CPUs ' + everywhere,
+            'CPUs ' + shared) == (status, *(found[name] for name in (
+                'Finding', 'Consumer', 'Needed', 'Libvirt'))), said
+    bed.host.virsh('vcpupin', guest.name, '1', everywhere)
+    assert 0 == audit()[0]
+    bed.flags(connection_uri='qemu+unix:///system?socket=/none',
+              group='libvirt')
+    status, (found,), _ = audit()
+    bed.flags(connection_uri=bed.host.uri, group='libvirt')
+    assert (1, 'unread') == (status, found['Finding'])
+    assert 'libvirt cannot be asked: ' in found['Remedy']
 
 
 def test_the_schema_allows_what_the_driver_makes(
