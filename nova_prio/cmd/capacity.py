@@ -21,7 +21,7 @@ from osc_lib import exceptions
 
 from nova_prio import capacity
 from nova_prio.cmd import controller
-from nova_prio import policy
+from nova_prio.cmd import refusals
 from nova_prio import solver
 
 COLUMNS = ['%s %s' % (row.title(), what) for row in capacity.Rows._fields
@@ -176,17 +176,12 @@ class Solve(show.ShowOne):
 
 def _kind(context, flavor_id):
     """Return the survey.Kind of a flavor of the cloud."""
-    from nova import exception
     from nova import objects
 
     from nova_prio import survey
-    try:
+    with refusals.as_command_errors():
         return survey.kind_of(
             objects.Flavor.get_by_flavor_id(context, flavor_id))
-    except policy.RequestRefused as error:
-        raise exceptions.CommandError(str(error)) from error
-    except exception.NovaException as error:
-        raise exceptions.CommandError(error.format_message()) from error
 
 
 def _numbers(host, kind):

@@ -19,7 +19,7 @@ from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
 from osc_lib import exceptions
 
-from nova_prio import policy
+from nova_prio.cmd import refusals
 
 
 class Compile(show.ShowOne):
@@ -66,21 +66,12 @@ class Compile(show.ShowOne):
         # its libraries warn of what is not the user's to change.
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            from nova import exception
-
             from nova_prio.api import compiled
-        try:
+        with refusals.as_command_errors():
             found = compiled.of(
                 parsed_args.vcpus, parsed_args.ram, parsed_args.disk,
                 parsed_args.property, parsed_args.image_property,
                 parsed_args.hint)
-        except policy.RequestRefused as error:
-            raise exceptions.CommandError(str(error)) from error
-        except ValueError as error:
-            # Images are read before anything else, a property at a time.
-            raise exceptions.CommandError(str(error)) from error
-        except exception.NovaException as error:
-            raise exceptions.CommandError(error.format_message()) from error
         return zip(*(
             ('priority', found.priority),
             ('cpu_policy', found.cpu_policy),
