@@ -58,7 +58,7 @@ def dedicated_vcpus(vcpus, extra_specs, image_properties):
                 "number from 0 on." % (key, value))
     pcpus = policy.total(policy.resources(extra_specs, 'PCPU'))
     shared = policy.total(policy.resources(extra_specs, 'VCPU'))
-    isolated = extra_specs.get('hw:emulator_threads_policy') == 'isolate'
+    isolated = _isolates_emulator(extra_specs)
     if pcpus + shared != vcpus + isolated:
         raise policy.RequestRefused(
             "Extra specs resources:PCPU and resources:VCPU of the flavor are "
@@ -104,6 +104,26 @@ def spread(nodes, dedicated):
     return sorted(dealt[len(dealt) - dedicated:])
 
 
+def check_emulator_threads(extra_specs, first_node, dedicated):
+    """Check that there is a place for isolated emulator threads.
+
+    Nova takes their CPU beside the dedicated vCPUs of the guest's first NUMA
+    node, and finds no host where that node has none
+    (nova.virt.hardware._pack_instance_onto_cores).
+
+    :param extra_specs: dict, extra spec -> str
+    :param first_node: set of the vCPUs of that node
+    :param dedicated: the dedicated vCPUs
+    :raises policy.RequestRefused: where there is none
+    """
+    if _isolates_emulator(extra_specs) and first_node.isdisjoint(dedicated):
+        raise policy.RequestRefused(
+            "Extra spec hw:emulator_threads_policy of the flavor is "
+            "'isolate', but resources:PCPU leaves NUMA node 0 of the guest "
+            "without a dedicated vCPU; allowed is 'share', or a larger "
+            "resources:PCPU.")
+
+
 def fold(extra_specs, mask):
     """Return the extra specs with the mixed policy in place of the numbers.
 
@@ -136,6 +156,10 @@ def fold(extra_specs, mask):
     folded[REALTIME_MASK if policy.is_realtime(extra_specs)
            else DEDICATED_MASK] = mask
     return folded
+
+
+def _isolates_emulator(extra_specs):
+    return extra_specs.get('hw:emulator_threads_policy') == 'isolate'
 
 
 def _numbers(extra_specs):

@@ -14,6 +14,7 @@
 
 import dataclasses
 
+from nova import exception
 from nova import objects
 from nova.scheduler import utils
 from nova.virt import hardware
@@ -50,10 +51,9 @@ def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     :param image_properties: dict, image property -> str
     :param hints: dict, scheduler hint -> str
     :raises nova_prio.policy.RequestRefused: where the request contradicts
-        itself
-    :raises nova.exception.NovaException: where stock Nova refuses it, or one
-        of the extra specs
-    :raises ValueError: where Nova cannot read a property of the image
+        itself, or where Nova does not take one of the extra specs or cannot
+        read a property of the image
+    :raises nova.exception.NovaException: where stock Nova refuses it
     """
     objects.register_all()
     _validate(extra_specs)
@@ -107,14 +107,25 @@ def _validate(extra_specs):
     finally:
         conf.clear_override('enabled', group='nova_prio')
     for name, value in extra_specs.items():
-        validators.validate(name, value)
+        try:
+            validators.validate(name, value)
+        except exception.ValidationError as error:
+            # Nova names the key or the value, not both.
+            raise policy.RequestRefused(
+                "Extra spec %s of the flavor is '%s': %s"
+                % (name, value, error.format_message())) from error
 
 
 def _image(properties):
-    for name, value in properties.items():
+    read = {}
+    # Nova stops reading NUMA nodes at the first that is not there.
+    for name in sorted(properties, key=lambda name: (len(name), name)):
+        read[name] = properties[name]
         try:
-            objects.ImageMetaProps.from_dict({name: value})
+            # It takes out of the dict what it reads.
+            objects.ImageMetaProps.from_dict(dict(read))
         except ValueError as error:
-            raise ValueError("Image property %s is '%s': %s."
-                             % (name, value, error)) from error
+            raise policy.RequestRefused(
+                "Image property %s is '%s': %s."
+                % (name, properties[name], error)) from error
     return objects.ImageMeta.from_dict({'properties': properties})

@@ -52,6 +52,7 @@ def extra_specs_of(flavor, image_meta):
     # to them.
     topology = hardware.numa_get_constraints(
         with_extra_specs(flavor, mixed.fold(extra_specs, '0')), image_meta)
-    vcpus = mixed.spread([cell.total_cpus for cell in topology.cells],
-                         dedicated)
+    nodes = [cell.total_cpus for cell in topology.cells]
+    vcpus = mixed.spread(nodes, dedicated)
+    mixed.check_emulator_threads(extra_specs, nodes[0], vcpus)
     return mixed.fold(extra_specs, hardware.format_cpu_spec(set(vcpus)))

@@ -185,6 +185,10 @@ MASK_ON_TWO_NODES = mixed('2,7', **{
     'numa_nodes': '2', 'numa_cpus.0': '0-2', 'numa_mem.0': '1024',
     'numa_cpus.1': '3-7', 'numa_mem.1': '2048'})
 REALTIME = {'hw:cpu_realtime': 'yes'}
+REALTIME_MASK = {**hw(cpu_policy='mixed', cpu_realtime_mask='2-3'), **REALTIME}
+NONE_SHARED_IN_GROUPS = {
+    'resources1:PCPU': '4', 'resources2:VCPU': '0', 'group_policy': 'none'}
+NONE_DEDICATED_IN_GROUPS = {'resources1:PCPU': '0', 'resources:VCPU': '4'}
 HIGH = {'hw:cpu_priority': 'high'}
 LOW = {'hw:cpu_priority': 'low'}
 
@@ -233,6 +237,13 @@ BECOMES = {
         {}, hw(cpu_policy='mixed', emulator_threads_policy='isolate',
                cpu_realtime='yes', cpu_realtime_mask='2-3'),
         'S0 S0 D0 D0 +D0', (3, 2)),
+    # The other masks that say which vCPUs are dedicated.
+    'real-time by mask': (4, REALTIME_MASK, {}, REALTIME_MASK,
+                          'S0 S0 D0 D0 +S0', (2, 2)),
+    'real-time by mask of the image': (
+        4, {**hw(cpu_policy='mixed'), **REALTIME},
+        {'hw_cpu_realtime_mask': '^0-1'},
+        {**hw(cpu_policy='mixed'), **REALTIME}, 'S0 S0 D0 D0 +S0', (2, 2)),
     'numbered groups': (
         8, {'resources1:PCPU': '5', 'resources2:VCPU': '3',
             'trait1:CUSTOM_CPU_PRIORITY': 'required', 'group_policy': 'none',
@@ -255,7 +266,13 @@ BECOMES = {
         4, numbers(5, 0, emulator_threads_policy='isolate'), {},
         numbers(5, 0, emulator_threads_policy='isolate'),
         'D0 D0 D0 D0 +D0', (5, 0)),
+    'none shared, in groups': (
+        4, NONE_SHARED_IN_GROUPS, {}, NONE_SHARED_IN_GROUPS,
+        'D0 D0 D0 D0', (4, 0)),
     'none dedicated': (4, numbers(0, 4), {}, numbers(0, 4), 'S', (0, 4)),
+    'none dedicated, in groups': (
+        4, NONE_DEDICATED_IN_GROUPS, {}, NONE_DEDICATED_IN_GROUPS,
+        'S', (0, 4)),
     'none dedicated on two nodes': (
         4, numbers(0, 4, numa_nodes='2'), {}, numbers(0, 4, numa_nodes='2'),
         'S0 S0 S1 S1', (0, 4)),
@@ -362,13 +379,33 @@ REFUSED = [
     (8, {'resources1:PCPU': '5', 'resources2:VCPU': '3',
          'trait1:CUSTOM_A': 'required', 'trait2:CUSTOM_A': 'forbidden',
          'group_policy': 'none'}, {}, ['trait2:CUSTOM_A', "'forbidden'"]),
+    # Nova takes the CPU of the emulator threads from node 0.
+    (8, numbers(2, 7, numa_nodes='2', emulator_threads_policy='isolate'), {},
+     ['hw:emulator_threads_policy', "'isolate'", 'NUMA node 0']),
+    (8, {**numbers(4, 5, emulator_threads_policy='isolate'), **UNEVEN}, {},
+     ['hw:emulator_threads_policy', "'isolate'", 'NUMA node 0']),
     # Priorities that do not go with the numbers.
     (8, {**EXAMPLE, **LOW}, {}, ['resources:PCPU', "'5'", 'low priority']),
     (8, {**numbers(8, 0), **LOW}, {},
      ['resources:PCPU', "'8'", 'low priority']),
     (8, {**numbers(0, 8), **HIGH}, {},
      ['resources:VCPU', "'8'", 'high priority']),
-    # Nova's own answers.
+    # Nova's own answers; the first ones to numbers of which one is zero.
+    *((8, {**asked, **numbers(*each)}, properties, [word])
+      for each in ((8, 0), (0, 8))
+      for asked, properties, word in (
+          (hw(cpu_policy='mixed'), {}, 'hw:cpu_policy'),
+          (hw(cpu_dedicated_mask='0-1'), {}, 'hw:cpu_dedicated_mask'),
+          ({}, {'hw_cpu_policy': 'dedicated'}, 'hw_cpu_policy'))),
+    (8, numbers(0, 9, emulator_threads_policy='isolate'), {},
+     ['isolated', 'requires a dedicated CPU policy']),
+    # Only dedicated vCPUs are real-time ones.
+    *((8, {**asked, **hw(cpu_realtime='yes', cpu_realtime_mask='2-3')}, {},
+       [words]) for asked, words in (
+          (numbers(0, 8), 'non dedicated cpu pinning policy'),
+          (hw(cpu_policy='shared'), 'non dedicated cpu pinning policy'),
+          (mixed('2-3'), "'hw:cpu_dedicated_mask' and 'hw:cpu_realtime_mask'"),
+      )),
     (7, numbers(4, 3, numa_nodes='2'), {}, ['NUMA']),
     (8, numbers(5, 3, numa_nodes='0'), {}, ["'numa_nodes'", "'0'"]),
     (8, {**EXAMPLE, **hw(numa_nodes='4')}, {'hw_numa_nodes': '2'},
@@ -445,6 +482,10 @@ MATRIX = {
     'undefined, with a mask': (hw(cpu_dedicated_mask='2-3'),
                                (CONFLICT, MIXED, CONFLICT, CONFLICT)),
     'numbers': (numbers(2, 2), (CONFLICT, MIXED, CONFLICT, MIXED)),
+    'numbers, none shared': (
+        numbers(4, 0), (CONFLICT, CONFLICT, CONFLICT, DEDICATED)),
+    'numbers, none dedicated': (
+        numbers(0, 4), (CONFLICT, CONFLICT, CONFLICT, SHARED)),
 }
 
 

@@ -10,6 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import contextlib
 import itertools
 
 from hypothesis import given
@@ -141,6 +142,22 @@ def test_refused(extra_specs, properties, words):
 ])
 def test_images_that_agree(properties):
     assert 5 == mixed.dedicated_vcpus(8, _numbers('5', '3'), properties)
+
+
+@pytest.mark.parametrize('policy_of_threads, first_node, refused', [
+    ('isolate', {0, 1}, True),
+    ('isolate', {0, 1, 5}, False),
+    ('share', {0, 1}, False),
+])
+def test_emulator_threads_need_a_dedicated_vcpu(
+        policy_of_threads, first_node, refused):
+    extra_specs = {'hw:emulator_threads_policy': policy_of_threads}
+    with (pytest.raises(policy.RequestRefused) if refused
+          else contextlib.nullcontext()) as caught:
+        mixed.check_emulator_threads(extra_specs, first_node, [5, 6, 7])
+    if refused:
+        assert "'isolate'" in str(caught.value)
+        assert "allowed is 'share'" in str(caught.value)
 
 
 MIXED = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '3-7'}

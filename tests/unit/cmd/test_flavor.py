@@ -92,6 +92,18 @@ def test_what_becomes_of_a_flavor(run, arguments, properties, found):
     assert found == {name: shown[name] for name in found}
 
 
+@pytest.mark.parametrize('arguments', [
+    ['--property=resources:PCPU'], ['--property==5'], ['--vcpus=eight'],
+    ['--hint=high'], ['--image-property=hw_numa_nodes']])
+def test_wrong_usage(run, arguments):
+    status, out, err = run(*arguments)
+    assert (2, '') == (status, out)
+    name, _, value = arguments[0].partition('=')
+    line = err.splitlines()[-1]
+    assert 'argument %s: ' % name in line
+    assert value in line
+
+
 def test_table(run):
     status, out, _err = run('--vcpus=8', properties=NUMBERS)
     assert 0 == status
@@ -117,6 +129,17 @@ def test_table(run):
      ["hw_cpu_policy is 'dedicate'"]),
     (['--vcpus=4', '--image-property=hw_numa_nodes=x'], [],
      ["hw_numa_nodes is 'x'"]),
+    (['--vcpus=4', '--image-property=hw_numa_mem.1=x',
+      '--image-property=hw_numa_mem.0=64'], [], ["hw_numa_mem.1 is 'x'"]),
+    (['--vcpus=8'], ['resources:PCPU=', 'resources:VCPU=3'],
+     ["resources:PCPU of the flavor is ''"]),
+    (['--vcpus=8'], ['resources:PCPU=-5', 'resources:VCPU=13'],
+     ["resources:PCPU of the flavor is '-5'", 'from 0 on']),
+    (['--vcpus=8'], ['resources:PCPU=%d' % 2 ** 70, 'resources:VCPU=3'],
+     ['%d and 3' % 2 ** 70, '8 vCPUs']),
+    (['--vcpus=8'], ['resources:PCPU=2', 'resources:VCPU=7',
+                     'hw:numa_nodes=2', 'hw:emulator_threads_policy=isolate'],
+     ["hw:emulator_threads_policy of the flavor is 'isolate'", 'node 0']),
     (['--vcpus=0'], [], ['--vcpus is 0', 'from 1 on']),
     (['--disk=-1'], [], ['--disk is -1', 'from 0 on']),
 ])
