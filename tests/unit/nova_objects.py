@@ -57,15 +57,21 @@ def request_spec(of_flavor):
 
 def host_numa_topology(cpus, pinned=()):
     """Return the topology of a host with one NUMA cell."""
-    return objects.NUMATopology(cells=[objects.NUMACell(
-        id=0, cpuset=set(cpus.shared), pcpuset=set(cpus.dedicated),
+    return objects.NUMATopology(cells=[
+        numa_cell(0, cpus.dedicated, cpus.shared, pinned)])
+
+
+def numa_cell(number, dedicated, shared, pinned=()):
+    """Return a NUMA cell of a host."""
+    return objects.NUMACell(
+        id=number, cpuset=set(shared), pcpuset=set(dedicated),
         memory=4096, cpu_usage=0, memory_usage=0, pinned_cpus=set(pinned),
-        siblings=[{cpu} for cpu in cpus.shared | cpus.dedicated],
+        siblings=[{cpu} for cpu in {*shared, *dedicated}],
         mempages=[objects.NUMAPagesTopology(
             size_kb=4, total=1024 * 1024, used=0)],
         socket=0,
         network_metadata=objects.NetworkMetadata(
-            physnets=set(), tunneled=False))])
+            physnets=set(), tunneled=False))
 
 
 def aggregate(**metadata):
