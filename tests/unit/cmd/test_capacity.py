@@ -11,10 +11,8 @@
 # under the License.
 
 import json
-import pathlib
 import subprocess
 import sys
-import textwrap
 
 import pytest
 
@@ -96,24 +94,8 @@ def test_show_without_databases(tmp_path, text, words):
     assert words in done.stderr.splitlines()[-1]
 
 
-def test_show_of_a_cloud_without_hosts(tmp_path):
-    """The databases are as nova-manage makes them."""
-    path = tmp_path / 'nova.conf'
-    path.write_text(textwrap.dedent("""\
-        [DEFAULT]
-        transport_url = fake:
-        [api_database]
-        connection = sqlite:///%(path)s/api.db
-        [database]
-        connection = sqlite:///%(path)s/cell.db
-        """) % {'path': tmp_path})
-    nova_manage = pathlib.Path(sys.executable).with_name('nova-manage')
-    for arguments in ('api_db sync', 'db sync --local_cell',
-                      'cell_v2 create_cell'):
-        subprocess.run(
-            [nova_manage, '--config-file', path, *arguments.split()],
-            check=True, capture_output=True)
-    done = show(path)
+def test_show_of_a_cloud_without_hosts(nova_conf):
+    done = show(nova_conf)
     assert (0, []) == (done.returncode, json.loads(done.stdout)), done.stderr
 
 
