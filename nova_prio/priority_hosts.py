@@ -23,7 +23,10 @@ AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false" it keeps new ordinary instances off the hosts.
 ORDINARY_KEY = 'priority_ordinary'
 
-#: Trait of every host that runs our compute driver.
+#: ``[DEFAULT] compute_driver`` of such a host.
+DRIVER = 'prio.PriorityLibvirtDriver'
+
+#: Trait of every host that runs it.
 TRAIT = 'CUSTOM_CPU_PRIORITY'
 #: Trait of those where low-priority instances float on dedicated CPUs too.
 TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
@@ -44,6 +47,18 @@ def keeps_ordinary_off(aggregate):
     :param aggregate: nova.objects.Aggregate
     """
     return _says(aggregate.metadata.get(ORDINARY_KEY), 'false')
+
+
+def misread(aggregate):
+    """Return the metadata of an aggregate that say neither true nor false.
+
+    :param aggregate: nova.objects.Aggregate
+    :returns: dict, key -> value, of the keys above
+    """
+    found = {key: aggregate.metadata.get(key)
+             for key in (*AGGREGATE_KEYS, ORDINARY_KEY)}
+    return {key: value for key, value in found.items() if value is not None
+            and not (_says(value, 'true') or _says(value, 'false'))}
 
 
 def _says(value, word):

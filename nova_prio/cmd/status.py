@@ -12,32 +12,37 @@
 
 """The command ``nova-prio-status``: is a host configured for priorities?
 
-It reads the configuration of the service that runs where it is called, and
-changes nothing. Services refuse to start with what it calls a failure, or
-would place instances wrongly.
+It reads the configuration of the service that runs where it is called, and,
+where that names Nova's databases, the host aggregates. It changes nothing.
+Services refuse to start with what it calls a failure, or would place
+instances wrongly.
 """
 
 import contextlib
 import functools
 import io
 import json
+import logging
 import sys
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from stevedore import extension
 
+from nova_prio import aggregate_checks
+from nova_prio.api import checks as of_api
 from nova_prio.cmd import host
 from nova_prio.compute import checks as of_compute
 from nova_prio import contract
+from nova_prio import priority_hosts
 from nova_prio.scheduler import checks as of_scheduler
 from nova_prio import seams
 
-DRIVER = 'prio.PriorityLibvirtDriver'
+DRIVER = priority_hosts.DRIVER
 OUR_FILTERS = 'nova_prio.scheduler.filters.'
 OUR_WEIGHERS = 'nova_prio.scheduler.weights.'
-PLUGIN_NAMESPACE, PLUGIN = 'os_vif', 'nova_prio'
-UNIFIED_LIMITS = 'nova.quota.UnifiedLimitsDriver'
+PLUGIN = 'nova_prio'
+VALIDATORS, PLUGINS = 'nova.api.extra_spec_validators', 'os_vif'
 #: Options whose values are names that Nova looks up as they are.
 NAMES = ((None, 'compute_driver'), ('filter_scheduler', 'available_filters'),
          ('filter_scheduler', 'enabled_filters'),
@@ -49,7 +54,16 @@ SUCCESS, WARNING, FAILURE = (
 
 
 def _ignore(manager, entry_point, error):
-    """Let nova-compute tell of a plug-in that is not ours."""
+    """Let the service tell of a plug-in that is not ours."""
+
+
+def _missing(namespace, consequence):
+    """Yield a failure where an entry point of ours does not load."""
+    if PLUGIN not in extension.ExtensionManager(
+            namespace, on_load_failure_callback=_ignore).names():
+        yield FAILURE, (
+            "The entry point '%s' of '%s' is missing, without which %s; "
+            'install nova-prio again.' % (PLUGIN, namespace, consequence))
 
 
 def _check(service=None):
@@ -150,11 +164,9 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check(contract.API)
     def _api(self):
-        if self._conf.quota.driver == UNIFIED_LIMITS:
-            yield WARNING, (
-                '[quota] driver is %s: high-priority instances need a '
-                "registered limit 'class:PCPU', without which Nova refuses "
-                'them; register it in keystone.' % UNIFIED_LIMITS)
+        yield from _missing(VALIDATORS, 'nova-api folds no priority')
+        for warning in of_api.warnings(self._conf):
+            yield WARNING, warning
 
     @_check(contract.SCHEDULER)
     def _scheduler(self):
@@ -179,19 +191,18 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check(contract.COMPUTE)
     def _compute(self):
-        if PLUGIN not in extension.ExtensionManager(
-                PLUGIN_NAMESPACE, on_load_failure_callback=_ignore).names():
-            yield FAILURE, (
-                "The entry point '%s' of '%s' is missing, without which "
-                "nova-compute does not find '%s'; install nova-prio again."
-                % (PLUGIN, PLUGIN_NAMESPACE, DRIVER))
+        yield from _missing(PLUGINS, "nova-compute does not find '%s'"
+                            % DRIVER)
         for problem in of_compute.problems(self._conf):
             yield FAILURE, problem
-        ratio = self._conf.ram_allocation_ratio
-        if self._conf.cpu_priority_mix_enable and (ratio or 0) > 1:
+        name = 'ram_allocation_ratio'
+        if self._conf[name] is None:
+            name = 'initial_ram_allocation_ratio'
+        if self._conf.cpu_priority_mix_enable and self._conf[name] > 1:
             yield WARNING, (
-                '[DEFAULT] ram_allocation_ratio is %s, of which a host with '
-                'cpu_priority_mix_enable uses 1.0; set it to 1.0.' % ratio)
+                '[DEFAULT] %s is %s, of which a host with '
+                'cpu_priority_mix_enable uses 1.0; set it to 1.0.'
+                % (name, self._conf[name]))
 
     @_check(contract.COMPUTE)
     def _cgroups(self):
@@ -212,6 +223,28 @@ class Checks(upgradecheck.UpgradeCommands):
                 yield FAILURE, ('"nova-prio-host check" shows %d more.'
                                 % len(more))
 
+    @_check()
+    def _aggregates(self):
+        if not self._conf.api_database.connection:
+            yield SUCCESS, (
+                'There is no [api_database] connection here, as on a compute '
+                'host; host aggregates are not looked at.')
+            return
+        # Takes a second to import.
+        from nova_prio.cmd import databases
+        try:
+            aggregates, hosts, silent = databases.read(self._conf)
+        except databases.Unreadable as error:
+            yield FAILURE, str(error)
+            return
+        for cell in silent:
+            yield WARNING, (
+                'Cell %s does not answer, so that its hosts are not looked '
+                'at; see to its database.' % cell)
+        for warning in aggregate_checks.warnings(
+                self._conf, self.services, aggregates, hosts, not silent):
+            yield WARNING, warning
+
     _upgrade_checks = (
         ('Use of the package', _use),
         ('Release of Nova', _release),
@@ -219,6 +252,7 @@ class Checks(upgradecheck.UpgradeCommands):
         ('Configuration of nova-scheduler', _scheduler),
         ('Configuration of nova-compute', _compute),
         ('Cgroups of the compute host', _cgroups),
+        ('Host aggregates', _aggregates),
     )
 
 
@@ -228,6 +262,9 @@ def main():
     :returns: exit status: 0 where all is right, 1 after a warning, 2 after a
         failure, 255 where the check itself did not work
     """
+    # What Nova logs of a cell that fails, traceback included, is in the
+    # findings.
+    logging.getLogger('nova').addHandler(logging.NullHandler())
     conf = seams.register_options()
     return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
 

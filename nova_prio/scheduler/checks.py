@@ -112,3 +112,27 @@ def warnings(conf):
                 "weight_classes." % (conf.nova_prio.affinity_domains, of_nova,
                                      name, of_ours))
     return found
+
+
+def doubled_multipliers(conf):
+    """Return the multipliers that the metadata of no aggregate may have.
+
+    Nova's weighers prefer such metadata to their option, which is zero beside
+    weighers of ours that do the same.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: dict, key of aggregate metadata -> what happens twice
+    """
+    found = {}
+    weighers = conf.filter_scheduler.weight_classes
+    if (any(name.startswith('nova_prio.') for name in weighers) and
+            not set(_WITH_CPU_WEIGHER).isdisjoint(weighers)):
+        found['cpu_weight_multiplier'] = (
+            'ordinary instances are weighed by CPU')
+    for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():
+        name = '%s_weight_multiplier' % policy
+        if (conf.nova_prio[name] and
+                not {of_nova, _ALL_OF_NOVA}.isdisjoint(weighers) and
+                not {of_ours, _ALL_OF_OURS}.isdisjoint(weighers)):
+            found[name] = 'server groups count'
+    return found

@@ -76,10 +76,13 @@ def found(monkeypatch, tmp_path):
 def test_all_is_right(found):
     results = found(API, SCHEDULER, COMPUTE)
     cgroups = results.pop('Cgroups of the compute host')
+    aggregates = results.pop('Host aggregates')
     assert {SUCCESS} == {result.code for result in results.values()}
     assert {None} == {result.details for result in results.values()}
     assert FAILURE == cgroups.code
     assert 'no hierarchy with the controller cpu' in cgroups.details
+    assert SUCCESS == aggregates.code
+    assert 'no [api_database] connection here' in aggregates.details
 
 
 USE, RELEASE = 'Use of the package', 'Release of Nova'
@@ -101,7 +104,11 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
         'PriorityFilter', 'ComputeFilter # and more']}],
      USE, FAILURE, ['enabled_filters', 'a line of its own']),
     ([API, {('quota', 'driver'): 'nova.quota.UnifiedLimitsDriver'}],
-     OF_API, WARNING, ['[quota] driver', "'class:PCPU'", 'keystone']),
+     OF_API, WARNING, ["a registered limit 'class:PCPU', without which Nova "
+                       'does not limit them', 'from here: An auth plugin']),
+    ([API, {('quota', 'driver'): 'nova.quota.UnifiedLimitsDriver',
+            ('quota', 'unified_limits_resource_list'): ['class:PCPU']}],
+     OF_API, WARNING, ['without which Nova refuses them']),
     ([SCHEDULER, {('filter_scheduler', 'available_filters'): [
         'nova.scheduler.filters.all_filters']}],
      OF_SCHEDULER, FAILURE, ["add 'nova_prio.scheduler.filters.all_filt"]),
@@ -122,6 +129,11 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
      OF_COMPUTE, WARNING, ['ram_allocation_ratio is 1.5', 'set it to 1.0']),
     ([COMPUTE, {(None, 'ram_allocation_ratio'): 1.5,
                 (None, 'cpu_priority_mix_enable'): False}],
+     OF_COMPUTE, SUCCESS, None),
+    ([COMPUTE, {(None, 'initial_ram_allocation_ratio'): 1.5}],
+     OF_COMPUTE, WARNING, ['initial_ram_allocation_ratio is 1.5']),
+    ([COMPUTE, {(None, 'initial_ram_allocation_ratio'): 1.5,
+                (None, 'ram_allocation_ratio'): 1.0}],
      OF_COMPUTE, SUCCESS, None),
 ])
 def test_findings(found, options, check, code, words):
@@ -150,11 +162,14 @@ def test_nova_is_not_tested(found, monkeypatch):
     assert 'Nova 35.0.1, only with 31, 33, 34' in result.details
 
 
-def test_entry_point_is_missing(found, monkeypatch):
+def test_entry_points_are_missing(found, monkeypatch):
     monkeypatch.setattr(status, 'PLUGIN', 'not there')
-    result = found(COMPUTE)[OF_COMPUTE]
-    assert FAILURE == result.code
-    assert "'not there' of 'os_vif' is missing" in result.details
+    results = found(API, COMPUTE)
+    for check, namespace in ((OF_COMPUTE, 'os_vif'),
+                             (OF_API, 'nova.api.extra_spec_validators')):
+        assert FAILURE == results[check].code
+        assert "'not there' of '%s' is missing" % namespace in results[
+            check].details
 
 
 def test_options_of_the_host_are_wrong(found, tmp_path):
@@ -182,7 +197,7 @@ def test_command_line(tmp_path):
         textwrap.dedent(block) for block in re.findall(
             r'code-block:: ini\n((?:\n|   .*\n)+)', README.read_text())))
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
-    *of_services, _ = json.loads(done.stdout)['checks']
+    *of_services, _cgroups, _aggregates = json.loads(done.stdout)['checks']
     assert {(0, None)} == {(each['result'], each['details'])
                            for each in of_services}
     path.write_text('[nova_prio]\nenabled = maybe\n')
@@ -190,3 +205,40 @@ def test_command_line(tmp_path):
     assert (FAILURE, '') == (done.returncode, done.stdout)
     line, = done.stderr.splitlines()
     assert all(word in line for word in ('enabled', str(path), "'maybe'"))
+
+
+def aggregates_of(path):
+    """Run the check: what it finds in the host aggregates."""
+    done = run('--config-file', str(path), 'upgrade', 'check', '--json')
+    assert 'Traceback' not in done.stderr, done.stderr
+    found = json.loads(done.stdout)['checks'][-1]
+    assert 'Host aggregates' == found['check']
+    return found['result'], found['details']
+
+
+def test_databases(nova_conf, nova_manage, tmp_path):
+    code, details = aggregates_of(nova_conf)
+    assert WARNING == code
+    assert details.startswith('No host aggregate has the metadata priority_m')
+    nova_manage(
+        nova_conf, 'cell_v2', 'create_cell', '--transport-url', 'fake:///',
+        '--database_connection', 'sqlite:////%s/none/cell.db' % tmp_path)
+    code, details = aggregates_of(nova_conf)
+    assert WARNING == code
+    assert 'does not answer, so that its hosts are not looked' in details
+
+
+@pytest.mark.parametrize('connection, words', [
+    ('sqlite:////%s/none/api.db', 'unable to open database file; correct'),
+    ('sqlite:////%s/empty.db', 'no such table: aggregates; correct'),
+    ('nonsense', 'Could not parse SQLAlchemy URL'),
+    ('oracle+cx_oracle://', "No module named 'cx_Oracle'; correct"),
+])
+def test_a_database_that_cannot_be_read(tmp_path, connection, words):
+    path = tmp_path / 'nova.conf'
+    path.write_text('[api_database]\nconnection = %s\n'
+                    % connection.replace('%s', str(tmp_path)))
+    code, details = aggregates_of(path)
+    assert FAILURE == code
+    assert 'The database of [api_database] connection cannot be' in details
+    assert words in details

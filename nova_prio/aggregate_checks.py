@@ -1,0 +1,128 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Host aggregates that priority instances depend on.
+
+What is found can change at run time, and stops no service.
+"""
+
+import itertools
+
+from nova_prio import contract
+from nova_prio import priority_hosts
+from nova_prio.scheduler import checks
+
+_KEY = priority_hosts.AGGREGATE_KEYS[0]
+#: No sentence names more.
+_MOST_NAMES = 10
+
+
+def warnings(conf, services, aggregates, hosts, all_hosts_known):
+    """Yield what is wrong with the host aggregates, one sentence each.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param services: names of the services whose configuration that is
+    :param aggregates: list of nova.objects.Aggregate: all there are
+    :param hosts: list of nova_prio.survey.Host
+    :param all_hosts_known: whether these are the hosts of all cells
+    """
+    ours = {host.name for host in hosts if host.report}
+    for host in hosts:
+        if host.problem:
+            yield ('Host %s gets no priority instance, for %s; install the '
+                   'release of nova-prio there that nova-scheduler has.'
+                   % (host.name, host.problem))
+    unsold = [host.name for host in hosts if host.report and host.report.mix
+              and not host.report.sellable.low]
+    if unsold:
+        yield ('%s may sell no low-priority vCPU with the CPU allocation '
+               'ratio in force; raise it in Placement, or set [DEFAULT] '
+               'cpu_allocation_ratio.' % _named(unsold))
+    other = {host.name for host in hosts if not (host.report or host.problem)}
+    known = {host.name for host in hosts}
+    for aggregate in aggregates:
+        there = set(aggregate.hosts)
+        yield from _misread(aggregate, bool(there & ours))
+        silent = there & other | (there - known if all_hosts_known else set())
+        if silent and priority_hosts.is_marked(aggregate):
+            yield ("%s of the host aggregate '%s' for priority instances "
+                   "reports nothing of '%s' and gets none of them; set "
+                   '[DEFAULT] compute_driver to it there, with nova-prio '
+                   'installed, or take the host out of the aggregate.'
+                   % (_named(silent), aggregate.name,
+                      priority_hosts.DRIVER))
+    yield from _unmarked(aggregates, ours)
+    if contract.SCHEDULER in services:
+        yield from _for_weighers(conf, aggregates)
+
+
+def _misread(aggregate, has_ours):
+    for key, value in priority_hosts.misread(aggregate).items():
+        # Clouds use the other key for other things too.
+        if has_ours or key != priority_hosts.AGGREGATE_KEYS[1]:
+            yield ("Host aggregate '%s' has the metadata %s=%s, which counts "
+                   'as neither true nor false; set it to one of them.'
+                   % (aggregate.name, key, value))
+
+
+def _unmarked(aggregates, ours):
+    marked = list(filter(priority_hosts.is_marked, aggregates))
+    outside = ours.difference(*(aggregate.hosts for aggregate in marked))
+    if outside:
+        yield ('%s runs %s, but gets no priority instance, being in no host '
+               'aggregate with the metadata %s=true; add it to one.'
+               % (_named(outside), priority_hosts.DRIVER, _KEY))
+    elif not marked:
+        yield ('No host aggregate has the metadata %s=true, which priority '
+               'instances need; set it on one with hosts that run %s.'
+               % (_KEY, priority_hosts.DRIVER))
+
+
+def _for_weighers(conf, aggregates):
+    """Yield the metadata that Nova's weighers and ours would misuse."""
+    for key, double in checks.doubled_multipliers(conf).items():
+        for aggregate in aggregates:
+            if _number(aggregate.metadata.get(key, 0)):
+                yield ("Host aggregate '%s' has the metadata %s=%s, so that "
+                       '%s twice; remove the key.'
+                       % (aggregate.name, key, aggregate.metadata[key],
+                          double))
+    key = 'priority_weight_multiplier'
+    for aggregate in aggregates:
+        if _number(aggregate.metadata.get(key, 0)) is None:
+            yield ("Host aggregate '%s' has the metadata %s=%s, of which "
+                   '[nova_prio] %s takes the place; set it to a number.'
+                   % (aggregate.name, key, aggregate.metadata[key], key))
+    for key in conf.nova_prio.affinity_domains[:-1]:
+        if not any(key in aggregate.metadata and aggregate.hosts
+                   for aggregate in aggregates):
+            yield ("[nova_prio] affinity_domains is %s, but no host is in an "
+                   "aggregate with the metadata '%s', so that each is a "
+                   'domain of its own; set it, or take the key out.'
+                   % (conf.nova_prio.affinity_domains, key))
+
+
+def _number(value):
+    """Return the number that a value is, or None."""
+    try:
+        return float(value)
+    except ValueError:
+        return None
+
+
+def _named(hosts):
+    """Return the names of hosts for the start of a sentence."""
+    names = ', '.join(itertools.islice(sorted(hosts), _MOST_NAMES))
+    more = len(hosts) - _MOST_NAMES
+    return 'Each of the hosts %s%s' % (
+        names, ' and %d more' % more if more > 0 else '') if len(
+            hosts) > 1 else 'Host ' + names

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What nova-prio-status reads from the databases that nova.conf names."""
+
+from nova import context
+from nova import objects
+from nova import rpc
+from oslo_db import exception
+import sqlalchemy.exc
+
+from nova_prio import survey
+
+
+class Unreadable(Exception):
+    """The databases cannot be read, said in one sentence."""
+
+
+def read(conf):
+    """Return the host aggregates and the hosts of a cloud.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: (list of nova.objects.Aggregate, list of survey.Host, list of
+        str, UUIDs of the cells that do not answer)
+    :raises Unreadable: where no answer comes from the API database
+    """
+    objects.register_all()
+    admin = context.get_admin_context()
+    try:
+        _open(conf)
+        return (list(objects.AggregateList.get_all(admin)),
+                *survey.hosts(admin))
+    except (exception.DBError, exception.CantStartEngineError,
+            sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+        raise Unreadable(
+            'The database of [api_database] connection cannot be read: %s; '
+            'correct the option, or the database.'
+            % str(error).splitlines()[0].rstrip('.')) from error
+
+
+def _open(conf):
+    """Let Nova's objects read the databases, as nova-status does."""
+    from nova.db.api import api
+    from nova.db.main import api as main_api
+
+    # Registers what cells may take from the options.
+    rpc.init(conf)
+    for group, database in (('database', main_api), ('api_database', api)):
+        # Services wait for a database that starts later; a check need not.
+        conf.set_override('max_retries', 0, group=group)
+        database.configure(conf)
