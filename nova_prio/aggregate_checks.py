@@ -45,8 +45,8 @@ def warnings(conf, services, aggregates, hosts, all_hosts_known):
               and not host.report.sellable.low]
     if unsold:
         yield ('%s may sell no low-priority vCPU with the CPU allocation '
-               'ratio in force; raise it in Placement, or set [DEFAULT] '
-               'cpu_allocation_ratio.' % _named(unsold))
+               'ratio in force; set a larger [DEFAULT] cpu_allocation_ratio '
+               'there.' % _named(unsold))
     other = {host.name for host in hosts if not (host.report or host.problem)}
     known = {host.name for host in hosts}
     for aggregate in aggregates:
