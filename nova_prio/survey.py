@@ -21,6 +21,8 @@ import typing
 
 from nova import context as nova_context
 from nova import objects
+from oslo_db import exception as db_exception
+import sqlalchemy.exc
 
 from nova_prio import admission
 from nova_prio.api import compiled
@@ -28,6 +30,10 @@ from nova_prio import capacity
 from nova_prio import demand
 from nova_prio.objects import host_report
 from nova_prio import priority_hosts
+
+#: What a database that cannot be read raises.
+DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
+                   sqlalchemy.exc.SQLAlchemyError, ImportError)
 
 
 class Kind(typing.NamedTuple):

@@ -79,7 +79,7 @@ def _note(instance):
             policy.DEDICATED, policy.MIXED) and
             'hw:cpu_policy' not in instance.flavor.extra_specs):
         return ('"nova-manage placement heal_allocations" would ask for VCPU, '
-                'for it does not look at the image, which pins this instance')
+                'for it does not look at the image, which pins this instance.')
     return ''
 
 

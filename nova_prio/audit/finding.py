@@ -34,11 +34,11 @@ WRONG_PARTITION = 'wrong_partition'
 UNKNOWN_GUEST = 'unknown_guest'
 UNREAD = 'unread'
 
-_FIX = 'run the audit with --fix'
+_FIX = 'Run the audit with --fix.'
 _UPDATE = ('nova-compute reports it anew in its next update: see in its log '
-           'why it did not')
-_MOVE = 'migrate the instance, live or cold'
-_REBOOT = 'reboot the instance hard, or migrate it'
+           'why it did not.')
+_MOVE = 'Migrate the instance, live or cold.'
+_REBOOT = 'Reboot the instance hard, or migrate it.'
 
 REMEDIES = {
     MISSING_ALLOCATION: _FIX,
@@ -48,19 +48,19 @@ REMEDIES = {
     LEFT_ALLOCATION: _FIX,
     WRONG_INVENTORY: _FIX,
     WRONG_TRAITS: _FIX,
-    UNREADABLE_REPORT: 'install the same release of nova-prio everywhere',
+    UNREADABLE_REPORT: 'Install the same release of nova-prio everywhere.',
     OLD_REPORT: _UPDATE,
-    OVERSOLD: 'migrate instances away, or set the CPU sets, '
+    OVERSOLD: 'Migrate instances away, or set the CPU sets, '
               'cpu_priority_mix_enable and the CPU allocation ratio as they '
-              'were',
+              'were.',
     SAME_CPU: _MOVE,
     CPU_OUTSIDE: _MOVE,
     OTHER_CPUS: _REBOOT,
     OLD_CPUSET: _REBOOT,
     WRONG_PARTITION: _REBOOT,
-    UNKNOWN_GUEST: 'see running_deleted_instance_action in nova.conf, or stop '
-                   'the guest with virsh',
-    UNREAD: 'mend that, and audit the host again',
+    UNKNOWN_GUEST: 'See running_deleted_instance_action in nova.conf, or stop '
+                   'the guest with virsh.',
+    UNREAD: 'Mend that, and audit the host again.',
 }
 
 
@@ -71,8 +71,8 @@ class Finding:
     ``consumer`` is the UUID of the instance or migration that it is about,
     '' where it is about the host. What an instance or host needs, and what
     Placement, nova-compute and libvirt say of it, stand in the four texts of
-    that name, '' where that is not asked. ``repair`` mends it, one of
-    :mod:`nova_prio.audit.repairs`, or is None.
+    that name, '' where that is not asked. ``note`` is a sentence more, or ''.
+    ``repair`` mends it, one of :mod:`nova_prio.audit.repairs`, or is None.
     """
 
     host: str
@@ -87,13 +87,8 @@ class Finding:
 
     @property
     def remedy(self):
-        """What to do about it, a sentence."""
-        text = REMEDIES.get(self.kind)
-        if text is None:
-            return ''
-        if self.note:
-            text = '%s; %s' % (text, self.note)
-        return text[0].upper() + text[1:] + '.'
+        """What to know about it, and what to do, in sentences."""
+        return ' '.join(filter(None, (self.note, REMEDIES.get(self.kind))))
 
 
 def text(numbers):

@@ -80,6 +80,9 @@ class Write(typing.NamedTuple):
 
     def apply(self, context, client):
         """Do it; see :meth:`Mend.apply`."""
+        if self.what == 'traits':
+            for trait in set(self.wanted) - set(self.there):
+                client.put('/traits/' + trait, None, version='1.6')
         url = '/resource_providers/%s/%s' % (self.provider, self.what)
         found = holdings.answer(client, url)
         if found[self.what] != self.there or not holdings.put(

@@ -18,7 +18,6 @@ import collections
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
 from nova import objects
-from oslo_db import exception as db_exception
 
 from nova_prio.audit import allocations
 from nova_prio.audit import finding
@@ -26,9 +25,10 @@ from nova_prio.audit import guests
 from nova_prio.audit import hosts
 from nova_prio.audit import views
 from nova_prio import holdings
+from nova_prio import survey
 
 _ERRORS = (holdings.NotMended, guests.NotRead, exception.NovaException,
-           db_exception.DBError, ks_exceptions.ClientException)
+           ks_exceptions.ClientException, *survey.DATABASE_ERRORS)
 
 
 class Audit:
@@ -141,4 +141,5 @@ def unread(host, error):
     :param error: exception that says why
     """
     return finding.Finding(
-        host, finding.UNREAD, note=' '.join(str(error).split()).rstrip('.'))
+        host, finding.UNREAD, note='%s.' % ' '.join(
+            str(error).split()).rstrip('.'))

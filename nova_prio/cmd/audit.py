@@ -23,8 +23,7 @@ from osc_lib import exceptions
 import tqdm
 
 from nova_prio.cmd import controller
-
-DRIVER = 'prio.PriorityLibvirtDriver'
+from nova_prio import priority_hosts
 
 COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
            'Libvirt', 'State', 'Remedy')
@@ -88,8 +87,9 @@ class Audit(lister.Lister):
 
             from nova_prio.audit import guests
             conf = nova.conf.CONF
-            read_guests = (functools.partial(guests.read, conf)
-                           if conf.compute_driver == DRIVER else None)
+            read_guests = None
+            if conf.compute_driver == priority_hosts.DRIVER:
+                read_guests = functools.partial(guests.read, conf)
             if conf.api_database.connection:
                 rows = self._cloud(context, conf, read_guests, parsed_args)
             else:
@@ -104,7 +104,8 @@ class Audit(lister.Lister):
                 "There is nothing to audit: [api_database] connection is not "
                 "set, and [DEFAULT] compute_driver is '%s'; give a "
                 "configuration of nova-manage or of a nova-compute with '%s' "
-                "with --config-file." % (conf.compute_driver, DRIVER))
+                "with --config-file."
+                % (conf.compute_driver, priority_hosts.DRIVER))
         for name in parsed_args.host or ():
             if name != conf.host:
                 raise exceptions.CommandError(
@@ -141,15 +142,16 @@ class Audit(lister.Lister):
                 yield self._row(
                     *self._handled(audit, view, each, parsed_args))
             if parsed_args.all and view:
-                yield self._row(audit.summary(view),
-                                'ok' if view.is_at_rest else 'in motion')
+                yield self._row(
+                    audit.summary(view), 'in motion' if not view.is_at_rest
+                    else '' if found else 'ok')
 
     def _handled(self, audit, view, found, parsed_args):
         """Return a finding and what became of it."""
         from nova_prio.audit import finding
         from nova_prio import holdings
         if found.kind == finding.UNREAD:
-            return found, 'failed'
+            return dataclasses.replace(found, note=found.remedy), 'failed'
         if found.repair is None or not parsed_args.fix:
             return found, 'found'
         if parsed_args.dry_run:
@@ -157,14 +159,16 @@ class Audit(lister.Lister):
         try:
             audit.mend(view, found)
         except holdings.NotMended as error:
-            return dataclasses.replace(found, note=str(error)), 'failed'
+            return dataclasses.replace(
+                found, note='%s.' % str(error).rstrip('.')), 'failed'
         return found, 'fixed'
 
     def _row(self, found, state):
         self._states.add(state)
+        remedy = {'fixed': '', 'failed': found.note}.get(state, found.remedy)
         return (found.host, found.kind, found.consumer, found.needed,
                 found.placement, found.compute, found.libvirt, state,
-                '' if state == 'fixed' else found.remedy)
+                remedy)
 
 
 @contextlib.contextmanager

@@ -45,9 +45,9 @@ def nova(parsed_args):
         from nova import config
         from nova import context
         from nova import objects
-    from oslo_db import exception
 
     from nova_prio import seams
+    from nova_prio import survey
     seams.register_options()
     files = itertools.chain.from_iterable(
         ('--config-file', path) for path in parsed_args.config_file)
@@ -59,7 +59,7 @@ def nova(parsed_args):
         raise exceptions.CommandError(
             'The configuration of Nova cannot be read: %s.'
             % str(error).rstrip('.')) from error
-    except (exception.DBError, exception.CantStartEngineError) as error:
+    except survey.DATABASE_ERRORS as error:
         raise exceptions.CommandError(
             "Nova's database cannot be read: %s. Run this where nova-manage "
             'runs, or give its nova.conf with --config-file.'

@@ -15,8 +15,6 @@
 from nova import context
 from nova import objects
 from nova import rpc
-from oslo_db import exception
-import sqlalchemy.exc
 
 from nova_prio import survey
 
@@ -39,8 +37,7 @@ def read(conf):
         _open(conf)
         return (list(objects.AggregateList.get_all(admin)),
                 *survey.hosts(admin))
-    except (exception.DBError, exception.CantStartEngineError,
-            sqlalchemy.exc.SQLAlchemyError, ImportError) as error:
+    except survey.DATABASE_ERRORS as error:
         raise Unreadable(
             'The database of [api_database] connection cannot be read: %s; '
             'correct the option, or the database.'

@@ -27,6 +27,7 @@ import pytest
 import yaml
 
 from nova_prio import admission
+from nova_prio.audit import finding
 import nova_prio.conf
 from nova_prio.scheduler.filters import priority_filter
 
@@ -138,3 +139,9 @@ def test_each_reason_of_a_refusal_is_explained():
     reasons |= set(admission.CAPACITY.values())
     page = (ROOT / 'doc' / 'source' / 'admin' / 'refusals.rst').read_text()
     assert reasons == set(re.findall(r'^   \* - ``(\w+)``', page, re.M))
+
+
+def test_each_finding_of_the_audit_is_explained():
+    page = (ROOT / 'doc' / 'source' / 'admin' / 'audit.rst').read_text()
+    assert set(finding.REMEDIES) == set(
+        re.findall(r'^   \* - ``(\w+)``', page, re.M))
