@@ -25,6 +25,8 @@ from nova_prio.audit import views
 from nova_prio import holdings
 
 _CPUS = (orc.PCPU, orc.VCPU)
+# Consumers have types from this version on. Nova gives them none.
+_WITH_TYPE, _UNTYPED = '1.38', 'unknown'
 
 
 def findings(view, context, client):
@@ -38,7 +40,7 @@ def findings(view, context, client):
     for consumer in sorted(set(view.allocations) - view.consumers):
         held = holdings.own(view.allocations[consumer])
         try:
-            repair = held and _repair(view, context, consumer)
+            repair = held and _repair(view, context, client, consumer)
         except LookupError:
             # Nobody knows yet whose it is.
             continue
@@ -83,7 +85,7 @@ def _note(instance):
     return ''
 
 
-def _repair(view, context, consumer):
+def _repair(view, context, client, consumer):
     """Return what is wrong where something else than the host's holds it.
 
     :returns: (kind of finding, repair), or None where nothing is wrong
@@ -93,7 +95,8 @@ def _repair(view, context, consumer):
     if instance is None:
         migration = _migration(context, consumer)
         if migration is None:
-            return finding.ORPHANED_ALLOCATION, repairs.Delete(consumer)
+            return (None if _is_of_others(client, consumer) else
+                    (finding.ORPHANED_ALLOCATION, repairs.Delete(consumer)))
         if (holdings.is_open(migration) or
                 not _is_at_rest(context, migration.instance_uuid)):
             return None
@@ -107,6 +110,13 @@ def _repair(view, context, consumer):
             cctxt, consumer, view.name):
         return None
     return finding.LEFT_ALLOCATION, repairs.Leave(view.node.uuid, consumer)
+
+
+def _is_of_others(client, consumer):
+    """Return whether a service that is not Nova says that it is its own."""
+    found = client.get('/allocations/' + consumer, version=_WITH_TYPE).json()
+    return found.get('consumer_type', _UNTYPED) not in (
+        _UNTYPED, 'INSTANCE', 'MIGRATION')
 
 
 def _is_at_rest(context, uuid):

@@ -48,13 +48,6 @@ class Audit:
         self._name = name
         self._read_guests = read_guests
 
-    def count(self):
-        """Return how many hosts there are."""
-        return sum(
-            len(objects.HostMappingList.get_by_cell_id(
-                self._context, cell.id))
-            for cell in objects.CellMappingList.get_all(self._context))
-
     def run(self, names=None):
         """Look at hosts, one after the other.
 

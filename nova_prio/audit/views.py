@@ -105,6 +105,15 @@ def read(context, client, node):
         held, inventories, answer('traits')['traits'])
 
 
+def number_of_hosts(context):
+    """Return how many hosts there are in all cells.
+
+    :param context: nova.context.RequestContext
+    """
+    return sum(len(objects.HostMappingList.get_by_cell_id(context, cell.id))
+               for cell in objects.CellMappingList.get_all(context))
+
+
 def nodes(context, cell):
     """Yield the compute nodes of a cell, one page in memory at a time.
 

@@ -130,12 +130,13 @@ class Audit(lister.Lister):
         from nova.scheduler.client import report
 
         from nova_prio.audit import run
+        from nova_prio.audit import views
+        names = parsed_args.host
+        total = len(names) if names else views.number_of_hosts(context)
         audit = run.Audit(context, report.SchedulerReportClient(),
                           conf.host if read_guests else None, read_guests)
-        names = parsed_args.host
         for found, view in tqdm.tqdm(
-                audit.run(names), unit=' hosts', leave=False,
-                total=len(names) if names else audit.count(),
+                audit.run(names), unit=' hosts', leave=False, total=total,
                 # Only where somebody looks at it.
                 disable=None, file=sys.stderr):
             for each in found:

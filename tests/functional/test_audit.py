@@ -169,6 +169,18 @@ class Allocations(Audit):
         del self.needs[shelved['id']]
         self.assert_held()
 
+    def test_of_another_service(self):
+        self.placement.put('/allocations/' + uuids.container, {
+            'allocations': {self.compute_rp_uuids['mix1']: {
+                'resources': {'VCPU': 1}}},
+            'project_id': uuids.project, 'user_id': uuids.user,
+            'consumer_generation': None, 'consumer_type': 'CONTAINER'},
+            version='1.38')
+        self.audit()
+        self._delete_server_allocations(uuids.container)
+        self.put({'id': uuids.container, 'host': 'mix1'}, VCPU=1)
+        self.assert_mended({('mix1', 'orphaned_allocation', uuids.container)})
+
     def test_what_cannot_be_repaired(self):
         server, other = self.create('high'), {'id': uuids.other,
                                               'host': 'mix1'}

@@ -1,0 +1,64 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio audit`` on a machine of its own, without any service."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from nova_prio import priority_hosts
+
+
+def audit(path, *arguments):
+    return subprocess.run(
+        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
+         'audit', '--config-file', str(path), '-f', 'json', *arguments],
+        capture_output=True, text=True)
+
+
+@pytest.mark.parametrize('text, words', [
+    ('', 'There is nothing to audit: [api_database] connection is not set, '
+     "and [DEFAULT] compute_driver is 'None'"),
+    ('[DEFAULT]\ncompute_driver = %s\n[libvirt]\n'
+     'connection_uri = nonsense:///\n' % priority_hosts.DRIVER,
+     'Run this on the host, as root.'),
+    ('[DEFAULT]\ncompute_driver = %s\n' % priority_hosts.DRIVER,
+     "--host is 'none'; allowed is this host, '"),
+    ('[api_database]\nconnection = nonsense\n',
+     "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
+])
+def test_without_services(tmp_path, text, words):
+    path = tmp_path / 'nova.conf'
+    path.write_text(text)
+    done = audit(path, *['--host', 'none'] * ("'none'" in words))
+    assert (1, '') == (done.returncode, done.stdout)
+    assert words in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize('options', ['', '[placement]\n'
+                                     'auth_type = admin_token\ntoken = t\n'
+                                     'endpoint = http://127.0.0.1:1\n'])
+def test_without_placement(nova_conf, options):
+    nova_conf.write_text(nova_conf.read_text() + options)
+    done = audit(nova_conf)
+    # Some releases ask for its version at once, some when there is a host.
+    if done.returncode:
+        assert 1 == done.returncode
+        line = done.stderr.splitlines()[-1]
+        assert line.startswith('Placement cannot be asked: '), line
+        assert line.endswith(' See [placement] in nova.conf.')
+    else:
+        assert [] == json.loads(done.stdout)
