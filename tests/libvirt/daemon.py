@@ -92,8 +92,13 @@ class Host:
     libvirt and QEMU tell are those of the host: see :meth:`path`.
     """
 
+    #: As the constants of these names.
+    mounts, configuration = MOUNTS, CONFIGURATION
+
     def __init__(self, name='mix1'):
         self.name = name
+        #: What the daemons and guests have in their environment.
+        self.environment = {}
         self._stack = contextlib.ExitStack()
 
     def __enter__(self):
@@ -120,13 +125,13 @@ class Host:
         self._stack.close()
 
     def _write_files(self):
-        for name in MOUNTS.keys() - USERS:
+        for name in self.mounts.keys() - USERS:
             (self.directory / name).mkdir()
         for name, text in USERS.items():
             (self.directory / name).write_text(
                 pathlib.Path('/etc', name).read_text() + text)
         (self.directory / 'run' / 'lock').mkdir()
-        for name, text in CONFIGURATION.items():
+        for name, text in self.configuration.items():
             (self.directory / 'etc' / name).write_text(
                 text % {'uuid': uuid.uuid4()})
 
@@ -134,7 +139,7 @@ class Host:
         script = INIT % {
             'mounts': '\n'.join(
                 'mount --bind %s/%s %s' % (self.directory, name, target)
-                for name, target in MOUNTS.items()),
+                for name, target in self.mounts.items()),
             'cgroups': '\n'.join(self._cgroups.mount_commands())}
         # The host ends with the process that started it, however that ends.
         process = subprocess.Popen(
@@ -155,7 +160,8 @@ class Host:
 
     def _start_daemon(self, name):
         self.run('sh', '-c', self._cgroups.join_as_daemon_command() +
-                 'exec "$0" -d', name)
+                 'exec env "$@" -d', 'sh',
+                 *('%s=%s' % pair for pair in self.environment.items()), name)
 
     def path(self, path):
         """Return where this process sees a path of the host.

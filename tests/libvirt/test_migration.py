@@ -110,6 +110,21 @@ def test_there_and_back(bed, server, kind):
     assert before == after
 
 
+@pytest.mark.parametrize('kind', KINDS)
+def test_cold_and_back(bed, server, kind):
+    before = accounts_hold(bed)
+    bed._migrate_server(server, 'mix2')
+    bed._revert_resize(server)
+    in_place(bed, server, kind, 'mix1')
+    assert before == accounts_hold(bed)
+    for host in 'mix2', 'mix1':
+        bed._migrate_server(server, host)
+        bed._confirm_resize(server)
+        in_place(bed, server, kind, host)
+        after = accounts_hold(bed)
+    assert before == after
+
+
 @pytest.fixture
 def mix2_without_partitions(bed):
     mix2 = bed.hosts['mix2']

@@ -13,6 +13,7 @@
 """Two real hosts in one stock Nova, for guests that move between them."""
 
 import os
+import pathlib
 import threading
 from unittest import mock
 
@@ -28,9 +29,10 @@ from tests.libvirt import cloud
 from tests.libvirt import daemon
 from tests.libvirt import guests
 
-#: Addresses of the first host, the second, and so on; no guest finds its way
-#: to the latter.
-REACHABLE, UNREACHABLE = '127.0.0.%d', '240.0.0.%d'
+#: Addresses of the first host, the second, and so on, no other process having
+#: the same; no guest finds its way to the latter.
+REACHABLE = '127.%d.%d.%%d' % divmod(os.getpid() % 2 ** 16, 2 ** 8)
+UNREACHABLE = '240.0.0.%d'
 
 # Nova gives an instance the same paths on each host. Here they have to differ,
 # as it sees both hosts from one mount namespace. libvirt lets this script
@@ -38,6 +40,22 @@ REACHABLE, UNREACHABLE = '127.0.0.%d', '240.0.0.%d'
 HOOK = '''\
 #!/bin/sh
 [ "$2" != migrate ] || exec sed 's,/tmp/%(prefix)s[^/]*/,%(directory)s/,g'
+'''
+
+# What a cold migration does on the other host, and brings there. Addresses
+# lead to the directories of the hosts.
+SSH = '''\
+#!/bin/sh
+[ "$1 $2" = "-o BatchMode=yes" ] || exit 255
+host=%(addresses)s/$3
+shift 3
+exec $(echo "$@" | sed "s,/tmp/%(prefix)s[^/]*/,$host/,")
+'''
+SCP = '''\
+#!/bin/sh
+for to; do [ "$to" = "${to#*:}" ] && from=$to; done
+exec cp -r "$from" "$(
+    echo "$to" | sed "s,:/tmp/%(prefix)s[^/]*/,/,; s,^,%(addresses)s/,")"
 '''
 
 
@@ -90,6 +108,19 @@ class TwoHosts(cloud.RealCloud):
         self.flags(live_migration_uri='qemu+unix:///system?socket=' +
                    addresses.join('%s', 'run/libvirt/libvirt-sock'),
                    group='libvirt')
+        programs = self.useFixture(fixtures.TempDir())
+        for name, text in ('ssh', SSH), ('scp', SCP):
+            file = pathlib.Path(programs.join(name))
+            file.write_text(text % {
+                'addresses': addresses.path, 'prefix': daemon.PREFIX})
+            file.chmod(0o755)
+        self.useFixture(fixtures.EnvironmentVariable(
+            'PATH', '%s:%s' % (programs.path, os.environ['PATH'])))
+        # A host would find the files of the other one here.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.virt.libvirt.driver.LibvirtDriver.'
+            'check_instance_shared_storage_remote',
+            lambda driver, context, data: False))
         self.options = {}
         for number, (name, host) in enumerate(self.hosts.items(), 1):
             self.options[name] = {
@@ -102,7 +133,8 @@ class TwoHosts(cloud.RealCloud):
                     hardware.format_cpu_spec(self.cpus_of[name].shared),
                 ('libvirt', 'connection_uri'): host.uri,
                 ('libvirt', 'live_migration_inbound_addr'):
-                    REACHABLE % number}
+                    REACHABLE % number,
+                ('libvirt', 'migration_inbound_addr'): REACHABLE % number}
             for address in REACHABLE, UNREACHABLE:
                 os.symlink(host.directory, addresses.join(address % number))
 
