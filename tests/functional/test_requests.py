@@ -99,6 +99,10 @@ CASES = [
     (2, {**HIGH, **EMULATOR_SHARED}, dict(mix='D0 D0 +S')),
     (4, {**HIGH, **MIXED}, dict(mix='D0 D0 S0 S0')),
     (4, MIXED, dict(mix='D0 D0 S0 S0')),
+    # Any number of vCPUs: of low ones up to that of all CPUs.
+    *((vcpus, LOW, dict(mix=vcpus * 'L ' + '+S')) for vcpus in range(1, 13)),
+    *((vcpus, HIGH, dict(mix=' '.join(vcpus * ['D0'])))
+      for vcpus in range(1, 4)),
 ]
 
 
@@ -201,8 +205,8 @@ class Requests(base.FunctionalTest):
         return outcome
 
 
-class EachRequest(Requests):
-    """One after the other, on empty hosts."""
+class EmptyHosts(Requests):
+    """The hosts of the table."""
 
     def setUp(self):
         super().setUp()
@@ -219,6 +223,10 @@ class EachRequest(Requests):
         self.start_seed_host('prio', mix=False, **CELLS)
         self.start_host('stock', driver=cloud.STOCK_DRIVER,
                         aggregate={'priority_mix': 'true'}, **CELLS)
+
+
+class EachRequest(EmptyHosts):
+    """One after the other, on empty hosts."""
 
     def test_requested_and_forced_hosts(self):
         """A host that is forced goes round the filter, not the claim."""

@@ -13,11 +13,14 @@
 """The domain XML of our driver, as libvirt's schema and parser see it."""
 
 import itertools
+import pathlib
+import tempfile
 
 from lxml import etree
 import pytest
 
 from nova_prio.compute import guest_xml
+from tests.functional import test_requests
 from tests.libvirt import daemon
 
 # What Nova writes around what the tests are about, and what it leaves to
@@ -106,7 +109,48 @@ def test_libvirt_keeps_it(shape, connection):
 def what_matters(domain):
     found = {path: [dict(element.attrib) for element in domain.iterfind(path)]
              for path in ('cputune/vcpupin', 'cputune/emulatorpin',
-                          'cputune/iothreadpin', 'cputune/vcpusched')}
+                          'cputune/iothreadpin', 'cputune/vcpusched',
+                          'numatune/memnode', 'memoryBacking/hugepages/page')}
     found['cpuset'] = domain.find('vcpu').get('cpuset')
     found['partition'] = domain.findtext('resource/partition')
     return found
+
+
+class EachRequest(test_requests.EmptyHosts):
+    """What the driver makes of each request that a host takes.
+
+    On Nova's fake libvirt, which has the hosts for it.
+    """
+
+    @pytest.fixture(autouse=True)
+    def _connect(self, connection):
+        self.connection = connection
+
+    def test_libvirt_accepts_it(self):
+        directory = tempfile.TemporaryDirectory()
+        self.addCleanup(directory.cleanup)
+        file = pathlib.Path(directory.name, 'domain.xml')
+        seen = 0
+        for vcpus, extra_specs, outcomes in test_requests.CASES:
+            flavor = self.flavor(vcpus, **extra_specs)
+            for host, wanted in outcomes.items():
+                if wanted.islower():
+                    continue
+                server = self.ask(flavor, host=host)
+                self.assertEqual(wanted, self.outcome(server, host))
+                self._assert_accepted(self.guest_xml(server['id']), file)
+                self.delete(server)
+                seen += 1
+        self.assertGreater(seen, 30)
+
+    def _assert_accepted(self, xml, file):
+        """By the schema; and by the parser, which keeps all of it."""
+        file.write_text(xml)
+        daemon.run('virt-xml-validate', str(file), 'domain')
+        made = etree.fromstring(xml)
+        made.set('type', 'test')
+        domain = self.connection.defineXML(
+            etree.tostring(made, encoding='unicode'))
+        kept = etree.fromstring(domain.XMLDesc())
+        domain.undefine()
+        self.assertEqual(what_matters(made), what_matters(kept))
