@@ -146,7 +146,7 @@ class LiveMigration(base.FunctionalTest):
         self._assert_accounts(mix1=((0, 0, 0), {}),
                               mix2=((5, 8, 4), {'0': 1, '1': 1}))
 
-    def test_to_a_host_without_mix(self):
+    def test_to_a_host_without_mix_and_back(self):
         self._start_mix2(mix=False)
         for kind, server in self.servers.items():
             self._migrate(server)
@@ -156,6 +156,15 @@ class LiveMigration(base.FunctionalTest):
         pins = [pin.get('cpuset') for pin in self.domain(
             self.servers['low in both cells']).iter('vcpupin')]
         self.assertEqual(['0,5', '6,10-11'], sorted(pins))
+        self._assert_accounts()
+        for kind in sorted(LOW):
+            self._migrate(self.servers[kind], 'mix1')
+            self._assert_on('mix1', self.servers[kind])
+        self._assert_guest(
+            'low', self.servers['low'], emulator='4-5,10-11')
+        pins = [pin.get('cpuset') for pin in self.domain(
+            self.servers['low in both cells']).iter('vcpupin')]
+        self.assertEqual(['0-5', '6-11'], sorted(pins))
         self._assert_accounts()
 
     def test_to_a_host_with_stock_nova(self):
