@@ -30,7 +30,7 @@ LEAST_SHARE = 0.99
 MOST_WAKE_UP_RATIO = 3
 OPERATIONS = {'start': 'start', 'answer': 'answer to the monitor',
               'reboot': 'reboot', 'migrate': 'live migration',
-              'stop': 'stop'}
+              'stop': 'stop and deletion'}
 SHARED_BUSY = 'operations, shared CPUs busy too'
 
 

@@ -137,7 +137,8 @@ def mix2_without_partitions(bed):
 
 @pytest.mark.parametrize('kind', ['high', 'low'])
 def test_to_a_host_without_partitions(
-        bed, server, kind, mix2_without_partitions):
+        bed, image, server, kind, mix2_without_partitions):
+    """It takes in guests without a priority only, and says why."""
     before = accounts_hold(bed)
     with fixtures.FakeLogger('nova', logging.DEBUG) as log:
         with pytest.raises(client.OpenStackApiException):
@@ -146,6 +147,15 @@ def test_to_a_host_without_partitions(
             'partition /high_prio_machine (') in log.output
     in_place(bed, server, kind, 'mix1')
     assert before == accounts_hold(bed)
+    with fixtures.FakeLogger('nova_prio.scheduler.filters',
+                             logging.DEBUG) as log:
+        refused = bed._create_server(
+            flavor_id=bed.flavor(**{'hw:cpu_priority': 'low'}),
+            image_uuid=image, networks='none', host='mix2',
+            expected_state='ERROR')
+    assert 'Host mix2, node mix2 refused: no_partition: ' in log.output
+    bed._delete_server(refused)
+    bed._delete_server(bed.boot_on('mix2', bed.flavor(), image))
 
 
 def fail(bed, server, host, option, value, happens=None):

@@ -14,6 +14,7 @@
 
 import itertools
 import pathlib
+import re
 import tempfile
 
 from lxml import etree
@@ -96,9 +97,13 @@ def test_libvirt_keeps_it(shape, connection):
         xml = guest_xml.of_priority(
             document(shape, iothreads, 'test'), priority, {0, 2})
         domain = connection.defineXML(xml)
-        kept = etree.fromstring(domain.XMLDesc())
+        text = domain.XMLDesc()
         domain.undefine()
+        kept = etree.fromstring(text)
         assert what_matters(etree.fromstring(xml)) == what_matters(kept)
+        # The expression with which Skylark reads what libvirt tells.
+        assert ['%s_prio_machine' % priority] == re.findall(
+            '<partition>/(.*)</partition>', text)
         assert '/%s_prio_machine' % priority == kept.findtext(
             'resource/partition')
         assert '0,2' == kept.find('cputune/emulatorpin').get('cpuset')
