@@ -121,6 +121,23 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,
                 list(instance_by_uuid.values()))
 
+    def resize_claim(self, context, instance, flavor, *args, **kwargs):
+        """Claim for a resize or cold migration to here."""
+        self._prove_partitions(flavor)
+        return super().resize_claim(
+            context, instance, flavor, *args, **kwargs)
+
+    def rebuild_claim(self, context, instance, *args, **kwargs):
+        """Claim for an evacuation to here."""
+        self._prove_partitions(instance.flavor)
+        return super().rebuild_claim(context, instance, *args, **kwargs)
+
+    def _prove_partitions(self, flavor):
+        """Look anew whether guests start here, before they have moved."""
+        if (self._ledger is not None and
+                policy.in_force(flavor.extra_specs) is not None):
+            self.driver.prove_partitions()
+
     def update_usage(self, context, instance, nodename):
         """Update the usage after a change of an instance, also if it moved.
 

@@ -12,6 +12,8 @@
 
 """A host whose libvirt cannot start guests in the partitions."""
 
+import contextlib
+
 import fixtures
 from lxml import etree
 from nova.tests.fixtures import libvirt as fakelibvirt
@@ -111,3 +113,36 @@ class Partitions(base.FunctionalTest):
         self.update_host(destination)
         self._live_migrate(server)
         self.assertEqual(destination, self.host_of(server))
+
+    def _refused_move(self, server):
+        """Return a server that stays, and whose destination says why."""
+        shown = self.api.get_server(server['id'])
+        self.assertEqual((None, 'mix1'), (
+            shown['OS-EXT-STS:task_state'], shown['OS-EXT-SRV-ATTR:host']))
+        self.assertEqual(self._words('/high_prio_machine'),
+                         self.computes['mix2'].driver.partitions.problem)
+        return shown
+
+    def test_when_a_guest_comes_cold(self):
+        """It stays on its source, by a migration as by an evacuation."""
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        server = self.boot(self.high)
+        self.start_seed_host('mix2')
+        for move in {'migrate': None}, {'evacuate': {'host': 'mix2'}}:
+            self.missing.add('/high_prio_machine')
+            with contextlib.suppress(client.OpenStackApiException):
+                self.api.post_server_action(server['id'], move)
+            shown = self.soon(self._refused_move, server)
+            if 'migrate' in move:
+                self.assertIn(self._words('/high_prio_machine'),
+                              shown['fault']['message'])
+            self.missing.clear()
+            self.update_host('mix2')
+            self.api.post_server_action(
+                server['id'], {'os-resetState': {'state': 'active'}})
+            if 'migrate' in move:
+                self.host_down('mix1')
+        self.api.post_server_action(server['id'], move)
+        self._wait_for_state_change(server, 'SHUTOFF')
+        self.assertEqual('mix2', self.host_of(server))
