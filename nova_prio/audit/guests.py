@@ -35,7 +35,7 @@ class NotRead(Exception):
 class Guest(typing.NamedTuple):
     """A guest that Nova made, as libvirt describes it.
 
-    ``priority`` is that of the flavor that it was started with, ``vcpus`` and
+    ``priority`` is that which it was started with, ``vcpus`` and
     ``threads`` are the frozensets of CPUs on which each vCPU, and each of the
     emulator and I/O threads, runs: None where it may run on all.
     ``has_cells`` tells whether it has a NUMA topology.
@@ -101,11 +101,17 @@ def parse(xml):
     default = domain.find('vcpu').get('cpuset')
     pins = {pin.get('vcpu'): pin.get('cpuset')
             for pin in domain.iterfind('cputune/vcpupin')}
+    partition = domain.findtext('resource/partition')
+    specs = made.find('{0}flavor/{0}extraSpecs'.format(_NOVA))
+    if specs is None:
+        # Nova 31 does not write them: the partition tells what is left.
+        priority = {path: each for each, path in
+                    guest_xml.PARTITIONS.items()}.get(partition)
+    else:
+        priority = policy.in_force(
+            {spec.get('name'): spec.text for spec in specs})
     return Guest(
-        domain.findtext('uuid'),
-        policy.in_force({spec.get('name'): spec.text
-                         for spec in made.iter(_NOVA + 'extraSpec')}),
-        domain.findtext('resource/partition'),
+        domain.findtext('uuid'), priority, partition,
         [_cpus(pins.get(str(vcpu), default)) for vcpu in range(number)],
         [_cpus(pin.get('cpuset')) for tag in ('emulatorpin', 'iothreadpin')
          for pin in domain.iterfind('cputune/' + tag)],
