@@ -105,6 +105,17 @@ class Allocations(test_requests.Requests):
             self.needs[server['id']] = self.needed(server)
         return server
 
+    def share_disks(self):
+        """Let a provider share its disks with the hosts; returns its UUID."""
+        shared = self._post_resource_provider('shared')['uuid']
+        self._set_inventory(shared, {
+            'resource_class': 'DISK_GB', 'total': 10000})
+        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
+        # A priority request asks for providers in the aggregate of the hosts.
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(shared, aggregate['uuid'])
+        return shared
+
     def create_all(self, **kwargs):
         return [self.create(kind, **kwargs) for kind in KINDS]
 
@@ -293,13 +304,7 @@ class SharedStorage(Allocations):
         return {'shared': {'DISK_GB': needed.pop('DISK_GB')}, host: needed}
 
     def test_each_kind(self):
-        shared = self._post_resource_provider('shared')['uuid']
-        self._set_inventory(shared, {
-            'resource_class': 'DISK_GB', 'total': 10000})
-        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
-        # A priority request asks for providers in the aggregate of the hosts.
-        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
-        self._set_aggregate(shared, aggregate['uuid'])
+        self.share_disks()
         # Nova does not look for shared disks where a host is asked for.
         servers = self.create_all(host=None)
         self.assert_kept()

@@ -209,14 +209,8 @@ class Allocations(Audit):
 
     def test_shared_storage(self):
         """Disks may be held where the host has none of its own."""
-        shared = self._post_resource_provider('shared')['uuid']
-        self._set_inventory(shared, {
-            'resource_class': 'DISK_GB', 'total': 10000})
-        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
-        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
-        self._set_aggregate(shared, aggregate['uuid'])
         server = self.create('high')
-        self.compute_rp_uuids['shared'] = shared
+        self.compute_rp_uuids['shared'] = self.share_disks()
         needs = self.needs[server['id']]
         disk = needs['mix1'].pop('DISK_GB')
         self.put(server, **needs['mix1'])

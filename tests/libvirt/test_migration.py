@@ -91,37 +91,29 @@ def in_place(bed, server, kind, host):
         assert guest.cgroups[controller].startswith(partition), guest.cgroups
 
 
-def accounts_hold(bed):
-    """Assert that a recount changes nothing; returns the accounts."""
-    before = bed.accounts()
-    bed.update_host()
-    assert before == bed.accounts()
-    return before
-
-
 @pytest.mark.parametrize('kind', KINDS)
 def test_there_and_back(bed, server, kind):
     in_place(bed, server, kind, 'mix1')
-    before = accounts_hold(bed)
+    before = bed.recounted()
     for host in 'mix2', 'mix1':
         assert 'completed' == bed.migrate(server, host)()
         in_place(bed, server, kind, host)
-        after = accounts_hold(bed)
+        after = bed.recounted()
     assert before == after
 
 
 @pytest.mark.parametrize('kind', KINDS)
 def test_cold_and_back(bed, server, kind):
-    before = accounts_hold(bed)
+    before = bed.recounted()
     bed._migrate_server(server, 'mix2')
     bed._revert_resize(server)
     in_place(bed, server, kind, 'mix1')
-    assert before == accounts_hold(bed)
+    assert before == bed.recounted()
     for host in 'mix2', 'mix1':
         bed._migrate_server(server, host)
         bed._confirm_resize(server)
         in_place(bed, server, kind, host)
-        after = accounts_hold(bed)
+        after = bed.recounted()
     assert before == after
 
 
@@ -139,14 +131,14 @@ def mix2_without_partitions(bed):
 def test_to_a_host_without_partitions(
         bed, image, server, kind, mix2_without_partitions):
     """It takes in guests without a priority only, and says why."""
-    before = accounts_hold(bed)
+    before = bed.recounted()
     with fixtures.FakeLogger('nova', logging.DEBUG) as log:
         with pytest.raises(client.OpenStackApiException):
             bed.migrate(server, 'mix2')
     assert ('Migration pre-check error: libvirt cannot start a guest in the '
             'partition /high_prio_machine (') in log.output
     in_place(bed, server, kind, 'mix1')
-    assert before == accounts_hold(bed)
+    assert before == bed.recounted()
     with fixtures.FakeLogger('nova_prio.scheduler.filters',
                              logging.DEBUG) as log:
         refused = bed._create_server(
@@ -179,7 +171,7 @@ def fail(bed, server, host, option, value, happens=None):
 @pytest.mark.parametrize('kind', ['high', 'low'])
 def test_failures_half_way(bed, server, kind):
     mix2 = bed.hosts['mix2']
-    before = accounts_hold(bed)
+    before = bed.recounted()
 
     def kill():
         mix2.run('kill', '-KILL', str(
@@ -188,14 +180,14 @@ def test_failures_half_way(bed, server, kind):
     fail(bed, server, 'mix2', 'live_migration_inbound_addr',
          two_hosts.UNREACHABLE % 2)
     in_place(bed, server, kind, 'mix1')
-    assert before == accounts_hold(bed)
+    assert before == bed.recounted()
     fail(bed, server, 'mix1', 'live_migration_bandwidth', 1, kill)
     in_place(bed, server, kind, 'mix1')
-    assert before == accounts_hold(bed)
+    assert before == bed.recounted()
     fail(bed, server, 'mix1', 'live_migration_bandwidth', 1,
          mix2.stop_libvirtd)
     mix2.start_libvirtd()
     # Nova could not roll back there: the next recount does.
     bed.update_host()
     in_place(bed, server, kind, 'mix1')
-    assert before == accounts_hold(bed)
+    assert before == bed.recounted()

@@ -245,3 +245,10 @@ class TwoHosts(cloud.RealCloud):
                     '/resource_providers/%s/usages' % provider
                     ).body['usages'])
         return found
+
+    def recounted(self):
+        """Return the accounts, which a recount has to leave as they are."""
+        before = self.accounts()
+        self.update_host()
+        assert before == self.accounts()
+        return before
