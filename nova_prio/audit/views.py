@@ -123,11 +123,12 @@ def nodes(context, cell):
     """
     with nova_context.target_cell(context, cell) as cctxt:
         marker = None
-        while page := objects.ComputeNodeList.get_by_pagination(
-                cctxt, limit=PAGE, marker=marker):
-            for node in page:
-                yield cctxt, node
+        while page := list(objects.ComputeNodeList.get_by_pagination(
+                cctxt, limit=PAGE, marker=marker)):
             marker = page[-1].id
+            # None of them is kept while the next page is read.
+            while page:
+                yield cctxt, page.pop(0)
 
 
 def nodes_of(context, host):
