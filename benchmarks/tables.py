@@ -43,6 +43,10 @@ GROUP_WEIGHERS = {'soft_affinity': 'SoftAffinityWeigher',
                   'soft_anti_affinity': 'SoftAntiAffinityWeigher'}
 #: Instances of one request.
 ORDER = {'.first': 'first instance', '': 'each further one'}
+#: Our audit asks Placement three times about a host, that of Nova once.
+AUDIT_RATIO = 3
+#: How much more memory our audit may hold after the first page of hosts.
+AUDIT_PEAK_GROWTH = 1.2
 #: The power of the number of hosts that the time grows with; 1 is linear.
 GROWTH_EXPONENT = 1.2
 GROWING = {
@@ -80,7 +84,8 @@ def context(found):
         ('Nova', found['nova']),
         ('Python', found['python']),
         ('repeats',
-         '%d, ten times as many at 100 hosts' % found['repeats'])])
+         '%d, ten times as many at 100 hosts, %d of the audit' % (
+             found['repeats'], found['audit.repeats']))])
 
 
 def figures(found):
@@ -117,6 +122,11 @@ def figures(found):
                 rows.append(per_host(
                     '%s, %s, %s' % (weigher, words, which),
                     'groups.%s.%s%s' % (policy, domains, order), allowed))
+    rows.append((
+        'audit, %s hosts' % _number(found['audit.hosts']),
+        '%.3g s' % found['audit.stock_seconds'],
+        '%.3g s' % found['audit.ours_seconds'], _times(found['audit.ratio']),
+        _times(AUDIT_RATIO), verdict(found['audit.ratio'] <= AUDIT_RATIO)))
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)
         if exponent:
@@ -124,6 +134,13 @@ def figures(found):
                 'growth: ' + words, '', 'hosts^%.2f' % exponent, '',
                 'hosts^%.2f' % GROWTH_EXPONENT,
                 verdict(exponent <= GROWTH_EXPONENT)))
+    more = found['audit.peak_growth']
+    rows.append((
+        'growth: memory of the audit, from %s to %s hosts' % (
+            _number(found['audit.part.hosts']),
+            _number(found['audit.hosts'])),
+        '', 'times %.3g' % more, '', 'times %.3g' % AUDIT_PEAK_GROWTH,
+        verdict(more <= AUDIT_PEAK_GROWTH)))
     return Table(
         ('request', 'Nova', 'ours', 'ours to Nova', 'allowed', ''), rows)
 
@@ -160,7 +177,10 @@ def memory(found):
         (words, '%.3g KiB' % found[key]) for key, words in (
             ('host_state_kib', "Nova's state of a host"),
             ('report_text_kib', 'of that, the text of our report'),
-            ('report_kept_kib', 'what we keep of a report beside it'))])
+            ('report_kept_kib', 'what we keep of a report beside it'))] + [
+        ('audit of %s hosts, at most' % _number(found[key + '.hosts']),
+         '%.3g MiB' % (found[key + '.peak_kib'] / 1024))
+        for key in ('audit.part', 'audit')])
 
 
 def as_text(table):

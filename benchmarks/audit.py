@@ -1,0 +1,169 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The audit beside that of Nova, ``nova-manage placement audit``.
+
+On Nova's own databases, in a file as its tests have them, and a Placement in
+the same process: its time and memory count as well, alike for both sides.
+"""
+
+import gc
+import tracemalloc
+import uuid
+
+from nova.cmd import manage
+import nova.conf
+from nova import context
+from nova.scheduler.client import report
+
+from benchmarks import clock
+from benchmarks import copies
+from nova_prio.audit import finding
+from nova_prio.audit import run
+from nova_prio.audit import views
+from nova_prio.scenario import cloud
+
+HIGH, LOW, ORDINARY = (
+    {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}, None)
+#: Extra specs of the instances of each host, and whether they are booted from
+#: a volume.
+INSTANCES = ((HIGH, False), (HIGH, False), (LOW, False), (LOW, True),
+             (ORDINARY, False))
+#: Hosts where an instance loses what it holds, and one that never was holds
+#: something.
+FAULTS = 10
+
+
+def measure(size, repeats):
+    """Return figures of the audit of a cloud where nothing is wrong.
+
+    :param size: number of hosts
+    :param repeats: how often each side is measured
+    :raises SystemExit: where an audit finds something else than there is
+    """
+    # The cloud reads a configuration of its own.
+    nova.conf.CONF.clear()
+    with cloud.Cloud.running() as bed:
+        bed.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
+                       shared='8-11,20-23', ratio=2.0, mix=True,
+                       aggregate={'priority_mix': 'true'})
+        instances = [_create(bed, *each) for each in INSTANCES]
+        bed.update_host('host')
+        hosts = copies.copies(bed.host_mappings['host'], instances, size)
+        found = {'audit.hosts': size, 'audit.repeats': repeats}
+        sides = clock.alternate(
+            lambda: clock.seconds(lambda: _stock(0))[0],
+            lambda: clock.seconds(lambda: _ours(size))[0], repeats)
+        found.update(clock.figures('audit', *sides, size))
+        for side in 'stock', 'ours':
+            found['audit.%s_seconds' % side] = (
+                found['audit.%s_us' % side] * size / 1e6)
+        faults = []
+        for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
+            faults += _break(bed, host)
+            # Of these, that of Nova looks for what never was.
+            _stock(3, host.uuid)
+        found.update(_memory(size, faults))
+    return found
+
+
+def _create(bed, extra_specs, from_volume):
+    """Create an instance; returns its UUID."""
+    flavor = bed._create_flavor(
+        vcpu=2, memory_mb=256, disk=1, extra_spec=extra_specs)
+    body = bed._build_server(flavor_id=flavor, networks='none')
+    if from_volume:
+        body['block_device_mapping_v2'] = [{
+            'source_type': 'image', 'uuid': body.pop('imageRef'),
+            'destination_type': 'volume', 'volume_size': 1, 'boot_index': 0}]
+    server = bed.api.post_server({'server': body})
+    return bed._wait_for_state_change(server, 'ACTIVE')['id']
+
+
+def _stock(expected, provider=None):
+    """Run the audit of Nova, which says with its status what it found.
+
+    :param provider: UUID of the only host that is looked at, or None for all
+    """
+    status = manage.PlacementCommands().audit(provider_uuid=provider)
+    if status != expected:
+        raise SystemExit(
+            'nova-manage placement audit ends with status %d, which should be '
+            '%d.' % (status, expected))
+
+
+def _ours(size, expected=(), seen=lambda: None):
+    """Run our audit as its command does, and compare what it finds.
+
+    :param expected: [(name of the host, kind of finding, consumer)]
+    :param seen: function that is called after each host
+    """
+    audit = run.Audit(context.get_admin_context(),
+                      report.report_client_singleton())
+    number, found = 0, []
+    if audit.count() == size:
+        for of_host, view in audit.run():
+            number += view is not None
+            found += [(each.host, each.kind, each.consumer)
+                      for each in of_host]
+            seen()
+    if number != size or sorted(found) != sorted(expected):
+        raise SystemExit(
+            'nova-prio audit looks at %d of %d hosts and finds %s, which '
+            'should be %s.' % (number, size, sorted(found),
+                               sorted(expected)))
+
+
+def _memory(size, expected):
+    """Return the most memory that our audit holds, in KiB.
+
+    ``part`` is a first page of hosts, after which it should not grow. What
+    only waits for the garbage collector is not counted, since when it comes
+    depends on what else is in the process.
+    """
+    peaks = []
+
+    def collect():
+        gc.collect()
+        peaks.append(tracemalloc.get_traced_memory()[1] / 1024)
+
+    # What was there before is left alone, as where time is taken.
+    gc.collect()
+    gc.freeze()
+    tracemalloc.start()
+    try:
+        _ours(size, expected, collect)
+    finally:
+        tracemalloc.stop()
+    part = min(views.PAGE, size)
+    return {'audit.part.hosts': part, 'audit.part.peak_kib': peaks[part - 1],
+            'audit.peak_kib': peaks[-1],
+            'audit.peak_growth': peaks[-1] / peaks[part - 1]}
+
+
+def _break(bed, host):
+    """Let Placement be wrong about a host.
+
+    :returns: [(host, kind of finding, consumer)]
+    """
+    lost, of_nobody = host.instances[0], str(uuid.uuid4())
+    bed._delete_server_allocations(lost)
+    answer = bed.placement.put('/allocations/' + of_nobody, {
+        'allocations': {host.uuid: {'resources': {'VCPU': 1}}},
+        'project_id': lost, 'user_id': lost, 'consumer_generation': None},
+        version='1.28')
+    if answer.status != 204:
+        raise SystemExit('Placement does not take an allocation: %s'
+                         % answer.body)
+    return [(host.name, finding.MISSING_ALLOCATION, lost),
+            (host.name, finding.ORPHANED_ALLOCATION, of_nobody)]

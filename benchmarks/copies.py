@@ -1,0 +1,146 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Hosts of a cloud that are copies of one, in the databases of all services.
+
+To Nova and to Placement they are hosts with instances like the one that was
+started. No service runs there.
+"""
+
+import typing
+import uuid
+
+from nova import context
+from nova.db.api import api
+from nova.db.api import models as api_models
+from nova.db.main import api as main
+from nova.db.main import models as main_models
+from nova import objects
+from placement.db.sqlalchemy import models as placement_models
+from placement import db_api as placement
+import sqlalchemy
+
+#: Tables besides its own that have rows of an instance, and of a resource
+#: provider.
+_OF_INSTANCE = (main_models.InstanceExtra, main_models.InstanceInfoCache,
+                main_models.InstanceSystemMetadata,
+                main_models.BlockDeviceMapping)
+_OF_PROVIDER = (placement_models.Inventory,
+                placement_models.ResourceProviderTrait,
+                placement_models.ResourceProviderAggregate)
+
+
+class Host(typing.NamedTuple):
+    """A host: its number, 0 for the first, and the UUIDs of what is there.
+
+    ``uuid`` is that of its compute node, and of its resource provider.
+    """
+
+    number: int
+    name: str
+    uuid: str
+    instances: list
+
+
+def copies(mapping, instances, size):
+    """Copy a host with its instances; returns size hosts, the first included.
+
+    :param mapping: nova.objects.HostMapping of the host
+    :param instances: list of the UUIDs of its instances
+    :param size: number of hosts
+    """
+    with context.target_cell(context.get_admin_context(),
+                             mapping.cell_mapping) as cctxt:
+        node, = objects.ComputeNodeList.get_all_by_host(cctxt, mapping.host)
+        engine = main.get_engine(context=cctxt)
+    first = Host(0, mapping.host, node.uuid, instances)
+    others = [
+        Host(number, 'copy%d' % number, str(uuid.uuid4()),
+             [str(uuid.uuid4()) for _ in instances])
+        for number in range(1, size)]
+    for of_service, connected in ((_in_cell, engine),
+                                  (_in_api, api.get_engine()),
+                                  (_in_placement,
+                                   placement.get_placement_engine())):
+        with connected.begin() as connection:
+            of_service(connection, first, others)
+    return [first, *others]
+
+
+def _in_cell(connection, first, others):
+    there = _id(connection, main_models.ComputeNode, first)
+    _copy(connection, main_models.ComputeNode, {'uuid': first.uuid}, [
+        {'id': there + host.number, 'host': host.name, 'uuid': host.uuid,
+         'hypervisor_hostname': host.name} for host in others])
+    for place, instance in enumerate(first.instances):
+        _copy(connection, main_models.Instance, {'uuid': instance}, [
+            {'uuid': host.instances[place], 'host': host.name,
+             'node': host.name, 'launched_on': host.name,
+             'compute_id': there + host.number} for host in others])
+        for model in _OF_INSTANCE:
+            _copy(connection, model, {'instance_uuid': instance}, [
+                {'instance_uuid': host.instances[place]} for host in others])
+
+
+def _in_api(connection, first, others):
+    _copy(connection, api_models.HostMapping, {'host': first.name}, [
+        {'host': host.name} for host in others])
+    for place, instance in enumerate(first.instances):
+        _copy(connection, api_models.InstanceMapping,
+              {'instance_uuid': instance}, [
+                  {'instance_uuid': host.instances[place]}
+                  for host in others])
+
+
+def _in_placement(connection, first, others):
+    there = _id(connection, placement_models.ResourceProvider, first)
+    _copy(connection, placement_models.ResourceProvider,
+          {'uuid': first.uuid}, [
+              {'id': there + host.number, 'uuid': host.uuid,
+               'root_provider_id': there + host.number, 'name': host.name}
+              for host in others])
+    for model in _OF_PROVIDER:
+        _copy(connection, model, {'resource_provider_id': there}, [
+            {'resource_provider_id': there + host.number}
+            for host in others])
+    for place, instance in enumerate(first.instances):
+        _copy(connection, placement_models.Consumer, {'uuid': instance}, [
+            {'uuid': host.instances[place]} for host in others])
+        _copy(connection, placement_models.Allocation,
+              {'consumer_id': instance}, [
+                  {'consumer_id': host.instances[place],
+                   'resource_provider_id': there + host.number}
+                  for host in others])
+
+
+def _id(connection, model, host):
+    """Return the identifier of the only compute node, or provider, so far."""
+    return connection.execute(sqlalchemy.select(
+        model.__table__.c.id).filter_by(uuid=host.uuid)).scalar_one()
+
+
+def _copy(connection, model, where, changes):
+    """Insert rows of a table once more for each dict of what is changed.
+
+    :param where: dict, column -> value, of the rows
+    :param changes: list of dict, column -> value; an identifier that is
+        missing is a new one
+    """
+    table = model.__table__
+    rows = [{key: value for key, value in row.items() if key != 'id'}
+            for row in connection.execute(sqlalchemy.select(
+                table).filter_by(**where)).mappings()]
+    copied = [{**row, **({'uuid': str(uuid.uuid4())} if 'uuid' in row else {}),
+               **change} for row in rows for change in changes]
+    if copied:
+        connection.execute(table.insert(), copied)
