@@ -13,6 +13,8 @@
 
 """What instances hold in Placement, against what they need."""
 
+import functools
+
 from nova import context as nova_context
 from nova import exception
 from nova import objects
@@ -38,17 +40,28 @@ def findings(view, context, client):
     """
     yield from _of_instances(view, client)
     for consumer in sorted(set(view.allocations) - view.consumers):
-        held = holdings.own(view.allocations[consumer])
+        held = view.allocations[consumer]
+        look = functools.partial(_stray, view, context, client, consumer)
         try:
-            repair = held and _repair(view, context, client, consumer)
+            stray = holdings.own(held) and look()
         except LookupError:
             # Nobody knows yet whose it is.
             continue
-        if repair:
-            kind, repair = repair
+        if stray:
+            kind, everywhere = stray
             yield finding.Finding(
                 view.name, kind, consumer, finding.text({}),
-                finding.text(held), repair=repair)
+                finding.text(holdings.own(held)), repair=repairs.TakeAway(
+                    view.node.uuid, consumer, held, everywhere,
+                    functools.partial(_is_still, look, stray)))
+
+
+def _is_still(look, stray):
+    """Return whether what held something in vain does so still."""
+    try:
+        return look() == stray
+    except LookupError:
+        return False
 
 
 def _of_instances(view, client):
@@ -85,10 +98,11 @@ def _note(instance):
     return ''
 
 
-def _repair(view, context, client, consumer):
+def _stray(view, context, client, consumer):
     """Return what is wrong where something else than the host's holds it.
 
-    :returns: (kind of finding, repair), or None where nothing is wrong
+    :returns: (kind of finding, whether it should hold nothing anywhere), or
+        None where nothing is wrong
     :raises LookupError: where nobody knows yet
     """
     cctxt, instance = views.instance_of(context, consumer)
@@ -96,20 +110,20 @@ def _repair(view, context, client, consumer):
         migration = _migration(context, consumer)
         if migration is None:
             return (None if _is_of_others(client, consumer) else
-                    (finding.ORPHANED_ALLOCATION, repairs.Delete(consumer)))
+                    (finding.ORPHANED_ALLOCATION, True))
         if (holdings.is_open(migration) or
                 not _is_at_rest(context, migration.instance_uuid)):
             return None
-        return finding.LEFT_ALLOCATION, repairs.Delete(consumer)
+        return finding.LEFT_ALLOCATION, True
     if holdings.at_rest(cctxt, consumer) is None:
         return None
     if instance.host is None:
-        return finding.LEFT_ALLOCATION, repairs.Delete(consumer)
+        return finding.LEFT_ALLOCATION, True
     # It may have come since the instances of the host were read.
     if instance.host == view.name or _was_evacuated(
             cctxt, consumer, view.name):
         return None
-    return finding.LEFT_ALLOCATION, repairs.Leave(view.node.uuid, consumer)
+    return finding.LEFT_ALLOCATION, False
 
 
 def _is_of_others(client, consumer):

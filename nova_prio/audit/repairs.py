@@ -19,8 +19,6 @@ what somebody else has written since it was read.
 
 import typing
 
-from nova import exception
-
 from nova_prio import holdings
 
 
@@ -43,27 +41,41 @@ class Mend(typing.NamedTuple):
             raise holdings.NotMended('It is changed or moved right now')
 
 
-class Delete(typing.NamedTuple):
-    """Take away all that somebody holds who is no more."""
+class TakeAway(typing.NamedTuple):
+    """Take away what something holds that has no use for it.
 
-    uuid: str
-
-    def apply(self, context, client):
-        """Do it; see :meth:`Mend.apply`."""
-        _written(client.delete_allocation_for_instance, context, self.uuid)
-
-
-class Leave(typing.NamedTuple):
-    """Take away what an instance holds at a host that it is not on."""
+    ``held`` is what was found at the provider of the host; ``everywhere``
+    whether what it holds elsewhere goes, too; ``is_still_so`` a function
+    without arguments that looks again.
+    """
 
     provider: str
     uuid: str
+    held: dict
+    everywhere: bool
+    is_still_so: object
 
     def apply(self, context, client):
-        """Do it; see :meth:`Mend.apply`."""
-        if not _written(client.remove_provider_tree_from_instance_allocation,
-                        context, self.uuid, self.provider):
-            raise holdings.NotMended('Placement does not take it')
+        """Do it; see :meth:`Mend.apply`.
+
+        As there, what is held is read before that look: what begins to need
+        it later changes the generation of the consumer.
+        """
+        found = client.get_allocs_for_consumer(context, self.uuid)
+        there = found['allocations'].get(self.provider)
+        if (there is None or there['resources'] != self.held or
+                not self.is_still_so()):
+            raise holdings.NotMended('It has been changed since it was read')
+        gone = set(found['allocations']) if self.everywhere else {
+            each['uuid'] for each in client.get_providers_in_tree(
+                context, self.provider)}
+        left = {uuid: resources
+                for uuid, resources in found['allocations'].items()
+                if uuid not in gone}
+        if not holdings.put(context, client, '/allocations/' + self.uuid,
+                            {**found, 'allocations': left}):
+            raise holdings.NotMended(
+                'Others change what it holds at the same time')
 
 
 class Write(typing.NamedTuple):
@@ -89,13 +101,3 @@ class Write(typing.NamedTuple):
                 context, client, url, {**found, self.what: self.wanted}):
             raise holdings.NotMended(
                 'Somebody else has changed the %s of the host' % self.what)
-
-
-def _written(write, *args):
-    try:
-        return write(*args)
-    except (exception.AllocationDeleteFailed,
-            exception.ConsumerAllocationRetrievalFailed,
-            exception.ResourceProviderRetrievalFailed) as error:
-        raise holdings.NotMended(
-            error.format_message().rstrip('.')) from error

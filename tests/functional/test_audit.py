@@ -28,6 +28,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 from nova_prio.audit import finding
 from nova_prio.audit import guests
 from nova_prio.audit import hosts
+from nova_prio.audit import repairs
 from nova_prio.cmd import audit as command
 from nova_prio import contract
 from tests import commands
@@ -206,6 +207,27 @@ class Allocations(Audit):
             with self.conflicts(number):
                 self.audit('--fix', status=status)
         self.assert_mended({('mix1', 'missing_allocation', server['id'])})
+
+    def test_what_is_needed_meanwhile(self):
+        """An allocation that is used again is not taken away."""
+        server = self.create('high')
+        self.act(server, 'SHELVED_OFFLOADED', shelve=None)
+        needs = self.needs.pop(server['id'])
+        self.put(server, **needs['mix1'])
+        found = {('mix1', 'left_allocation', server['id'])}
+        self.assertEqual(found, self.found())
+        stock = repairs.TakeAway.apply
+
+        def unshelve_first(repair, *args):
+            self.act(server, unshelve={'host': 'mix1'})
+            return stock(repair, *args)
+
+        with mock.patch.object(repairs.TakeAway, 'apply', unshelve_first):
+            self.assertEqual(
+                found, self.found('--fix', status=command.FAILED))
+        self.needs[server['id']] = needs
+        self.assert_held()
+        self.audit()
 
     def test_shared_storage(self):
         """Disks may be held where the host has none of its own."""
