@@ -87,7 +87,10 @@ def differing(context, instances, held, classes):
 
     suspects = [instance for instance in instances
                 if own(held.get(instance.uuid, {})) !=
-                of_host(instance, False)]
+                of_host(instance, False)
+                # A host of old times has pinned instances, but no PCPU.
+                and (orc.PCPU in classes or
+                     orc.PCPU not in needed(instance, False))]
     from_volume = volume_backed(context, suspects)
     for instance in suspects:
         needs = of_host(instance, instance.uuid in from_volume)
@@ -105,7 +108,8 @@ def volume_backed(context, instances):
         context, [instance.uuid for instance in instances])
     return {instance.uuid for instance in instances
             if compute_utils.is_volume_backed_instance(
-                context, instance, disks.get(instance.uuid, []))}
+                context, instance, disks.get(
+                    instance.uuid, objects.BlockDeviceMappingList()))}
 
 
 def at_rest(context, uuid):
@@ -195,11 +199,20 @@ def put(context, client, url, body):
                        global_request_id=context.global_id)
     if found:
         return True
-    error, *_ = found.json()['errors']
+    try:
+        error, *_ = found.json()['errors']
+    except ValueError:
+        # It comes from something in front of Placement.
+        raise _no_answer(url, found) from None
     if error.get('code') != 'placement.concurrent_update':
         raise NotMended('Placement does not take it: %s'
                         % ' '.join(error['detail'].split()))
     return False
+
+
+def _no_answer(url, found):
+    return NotMended('Placement answers %s with status %s'
+                     % (url, found.status_code))
 
 
 def _at(allocation, provider):
@@ -245,17 +258,17 @@ def _sharing_disks(client, provider):
         )['resource_providers']]
 
 
-def answer(client, url):
+def answer(client, url, version=_PROVIDERS):
     """Return what Placement answers, as a dict.
 
     :param client: nova.scheduler.client.report.SchedulerReportClient
     :param url: str, below that of Placement
+    :param version: microversion of Placement
     :raises NotMended: where it does not
     """
-    found = client.get(url, version=_PROVIDERS)
+    found = client.get(url, version=version)
     if not found:
-        raise NotMended('Placement answers %s with status %s'
-                        % (url, found.status_code))
+        raise _no_answer(url, found)
     return found.json()
 
 

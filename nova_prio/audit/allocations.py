@@ -15,8 +15,6 @@
 
 import functools
 
-from nova import context as nova_context
-from nova import exception
 from nova import objects
 from nova.objects import fields
 import os_resource_classes as orc
@@ -26,7 +24,6 @@ from nova_prio.audit import repairs
 from nova_prio.audit import views
 from nova_prio import holdings
 
-_CPUS = (orc.PCPU, orc.VCPU)
 # Consumers have types from this version on. Nova gives them none.
 _WITH_TYPE, _UNTYPED = '1.38', 'unknown'
 
@@ -38,29 +35,34 @@ def findings(view, context, client):
     :param context: nova.context.RequestContext, of no cell
     :param client: nova.scheduler.client.report.SchedulerReportClient
     """
-    yield from _of_instances(view, client)
     for consumer in sorted(set(view.allocations) - view.consumers):
         held = view.allocations[consumer]
         look = functools.partial(_stray, view, context, client, consumer)
         try:
             stray = holdings.own(held) and look()
-        except LookupError:
-            # Nobody knows yet whose it is.
+        except views.InNoCell:
+            continue
+        except views.Unanswered as error:
+            yield finding.Finding(
+                view.name, finding.UNREAD, consumer,
+                placement=finding.text(held), note=str(error))
             continue
         if stray:
             kind, everywhere = stray
             yield finding.Finding(
                 view.name, kind, consumer, finding.text({}),
-                finding.text(holdings.own(held)), repair=repairs.TakeAway(
+                finding.text(held), repair=repairs.TakeAway(
                     view.node.uuid, consumer, held, everywhere,
                     functools.partial(_is_still, look, stray)))
+    # What they need may be what others hold in vain.
+    yield from _of_instances(view, client)
 
 
 def _is_still(look, stray):
     """Return whether what held something in vain does so still."""
     try:
         return look() == stray
-    except LookupError:
+    except (views.InNoCell, views.Unanswered):
         return False
 
 
@@ -77,7 +79,8 @@ def _of_instances(view, client):
                 continue
         if not held:
             kind = finding.MISSING_ALLOCATION
-        elif any(held.get(name) != needs.get(name) for name in _CPUS):
+        elif (_cpus(held) != _cpus(needs) and
+              sum(_cpus(held)) == sum(_cpus(needs))):
             kind = finding.WRONG_CLASS
         else:
             kind = finding.WRONG_AMOUNT
@@ -85,6 +88,10 @@ def _of_instances(view, client):
             view.name, kind, instance.uuid, finding.text(needs),
             finding.text(held), note=_note(instance),
             repair=repairs.Mend(view.node.uuid, view.name, instance.uuid))
+
+
+def _cpus(resources):
+    return [resources.get(name, 0) for name in (orc.PCPU, orc.VCPU)]
 
 
 def _note(instance):
@@ -103,11 +110,11 @@ def _stray(view, context, client, consumer):
 
     :returns: (kind of finding, whether it should hold nothing anywhere), or
         None where nothing is wrong
-    :raises LookupError: where nobody knows yet
+    :raises views.InNoCell, views.Unanswered: where nobody knows
     """
     cctxt, instance = views.instance_of(context, consumer)
     if instance is None:
-        migration = _migration(context, consumer)
+        migration = views.migration_of(context, consumer)
         if migration is None:
             return (None if _is_of_others(client, consumer) else
                     (finding.ORPHANED_ALLOCATION, True))
@@ -128,7 +135,7 @@ def _stray(view, context, client, consumer):
 
 def _is_of_others(client, consumer):
     """Return whether a service that is not Nova says that it is its own."""
-    found = client.get('/allocations/' + consumer, version=_WITH_TYPE).json()
+    found = holdings.answer(client, '/allocations/' + consumer, _WITH_TYPE)
     return found.get('consumer_type', _UNTYPED) not in (
         _UNTYPED, 'INSTANCE', 'MIGRATION')
 
@@ -148,18 +155,3 @@ def _was_evacuated(context, uuid, host):
         context, {'instance_uuid': uuid, 'source_compute': host,
                   'migration_type': fields.MigrationType.EVACUATION})
     return any(move.status == 'done' for move in moves)
-
-
-def _migration(context, uuid):
-    """Return the migration that a UUID is of, in any cell, or None.
-
-    :raises LookupError: where a cell does not answer
-    """
-    found = nova_context.scatter_gather_all_cells(
-        context, objects.Migration.get_by_uuid, uuid)
-    for answer in found.values():
-        if isinstance(answer, objects.Migration):
-            return answer
-        if not isinstance(answer, exception.MigrationNotFound):
-            raise LookupError(uuid)
-    return None

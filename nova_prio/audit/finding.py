@@ -48,7 +48,8 @@ REMEDIES = {
     LEFT_ALLOCATION: _FIX,
     WRONG_INVENTORY: _FIX,
     WRONG_TRAITS: _FIX,
-    UNREADABLE_REPORT: 'Install the same release of nova-prio everywhere.',
+    UNREADABLE_REPORT: 'Restart nova-compute there, with a release of '
+                       'nova-prio that the controllers have too.',
     OLD_REPORT: _UPDATE,
     OVERSOLD: 'Migrate instances away, or set the CPU sets, '
               'cpu_priority_mix_enable and the CPU allocation ratio as they '
@@ -60,7 +61,7 @@ REMEDIES = {
     WRONG_PARTITION: _REBOOT,
     UNKNOWN_GUEST: 'See running_deleted_instance_action in nova.conf, or stop '
                    'the guest with virsh.',
-    UNREAD: 'Mend that, and audit the host again.',
+    UNREAD: 'Mend that, and run the audit again.',
 }
 
 

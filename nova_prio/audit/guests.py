@@ -132,12 +132,17 @@ def findings(name, host, guests, view=None):
     """
     instances = {instance.uuid: instance
                  for instance in (view.at_rest if view else ())}
+    seen = []
     for guest in guests:
         if view and guest.uuid not in view.consumers:
             yield finding.Finding(
                 name, finding.UNKNOWN_GUEST, guest.uuid, needed='no guest',
                 libvirt='running')
             continue
+        if view and guest.uuid not in instances:
+            # It is changed or moved right now.
+            continue
+        seen.append(guest)
         instance = instances.get(guest.uuid)
         priority = guest.priority
         if instance:
@@ -151,7 +156,7 @@ def findings(name, host, guests, view=None):
                 needed=wanted or 'none of a priority',
                 libvirt=guest.partition or 'none')
         yield from _placement(name, host, guest, priority)
-    yield from _same_cpus(name, host, guests)
+    yield from _same_cpus(name, host, seen)
 
 
 def _other_cpus(name, guest, instance):
@@ -255,6 +260,8 @@ def read(conf):
     libvirt = importutils.try_import('libvirt')
     if libvirt is None:
         raise NotRead('The Python module libvirt is not installed')
+    # What it would write to the terminal is said by its errors.
+    libvirt.registerErrorHandler(lambda *args: None, None)
     try:
         connection = libvirt.openReadOnly(
             conf.libvirt.connection_uri or 'qemu:///system')

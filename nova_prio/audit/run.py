@@ -57,7 +57,7 @@ class Audit:
         """
         if names is not None:
             places = [('', views.nodes_of(self._context, name))
-                      for name in names]
+                      for name in dict.fromkeys(names)]
         else:
             places = [('cell %s' % (cell.name or cell.uuid),
                        views.nodes(self._context, cell))
@@ -84,12 +84,17 @@ class Audit:
                 found = [each for each in again if each in found]
         except _ERRORS as error:
             return [unread(node.host, error)], None
+        except Exception as error:
+            # The others are looked at all the same.
+            return [unread(node.host, '%s: %s' % (
+                type(error).__name__, error))], None
         return found, view
 
     def _look(self, context, node):
         view = views.read(context, self._client, node)
-        found = [*allocations.findings(view, self._context, self._client),
-                 *hosts.findings(view)]
+        # Repairs are made in this order: some need room that others make.
+        found = [*hosts.findings(view), *allocations.findings(
+            view, self._context, self._client)]
         if node.host == self._name:
             found += guests.findings(self._name, *self._read_guests(), view)
         return found, view
@@ -131,8 +136,8 @@ class Audit:
 def unread(host, error):
     """Return the Finding of a host that cannot be looked at.
 
-    :param error: exception that says why
+    :param error: exception or str that says why
     """
     return finding.Finding(
-        host, finding.UNREAD, note='%s.' % ' '.join(
-            str(error).split()).rstrip('.'))
+        host, finding.UNREAD,
+        note='%s.' % str(error).strip().splitlines()[0].rstrip('.'))

@@ -23,6 +23,7 @@ from nova import objects
 from nova_prio import demand
 from nova_prio import holdings
 from nova_prio.objects import host_report
+from nova_prio import survey
 
 #: How many compute nodes are read at once.
 PAGE = 100
@@ -82,6 +83,11 @@ def read(context, client, node):
         return holdings.answer(
             client, '/resource_providers/%s/%s' % (node.uuid, what))
 
+    if not holdings.answer(client, '/resource_providers?uuid=' + node.uuid)[
+            'resource_providers']:
+        raise holdings.NotMended(
+            'Placement has no resource provider for the host, which '
+            'nova-compute makes when it starts')
     try:
         report, problem = host_report.HostReport.from_stats(node.stats), None
     except host_report.UnreadableReport as error:
@@ -144,22 +150,55 @@ def nodes_of(context, host):
                 objects.ComputeNodeList.get_all_by_host(cctxt, host)]
 
 
+class Unanswered(Exception):
+    """A cell does not answer, said in one sentence."""
+
+
+class InNoCell(Exception):
+    """An instance is being created, and is in no cell yet."""
+
+
 def instance_of(context, uuid):
     """Return the instance that a UUID is of, wherever it is.
 
     :param context: nova.context.RequestContext
     :returns: (nova.context.RequestContext of its cell, nova.objects.Instance);
         (None, None) where there is none
-    :raises LookupError: where it is being created, in no cell yet
+    :raises InNoCell: where it is being created
+    :raises Unanswered: where its cell does not answer
     """
     try:
         mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
     except exception.InstanceMappingNotFound:
         return None, None
     if mapping.cell_mapping is None:
-        raise LookupError(uuid)
+        raise InNoCell(uuid)
     with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
         try:
             return cctxt, objects.Instance.get_by_uuid(cctxt, uuid)
         except exception.InstanceNotFound:
             return None, None
+        except survey.DATABASE_ERRORS as error:
+            raise _unanswered(mapping.cell_mapping.uuid) from error
+
+
+def migration_of(context, uuid):
+    """Return the migration that a UUID is of, in any cell, or None.
+
+    :param context: nova.context.RequestContext
+    :raises Unanswered: where a cell does not answer
+    """
+    found = nova_context.scatter_gather_all_cells(
+        context, objects.Migration.get_by_uuid, uuid)
+    for answer in found.values():
+        if isinstance(answer, objects.Migration):
+            return answer
+    for cell, answer in found.items():
+        if not isinstance(answer, exception.MigrationNotFound):
+            raise _unanswered(cell)
+    return None
+
+
+def _unanswered(cell):
+    return Unanswered('Whose it is is not known: cell %s does not answer.'
+                      % cell)

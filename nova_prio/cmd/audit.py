@@ -31,6 +31,8 @@ COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
 #: Exit statuses: the first and the last two are those of
 #: ``nova-manage placement audit``.
 CLEAN, FAILED, FOUND, FIXED = 0, 1, 3, 4
+#: No sentence names more hosts.
+MOST_NAMES = 10
 
 
 class Audit(lister.Lister):
@@ -82,6 +84,12 @@ class Audit(lister.Lister):
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; allowed is both, or '
                 'neither: without --fix nothing is repaired.')
+        for column in parsed_args.columns:
+            # Before anything is repaired.
+            if column not in COLUMNS:
+                raise exceptions.CommandError(
+                    "--column is '%s'; allowed are %s."
+                    % (column, ', '.join(COLUMNS)))
         with controller.nova(parsed_args) as context, _one_sentence():
             import nova.conf
 
@@ -94,7 +102,16 @@ class Audit(lister.Lister):
                 rows = self._cloud(context, conf, read_guests, parsed_args)
             else:
                 rows = self._guests(conf, read_guests, parsed_args)
-            return COLUMNS, list(rows)
+            found = []
+            try:
+                for row in rows:
+                    found.append(row)
+            except KeyboardInterrupt:
+                # What was repaired is listed in any case.
+                self._states.add('failed')
+                self.app.LOG.warning('Interrupted: the other hosts were not '
+                                     'looked at.')
+            return COLUMNS, found
 
     def _guests(self, conf, read_guests, parsed_args):
         """Yield the rows of this compute host, which knows no more."""
@@ -106,6 +123,10 @@ class Audit(lister.Lister):
                 "configuration of nova-manage or of a nova-compute with '%s' "
                 "with --config-file."
                 % (conf.compute_driver, priority_hosts.DRIVER))
+        if parsed_args.fix:
+            raise exceptions.CommandError(
+                '--fix is given, but [api_database] connection is not set; '
+                'without it nothing can be repaired.')
         for name in parsed_args.host or ():
             if name != conf.host:
                 raise exceptions.CommandError(
@@ -116,7 +137,7 @@ class Audit(lister.Lister):
             here, running = read_guests()
         except guests.NotRead as error:
             raise exceptions.CommandError(
-                '%s. Run this on the host, as root.'
+                '%s. Run this on the host, as a user whom libvirt answers.'
                 % str(error).rstrip('.')) from error
         found = list(guests.findings(conf.host, here, running))
         for each in found:
@@ -135,6 +156,7 @@ class Audit(lister.Lister):
         total = len(names) if names else views.number_of_hosts(context)
         audit = run.Audit(context, report.SchedulerReportClient(),
                           conf.host if read_guests else None, read_guests)
+        in_motion = []
         for found, view in tqdm.tqdm(
                 audit.run(names), unit=' hosts', leave=False, total=total,
                 # Only where somebody looks at it.
@@ -142,10 +164,18 @@ class Audit(lister.Lister):
             for each in found:
                 yield self._row(
                     *self._handled(audit, view, each, parsed_args))
+            if view and not view.is_at_rest:
+                in_motion.append(view.name)
             if parsed_args.all and view:
                 yield self._row(
                     audit.summary(view), 'in motion' if not view.is_at_rest
                     else '' if found else 'ok')
+        if in_motion:
+            self.app.LOG.warning(
+                'Of %d hosts, instances or migrations in motion were left '
+                'out, and so were inventories and reports: %s%s.',
+                len(in_motion), ', '.join(in_motion[:MOST_NAMES]),
+                ', ...' * (len(in_motion) > MOST_NAMES))
 
     def _handled(self, audit, view, found, parsed_args):
         """Return a finding and what became of it."""

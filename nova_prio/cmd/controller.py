@@ -55,7 +55,7 @@ def nova(parsed_args):
         config.parse_args(['nova-prio', *files])
         objects.register_all()
         yield context.get_admin_context()
-    except cfg.Error as error:
+    except (cfg.Error, OSError, UnicodeDecodeError) as error:
         raise exceptions.CommandError(
             'The configuration of Nova cannot be read: %s.'
             % str(error).rstrip('.')) from error

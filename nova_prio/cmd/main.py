@@ -58,6 +58,9 @@ class NovaPrio(app.App):
         handler = logging.StreamHandler(self.stderr)
         handler.setFormatter(logging.Formatter('%(message)s'))
         self.LOG.handlers = [handler]
+        if not self.options.debug:
+            # Python shows what no handler takes.
+            logging.getLogger().addHandler(logging.NullHandler())
         self.LOG.propagate = False
 
 

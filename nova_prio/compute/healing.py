@@ -66,6 +66,10 @@ class Healing:
                 ks_exceptions.ClientException) as error:
             LOG.warning('What the instances of this host hold in Placement is '
                         'not looked at: %s', error)
+        except Exception:
+            # The host reports its resources all the same.
+            LOG.exception('What the instances of this host hold in Placement '
+                          'is not looked at.')
 
     def _mend(self, context, client, compute_node, uuid, what, seen):
         try:

@@ -117,6 +117,8 @@ class Clean(Audit):
     def test_bad_arguments(self):
         for arguments, words in (
                 (['--dry-run'], '--dry-run is given without --fix'),
+                (['--fix', '-c', 'Nonsense'],
+                 "--column is 'Nonsense'; allowed are Host, Finding,"),
                 (['--host', 'none'], "Host 'none' is not mapped to any cell; "
                  'allowed are names of compute hosts.')):
             self.assertIn(words, self.audit(*arguments, status=1))
@@ -394,7 +396,7 @@ class Guests(Audit):
 
     def assert_said(self, expected, **kwargs):
         """It is found, with what is needed and what runs, and not mended."""
-        arguments = ['--fix'] if kwargs.get('database') is None else []
+        arguments = [] if 'database' in kwargs else ['--fix']
         self.assertEqual(
             {(kind, self.servers[name]['id'], needed, running)
              for kind, name, needed, running in expected},

@@ -34,16 +34,19 @@ def audit(path, *arguments):
      "and [DEFAULT] compute_driver is 'None'"),
     ('[DEFAULT]\ncompute_driver = %s\n[libvirt]\n'
      'connection_uri = nonsense:///\n' % priority_hosts.DRIVER,
-     'Run this on the host, as root.'),
+     'Run this on the host, as a user whom libvirt answers.'),
     ('[DEFAULT]\ncompute_driver = %s\n' % priority_hosts.DRIVER,
      "--host is 'none'; allowed is this host, '"),
+    ('[DEFAULT]\ncompute_driver = %s\n' % priority_hosts.DRIVER,
+     '--fix is given, but [api_database] connection is not set'),
     ('[api_database]\nconnection = nonsense\n',
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
 ])
 def test_without_services(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
     path.write_text(text)
-    done = audit(path, *['--host', 'none'] * ("'none'" in words))
+    done = audit(path, *['--host', 'none'] * ("'none'" in words),
+                 *['--fix'] * ('--fix' in words))
     assert (1, '') == (done.returncode, done.stdout)
     assert words in done.stderr.splitlines()[-1]
 
