@@ -30,8 +30,9 @@ END
 if [ "$MANAGER" = systemd ]; then
     units=/etc/systemd/system
     rm -rf "$units"
-    mkdir -p "$units"
-    cat >"$units/test.target" <<END
+    mkdir -p "$units/nova-prio-host.service.d"
+    # It starts what is enabled here, and nothing of this machine's own.
+    cat >"$units/multi-user.target" <<END
 [Unit]
 DefaultDependencies=no
 Wants=test.service
@@ -39,14 +40,40 @@ END
     cat >"$units/test.service" <<END
 [Unit]
 DefaultDependencies=no
-Wants=dbus.service
-After=dbus.service
+Wants=dbus.service libvirtd.service
+After=dbus.service nova-prio-host.service libvirtd.service
 [Service]
 ExecStart=$PYTHON -I -S $INSIDE
 StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
 END
+    # In the place of libvirt's own, which may not be installed.
+    cat >"$units/libvirtd.service" <<END
+[Unit]
+After=dbus.service
+[Service]
+Type=notify
+TimeoutStartSec=infinity
+ExecStart=libvirtd
+END
+    # As the guide says; the host without machined has the command alone.
+    source=${INSIDE%/tests/*}
+    cat >/usr/local/bin/nova-prio-host <<END
+#!/bin/sh
+exec $PYTHON -I -S $source/nova_prio/cmd/host.py "\$@"
+END
+    chmod +x /usr/local/bin/nova-prio-host
+    cp "$source/etc/systemd/nova-prio-host.service" /usr/lib/systemd/system
+    [ "$MACHINED" = no ] ||
+        cp "$source/etc/systemd/"*.slice /usr/lib/systemd/system
+    cat >"$units/nova-prio-host.service.d/test.conf" <<END
+[Service]
+ExecStartPre=sh -c 'nova-prio-host check --json; echo \$\$? >/run/before'
+StandardOutput=truncate:/run/prepared
+StandardError=file:/run/errors
+END
+    SYSTEMD_OFFLINE=1 systemctl --quiet enable nova-prio-host.service
     for unit in systemd-udevd systemd-udev-trigger systemd-journald \
         systemd-timesyncd systemd-resolved systemd-networkd; do
         ln -s /dev/null "$units/$unit.service"
@@ -57,7 +84,7 @@ END
     [ "$CGROUPS" = v2 ] || hierarchy='systemd.unified_cgroup_hierarchy=0
         systemd.legacy_systemd_cgroup_controller=1'
     export SYSTEMD_PROC_CMDLINE="${hierarchy:-}"
-    exec /lib/systemd/systemd --unit=test.target
+    exec /lib/systemd/systemd --unit=multi-user.target
 fi
 
 case $CGROUPS in

@@ -19,7 +19,6 @@ the second serial line as JSON, and switches the machine off.
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -33,12 +32,15 @@ GUEST = '''
   <name>%(name)s</name>
   <memory unit="MiB">16</memory>
   <vcpu>1</vcpu>
+  <cputune>%(tuning)s</cputune>
   <resource><partition>/%(name)s</partition></resource>
   <os><type arch="x86_64" machine="pc">hvm</type></os>
   <devices><controller type="usb" model="none"/></devices>
 </domain>
 '''
+UNIT = 'nova-prio-host.service'
 PARTITIONS = ('high_prio_machine', 'low_prio_machine')
+REAL_TIME = '<vcpusched vcpus="0" scheduler="fifo" priority="1"/>'
 FILES = ('cpu.idle', 'cpu.weight', 'cpu.shares', 'cpuset.cpus',
          'cpuset.cpus.effective')
 
@@ -51,17 +53,21 @@ def run(*command):
             done.stderr.splitlines()]
 
 
-def guest(name):
+def guest(name, tuning=''):
     """Start a paused guest in a partition; say where it is, or why not."""
     path = pathlib.Path('/run/%s.xml' % name)
-    path.write_text(GUEST % {'name': name})
+    path.write_text(GUEST % {'name': name, 'tuning': tuning})
     started = run('virsh', 'create', '--paused', str(path))
     if started[0]:
         return {'error': started[2]}
     pid = pathlib.Path('/run/libvirt/qemu/%s.pid' % name).read_text()
-    groups = pathlib.Path('/proc/%s/cgroup' % pid.strip()).read_text()
+    process = pathlib.Path('/proc', pid.strip())
+    found = {'cgroups': (process / 'cgroup').read_text().splitlines(),
+             'real-time threads': sum(
+                 os.sched_getscheduler(int(thread.name)) == os.SCHED_FIFO
+                 for thread in (process / 'task').iterdir())}
     run('virsh', 'destroy', name)
-    return {'cgroups': groups.splitlines()}
+    return found
 
 
 def weights():
@@ -75,35 +81,42 @@ def weights():
 
 def look():
     """Return what is found: a dict."""
-    found = {'check before': run(*COMMAND, 'check', '--json'),
-             'prepare': run(*COMMAND, 'prepare'),
-             'check': run(*COMMAND, 'check', '--json'),
-             'prepare again': run(*COMMAND, 'prepare'),
-             'weights': weights()}
-    subprocess.run(['libvirtd', '-d'], check=True)
+    if pathlib.Path('/run/systemd/system').exists():
+        found = boot()
+    else:
+        found = {'check before': run(*COMMAND, 'check', '--json'),
+                 'prepare': run(*COMMAND, 'prepare')}
+        subprocess.run(['libvirtd', '-d'], check=True)
+    found |= {'check': run(*COMMAND, 'check', '--json'),
+              'prepare again': run(*COMMAND, 'prepare'),
+              'weights': weights()}
     while run('virsh', 'version')[0]:
         time.sleep(0.2)
-    for name in PARTITIONS:
-        found[name] = guest(name)
+    for name, tuning in zip(PARTITIONS, (REAL_TIME, '')):
+        found[name] = guest(name, tuning)
     found['check after guests'] = run(*COMMAND, 'check', '--json')
     found['weights after guests'] = weights()
-    if pathlib.Path('/run/systemd/system').exists():
-        found['unit'] = boot()
     return found
 
 
 def boot():
-    """Run the unit for the boot as the guide installs it."""
-    installed = pathlib.Path('/usr/local/bin/nova-prio-host')
-    installed.write_text('#!/bin/sh\nexec %s "$@"\n' % ' '.join(COMMAND))
-    installed.chmod(0o755)
-    for unit in HERE.parents[2].glob('etc/systemd/*'):
-        shutil.copy(unit, '/etc/systemd/system')
-    run('systemctl', 'daemon-reload')
-    started = run('systemctl', 'start', 'nova-prio-host.service')
-    return [*started, run('systemctl', 'is-active', 'nova-prio-host.service',
-                          *('%s.slice' % name for name in PARTITIONS)),
-            run(*COMMAND, 'check', '--json')]
+    """Return what the boot did, and when, in microseconds."""
+    before, output, errors = (
+        pathlib.Path('/run', name).read_text().splitlines()
+        for name in ('before', 'prepared', 'errors'))
+    return {'check before': [int(before[0])],
+            'prepare': [shown(UNIT, 'ExecMainStatus'), output, errors],
+            'prepared': shown(UNIT, 'ActiveEnterTimestampMonotonic'),
+            'libvirtd starts': shown('libvirtd.service',
+                                     'InactiveExitTimestampMonotonic'),
+            'active': run('systemctl', 'is-active', UNIT, 'libvirtd.service',
+                          *('%s.slice' % name for name in PARTITIONS))}
+
+
+def shown(unit, number):
+    """Return a number that systemd shows of a unit."""
+    return int(run('systemctl', 'show', '--value', '--property=' + number,
+                   unit)[1][0])
 
 
 def main():
