@@ -57,7 +57,8 @@ DOMAIN = '''\
 Thread = collections.namedtuple('Thread', 'tid allowed last run_ns')
 
 
-def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0):
+def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0,
+        real_time=False):
     """Return the domain XML of a guest, with the hook of our driver applied.
 
     :param cpus: HostCPUs of the host, with mix
@@ -69,6 +70,8 @@ def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0):
         '<vcpupin vcpu="%d" cpuset="%d"/>' % pair
         for pair in enumerate(sorted(cpus.dedicated)[:vcpus])
         if priority == 'high')
+    if real_time:
+        pins += '<vcpusched vcpus="0" scheduler="fifo" priority="1"/>'
     return guest_xml.of_priority(
         DOMAIN % {
             'name': name, 'image': image, 'vcpus': vcpus,

@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What libvirt does with partitions that are not there."""
+"""What libvirt does with partitions, those that are not there included."""
 
 import os
+import pathlib
 
 import pytest
 
@@ -31,3 +32,21 @@ def test_a_guest_starts_once_its_partition_is_prepared(
     host.prepare()
     guest = start(priority, priority, image=idle_image)
     assert guest.cgroups['cpu'].startswith('/%s/' % name)
+
+
+def test_real_time_guests_fare_as_outside_of_the_partitions(
+        host, start, idle_image):
+    """The kernel may forbid real-time in all cgroups but the root."""
+    limit = pathlib.Path('/proc/sys/kernel/sched_rt_runtime_us').read_text()
+    refused = host.path('/sys/fs/cgroup/cpu/high_prio_machine.partition/'
+                        'cpu.rt_runtime_us').exists() and int(limit) >= 0
+    for priority in None, 'high':
+        name = 'real-time-%s' % priority
+        if refused:
+            with pytest.raises(RuntimeError, match='Cannot set scheduler '
+                               '.* Operation not permitted'):
+                start(name, priority, image=idle_image, real_time=True)
+        else:
+            guest = start(name, priority, image=idle_image, real_time=True)
+            policy = host.run('chrt', '-p', str(guest.vcpus[0].tid))
+            assert 'SCHED_FIFO' in policy
