@@ -25,6 +25,7 @@ from nova.virt import hardware
 from oslo_db import exception as db_exception
 from oslo_utils.fixture import uuidsentinel as uuids
 
+from nova_prio.audit import allocations
 from nova_prio.audit import finding
 from nova_prio.audit import guests
 from nova_prio.audit import hosts
@@ -94,6 +95,10 @@ class Clean(Audit):
         self.assertEqual(
             ['in motion', 'in motion'],
             [row['State'] for row in self.audit('--all')])
+        _, _, said = commands.run('audit')
+        self.assertIn('Of 2 hosts, instances or migrations in motion were '
+                      'left out, and so were inventories and reports: mix1, '
+                      'mix2.', said)
         self.revert(servers[0])
         self.confirm(servers[1])
         self.audit()
@@ -198,9 +203,48 @@ class Allocations(Audit):
         self.assertEqual(
             ('wrong_class', 'failed'), (row['Finding'], row['State']))
         self.assertIn('exceed the capacity', row['Remedy'])
+        # What holds it in vain goes first.
         cell.destroy()
-        self.found('--fix', status=command.FAILED)
-        self.assert_mended({('mix1', 'wrong_class', server['id'])})
+        self.assert_mended({('mix1', 'wrong_class', server['id']),
+                            ('mix1', 'orphaned_allocation', uuids.other)})
+
+    def test_whose_it_is_is_not_known(self):
+        """It is said, and nothing is taken away."""
+        self.put({'id': uuids.unknown, 'host': 'mix1'}, VCPU=1)
+        for broken in (
+                mock.patch.object(objects.Migration, 'get_by_uuid',
+                                  side_effect=db_exception.DBError('gone')),
+                mock.patch('nova_prio.audit.allocations._WITH_TYPE', '9.9')):
+            with broken:
+                row, = self.audit('--fix', status=command.FAILED)
+            self.assertEqual('unread', row['Finding'])
+            self.assertRegex(
+                row['Remedy'], 'cell .* does not answer|with status 406')
+        self.assert_mended({('mix1', 'orphaned_allocation', uuids.unknown)})
+
+    def test_without_block_devices(self):
+        """As of an instance that is deleted right now."""
+        server = self.create('high')
+        self._delete_server_allocations(server['id'])
+        with mock.patch.object(
+                objects.BlockDeviceMappingList, 'bdms_by_instance_uuid',
+                return_value={}):
+            self.assert_mended({('mix1', 'missing_allocation',
+                                 server['id'])})
+
+    def test_a_host_without_pcpu(self):
+        """There the CPUs of pinned instances may be VCPU, from old times."""
+        server = self.create('pinned')
+        self.put(server, VCPU=1, MEMORY_MB=1)
+        view = mock.Mock(
+            context=context.get_admin_context(), allocations={},
+            inventories={'VCPU': {}, 'MEMORY_MB': {}})
+        with self.instance(server) as view.at_rest:
+            view.at_rest = [objects.Instance.get_by_uuid(
+                view.at_rest._context, server['id'],
+                expected_attrs=['flavor', 'system_metadata'])]
+            self.assertEqual([], list(
+                allocations._of_instances(view, None)))
 
     def test_others_write_too(self):
         server = self.create('high')
@@ -350,7 +394,11 @@ class Hosts(Audit):
             [('mix1', 'missing_allocation', 'fixed'),
              ('mix2', 'unread', 'failed')],
             [(row['Host'], row['Finding'], row['State']) for row in rows])
-        self.assertIn('status 404', rows[1]['Remedy'])
+        self.assertIn('no resource provider for the host', rows[1]['Remedy'])
+        with mock.patch('nova_prio.audit.hosts.findings',
+                        side_effect=AttributeError('new')):
+            row, _ = self.audit(status=command.FAILED)
+        self.assertIn('AttributeError: new. Mend that', row['Remedy'])
         with mock.patch.object(
                 objects.ComputeNodeList, 'get_by_pagination',
                 side_effect=db_exception.DBConnectionError('gone')):

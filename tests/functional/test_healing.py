@@ -21,6 +21,7 @@ import fixtures
 from nova import context
 from nova import objects
 from oslo_utils.fixture import uuidsentinel as uuids
+import requests
 
 from nova_prio.compute import healing
 from nova_prio import holdings
@@ -63,11 +64,10 @@ class Drift(allocations.Allocations):
 
 class Healing(Drift):
 
-    def heal(self):
+    def heal(self, form='%(instance_uuid)s %(message)s'):
         """Run the periodic task of the host; returns what it says."""
         log = self.useFixture(fixtures.FakeLogger(
-            name=healing.LOG.name, level=logging.WARNING,
-            format='%(instance_uuid)s %(message)s'))
+            name=healing.LOG.name, level=logging.WARNING, format=form))
         self.update_host('mix1')
         return log.output
 
@@ -145,6 +145,27 @@ class Healing(Drift):
                 self.assertIn(said, self.heal())
         self.heal()
         self.assert_held()
+
+    def test_something_in_front_of_placement(self):
+        """What cannot be read ends no update of the host."""
+        server = self.create('high')
+        self.drift([server])
+        with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
+                        'put', return_value=self._page()):
+            self.assertIn('answers /allocations/%s with status 503'
+                          % server['id'], self.heal())
+        with mock.patch.object(holdings, 'differing',
+                               side_effect=AttributeError('new')):
+            self.assertIn('is not looked at.', self.heal('%(message)s'))
+        self.assertEqual(0, self.report('mix1').low_used)
+        self.heal()
+        self.assert_held()
+
+    @staticmethod
+    def _page():
+        answer = requests.Response()
+        answer.status_code, answer._content = 503, b'<html>'
+        return answer
 
     def test_moved_since(self):
         """What began to move after it was read is not written."""
