@@ -30,6 +30,8 @@ TESTED_RELEASES = (31, 33, 34)
 API = 'nova-api'
 SCHEDULER = 'nova-scheduler'
 COMPUTE = 'nova-compute'
+#: The commands that read Nova's databases.
+COMMANDS = 'nova-prio'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -278,6 +280,44 @@ SEAMS = (
     Seam(COMPUTE, 'nova.virt.hardware', 'format_cpu_spec', ('cpuset',)),
     Seam(COMPUTE, 'nova.virt.hardware', 'parse_cpu_spec', ('spec',)),
     Seam(COMPUTE, 'nova.objects.numa', 'NUMATopology.obj_from_db_obj'),
+    Seam(COMMANDS, 'nova.config', 'parse_args', ('argv',)),
+    Seam(COMMANDS, 'nova.context', 'target_cell',
+         ('context', 'cell_mapping')),
+    Seam(COMMANDS, 'nova.context', 'scatter_gather_all_cells',
+         ('context', 'fn')),
+    Seam(COMMANDS, 'nova.context', 'scatter_gather_skip_cell0',
+         ('context', 'fn')),
+    Seam(COMMANDS, 'nova.context', 'is_cell_failure_sentinel', ('record',)),
+    Seam(COMMANDS, 'nova.objects.aggregate', 'AggregateList.get_all',
+         ('context',)),
+    Seam(COMMANDS, 'nova.objects.cell_mapping', 'CellMappingList.get_all',
+         ('context',)),
+    Seam(COMMANDS, 'nova.objects.cell_mapping', 'CellMapping.is_cell0',
+         ('self',)),
+    Seam(COMMANDS, 'nova.objects.host_mapping', 'HostMapping.get_by_host',
+         ('context', 'host')),
+    Seam(COMMANDS, 'nova.objects.host_mapping',
+         'HostMappingList.get_by_cell_id', ('context', 'cell_id')),
+    Seam(COMMANDS, 'nova.objects.compute_node', 'ComputeNode.get_by_id',
+         ('context', 'compute_id')),
+    Seam(COMMANDS, 'nova.objects.compute_node', 'ComputeNodeList.get_all',
+         ('context',)),
+    Seam(COMMANDS, 'nova.objects.compute_node',
+         'ComputeNodeList.get_all_by_host', ('context', 'host')),
+    Seam(COMMANDS, 'nova.objects.compute_node',
+         'ComputeNodeList.get_by_pagination', ('context', 'limit', 'marker')),
+    Seam(COMMANDS, 'nova.objects.instance',
+         'InstanceList.get_by_host_and_node',
+         ('context', 'host', 'node', 'expected_attrs')),
+    Seam(COMMANDS, 'nova.objects.instance_mapping',
+         'InstanceMapping.get_by_instance_uuid', ('context', 'instance_uuid')),
+    Seam(COMMANDS, 'nova.objects.migration', 'Migration.get_by_uuid',
+         ('context', 'migration_uuid')),
+    Seam(COMMANDS, 'nova.objects.migration',
+         'MigrationList.get_in_progress_by_host_and_node',
+         ('context', 'host', 'node')),
+    Seam(COMMANDS, _REPORT, 'SchedulerReportClient.get_providers_in_tree',
+         ('self', 'context', 'uuid')),
 )
 
 

@@ -23,6 +23,8 @@ import warnings
 from osc_lib import exceptions
 from oslo_config import cfg
 
+from nova_prio import contract
+
 
 def add_arguments(parser):
     """Add the options that say where the configuration is."""
@@ -48,6 +50,12 @@ def nova(parsed_args):
 
     from nova_prio import seams
     from nova_prio import survey
+    mismatches = contract.mismatches(contract.COMMANDS)
+    if mismatches:
+        raise exceptions.CommandError(
+            'Nova %s does not match this package: %s. Install a release of '
+            'nova-prio that supports it.'
+            % (contract.release(), '; '.join(mismatches)))
     seams.register_options()
     files = itertools.chain.from_iterable(
         ('--config-file', path) for path in parsed_args.config_file)

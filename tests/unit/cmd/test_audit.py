@@ -19,6 +19,8 @@ import sys
 
 import pytest
 
+from nova_prio.cmd import main
+from nova_prio import contract
 from nova_prio import priority_hosts
 
 
@@ -65,3 +67,16 @@ def test_without_placement(nova_conf, options):
         assert line.endswith(' See [placement] in nova.conf.')
     else:
         assert [] == json.loads(done.stdout)
+
+
+def test_another_nova(monkeypatch, capsys):
+    """The commands refuse a Nova that lacks what they read."""
+    monkeypatch.setattr(contract, 'SEAMS', [contract.Seam(
+        contract.COMMANDS, 'nova.context', 'target_cells')])
+    for command in ['audit'], ['capacity', 'show']:
+        assert 1 == main.main(command)
+        out, err = capsys.readouterr()
+        assert '' == out
+        line, = err.splitlines()
+        assert ('does not match this package: nova.context.target_cells does '
+                'not exist. Install a release of nova-prio') in line
