@@ -108,8 +108,7 @@ class Audit:
         """
         try:
             found.repair.apply(view.context, self._client)
-        except (exception.NovaException,
-                ks_exceptions.ClientException) as error:
+        except _ERRORS as error:
             raise holdings.NotMended(str(error).rstrip('.')) from error
 
     def summary(self, view):

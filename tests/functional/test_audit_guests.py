@@ -1,0 +1,157 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio audit``: what libvirt runs, against what it should."""
+
+from unittest import mock
+
+from lxml import etree
+from nova.virt import hardware
+from oslo_utils.fixture import uuidsentinel as uuids
+
+from nova_prio.audit import guests
+from nova_prio.audit import hosts
+from nova_prio.cmd import audit as command
+from nova_prio import contract
+from tests.functional import test_audit
+
+
+class Guests(test_audit.Audit):
+    """The XML that our driver made, as if libvirt said that it runs."""
+
+    def setUp(self):
+        super().setUp()
+        self.servers = {kind: self.create(kind) for kind in (
+            'high', 'low', 'low in both cells', 'ordinary', 'pinned',
+            'mixed')}
+        self.running = {kind: self.guest_xml(server['id'])
+                        for kind, server in self.servers.items()}
+
+    def read(self, conf):
+        connection = self.computes['mix1'].driver._host.get_connection()
+        return (guests.Host.of(conf, connection.getCapabilities()),
+                list(filter(None, map(guests.parse, self.running.values()))))
+
+    def audit(self, *arguments, database='sqlite://', **kwargs):
+        """Run the command on the first host."""
+        with (self.host_conf('mix1'),
+              mock.patch('nova_prio.audit.guests.read', self.read)):
+            self.flags(connection=database, group='api_database')
+            return super().audit(*arguments, **kwargs)
+
+    def edit(self, kind, xpath, **attributes):
+        """Change what libvirt says of a guest: attributes, or the text."""
+        domain = etree.fromstring(self.running[kind])
+        nodes = domain.xpath(xpath)
+        self.assertTrue(nodes)
+        for node in nodes:
+            if 'text' in attributes:
+                node.text = attributes['text']
+            else:
+                node.attrib.update(attributes)
+        self.running[kind] = etree.tostring(domain, encoding='unicode')
+
+    def assert_said(self, expected, **kwargs):
+        """It is found, with what is needed and what runs, and not mended."""
+        arguments = [] if 'database' in kwargs else ['--fix']
+        self.assertEqual(
+            {(kind, self.servers[name]['id'], needed, running)
+             for kind, name, needed, running in expected},
+            {tuple(row[name] for name in (
+                'Finding', 'Consumer', 'Needed', 'Libvirt'))
+             for row in self.audit(
+                 *arguments, status=command.FOUND, **kwargs)})
+
+    def test_what_runs_as_it_should(self):
+        for database in 'sqlite://', None:
+            self.audit(database=database)
+            mix1, *_ = self.audit('--all', database=database)
+            self.assertEqual(('mix1', 'floating=14 pinned=4', 'ok'), tuple(
+                mix1[name] for name in ('Host', 'Libvirt', 'State')))
+
+    def test_without_databases(self):
+        """A compute host knows what it was configured for, and its guests."""
+        self.edit('low', '//vcpu', cpuset='8-11,20-23')
+        self.assert_said({('old_cpuset', 'low', 'CPUs 0-23',
+                           'CPUs 8-11,20-23')}, database=None)
+        self.assertIn("--host is 'mix2'; allowed is this host, 'mix1'",
+                      self.audit('--host', 'mix2', database=None, status=1))
+        self._host_options['mix1'][None, 'compute_driver'] = None
+        self.assertIn('There is nothing to audit',
+                      self.audit(database=None, status=1))
+
+    def test_cpus_of_floating_guests(self):
+        stock = dict(self.running)
+        for kind, xpath, changed, needed, found in (
+                ('low', '//vcpu', '8-11,20-23', '0-23', '8-11,20-23'),
+                ('low', '//emulatorpin', '0-23', '8-11,20-23', '0-23'),
+                ('low in both cells', '//vcpupin[@vcpu="0"]', '8-11', '0-11',
+                 '8-11'),
+                ('ordinary', '//vcpu', '7-11', '8-11', '7-11'),
+                ('mixed', '//vcpupin[@vcpu="2"]', '7-11', '8-11', '7-11')):
+            self.edit(kind, xpath, cpuset=changed)
+            self.assert_said({('old_cpuset', kind, 'CPUs ' + needed,
+                               'CPUs ' + found)})
+            self.running = dict(stock)
+        self.running['low'] = stock['low'].replace('cpuset="0-23"', '')
+        self.assert_said({('old_cpuset', 'low', 'CPUs 0-23', 'all CPUs')})
+
+    def test_partitions(self):
+        stock = dict(self.running)
+        self.edit('low', '//partition', text='/high_prio_machine')
+        self.edit('high', '//partition', text='/machine')
+        self.running['ordinary'] = stock['ordinary'].replace(
+            '</domain>', '<resource><partition>/low_prio_machine</partition>'
+            '</resource></domain>')
+        expected = {
+            ('wrong_partition', 'low', '/low_prio_machine',
+             '/high_prio_machine'),
+            ('wrong_partition', 'high', '/high_prio_machine', '/machine'),
+            ('wrong_partition', 'ordinary', 'none of a priority',
+             '/low_prio_machine')}
+        self.assert_said(expected)
+        if contract.release() < '33':
+            # Nova does not write the flavor's extra specs into the guest.
+            expected = {('old_cpuset', 'low', 'CPUs 8-11,20-23', 'CPUs 0-23'),
+                        ('old_cpuset', 'ordinary', 'CPUs 0-23',
+                         'CPUs 8-11,20-23')}
+        self.assert_said(expected, database=None)
+
+    def test_pinned_cpus(self):
+        high, pinned = (
+            self.servers[kind]['id'] for kind in ('high', 'pinned'))
+        taken, = etree.fromstring(self.running['pinned']).xpath(
+            '//vcpupin/@cpuset')
+        self.edit('high', '//vcpupin[@vcpu="1"]', cpuset=taken)
+        first = etree.fromstring(self.running['high']).xpath(
+            '//vcpupin[@vcpu="0"]/@cpuset')[0]
+        with self.instance(self.servers['high']) as instance:
+            given = hosts.pins(instance)
+        rows = self.audit(status=command.FOUND)
+        self.assertEqual(
+            {('same_cpu', high, 'CPUs %s, with %s' % (taken, pinned)),
+             ('same_cpu', pinned, 'CPUs %s, with %s' % (taken, high)),
+             ('other_cpus', high, 'CPUs ' + hardware.format_cpu_spec(
+                 {int(first), int(taken)}))},
+            {tuple(row[name] for name in ('Finding', 'Consumer', 'Libvirt'))
+             for row in rows})
+        self.assertIn('CPUs ' + hardware.format_cpu_spec(given),
+                      [row['Compute'] for row in rows])
+
+    def test_a_guest_of_nobody(self):
+        self.running['gone'] = self.running['ordinary'].replace(
+            self.servers['ordinary']['id'], uuids.gone)
+        self.servers['gone'] = {'id': uuids.gone}
+        self.running['foreign'] = (
+            '<domain><uuid>%s</uuid><vcpu>1</vcpu></domain>' % uuids.foreign)
+        self.assert_said({('unknown_guest', 'gone', 'no guest', 'running')})
