@@ -80,3 +80,29 @@ make_venv() {
         --disable-pip-version-check "$@"
     printf '%s\n' "$stamp" >"$venv/stamp"
 }
+
+# need_packages LOG PACKAGE...: install what is missing of these with apt.
+# Nothing is configured or started.
+need_packages() {
+    log=$1
+    shift
+    # Two environments may need them at the same time.
+    exec 9>.venv-apt.lock
+    flock 9
+    missing=
+    for package; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null |
+            grep -qx installed || missing="$missing $package"
+    done
+    [ -n "$missing" ] || return 0
+    [ "$(id -u)" = 0 ] ||
+        die "These packages are missing: as root, run apt-get install$missing."
+    : >"$log"
+    say "Installing$missing (once; progress in $log) ..."
+    quietly "$log" apt-get update
+    # Files that somebody has configured already are kept as they are.
+    quietly "$log" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y --no-install-recommends \
+        -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
+        $missing
+}

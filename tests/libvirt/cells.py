@@ -11,118 +11,18 @@
 # under the License.
 
 
-"""A host of two NUMA cells with two CPUs each, on two CPUs of one cell.
+"""A host of two NUMA cells with two CPUs each, on two CPUs of one cell."""
 
-libvirt reads its cells from sysfs, where the host has a tree of its own. What
-it then asks the kernel for is folded onto what there is: the CPUs of each
-cell onto one, the memory of both onto the first cell.
-"""
-
-import os
-import pathlib
-
-from tests.libvirt import daemon
+from tests.libvirt import topology
 from tests.libvirt import two_hosts
 
 #: NUMA cell -> its CPUs.
 CELLS = {0: (0, 2), 1: (1, 3)}
 
-# Stands before the functions of the C library and of libnuma, in libvirtd and
-# in QEMU.
-FOLD = '''\
-#define _GNU_SOURCE
-#include <sched.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
-int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *wanted)
-{
-    static const int real[] = {%(real)s};
-    cpu_set_t folded;
-
-    CPU_ZERO(&folded);
-    for (size_t cpu = 0; cpu < 8 * size; cpu++)
-        if (CPU_ISSET_S(cpu, size, wanted))
-            CPU_SET(real[cpu %% 2], &folded);
-    return syscall(SYS_sched_setaffinity, pid, sizeof folded, &folded);
-}
-
-static const unsigned long first = 1;
-
-long mbind(void *start, unsigned long length, int mode,
-           const unsigned long *nodes, unsigned long size, unsigned flags)
-{
-    return syscall(SYS_mbind, start, length, mode, nodes ? &first : nodes,
-                   nodes ? 8 * sizeof first : 0, flags);
-}
-
-long set_mempolicy(int mode, const unsigned long *nodes, unsigned long size)
-{
-    return syscall(SYS_set_mempolicy, mode, nodes ? &first : nodes,
-                   nodes ? 8 * sizeof first : 0);
-}
-'''
+folded = topology.folded
 
 
-def folded(cpus):
-    """Return the CPUs of this machine that CPUs of such a host stand for."""
-    real = sorted(os.sched_getaffinity(0))
-    return {real[cpu % 2] for cpu in cpus}
+class Host(topology.Host, two_hosts.Host):
+    """A host with these cells, that takes in guests of another."""
 
-
-class Host(two_hosts.Host):
-    """A host with these cells."""
-
-    mounts = {**two_hosts.Host.mounts, 'system': '/sys/devices/system'}
-    # The kernel knows no more CPUs in a cpuset than there are.
-    configuration = {
-        **two_hosts.Host.configuration,
-        'qemu.conf': two_hosts.Host.configuration['qemu.conf'].replace(
-            ', "cpuset"', '')}
-
-    def _write_files(self):
-        super()._write_files()
-        source, library = self.directory / 'fold.c', self.directory / 'fold.so'
-        real = sorted(os.sched_getaffinity(0))[:2]
-        source.write_text(FOLD % {'real': ', '.join(map(str, real))})
-        daemon.run('gcc', '-shared', '-fPIC', '-o', str(library), str(source))
-        self.environment['LD_PRELOAD'] = str(library)
-        for path, text in _sysfs():
-            file = self.directory / 'system' / path
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text('%s\n' % text)
-        for cell, cpus in CELLS.items():
-            for cpu in cpus:
-                pathlib.Path(
-                    self.directory, 'system/node/node%d/cpu%d' % (cell, cpu)
-                    ).symlink_to('../../cpu/cpu%d' % cpu)
-
-
-def _sysfs():
-    """Yield what libvirt and libnuma read: paths, and text of the files."""
-    cpus = '0-%d' % max(cpu for cell in CELLS.values() for cpu in cell)
-    cells = '0-%d' % max(CELLS)
-    for name in 'online', 'possible', 'present':
-        yield pathlib.Path('cpu', name), cpus
-    for name in 'online', 'possible', 'has_cpu', 'has_memory':
-        yield pathlib.Path('node', name), cells
-    for cell, of_cell in CELLS.items():
-        node = pathlib.Path('node/node%d' % cell)
-        numbers = ','.join(map(str, of_cell))
-        mask = '%x' % sum(1 << cpu for cpu in of_cell)
-        yield node / 'cpulist', numbers
-        yield node / 'cpumap', mask
-        yield node / 'distance', ' '.join(
-            '10' if other == cell else '20' for other in CELLS)
-        yield node / 'meminfo', (
-            'Node %d MemTotal: 4194304 kB\nNode %d MemFree: 4194304 kB' % (
-                cell, cell))
-        for core, cpu in enumerate(of_cell):
-            topology = pathlib.Path('cpu/cpu%d/topology' % cpu)
-            yield topology / 'physical_package_id', cell
-            yield topology / 'die_id', 0
-            yield topology / 'core_id', core
-            yield topology / 'core_siblings', mask
-            yield topology / 'core_siblings_list', numbers
-            yield topology / 'thread_siblings', '%x' % (1 << cpu)
-            yield topology / 'thread_siblings_list', cpu
+    cells = CELLS

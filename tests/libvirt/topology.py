@@ -1,0 +1,127 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A host of NUMA cells and CPUs that this machine does not have.
+
+libvirt reads its cells from sysfs, where the host has a tree of its own. What
+it then asks the kernel for is folded onto what there is: even and odd CPUs
+onto one CPU each, the memory of all cells onto the first.
+"""
+
+import os
+import pathlib
+
+from tests.libvirt import daemon
+
+# Stands before the functions of the C library and of libnuma, in libvirtd and
+# in QEMU.
+FOLD = '''\
+#define _GNU_SOURCE
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *wanted)
+{
+    static const int real[] = {%(real)s};
+    cpu_set_t folded;
+
+    CPU_ZERO(&folded);
+    for (size_t cpu = 0; cpu < 8 * size; cpu++)
+        if (CPU_ISSET_S(cpu, size, wanted))
+            CPU_SET(real[cpu %% 2], &folded);
+    return syscall(SYS_sched_setaffinity, pid, sizeof folded, &folded);
+}
+
+static const unsigned long first = 1;
+
+long mbind(void *start, unsigned long length, int mode,
+           const unsigned long *nodes, unsigned long size, unsigned flags)
+{
+    return syscall(SYS_mbind, start, length, mode, nodes ? &first : nodes,
+                   nodes ? 8 * sizeof first : 0, flags);
+}
+
+long set_mempolicy(int mode, const unsigned long *nodes, unsigned long size)
+{
+    return syscall(SYS_set_mempolicy, mode, nodes ? &first : nodes,
+                   nodes ? 8 * sizeof first : 0);
+}
+'''
+
+
+def folded(cpus):
+    """Return the CPUs of this machine that CPUs of such a host stand for."""
+    real = sorted(os.sched_getaffinity(0))
+    return {real[cpu % 2] for cpu in cpus}
+
+
+class Host(daemon.Host):
+    """A host with cells of its own."""
+
+    #: NUMA cell -> its CPUs.
+    cells = {0: (0, 1, 2, 3)}
+
+    mounts = {**daemon.Host.mounts, 'system': '/sys/devices/system'}
+    # The kernel knows no more CPUs in a cpuset than there are.
+    configuration = {
+        **daemon.Host.configuration,
+        'qemu.conf': daemon.Host.configuration['qemu.conf'].replace(
+            ', "cpuset"', '')}
+
+    def _write_files(self):
+        super()._write_files()
+        source, library = self.directory / 'fold.c', self.directory / 'fold.so'
+        real = sorted(os.sched_getaffinity(0))[:2]
+        source.write_text(FOLD % {'real': ', '.join(map(str, real))})
+        daemon.run('gcc', '-shared', '-fPIC', '-o', str(library), str(source))
+        self.environment['LD_PRELOAD'] = str(library)
+        for path, text in _sysfs(self.cells):
+            file = self.directory / 'system' / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text('%s\n' % text)
+        for cell, cpus in self.cells.items():
+            for cpu in cpus:
+                pathlib.Path(
+                    self.directory, 'system/node/node%d/cpu%d' % (cell, cpu)
+                    ).symlink_to('../../cpu/cpu%d' % cpu)
+
+
+def _sysfs(cells):
+    """Yield what libvirt and libnuma read: paths, and text of the files."""
+    cpus = '0-%d' % max(cpu for cell in cells.values() for cpu in cell)
+    numbers_of_cells = '0-%d' % max(cells)
+    for name in 'online', 'possible', 'present':
+        yield pathlib.Path('cpu', name), cpus
+    for name in 'online', 'possible', 'has_cpu', 'has_memory':
+        yield pathlib.Path('node', name), numbers_of_cells
+    for cell, of_cell in cells.items():
+        node = pathlib.Path('node/node%d' % cell)
+        numbers = ','.join(map(str, of_cell))
+        mask = '%x' % sum(1 << cpu for cpu in of_cell)
+        yield node / 'cpulist', numbers
+        yield node / 'cpumap', mask
+        yield node / 'distance', ' '.join(
+            '10' if other == cell else '20' for other in cells)
+        yield node / 'meminfo', (
+            'Node %d MemTotal: 4194304 kB\nNode %d MemFree: 4194304 kB' % (
+                cell, cell))
+        for core, cpu in enumerate(of_cell):
+            topology = pathlib.Path('cpu/cpu%d/topology' % cpu)
+            yield topology / 'physical_package_id', cell
+            yield topology / 'die_id', 0
+            yield topology / 'core_id', core
+            yield topology / 'core_siblings', mask
+            yield topology / 'core_siblings_list', numbers
+            yield topology / 'thread_siblings', '%x' % (1 << cpu)
+            yield topology / 'thread_siblings_list', cpu

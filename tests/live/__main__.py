@@ -1,0 +1,54 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Start and stop a live cloud: ``python -m tests.live up --directory D``."""
+
+import argparse
+import pathlib
+import sys
+
+from tests.live import cloud
+from tests.live import layout as layouts
+
+
+def main():
+    """Run the command; returns its exit status."""
+    parser = argparse.ArgumentParser(
+        prog='python -m tests.live', description=__doc__)
+    parser.add_argument('command', choices=('up', 'down', 'status'))
+    parser.add_argument(
+        '--directory', type=pathlib.Path, required=True,
+        help='where all files of the cloud are')
+    parser.add_argument(
+        '--first-port', type=int, default=layouts.Layout.first_port,
+        help='of %d ports in a row; for "up"' % len(layouts.LISTENERS))
+    arguments = parser.parse_args()
+    directory = arguments.directory.absolute()
+    try:
+        if arguments.command == 'up':
+            cloud.Cloud(layouts.Layout(directory, arguments.first_port)).up()
+            return 0
+        found = cloud.Cloud(layouts.Layout.load(directory))
+        if arguments.command == 'down':
+            found.down()
+            return 0
+        status = found.status()
+        for name, pid in sorted(status.items()):
+            print('%-24s %s' % (name, pid or 'ended'))
+        return 0 if status and all(status.values()) else 1
+    except (OSError, RuntimeError, ValueError) as error:
+        print(error, file=sys.stderr)
+        return 1
+
+
+if __name__ == '__main__':
+    sys.exit(main())

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The APIs of a live cloud, each served by uWSGI."""
+
+import collections
+
+from tests.live import layout as layouts
+
+Api = collections.namedtuple('Api', 'module processes threads environment')
+
+
+def apis(layout):
+    """Return the APIs, dict, listener -> Api."""
+    etc = layout.etc
+    return {
+        'identity': Api('keystone.wsgi.api', 1, 8, {
+            'OS_KEYSTONE_CONFIG_FILES': etc / 'keystone' / 'keystone.conf'}),
+        'placement': Api('placement.wsgi.api', 1, 8, {
+            'OS_PLACEMENT_CONFIG_DIR': etc / 'placement'}),
+        'image': Api('glance.wsgi.api', 1, 4, {
+            'OS_GLANCE_CONFIG_DIR': etc / 'glance'}),
+        'network': Api('neutron.wsgi.api', 1, 4, {
+            'OS_NEUTRON_CONFIG_DIR': etc / 'neutron',
+            'OS_NEUTRON_CONFIG_FILES': 'neutron.conf;ml2.ini'}),
+        'compute': Api('nova.wsgi.osapi_compute', 2, 4, {
+            'OS_NOVA_CONFIG_DIR': etc / 'nova',
+            'OS_NOVA_CONFIG_FILES':
+                'api-paste.ini;common.conf;nova.conf;readme-api.conf'}),
+    }
+
+
+def start(layout, processes, listener):
+    """Start an API; requests wait until it has been loaded."""
+    api = apis(layout)[listener]
+    processes.start(
+        listener, layouts.PROGRAMS / 'uwsgi',
+        '--http-socket', '%s:%d' % (layouts.ADDRESS, layout.port(listener)),
+        '--module', api.module + ':application',
+        '--processes', api.processes, '--threads', api.threads,
+        '--thunder-lock', '--master', '--enable-threads', '--lazy-apps',
+        '--die-on-term', '--need-app', '--worker-reload-mercy', 5,
+        # Long lists of servers have long addresses.
+        '--buffer-size', 65535, '--post-buffering', 65535,
+        # Clients would meet resets on a connection that they keep.
+        '--add-header', 'Connection: close',
+        '--virtualenv', layouts.PROGRAMS.parent,
+        environment={name: str(value)
+                     for name, value in api.environment.items()})
+    processes.wait_for_port(listener, listener)

@@ -1,0 +1,86 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The catalog of a live cloud, and its clients."""
+
+import openstack
+import openstack.config
+import yaml
+
+from tests.live import layout as layouts
+from tests.live import processes as running
+
+#: Listener -> type and name of its service.
+SERVICES = {'compute': ('compute', 'nova'),
+            'placement': ('placement', 'placement'),
+            'image': ('image', 'glance'),
+            'network': ('network', 'neutron')}
+#: Name of the cloud for the client ``openstack``.
+CLOUD = 'live'
+
+
+def write(layout):
+    """Write clouds.yaml."""
+    (layout.directory / 'clouds.yaml').write_text(yaml.safe_dump({
+        'clouds': {CLOUD: {
+            'auth': {'auth_url': layout.url('identity'), 'username': 'admin',
+                     'password': layouts.PASSWORD, 'project_name': 'admin',
+                     'user_domain_id': 'default',
+                     'project_domain_id': 'default'},
+            'region_name': layouts.REGION,
+            # The newest of each, as a user of priorities needs of Nova.
+            'compute_api_version': '2.96',
+            'placement_api_version': '1.39'}}}))
+
+
+def connect(layout):
+    """Return the openstacksdk connection of the administrator."""
+    return openstack.connection.Connection(
+        config=openstack.config.OpenStackConfig(
+            config_files=[str(layout.directory / 'clouds.yaml')]
+        ).get_one(cloud=CLOUD))
+
+
+def fill(layout):
+    """Create what is missing of services, endpoints and roles."""
+    connection = connect(layout)
+    identity = connection.identity
+    for listener, (kind, name) in SERVICES.items():
+        if any(identity.services(type=kind)):
+            continue
+        service = identity.create_service(type=kind, name=name)
+        identity.create_endpoint(
+            service_id=service.id, interface='public',
+            region_id=layouts.REGION, url=layout.url(listener))
+    role = (identity.find_role('service') or
+            identity.create_role(name='service'))
+    # Nova speaks as this user to the others.
+    identity.assign_project_role_to_user(
+        identity.find_project('admin'), identity.find_user('admin'), role)
+
+
+def wait_for_services(layout, binary, hosts=None):
+    """Wait until Nova's services of a binary are up.
+
+    :param hosts: names of hosts, or None for any one
+    """
+    connection = connect(layout)
+
+    @running.until_true
+    def are_up():
+        """Services of Nova that are up."""
+        up = {service.host for service in
+              connection.compute.services(binary=binary)
+              if service.state == 'up'}
+        return up >= set(hosts) if hosts else up
+
+    are_up()

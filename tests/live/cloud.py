@@ -1,0 +1,172 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A live cloud from nothing to its computes, and back."""
+
+import sys
+import time
+
+from tests.live import apis
+from tests.live import backends
+from tests.live import catalog
+from tests.live import configuration
+from tests.live import host
+from tests.live import layout as layouts
+from tests.live import processes as running
+
+
+class Cloud:
+    """The services of a layout."""
+
+    def __init__(self, layout, say=print):
+        """Make it; nothing is started.
+
+        :param say: function that is called with a line about each step
+        """
+        self.layout = layout
+        self.processes = running.Processes(layout)
+        self._say = say
+
+    def up(self):
+        """Start all that does not run, in the order that they need."""
+        started = time.monotonic()
+        self.layout.save()
+        configuration.write(self.layout)
+        catalog.write(self.layout)
+        for step in (self._start_backends, self._start_identity,
+                     self._make_databases, self._start_apis,
+                     self._start_control, self.start_hosts,
+                     self.start_computes):
+            step()
+            self._say('%5.1f s %s' % (
+                time.monotonic() - started,
+                step.__doc__.splitlines()[0].rstrip('.')))
+
+    def down(self):
+        """Stop all that runs, the last one first."""
+        for name in self.processes.names():
+            self._say('Stopping ' + name)
+            self.processes.stop(name)
+
+    def status(self):
+        """Return what was started: dict, name -> pid or None."""
+        return {name: self.processes.pid(name)
+                for name in self.processes.names()}
+
+    def _start_backends(self):
+        """Database and message broker."""
+        backends.start_database(self.layout, self.processes)
+        backends.start_broker(self.layout, self.processes)
+
+    def _start_identity(self):
+        """Keystone and its catalog."""
+        file = self._etc('keystone', 'keystone.conf')
+        command = 'keystone', 'keystone-manage', '--config-file', file
+        for name in 'fernet', 'credential':
+            (self.layout.etc / name).mkdir(mode=0o700, exist_ok=True)
+            self._run(*command, name + '_setup', '--keystone-user', 'root',
+                      '--keystone-group', 'root')
+        self._run(*command, 'db_sync')
+        self._run(*command, 'bootstrap', '--bootstrap-password',
+                  layouts.PASSWORD, '--bootstrap-region-id', layouts.REGION,
+                  '--bootstrap-public-url', self.layout.url('identity'))
+        apis.start(self.layout, self.processes, 'identity')
+        catalog.fill(self.layout)
+
+    def _make_databases(self):
+        """Tables of all services."""
+        self._run('placement', 'placement-manage', '--config-file',
+                  self._etc('placement', 'placement.conf'), 'db', 'sync')
+        self._run('glance', 'glance-manage', '--config-file',
+                  self._etc('glance', 'glance-api.conf'), 'db_sync')
+        self._run('neutron', 'neutron-db-manage',
+                  '--config-file', self._etc('neutron', 'neutron.conf'),
+                  '--config-file', self._etc('neutron', 'ml2.ini'),
+                  'upgrade', 'head')
+        self._manage_nova('api_db', 'sync')
+        self._manage_nova('cell_v2', 'map_cell0')
+        if not (self.layout.run / 'cell').exists():
+            self._manage_nova('cell_v2', 'create_cell', '--name', 'cell1')
+            (self.layout.run / 'cell').touch()
+        self._manage_nova('db', 'sync')
+
+    def _start_apis(self):
+        """Placement, Glance, Neutron and nova-api."""
+        for listener in catalog.SERVICES:
+            apis.start(self.layout, self.processes, listener)
+        connection = catalog.connect(self.layout)
+        # The first request to Neutron is its slowest.
+        list(connection.network.networks())
+
+    def _start_control(self):
+        """The nova-conductor and the nova-scheduler."""
+        self.processes.wait_for_port('messages', 'messages')
+        self._start_nova('conductor')
+        self._start_nova('scheduler', 'readme-scheduler')
+        for binary in 'nova-conductor', 'nova-scheduler':
+            catalog.wait_for_services(self.layout, binary)
+
+    def start_hosts(self):
+        """Hosts with libvirtd."""
+        for name in self.layout.hosts:
+            self.processes.start(
+                'host-' + name, sys.executable, '-m', 'tests.live.host',
+                self.layout.directory, name,
+                environment={'PYTHONPATH': str(layouts.README.parent)})
+        for name in self.layout.hosts:
+            self._wait_for_host(name)
+
+    def start_computes(self):
+        """The nova-compute of each host."""
+        for name in self.layout.hosts:
+            self.start_compute(name)
+        catalog.wait_for_services(
+            self.layout, 'nova-compute', self.layout.hosts)
+        self._manage_nova('cell_v2', 'discover_hosts')
+
+    def start_compute(self, name):
+        """Start nova-compute on a host, inside of its namespaces."""
+        self.processes.start(
+            'nova-compute-' + name, *host.found(self.layout, name)['enter'],
+            layouts.PROGRAMS / 'nova-compute',
+            *self._files('common', name, 'readme-compute'))
+
+    def _start_nova(self, name, *files):
+        self.processes.start(
+            'nova-' + name, layouts.PROGRAMS / ('nova-' + name),
+            *self._files('common', 'nova', *files))
+
+    def _manage_nova(self, *arguments):
+        self._run('nova-manage', 'nova-manage',
+                  *self._files('common', 'nova'), *arguments)
+
+    def _wait_for_host(self, name):
+        @running.until_true
+        def is_found():
+            """A host with libvirtd."""
+            if not self.processes.is_running('host-' + name):
+                return 'ended'
+            return host.found(self.layout, name)
+
+        if is_found() == 'ended':
+            raise RuntimeError('Host %s ended, see %s.' % (
+                name, self.processes.log('host-' + name)))
+
+    def _run(self, name, program, *arguments):
+        self.processes.run(name, layouts.PROGRAMS / program, *arguments)
+
+    def _etc(self, *names):
+        return self.layout.etc.joinpath(*names)
+
+    def _files(self, *names):
+        return [word for name in names for word in (
+            '--config-file', self._etc('nova', name + '.conf'))]

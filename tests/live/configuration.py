@@ -1,0 +1,155 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The configuration files of a live cloud.
+
+What nova-compute, nova-scheduler and nova-api are told about priorities is
+read from README.rst, each in a file of its own, and is nothing else.
+"""
+
+import re
+import shutil
+
+from tests.live import layout as layouts
+
+
+def write(layout):
+    """Write all files."""
+    for name, sections in _files(layout).items():
+        file = layout.etc / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(_text(sections))
+    for service in 'nova', 'neutron':
+        shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
+                    layout.etc / service)
+    for service in 'compute', 'scheduler', 'api':
+        file = layout.etc / 'nova' / ('readme-%s.conf' % service)
+        file.write_text(readme('nova-' + service))
+
+
+def readme(service):
+    """Return what README.rst tells to write into nova.conf of a service."""
+    found = re.search(
+        r'^%s(?:, last)?:\n\n\.\. code-block:: ini\n\n((?:\n|   .*\n)+)' %
+        service, layouts.README.read_text(), re.MULTILINE)
+    if not found:
+        raise ValueError('README.rst has no configuration of ' + service)
+    return re.sub('^   ', '', found[1], flags=re.MULTILINE)
+
+
+def _text(sections):
+    return ''.join(
+        '[%s]\n%s\n' % (name, ''.join(
+            '%s = %s\n' % pair for pair in options.items()))
+        for name, options in sections.items())
+
+
+def _files(layout):
+    user = _user(layout)
+    token = {'keystone_authtoken': {
+        **user, 'www_authenticate_uri': layout.url('identity'),
+        'service_token_roles_required': 'true'}}
+    files = {
+        'keystone/keystone.conf': {
+            'database': {'connection': layout.database('keystone')},
+            'token': {'provider': 'fernet'},
+            'fernet_tokens': {'key_repository': layout.etc / 'fernet'},
+            'credential': {'key_repository': layout.etc / 'credential'},
+            # Good for one process only.
+            'cache': {'enabled': 'true', 'backend': 'oslo_cache.dict'}},
+        'placement/placement.conf': {
+            'placement_database': {
+                'connection': layout.database('placement')}, **token},
+        'glance/glance-api.conf': _image(layout, token),
+        **_network(layout, token),
+        'nova/common.conf': _nova(layout, user),
+        'nova/nova.conf': {
+            'api_database': {'connection': layout.database('nova_api')},
+            'database': {'connection': layout.database('nova')}, **token},
+    }
+    for host in layout.hosts:
+        files['nova/%s.conf' % host] = _compute(layout, host)
+    return files
+
+
+def _user(layout):
+    return {'auth_type': 'password', 'auth_url': layout.url('identity'),
+            'username': 'admin', 'password': layouts.PASSWORD,
+            'project_name': 'admin', 'user_domain_id': 'default',
+            'project_domain_id': 'default', 'region_name': layouts.REGION}
+
+
+def _image(layout, token):
+    return {
+        'DEFAULT': {'enabled_backends': 'files:file'},
+        'glance_store': {'default_backend': 'files'},
+        'files': {'filesystem_store_datadir': layout.directory / 'images'},
+        'os_glance_staging_store': {
+            'filesystem_store_datadir': layout.directory / 'staging'},
+        'os_glance_tasks_store': {
+            'filesystem_store_datadir': layout.directory / 'tasks'},
+        'database': {'connection': layout.database('glance')},
+        'paste_deploy': {
+            'flavor': 'keystone', 'config_file':
+                layouts.SAMPLES / 'glance' / 'glance-api-paste.ini'},
+        **token}
+
+
+def _network(layout, token):
+    state = layout.directory / 'state' / 'neutron'
+    return {
+        'neutron/neutron.conf': {
+            'DEFAULT': {
+                'core_plugin': 'ml2', 'service_plugins': '',
+                'auth_strategy': 'keystone',
+                'transport_url': layout.transport_url, 'state_path': state,
+                'notify_nova_on_port_status_changes': 'false',
+                'notify_nova_on_port_data_changes': 'false'},
+            'database': {'connection': layout.database('neutron')},
+            'oslo_concurrency': {'lock_path': state / 'lock'}, **token},
+        'neutron/ml2.ini': {
+            'ml2': {'type_drivers': 'local',
+                    'project_network_types': 'local',
+                    'mechanism_drivers': ''}}}
+
+
+def _nova(layout, user):
+    return {
+        'DEFAULT': {
+            'my_ip': layouts.ADDRESS, 'transport_url': layout.transport_url,
+            'state_path': layout.directory / 'state' / 'nova',
+            'report_interval': 10, 'service_down_time': 60},
+        'service_user': {'send_service_user_token': 'true', **user},
+        'placement': user, 'glance': user, 'neutron': user, 'cinder': user,
+        'vnc': {'enabled': 'false'},
+        'oslo_concurrency': {
+            'lock_path': layout.directory / 'state' / 'nova' / 'lock'},
+        'oslo_messaging_rabbit': {'rabbit_quorum_queue': 'false'},
+        'conductor': {'workers': 1}, 'scheduler': {'workers': 1},
+        # The default of 20 cores would refuse before any host does.
+        'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
+
+
+def _compute(layout, host):
+    state = layout.directory / 'state' / host
+    file = layout.etc / 'nova' / (host + '.conf')
+    return {
+        'DEFAULT': {'host': host, 'state_path': state,
+                    'graceful_shutdown_timeout': 2},
+        'oslo_concurrency': {'lock_path': state / 'lock'},
+        'libvirt': {'virt_type': 'qemu', 'cpu_mode': 'none',
+                    'images_type': 'qcow2'},
+        # Nova runs as root here: there is no need of sudo.
+        'nova_sys_admin': {
+            'helper_command': '%s --config-file %s --config-file %s' % (
+                layouts.PROGRAMS / 'privsep-helper',
+                layout.etc / 'nova' / 'common.conf', file)}}

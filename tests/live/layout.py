@@ -1,0 +1,100 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Where a live cloud has its files and its ports."""
+
+import dataclasses
+import json
+import pathlib
+import sysconfig
+
+#: The services that listen, each on the first port plus its position here.
+LISTENERS = ('identity', 'compute', 'placement', 'image', 'network',
+             'database', 'messages', 'erlang', 'epmd')
+ADDRESS = '127.0.0.1'
+USER = 'os'
+PASSWORD = 'secret'
+REGION = 'RegionOne'
+#: The directory of the installed programs, and that of their samples.
+PROGRAMS = pathlib.Path(sysconfig.get_path('scripts'))
+SAMPLES = pathlib.Path(sysconfig.get_path('data'), 'etc')
+README = pathlib.Path(__file__).parents[2] / 'README.rst'
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """One cloud: all that it writes is below ``directory``.
+
+    Two clouds have directories and ports of their own.
+    """
+
+    directory: pathlib.Path
+    first_port: int = 15000
+    hosts: tuple = ('compute1', 'compute2')
+
+    def __post_init__(self):
+        if not 1024 <= self.first_port <= 65536 - len(LISTENERS):
+            raise ValueError(
+                'The first port is %d; allowed are 1024 to %d.' % (
+                    self.first_port, 65536 - len(LISTENERS)))
+
+    @classmethod
+    def load(cls, directory):
+        """Return the layout that the cloud in a directory was made with."""
+        file = directory / 'layout.json'
+        if not file.exists():
+            raise FileNotFoundError(
+                'There is no cloud in %s: run "up" first.' % directory)
+        found = json.loads(file.read_text())
+        return cls(directory, found['first_port'], tuple(found['hosts']))
+
+    def save(self):
+        """Make the directory and write down how it is laid out."""
+        for path in self.etc, self.log, self.run:
+            path.mkdir(parents=True, exist_ok=True)
+        (self.directory / 'layout.json').write_text(json.dumps(
+            {'first_port': self.first_port, 'hosts': self.hosts}))
+
+    @property
+    def etc(self):
+        """The directory of all configuration files."""
+        return self.directory / 'etc'
+
+    @property
+    def log(self):
+        """The directory of what the processes write."""
+        return self.directory / 'log'
+
+    @property
+    def run(self):
+        """The directory of what is known of the processes."""
+        return self.directory / 'run'
+
+    def port(self, listener):
+        """Return the port of one of LISTENERS, an int."""
+        return self.first_port + LISTENERS.index(listener)
+
+    def url(self, listener):
+        """Return the address of an API."""
+        suffix = {'identity': '/v3', 'compute': '/v2.1'}.get(listener, '')
+        return 'http://%s:%d%s' % (ADDRESS, self.port(listener), suffix)
+
+    def database(self, name):
+        """Return SQLAlchemy's address of a database."""
+        return 'mysql+pymysql://%s:%s@%s:%d/%s?charset=utf8' % (
+            USER, PASSWORD, ADDRESS, self.port('database'), name)
+
+    @property
+    def transport_url(self):
+        """The address of the message broker."""
+        return 'rabbit://%s:%s@%s:%d/' % (
+            USER, PASSWORD, ADDRESS, self.port('messages'))

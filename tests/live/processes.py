@@ -1,0 +1,154 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Processes of a live cloud, each in a session of its own.
+
+They outlive the command that starts them. A file in the directory ``run``
+tells which one is whose; psutil tells whether it is still the same one.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+import psutil
+import tenacity
+
+from tests.live import layout as layouts
+
+#: Seconds that a service may take to start, to stop, or to run a command.
+START_SECONDS = 120
+STOP_SECONDS = 20
+COMMAND_SECONDS = 300
+
+
+def _give_up(state):
+    raise RuntimeError('%s: not within %d seconds, but %s' % (
+        state.fn.__doc__, START_SECONDS,
+        state.outcome.exception() or state.outcome.result()))
+
+
+#: Decorator: call again until something true is returned, with no error.
+until_true = tenacity.retry(
+    retry=tenacity.retry_if_exception_type(Exception) |
+    tenacity.retry_if_result(lambda found: not found),
+    stop=tenacity.stop_after_delay(START_SECONDS),
+    wait=tenacity.wait_fixed(0.2), retry_error_callback=_give_up)
+
+
+class Processes:
+    """The processes of one cloud, by name."""
+
+    def __init__(self, layout):
+        self._layout = layout
+
+    def log(self, name):
+        """Return the file that a process writes to."""
+        return self._layout.log / (name + '.log')
+
+    def run(self, name, *command, environment=None):
+        """Run a command to its end.
+
+        :raises RuntimeError: if it fails
+        """
+        with open(self.log(name), 'ab') as log:
+            done = subprocess.run(
+                [str(word) for word in command], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, cwd=self._layout.directory,
+                env={**os.environ, **(environment or {})},
+                timeout=COMMAND_SECONDS)
+        if done.returncode:
+            raise RuntimeError('%s failed, see %s.' % (
+                ' '.join(map(str, command)), self.log(name)))
+
+    def start(self, name, *command, environment=None):
+        """Start a process; what it writes is added to its log."""
+        if self.is_running(name):
+            raise RuntimeError('%s runs already.' % name)
+        with open(self.log(name), 'ab') as log:
+            process = psutil.Popen(
+                [str(word) for word in command], stdin=subprocess.DEVNULL,
+                stdout=log, stderr=log, cwd=self._layout.directory,
+                env={**os.environ, **(environment or {})},
+                start_new_session=True)
+        self._file(name).write_text(json.dumps(
+            {'pid': process.pid, 'create_time': process.create_time(),
+             'started': time.time()}))
+
+    def _file(self, name):
+        return self._layout.run / (name + '.json')
+
+    def names(self):
+        """Return the names of all that was started, the last one first."""
+        started = {file.stem: json.loads(file.read_text())['started']
+                   for file in self._layout.run.glob('*.json')}
+        return sorted(started, key=started.get, reverse=True)
+
+    def pid(self, name):
+        """Return the number of a process that runs, or None.
+
+        It is that of its process group as well.
+        """
+        try:
+            found = json.loads(self._file(name).read_text())
+            process = psutil.Process(found['pid'])
+            if process.create_time() == found['create_time'] and (
+                    process.status() != psutil.STATUS_ZOMBIE):
+                return process.pid
+        except (FileNotFoundError, psutil.NoSuchProcess):
+            pass
+        return None
+
+    def is_running(self, name):
+        """Whether a process runs."""
+        return self.pid(name) is not None
+
+    def stop(self, name, number=signal.SIGTERM):
+        """Stop a process and all of its group; none is left."""
+        pid = self.pid(name)
+        if pid is not None:
+            group = [process for process in psutil.process_iter()
+                     if _group_of(process.pid) == pid]
+            os.killpg(pid, number)
+            _, alive = psutil.wait_procs(group, STOP_SECONDS)
+            for process in alive:
+                process.kill()
+            psutil.wait_procs(alive, STOP_SECONDS)
+        self._file(name).unlink(missing_ok=True)
+
+    def wait_for_port(self, name, listener):
+        """Wait until a process listens.
+
+        :raises RuntimeError: if it ends
+        """
+        @until_true
+        def listens():
+            """A port that accepts connections."""
+            if not self.is_running(name):
+                return 'ended'
+            address = layouts.ADDRESS, self._layout.port(listener)
+            with socket.create_connection(address, 1):
+                return 'listens'
+
+        if listens() == 'ended':
+            raise RuntimeError(
+                '%s ended, see %s.' % (name, self.log(name)))
+
+
+def _group_of(pid):
+    try:
+        return os.getpgid(pid)
+    except ProcessLookupError:
+        return None
