@@ -76,9 +76,12 @@ class Cloud:
             self._run(*command, name + '_setup', '--keystone-user', 'root',
                       '--keystone-group', 'root')
         self._run(*command, 'db_sync')
+        url = self.layout.url('identity')
+        # Keystone's middleware in the other services wants an internal one.
         self._run(*command, 'bootstrap', '--bootstrap-password',
                   layouts.PASSWORD, '--bootstrap-region-id', layouts.REGION,
-                  '--bootstrap-public-url', self.layout.url('identity'))
+                  '--bootstrap-public-url', url,
+                  '--bootstrap-internal-url', url)
         apis.start(self.layout, self.processes, 'identity')
         catalog.fill(self.layout)
 

@@ -74,9 +74,9 @@ class Processes:
                 ' '.join(map(str, command)), self.log(name)))
 
     def start(self, name, *command, environment=None):
-        """Start a process; what it writes is added to its log."""
+        """Start a process unless it runs; its log is added to."""
         if self.is_running(name):
-            raise RuntimeError('%s runs already.' % name)
+            return
         with open(self.log(name), 'ab') as log:
             process = psutil.Popen(
                 [str(word) for word in command], stdin=subprocess.DEVNULL,

@@ -1,0 +1,69 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The client ``openstack`` of a live cloud, as its user runs it."""
+
+import json
+import os
+import subprocess
+
+from tests.live import catalog
+from tests.live import host
+from tests.live import layout as layouts
+
+#: Seconds that a command may take, a server's creation included.
+SECONDS = 300
+
+
+class Client:
+    """Commands of ``openstack`` as the administrator of a layout."""
+
+    def __init__(self, layout):
+        self._layout = layout
+
+    def run(self, *words, check=True):
+        """Run a command; returns what it wrote, a str.
+
+        :raises RuntimeError: if it fails, unless check is False
+        """
+        done = subprocess.run(
+            [str(layouts.PROGRAMS / 'openstack'), *map(str, words)],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            cwd=self._layout.directory, timeout=SECONDS,
+            env={**os.environ, 'OS_CLOUD': catalog.CLOUD,
+                 'OS_CLIENT_CONFIG_FILE':
+                     str(self._layout.directory / 'clouds.yaml')})
+        if check and done.returncode:
+            raise RuntimeError('%s: %s' % (' '.join(map(str, words)),
+                                           done.stderr))
+        return done.stdout
+
+    def ask(self, *words):
+        """Run a command that shows something; returns what it shows."""
+        return json.loads(self.run(*words, '--format', 'json'))
+
+    def boot(self, name, flavor, *words):
+        """Create a server and wait until it is ACTIVE or in ERROR.
+
+        :returns: dict, what ``server show`` tells
+        """
+        self.run('server', 'create', '--flavor', flavor, '--image', 'guest',
+                 '--nic', 'none', '--wait', *words, name, check=False)
+        return self.ask('server', 'show', name)
+
+
+def virsh(layout, name, *words):
+    """Run virsh on a host; returns what it wrote, a str."""
+    return subprocess.run(
+        ['virsh', '--quiet', '--connect', host.found(layout, name)['uri'],
+         *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        check=True, timeout=SECONDS).stdout

@@ -1,0 +1,46 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The live cloud that the tests are for."""
+
+import os
+import pathlib
+
+import pytest
+
+from tests.libvirt import boot_sector
+from tests.live import client
+from tests.live import layout as layouts
+
+#: Names the directory that ``python -m tests.live up`` was given.
+VARIABLE = 'NOVA_PRIO_LIVE'
+
+
+@pytest.fixture(scope='session')
+def layout():
+    """The layout of a cloud that is up."""
+    directory = os.environ.get(VARIABLE)
+    if not directory:
+        pytest.fail('%s names no directory: see tests.live.' % VARIABLE)
+    return layouts.Layout.load(pathlib.Path(directory).absolute())
+
+
+@pytest.fixture(scope='session')
+def openstack(layout, tmp_path_factory):
+    """The client of its administrator, with an image named guest."""
+    found = client.Client(layout)
+    image = boot_sector.build(
+        boot_sector.IDLE, tmp_path_factory.mktemp('image'))
+    found.run('image', 'create', '--file', image, '--disk-format', 'raw',
+              '--container-format', 'bare', '--public', 'guest')
+    yield found
+    found.run('image', 'delete', 'guest')
