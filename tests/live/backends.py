@@ -15,7 +15,6 @@
 import pymysql
 
 from tests.live import layout as layouts
-from tests.live import processes as running
 
 DATABASES = ('keystone', 'placement', 'glance', 'neutron', 'nova_api', 'nova',
              'nova_cell0')
@@ -66,9 +65,7 @@ def start_database(layout, processes):
         _fill(layout)
 
 
-@running.until_true
 def _fill(layout):
-    """Databases and their user."""
     connection = pymysql.connect(
         user='root', unix_socket=str(layout.run / 'db.sock'))
     with connection, connection.cursor() as cursor:
@@ -78,4 +75,3 @@ def _fill(layout):
         for host in layouts.ADDRESS, 'localhost':
             cursor.execute("GRANT ALL ON *.* TO %s@%s IDENTIFIED BY %s",
                            (layouts.USER, host, layouts.PASSWORD))
-    return True

@@ -17,7 +17,6 @@ import openstack.config
 import yaml
 
 from tests.live import layout as layouts
-from tests.live import processes as running
 
 #: Listener -> type and name of its service.
 SERVICES = {'compute': ('compute', 'nova'),
@@ -68,19 +67,8 @@ def fill(layout):
         identity.find_project('admin'), identity.find_user('admin'), role)
 
 
-def wait_for_services(layout, binary, hosts=None):
-    """Wait until Nova's services of a binary are up.
-
-    :param hosts: names of hosts, or None for any one
-    """
-    connection = connect(layout)
-
-    @running.until_true
-    def are_up():
-        """Services of Nova that are up."""
-        up = {service.host for service in
-              connection.compute.services(binary=binary)
-              if service.state == 'up'}
-        return up >= set(hosts) if hosts else up
-
-    are_up()
+def hosts_that_are_up(layout, binary):
+    """Return the names of hosts where Nova's service of a binary is up."""
+    return {service.host for service in
+            connect(layout).compute.services(binary=binary)
+            if service.state == 'up'}

@@ -115,8 +115,8 @@ class Cloud:
         self.processes.wait_for_port('messages', 'messages')
         self._start_nova('conductor')
         self._start_nova('scheduler', 'readme-scheduler')
-        for binary in 'nova-conductor', 'nova-scheduler':
-            catalog.wait_for_services(self.layout, binary)
+        for name in 'nova-conductor', 'nova-scheduler':
+            self._wait_for_nova(name)
 
     def start_hosts(self):
         """Hosts with libvirtd."""
@@ -126,14 +126,15 @@ class Cloud:
                 self.layout.directory, name,
                 environment={'PYTHONPATH': str(layouts.README.parent)})
         for name in self.layout.hosts:
-            self._wait_for_host(name)
+            self.processes.wait(
+                'host-' + name, lambda: host.found(self.layout, name))
 
     def start_computes(self):
         """The nova-compute of each host."""
         for name in self.layout.hosts:
             self.start_compute(name)
-        catalog.wait_for_services(
-            self.layout, 'nova-compute', self.layout.hosts)
+        for name in self.layout.hosts:
+            self._wait_for_nova('nova-compute-' + name, name)
         self._manage_nova('cell_v2', 'discover_hosts')
 
     def start_compute(self, name):
@@ -152,17 +153,14 @@ class Cloud:
         self._run('nova-manage', 'nova-manage',
                   *self._files('common', 'nova'), *arguments)
 
-    def _wait_for_host(self, name):
-        @running.until_true
-        def is_found():
-            """A host with libvirtd."""
-            if not self.processes.is_running('host-' + name):
-                return 'ended'
-            return host.found(self.layout, name)
+    def _wait_for_nova(self, name, host_name=None):
+        binary = name if host_name is None else 'nova-compute'
 
-        if is_found() == 'ended':
-            raise RuntimeError('Host %s ended, see %s.' % (
-                name, self.processes.log('host-' + name)))
+        def is_up():
+            up = catalog.hosts_that_are_up(self.layout, binary)
+            return up if host_name is None else host_name in up
+
+        self.processes.wait(name, is_up)
 
     def _run(self, name, program, *arguments):
         self.processes.run(name, layouts.PROGRAMS / program, *arguments)

@@ -28,6 +28,9 @@ def write(layout):
         file = layout.etc / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(sections))
+    # Services do not make these directories.
+    for name in 'nova', 'neutron', *layout.hosts:
+        (layout.state / name).mkdir(parents=True, exist_ok=True)
     for service in 'nova', 'neutron':
         shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
                     layout.etc / service)
@@ -105,7 +108,7 @@ def _image(layout, token):
 
 
 def _network(layout, token):
-    state = layout.directory / 'state' / 'neutron'
+    state = layout.state / 'neutron'
     return {
         'neutron/neutron.conf': {
             'DEFAULT': {
@@ -126,13 +129,13 @@ def _nova(layout, user):
     return {
         'DEFAULT': {
             'my_ip': layouts.ADDRESS, 'transport_url': layout.transport_url,
-            'state_path': layout.directory / 'state' / 'nova',
+            'state_path': layout.state / 'nova',
             'report_interval': 10, 'service_down_time': 60},
         'service_user': {'send_service_user_token': 'true', **user},
         'placement': user, 'glance': user, 'neutron': user, 'cinder': user,
         'vnc': {'enabled': 'false'},
         'oslo_concurrency': {
-            'lock_path': layout.directory / 'state' / 'nova' / 'lock'},
+            'lock_path': layout.state / 'nova' / 'lock'},
         'oslo_messaging_rabbit': {'rabbit_quorum_queue': 'false'},
         'conductor': {'workers': 1}, 'scheduler': {'workers': 1},
         # The default of 20 cores would refuse before any host does.
@@ -140,7 +143,7 @@ def _nova(layout, user):
 
 
 def _compute(layout, host):
-    state = layout.directory / 'state' / host
+    state = layout.state / host
     file = layout.etc / 'nova' / (host + '.conf')
     return {
         'DEFAULT': {'host': host, 'state_path': state,

@@ -70,6 +70,11 @@ class Layout:
         return self.directory / 'etc'
 
     @property
+    def state(self):
+        """The directory of what Nova's and Neutron's services keep."""
+        return self.directory / 'state'
+
+    @property
     def log(self):
         """The directory of what the processes write."""
         return self.directory / 'log'

@@ -17,6 +17,7 @@ tells which one is whose; psutil tells whether it is still the same one.
 """
 
 import json
+import operator
 import os
 import signal
 import socket
@@ -32,20 +33,6 @@ from tests.live import layout as layouts
 START_SECONDS = 120
 STOP_SECONDS = 20
 COMMAND_SECONDS = 300
-
-
-def _give_up(state):
-    raise RuntimeError('%s: not within %d seconds, but %s' % (
-        state.fn.__doc__, START_SECONDS,
-        state.outcome.exception() or state.outcome.result()))
-
-
-#: Decorator: call again until something true is returned, with no error.
-until_true = tenacity.retry(
-    retry=tenacity.retry_if_exception_type(Exception) |
-    tenacity.retry_if_result(lambda found: not found),
-    stop=tenacity.stop_after_delay(START_SECONDS),
-    wait=tenacity.wait_fixed(0.2), retry_error_callback=_give_up)
 
 
 class Processes:
@@ -133,18 +120,40 @@ class Processes:
 
         :raises RuntimeError: if it ends
         """
-        @until_true
-        def listens():
-            """A port that accepts connections."""
-            if not self.is_running(name):
-                return 'ended'
-            address = layouts.ADDRESS, self._layout.port(listener)
-            with socket.create_connection(address, 1):
-                return 'listens'
+        address = layouts.ADDRESS, self._layout.port(listener)
 
-        if listens() == 'ended':
+        def listens():
+            with socket.create_connection(address, 1):
+                return True
+
+        self.wait(name, listens)
+
+    def wait(self, name, is_ready):
+        """Wait until a function returns something true; returns that.
+
+        :raises RuntimeError: if the process ends, or it takes too long
+        """
+        @tenacity.retry(
+            retry=tenacity.retry_if_not_exception_type(_Ended) |
+            tenacity.retry_if_result(operator.not_),
+            stop=tenacity.stop_after_delay(START_SECONDS),
+            wait=tenacity.wait_fixed(0.2))
+        def try_it():
+            if not self.is_running(name):
+                raise _Ended('%s ended, see %s.' % (name, self.log(name)))
+            return is_ready()
+
+        try:
+            return try_it()
+        except tenacity.RetryError as error:
             raise RuntimeError(
-                '%s ended, see %s.' % (name, self.log(name)))
+                '%s is not ready after %d seconds (%s), see %s.' % (
+                    name, START_SECONDS, error.last_attempt.exception() or
+                    error.last_attempt.result(), self.log(name))) from error
+
+
+class _Ended(RuntimeError):
+    """A process that is waited for has ended."""
 
 
 def _group_of(pid):
