@@ -67,8 +67,14 @@ def fill(layout):
         identity.find_project('admin'), identity.find_user('admin'), role)
 
 
-def hosts_that_are_up(layout, binary):
-    """Return the names of hosts where Nova's service of a binary is up."""
-    return {service.host for service in
-            connect(layout).compute.services(binary=binary)
-            if service.state == 'up'}
+def has_service(layout, binary):
+    """Whether Nova has a service of a binary that is up."""
+    return any(service.state == 'up' for service in
+               connect(layout).compute.services(binary=binary))
+
+
+def has_resources(layout, host):
+    """Whether a nova-compute told Placement what its host has."""
+    placement = connect(layout).placement
+    return any(any(placement.resource_provider_inventories(provider))
+               for provider in placement.resource_providers(name=host))

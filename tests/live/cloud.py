@@ -12,6 +12,7 @@
 
 """A live cloud from nothing to its computes, and back."""
 
+import functools
 import sys
 import time
 
@@ -116,7 +117,8 @@ class Cloud:
         self._start_nova('conductor')
         self._start_nova('scheduler', 'readme-scheduler')
         for name in 'nova-conductor', 'nova-scheduler':
-            self._wait_for_nova(name)
+            self.processes.wait(name, functools.partial(
+                catalog.has_service, self.layout, name))
 
     def start_hosts(self):
         """Hosts with libvirtd."""
@@ -126,15 +128,16 @@ class Cloud:
                 self.layout.directory, name,
                 environment={'PYTHONPATH': str(layouts.README.parent)})
         for name in self.layout.hosts:
-            self.processes.wait(
-                'host-' + name, lambda: host.found(self.layout, name))
+            self.processes.wait('host-' + name, functools.partial(
+                host.found, self.layout, name))
 
     def start_computes(self):
         """The nova-compute of each host."""
         for name in self.layout.hosts:
             self.start_compute(name)
         for name in self.layout.hosts:
-            self._wait_for_nova('nova-compute-' + name, name)
+            self.processes.wait('nova-compute-' + name, functools.partial(
+                catalog.has_resources, self.layout, name))
         self._manage_nova('cell_v2', 'discover_hosts')
 
     def start_compute(self, name):
@@ -152,15 +155,6 @@ class Cloud:
     def _manage_nova(self, *arguments):
         self._run('nova-manage', 'nova-manage',
                   *self._files('common', 'nova'), *arguments)
-
-    def _wait_for_nova(self, name, host_name=None):
-        binary = name if host_name is None else 'nova-compute'
-
-        def is_up():
-            up = catalog.hosts_that_are_up(self.layout, binary)
-            return up if host_name is None else host_name in up
-
-        self.processes.wait(name, is_up)
 
     def _run(self, name, program, *arguments):
         self.processes.run(name, layouts.PROGRAMS / program, *arguments)

@@ -16,6 +16,7 @@ What nova-compute, nova-scheduler and nova-api are told about priorities is
 read from README.rst, each in a file of its own, and is nothing else.
 """
 
+import pathlib
 import re
 import shutil
 
@@ -29,7 +30,8 @@ def write(layout):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(sections))
     # Services do not make these directories.
-    for name in 'nova', 'neutron', *layout.hosts:
+    for name in 'nova', 'neutron', *(
+            pathlib.Path(host, 'instances') for host in layout.hosts):
         (layout.state / name).mkdir(parents=True, exist_ok=True)
     for service in 'nova', 'neutron':
         shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
