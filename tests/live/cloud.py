@@ -28,7 +28,7 @@ from tests.live import processes as running
 class Cloud:
     """The services of a layout."""
 
-    def __init__(self, layout, say=print):
+    def __init__(self, layout, say=functools.partial(print, flush=True)):
         """Make it; nothing is started.
 
         :param say: function that is called with a line about each step
