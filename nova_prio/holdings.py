@@ -45,6 +45,10 @@ class NotMended(Exception):
     """Placement did not take what an instance needs, said in one sentence."""
 
 
+class NotThere(NotMended):
+    """Placement does not know what it was asked for."""
+
+
 def own(resources):
     """Return what an instance holds of the classes that are its flavor's.
 
@@ -80,21 +84,22 @@ def differing(context, instances, held, classes):
         looked at
     :returns: (nova.objects.Instance, what it needs of these classes)
     """
-    def of_host(instance, is_volume_backed):
-        return {name: amount
-                for name, amount in needed(instance, is_volume_backed).items()
-                if name in classes}
+    def needs_else(instance, is_volume_backed):
+        """Return what it needs of the host, None where it holds that."""
+        needs = needed(instance, is_volume_backed)
+        if orc.PCPU in needs and orc.PCPU not in classes:
+            # A host of old times, where pinned instances hold VCPU.
+            return None
+        of_host = {name: amount for name, amount in needs.items()
+                   if name in classes}
+        return of_host if of_host != own(held.get(instance.uuid, {})) else None
 
     suspects = [instance for instance in instances
-                if own(held.get(instance.uuid, {})) !=
-                of_host(instance, False)
-                # A host of old times has pinned instances, but no PCPU.
-                and (orc.PCPU in classes or
-                     orc.PCPU not in needed(instance, False))]
+                if needs_else(instance, False) is not None]
     from_volume = volume_backed(context, suspects)
     for instance in suspects:
-        needs = of_host(instance, instance.uuid in from_volume)
-        if own(held.get(instance.uuid, {})) != needs:
+        needs = needs_else(instance, instance.uuid in from_volume)
+        if needs is not None:
             yield instance, needs
 
 
@@ -211,8 +216,9 @@ def put(context, client, url, body):
 
 
 def _no_answer(url, found):
-    return NotMended('Placement answers %s with status %s'
-                     % (url, found.status_code))
+    kind = NotThere if found.status_code == 404 else NotMended
+    return kind('Placement answers %s with status %s'
+                % (url, found.status_code))
 
 
 def _at(allocation, provider):

@@ -113,12 +113,17 @@ def hosts(context):
         if nova_context.is_cell_failure_sentinel(nodes):
             silent.append(cell)
             continue
-        found += [Host(node.host, *_report_of(node), aggregates[node.host])
+        found += [Host(node.host, *report_of(node), aggregates[node.host])
                   for node in nodes]
     return sorted(found, key=lambda host: host.name), silent
 
 
-def _report_of(node):
+def report_of(node):
+    """Return what a compute node reports, and why it cannot be read.
+
+    :param node: nova.objects.ComputeNode
+    :returns: (HostReport or None, sentence or None)
+    """
     try:
         return host_report.HostReport.from_stats(node.stats), None
     except host_report.UnreadableReport as error:

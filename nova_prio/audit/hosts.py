@@ -155,7 +155,7 @@ def _usage(view):
     if rows != report.used or not same_ratio:
         yield finding.Finding(
             view.name, finding.OLD_REPORT,
-            needed='%s' % finding.text(rows._asdict()),
+            needed=finding.text(rows._asdict()),
             placement='' if same_ratio else 'ratio=%s' % ratio,
             compute=finding.text({
                 **report.used._asdict(),

@@ -83,16 +83,12 @@ def read(context, client, node):
         return holdings.answer(
             client, '/resource_providers/%s/%s' % (node.uuid, what))
 
-    if not holdings.answer(client, '/resource_providers?uuid=' + node.uuid)[
-            'resource_providers']:
+    try:
+        inventories = answer('inventories')['inventories']
+    except holdings.NotThere as error:
         raise holdings.NotMended(
             'Placement has no resource provider for the host, which '
-            'nova-compute makes when it starts')
-    try:
-        report, problem = host_report.HostReport.from_stats(node.stats), None
-    except host_report.UnreadableReport as error:
-        report, problem = None, str(error)
-    inventories = answer('inventories')['inventories']
+            'nova-compute makes when it starts') from error
     # Placement first: what is scheduled has its allocation before its host.
     held = {uuid: found['resources']
             for uuid, found in answer('allocations')['allocations'].items()}
@@ -103,7 +99,7 @@ def read(context, client, node):
         context, node.host, node.hypervisor_hostname,
         expected_attrs=['flavor', 'system_metadata', 'numa_topology']))
     return HostView(
-        context, node, report, problem, instances,
+        context, node, *survey.report_of(node), instances,
         [instance for instance in instances
          if instance.task_state is None and instance.uuid not in moving],
         frozenset([*(move.uuid for move in moves), *moving,
