@@ -252,3 +252,15 @@ class TwoHosts(cloud.RealCloud):
         self.update_host()
         assert before == self.accounts()
         return before
+
+    def there_and_back(self, server, check):
+        """Migrate a server live to mix2 and back to mix1.
+
+        :param check: function that looks at the server, given its host
+        """
+        before = self.recounted()
+        for host in 'mix2', 'mix1':
+            assert 'completed' == self.migrate(server, host)()
+            check(host)
+            after = self.recounted()
+        assert before == after
