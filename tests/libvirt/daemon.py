@@ -40,8 +40,9 @@ PREFIX = 'nova-prio-'
 #: The control group of all but guests, where v2 needs one.
 DAEMONS = 'daemons'
 
-# Directory of the host -> where libvirt looks for it. /run is new as a whole:
-# there is no D-Bus on it by which guests would be registered with machined.
+# Directory of the host, or anywhere -> where libvirt looks for it. /run is new
+# as a whole: there is no D-Bus on it by which guests would be registered with
+# machined.
 MOUNTS = {'run': '/run', 'etc': '/etc/libvirt', 'lib': '/var/lib/libvirt',
           'cache': '/var/cache/libvirt', 'log': '/var/log/libvirt',
           'passwd': '/etc/passwd', 'group': '/etc/group'}
@@ -94,6 +95,8 @@ class Host:
 
     #: As the constants of these names.
     mounts, configuration = MOUNTS, CONFIGURATION
+    #: What libvirtd is started with.
+    libvirtd_options = ()
 
     def __init__(self, name='mix1'):
         self.name = name
@@ -126,7 +129,7 @@ class Host:
 
     def _write_files(self):
         for name in self.mounts.keys() - USERS:
-            (self.directory / name).mkdir()
+            (self.directory / name).mkdir(exist_ok=True)
         for name, text in USERS.items():
             (self.directory / name).write_text(
                 pathlib.Path('/etc', name).read_text() + text)
@@ -138,7 +141,7 @@ class Host:
     def _start_init(self, stack):
         script = INIT % {
             'mounts': '\n'.join(
-                'mount --bind %s/%s %s' % (self.directory, name, target)
+                'mount --bind %s %s' % (self.directory / name, target)
                 for name, target in self.mounts.items()),
             'cgroups': '\n'.join(self._cgroups.mount_commands())}
         # The host ends with the process that started it, however that ends.
@@ -158,10 +161,11 @@ class Host:
             process.pid, process.pid)).read_text())
         self._cgroups.clear()
 
-    def _start_daemon(self, name):
+    def _start_daemon(self, name, *options):
         self.run('sh', '-c', self._cgroups.join_as_daemon_command() +
                  'exec env "$@" -d', 'sh',
-                 *('%s=%s' % pair for pair in self.environment.items()), name)
+                 *('%s=%s' % pair for pair in self.environment.items()), name,
+                 *options)
 
     def path(self, path):
         """Return where this process sees a path of the host.
@@ -200,7 +204,7 @@ class Host:
 
     def start_libvirtd(self):
         """Start libvirtd, which is not running, and wait until it serves."""
-        self._start_daemon('libvirtd')
+        self._start_daemon('libvirtd', *self.libvirtd_options)
         try:
             wait_for(self._serves, 'libvirtd does not serve')
         except RuntimeError as error:

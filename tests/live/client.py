@@ -15,6 +15,9 @@
 import json
 import os
 import subprocess
+import xml.etree.ElementTree
+
+import tenacity
 
 from tests.live import catalog
 from tests.live import host
@@ -60,6 +63,28 @@ class Client:
                  '--nic', 'none', '--wait', *words, name, check=False)
         return self.ask('server', 'show', name)
 
+    def wait(self, name, status):
+        """Wait until a server has a status; returns what ``show`` tells.
+
+        :raises RuntimeError: if it takes too long
+        """
+        try:
+            return tenacity.retry(
+                retry=tenacity.retry_if_result(
+                    lambda server: server['status'] != status),
+                stop=tenacity.stop_after_delay(SECONDS),
+                wait=tenacity.wait_fixed(1))(
+                    self.ask)('server', 'show', name)
+        except tenacity.RetryError as error:
+            raise RuntimeError('%s does not become %s but is %s.' % (
+                name, status, error.last_attempt.result()['status'])
+            ) from error
+
+
+def guests(layout, name):
+    """Return the names of all guests that a host knows, running or not."""
+    return virsh(layout, name, 'list', '--all', '--name').split()
+
 
 def virsh(layout, name, *words):
     """Run virsh on a host; returns what it wrote, a str."""
@@ -67,3 +92,13 @@ def virsh(layout, name, *words):
         ['virsh', '--quiet', '--connect', host.found(layout, name)['uri'],
          *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
         check=True, timeout=SECONDS).stdout
+
+
+def domain(layout, server):
+    """Return the XML of a server's guest, an Element.
+
+    :param server: dict, what ``server show`` tells
+    """
+    return xml.etree.ElementTree.fromstring(virsh(
+        layout, server['OS-EXT-SRV-ATTR:host'], 'dumpxml',
+        server['OS-EXT-SRV-ATTR:instance_name']))

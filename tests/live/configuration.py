@@ -19,6 +19,7 @@ read from README.rst, each in a file of its own, and is nothing else.
 import pathlib
 import re
 import shutil
+import subprocess
 
 from tests.live import layout as layouts
 
@@ -30,12 +31,13 @@ def write(layout):
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(sections))
     # Services do not make these directories.
-    for name in 'nova', 'neutron', *(
+    for name in 'nova', 'neutron', layout.compute_state, *(
             pathlib.Path(host, 'instances') for host in layout.hosts):
         (layout.state / name).mkdir(parents=True, exist_ok=True)
     for service in 'nova', 'neutron':
         shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
                     layout.etc / service)
+    _write_ssh(layout)
     for service in 'compute', 'scheduler', 'api':
         file = layout.etc / 'nova' / ('readme-%s.conf' % service)
         file.write_text(readme('nova-' + service))
@@ -49,6 +51,27 @@ def readme(service):
     if not found:
         raise ValueError('README.rst has no configuration of ' + service)
     return re.sub('^   ', '', found[1], flags=re.MULTILINE)
+
+
+def _write_ssh(layout):
+    """Write what lets the hosts reach each other, as cold migrations do."""
+    directory = layout.etc / 'ssh'
+    directory.mkdir(exist_ok=True)
+    key = directory / 'key'
+    if not key.exists():
+        subprocess.run(['ssh-keygen', '-q', '-t', 'ed25519', '-N', '',
+                        '-f', key], check=True)
+    for name, lines in {
+            'ssh_config': [
+                'Port %d' % layouts.SSH_PORT, 'IdentityFile /etc/ssh/key',
+                'StrictHostKeyChecking no', 'UserKnownHostsFile /dev/null',
+                'LogLevel ERROR'],
+            'sshd_config': [
+                'Port %d' % layouts.SSH_PORT, 'HostKey /etc/ssh/key',
+                'AuthorizedKeysFile /etc/ssh/key.pub', 'StrictModes no',
+                'PasswordAuthentication no', 'Subsystem sftp internal-sftp'],
+            }.items():
+        (directory / name).write_text('\n'.join(lines) + '\n')
 
 
 def _text(sections):
@@ -145,14 +168,22 @@ def _nova(layout, user):
 
 
 def _compute(layout, host):
-    state = layout.state / host
+    state = layout.compute_state
     file = layout.etc / 'nova' / (host + '.conf')
+    address = layout.address(host)
     return {
         'DEFAULT': {'host': host, 'state_path': state,
-                    'graceful_shutdown_timeout': 2},
+                    'graceful_shutdown_timeout': 2,
+                    # Disks of guests that do nothing take no room.
+                    'initial_disk_allocation_ratio': 40,
+                    # The guests do not know how to shut down.
+                    'shutdown_timeout': 1},
         'oslo_concurrency': {'lock_path': state / 'lock'},
         'libvirt': {'virt_type': 'qemu', 'cpu_mode': 'none',
-                    'images_type': 'qcow2'},
+                    'images_type': 'qcow2',
+                    'live_migration_scheme': 'tcp',
+                    'live_migration_inbound_addr': address,
+                    'migration_inbound_addr': address},
         # Nova runs as root here: there is no need of sudo.
         'nova_sys_admin': {
             'helper_command': '%s --config-file %s --config-file %s' % (

@@ -12,6 +12,7 @@
 
 """The live cloud that the tests are for."""
 
+import contextlib
 import os
 import pathlib
 
@@ -23,6 +24,10 @@ from tests.live import layout as layouts
 
 #: Names the directory that ``python -m tests.live up`` was given.
 VARIABLE = 'NOVA_PRIO_LIVE'
+
+#: Flavor -> its property, if any. Each has 4 vCPUs.
+FLAVORS = {'high': ['--property', 'hw:cpu_priority=high'],
+           'low': ['--property', 'hw:cpu_priority=low'], 'ordinary': []}
 
 
 @pytest.fixture(scope='session')
@@ -44,3 +49,42 @@ def openstack(layout, tmp_path_factory):
               '--container-format', 'bare', '--public', 'guest')
     yield found
     found.run('image', 'delete', 'guest')
+
+
+@pytest.fixture(scope='session')
+def flavors(openstack):
+    """The names of the flavors: one of each priority, and of none."""
+    with contextlib.ExitStack() as stack:
+        for name, words in FLAVORS.items():
+            openstack.run('flavor', 'create', '--vcpus', 4, '--ram', 64,
+                          '--disk', 1, *words, name)
+            stack.callback(openstack.run, 'flavor', 'delete', name)
+        yield list(FLAVORS)
+
+
+@pytest.fixture(scope='session')
+def hosts(openstack, layout):
+    """The names of the hosts, which are in an aggregate for priorities."""
+    with contextlib.ExitStack() as stack:
+        openstack.run('aggregate', 'create', '--property',
+                      'priority_mix=true', 'priority')
+        stack.callback(openstack.run, 'aggregate', 'delete', 'priority')
+        for name in layout.hosts:
+            openstack.run('aggregate', 'add', 'host', 'priority', name)
+            stack.callback(openstack.run, 'aggregate', 'remove', 'host',
+                           'priority', name)
+        yield layout.hosts
+
+
+@pytest.fixture
+def boot(openstack, flavors, hosts):
+    """A function that creates a server, which is deleted in the end.
+
+    Its arguments are those of ``client.Client.boot``.
+    """
+    with contextlib.ExitStack() as stack:
+        def boot_it(name, *words):
+            stack.callback(openstack.run, 'server', 'delete', '--wait', name)
+            return openstack.boot(name, *words)
+
+        yield boot_it

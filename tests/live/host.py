@@ -16,6 +16,7 @@ Run as ``python -m tests.live.host DIRECTORY NAME``. It has the CPUs of the
 worked example, whatever this machine has, and a real libvirtd.
 """
 
+import itertools
 import json
 import pathlib
 import shutil
@@ -26,10 +27,43 @@ from tests.libvirt import topology
 from tests.live import layout as layouts
 
 
+#: Tells a host to restart its libvirtd.
+RESTART_LIBVIRTD = signal.SIGUSR1
+#: Room for the instances of a host, in memory. It counts as 1 GB.
+DISK_SIZE = '1200m'
+
+LISTEN = '''\
+listen_tls = 0
+listen_tcp = 1
+listen_addr = "%s"
+auth_tcp = "none"
+'''
+
+
 class Host(topology.Host):
-    """A host of 12 CPUs in one NUMA cell."""
+    """A host of 12 CPUs in one NUMA cell, which others migrate guests to."""
 
     cells = {0: tuple(range(12))}
+    libvirtd_options = ('--listen',)
+
+    def __init__(self, layout, name):
+        super().__init__(name)
+        self._address = layout.address(name)
+        self.mounts = {
+            **topology.Host.mounts, str(layout.etc / 'ssh'): '/etc/ssh',
+            str(layout.state / name): str(layout.compute_state)}
+        self.configuration = {
+            **topology.Host.configuration, 'libvirtd.conf':
+                topology.Host.configuration['libvirtd.conf'] +
+                LISTEN % self._address}
+
+    def _write_files(self):
+        super()._write_files()
+        (self.directory / 'run' / 'sshd').mkdir()
+
+    def start_ssh(self):
+        """Start the SSH server."""
+        self.run('/usr/sbin/sshd', '-o', 'ListenAddress=' + self._address)
 
     def enter_command(self):
         """Return the beginning of a command that runs there."""
@@ -41,7 +75,8 @@ def found(layout, name):
     """Return what a host tells of itself.
 
     :returns: dict: ``enter``, the beginning of a command that runs there,
-        and ``uri``, that of libvirt
+        ``uri``, that of libvirt, and ``restarts``, how many its libvirtd has
+        behind it
     """
     return json.loads((layout.run / (name + '.host')).read_text())
 
@@ -51,11 +86,25 @@ def main(directory, name):
     layout = layouts.Layout.load(pathlib.Path(directory))
     signal.signal(signal.SIGTERM, lambda *args: sys.exit())
     file = layout.run / (name + '.host')
-    with Host(name) as host:
+    restarts = itertools.count()
+
+    def tell(number):
+        file.write_text(json.dumps(
+            {'enter': host.enter_command(), 'uri': host.uri,
+             'restarts': number}))
+
+    def restart(*args):
+        host.restart_libvirtd()
+        tell(next(restarts))
+
+    with Host(layout, name) as host:
         try:
+            host.run('mount', '-t', 'tmpfs', '-o', 'size=' + DISK_SIZE, 'none',
+                     str(layout.compute_state / 'instances'))
+            host.start_ssh()
             host.run(str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
-            file.write_text(json.dumps(
-                {'enter': host.enter_command(), 'uri': host.uri}))
+            tell(next(restarts))
+            signal.signal(RESTART_LIBVIRTD, restart)
             while True:
                 signal.pause()
         finally:

@@ -24,6 +24,8 @@ ADDRESS = '127.0.0.1'
 USER = 'os'
 PASSWORD = 'secret'
 REGION = 'RegionOne'
+#: Where the SSH server of each host listens, on its address.
+SSH_PORT = 2022
 #: The directory of the installed programs, and that of their samples.
 PROGRAMS = pathlib.Path(sysconfig.get_path('scripts'))
 SAMPLES = pathlib.Path(sysconfig.get_path('data'), 'etc')
@@ -75,6 +77,14 @@ class Layout:
         return self.directory / 'state'
 
     @property
+    def compute_state(self):
+        """Where each host sees what its nova-compute keeps.
+
+        Paths of instances have to be the same on all hosts.
+        """
+        return self.state / 'compute'
+
+    @property
     def log(self):
         """The directory of what the processes write."""
         return self.directory / 'log'
@@ -97,6 +107,11 @@ class Layout:
         """Return SQLAlchemy's address of a database."""
         return 'mysql+pymysql://%s:%s@%s:%d/%s?charset=utf8' % (
             USER, PASSWORD, ADDRESS, self.port('database'), name)
+
+    def address(self, host):
+        """Return where a host takes in guests of the others."""
+        return '127.%d.%d.%d' % (
+            *divmod(self.first_port, 256), 2 + self.hosts.index(host))
 
     @property
     def transport_url(self):

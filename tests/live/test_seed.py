@@ -16,55 +16,35 @@ The host has 12 CPUs, of which README.rst dedicates 8, and a ratio of 2.
 """
 
 import collections
-import xml.etree.ElementTree
 
 import pytest
 
 from tests.live import client
 
-#: Flavor -> its property, if any. Each has 4 vCPUs.
-FLAVORS = {'high': ['--property', 'hw:cpu_priority=high'],
-           'low': ['--property', 'hw:cpu_priority=low'], 'ordinary': []}
-
 
 @pytest.fixture(scope='module')
-def host(layout):
+def host(hosts):
     """The name of the host that takes part."""
-    return layout.hosts[0]
+    return hosts[0]
 
 
 @pytest.fixture(scope='module')
-def servers(openstack, host):
+def servers(openstack, flavors, host):
     """What became of 3 high, 5 low and an ordinary one, in that order.
 
     They are deleted in the end.
     """
-    openstack.run('aggregate', 'create', '--property', 'priority_mix=true',
-                  'priority')
-    openstack.run('aggregate', 'add', 'host', 'priority', host)
-    for name, words in FLAVORS.items():
-        openstack.run('flavor', 'create', '--vcpus', 4, '--ram', 64,
-                      '--disk', 1, *words, name)
     names = ['high-1', 'high-2', 'high-3', 'low-1', 'low-2', 'low-3',
              'low-4', 'low-5', 'ordinary-1']
     yield [openstack.boot(name, name.split('-')[0], '--host', host)
            for name in names]
     openstack.run('server', 'delete', '--wait', *names)
-    openstack.run('flavor', 'delete', *FLAVORS)
-    openstack.run('aggregate', 'remove', 'host', 'priority', host)
-    openstack.run('aggregate', 'delete', 'priority')
 
 
 def of(servers, flavor, status='ACTIVE'):
     return [server for server in servers
             if server['name'].startswith(flavor) and
             server['status'] == status]
-
-
-def domain(layout, host, server):
-    return xml.etree.ElementTree.fromstring(client.virsh(
-        layout, host, 'dumpxml',
-        server['OS-EXT-SRV-ATTR:instance_name']))
 
 
 def test_two_high_and_four_low_run_and_all_else_is_refused(servers):
@@ -81,22 +61,21 @@ def test_each_refusal_has_a_fault(servers):
         assert 'No valid host was found' in refused['fault']['message']
 
 
-def test_high_is_pinned_one_to_one_on_the_dedicated_cpus(
-        servers, layout, host):
+def test_high_is_pinned_one_to_one_on_the_dedicated_cpus(servers, layout):
     pins = [pin.get('cpuset') for server in of(servers, 'high')
-            for pin in domain(layout, host, server).iter('vcpupin')]
+            for pin in client.domain(layout, server).iter('vcpupin')]
     assert list('01234567') == sorted(pins)
 
 
-def test_low_floats_over_all_cpus(servers, layout, host):
+def test_low_floats_over_all_cpus(servers, layout):
     for server in of(servers, 'low'):
-        assert '0-11' == domain(layout, host, server).find(
+        assert '0-11' == client.domain(layout, server).find(
             'vcpu').get('cpuset')
 
 
-def test_partitions(servers, layout, host):
+def test_partitions(servers, layout):
     found = collections.Counter(
-        domain(layout, host, server).findtext('resource/partition')
+        client.domain(layout, server).findtext('resource/partition')
         for server in of(servers, ''))
     assert {'/high_prio_machine': 2, '/low_prio_machine': 4} == found
 
