@@ -78,3 +78,12 @@ def has_resources(layout, host):
     placement = connect(layout).placement
     return any(any(placement.resource_provider_inventories(provider))
                for provider in placement.resource_providers(name=host))
+
+
+def forget_resources(layout, host):
+    """Delete what Placement was told that a host has, where none is in use."""
+    placement = connect(layout).placement
+    for provider in placement.resource_providers(name=host):
+        placement.delete(
+            '/resource_providers/%s/inventories' % provider.id,
+            microversion='1.39').raise_for_status()

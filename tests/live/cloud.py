@@ -58,6 +58,24 @@ class Cloud:
             self._say('Stopping ' + name)
             self.processes.stop(name)
 
+    def configure(self, is_plain, more=()):
+        """Start Nova anew with README's lines or, plain, without any of them.
+
+        What the computes keep of it are their sets of CPUs and their ratio.
+        There may be no servers.
+
+        :param more: as in ``configuration.write_priorities``
+        """
+        for name in ('compute', 'nova-scheduler',
+                     *map('nova-compute-'.__add__, self.layout.hosts)):
+            self.processes.stop(name)
+        for name in self.layout.hosts:
+            catalog.forget_resources(self.layout, name)
+        configuration.write_priorities(self.layout, is_plain, more)
+        apis.start(self.layout, self.processes, 'compute')
+        self._start_nova('scheduler', 'readme-scheduler')
+        self.start_computes()
+
     def status(self):
         """Return what was started: dict, name -> pid or None."""
         return {name: self.processes.pid(name)

@@ -16,6 +16,8 @@ What nova-compute, nova-scheduler and nova-api are told about priorities is
 read from README.rst, each in a file of its own, and is nothing else.
 """
 
+import configparser
+import io
 import pathlib
 import re
 import shutil
@@ -38,9 +40,34 @@ def write(layout):
         shutil.copy(layouts.SAMPLES / service / 'api-paste.ini',
                     layout.etc / service)
     _write_ssh(layout)
-    for service in 'compute', 'scheduler', 'api':
+    write_priorities(layout)
+
+
+def write_priorities(layout, is_plain=False, more=()):
+    """Write what Nova's services are told about priorities.
+
+    :param is_plain: whether they are told nothing, so that Nova runs on the
+        same CPUs as it would without this package
+    :param more: dict, ``compute``, ``scheduler`` or ``api`` -> text that
+        comes after it in nova.conf
+    """
+    plain = {'compute': plain_compute(), 'scheduler': '', 'api': ''}
+    for service, text in plain.items():
+        if not is_plain:
+            text = readme('nova-' + service)
         file = layout.etc / 'nova' / ('readme-%s.conf' % service)
-        file.write_text(readme('nova-' + service))
+        file.write_text(text + dict(more).get(service, ''))
+
+
+def plain_compute():
+    """Return README's nova.conf of nova-compute without this package."""
+    options = configparser.ConfigParser(interpolation=None)
+    options.read_string(readme('nova-compute'))
+    options['DEFAULT']['compute_driver'] = 'libvirt.LibvirtDriver'
+    options.remove_option('DEFAULT', 'cpu_priority_mix_enable')
+    text = io.StringIO()
+    options.write(text)
+    return text.getvalue()
 
 
 def readme(service):

@@ -21,6 +21,7 @@ import pytest
 from tests.libvirt import boot_sector
 from tests.live import client
 from tests.live import layout as layouts
+from tests.live import load as loads
 
 #: Names the directory that ``python -m tests.live up`` was given.
 VARIABLE = 'NOVA_PRIO_LIVE'
@@ -88,3 +89,12 @@ def boot(openstack, flavors, hosts):
             return openstack.boot(name, *words)
 
         yield boot_it
+
+
+@pytest.fixture(scope='module')
+def load(layout, openstack, hosts):
+    """Bursts of creates on all hosts."""
+    made = loads.Load(layout)
+    made.prepare()
+    yield made
+    made.clean()

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bursts of creates with priorities: no host sells what it has not.
+
+test_plain_load.py has the same bursts without this package.
+"""
+
+import collections
+import json
+
+import pytest
+
+from tests.live import load as loads
+
+#: What the scheduler says, or the conductor where the hosts that the former
+#: chose had sold what they had by then.
+REFUSALS = 'No valid host was found', 'Exceeded maximum number of retries'
+
+
+@pytest.fixture(scope='module', params=loads.NUMBERS)
+def number(request):
+    """How many servers are created at once."""
+    return request.param
+
+
+@pytest.fixture(scope='module')
+def outcome(load, number):
+    """What a burst came to; its servers are deleted in the end."""
+    yield load.burst(number)
+    load.end()
+
+
+def test_each_create_is_accepted(outcome, number):
+    assert [] == outcome.failed
+    assert number == len(outcome.servers)
+
+
+def test_each_server_runs_or_is_refused(outcome):
+    assert {'ACTIVE', 'ERROR'} == {
+        server.status for server in outcome.servers}
+    assert {None} == {server.task_state for server in outcome.servers}
+
+
+def test_nothing_is_oversold(outcome, record_property):
+    record_property('oversold', json.dumps(outcome.oversold))
+    assert {loads.Rows(0, 0, 0)} == set(outcome.oversold.values())
+
+
+def test_most_is_sold(outcome):
+    """The hosts are not kept within bounds by refusing everybody."""
+    for host, sold in outcome.sold.items():
+        for row, sellable in outcome.sellable[host]._asdict().items():
+            if row != 'ordinary':
+                assert getattr(sold, row) > sellable / 2, (host, row)
+
+
+def test_each_refusal_has_a_reason(outcome):
+    """None failed by a time-out or an error of a service."""
+    refused = outcome.of('ERROR')
+    assert refused
+    for server in refused:
+        assert server.fault['message'].startswith(REFUSALS), server.name
+
+
+def test_placement_holds_what_runs(outcome):
+    needed = {server.id: loads.needs(server)
+              for server in outcome.of('ACTIVE')}
+    assert {server.id: needed.get(server.id, collections.Counter())
+            for server in outcome.servers} == outcome.held
+
+
+def test_placement_gave_no_more_than_there_is(outcome):
+    assert {0} == {units for of_host in outcome.excess.values()
+                   for units in of_host.values()}

@@ -1,0 +1,43 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Bursts of creates at plain Nova, to compare those of test_load.py with.
+
+What plain Nova oversells is recorded, and nothing is demanded of it: how far
+parallel requests get in each other's way is different each time.
+"""
+
+import json
+
+import pytest
+
+from tests.live import cloud
+from tests.live import load as loads
+
+
+@pytest.fixture(scope='module')
+def plain_load(layout, load):
+    """Load for the same hosts, on which Nova runs without this package."""
+    services = cloud.Cloud(layout)
+    services.configure(is_plain=True)
+    yield load
+    services.configure(is_plain=False)
+
+
+@pytest.mark.parametrize('number', loads.NUMBERS)
+def test_what_is_oversold(plain_load, number, record_property):
+    outcome = plain_load.burst(number)
+    plain_load.end()
+    assert number == len(outcome.of('ACTIVE') + outcome.of('ERROR'))
+    for name in 'oversold', 'excess':
+        record_property(name, json.dumps(getattr(outcome, name)))
+        print(name, number, getattr(outcome, name))
