@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Start and stop a live cloud: ``python -m tests.live up --directory D``."""
+"""Start, stop and check a cloud: ``python -m tests.live up --directory D``."""
 
 import argparse
 import pathlib
@@ -18,19 +18,23 @@ import sys
 
 from tests.live import cloud
 from tests.live import layout as layouts
+from tests.live import watch
 
 
 def main():
     """Run the command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog='python -m tests.live', description=__doc__)
-    parser.add_argument('command', choices=('up', 'down', 'status'))
+    parser.add_argument('command', choices=('up', 'down', 'status', 'check'))
     parser.add_argument(
         '--directory', type=pathlib.Path, required=True,
         help='where all files of the cloud are')
     parser.add_argument(
         '--first-port', type=int, default=layouts.Layout.first_port,
         help='of %d ports in a row; for "up"' % len(layouts.LISTENERS))
+    parser.add_argument(
+        '--seconds', type=int, default=0,
+        help='that all may take to settle; for "check"')
     arguments = parser.parse_args()
     directory = arguments.directory.absolute()
     try:
@@ -41,6 +45,11 @@ def main():
         if arguments.command == 'down':
             found.down()
             return 0
+        if arguments.command == 'check':
+            outcome = watch.settle(found.layout, arguments.seconds)
+            for sentence in outcome.violations:
+                print(sentence)
+            return 1 if outcome.violations else 0
         status = found.status()
         for name, pid in sorted(status.items()):
             print('%-24s %s' % (name, pid or 'ended'))

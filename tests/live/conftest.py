@@ -22,6 +22,7 @@ from tests.libvirt import boot_sector
 from tests.live import client
 from tests.live import layout as layouts
 from tests.live import load as loads
+from tests.live import watch
 
 #: Names the directory that ``python -m tests.live up`` was given.
 VARIABLE = 'NOVA_PRIO_LIVE'
@@ -98,3 +99,17 @@ def load(layout, openstack, hosts):
     made.prepare()
     yield made
     made.clean()
+
+
+@pytest.fixture(scope='module', autouse=True)
+def watched(layout):
+    """Look at the hosts while the tests of a module run."""
+    with watch.watch(layout):
+        yield
+
+
+@pytest.fixture(scope='module', autouse=True)
+def settled(layout):
+    """Wait until the cloud has settled after a module, and is in order."""
+    yield
+    assert [] == watch.settle(layout).violations

@@ -24,6 +24,11 @@ from tests.live import cloud
 from tests.live import load as loads
 
 
+@pytest.fixture(scope='module', autouse=True)
+def watched():
+    """Plain Nova promises nothing of what would be watched."""
+
+
 @pytest.fixture(scope='module')
 def plain_load(layout, load):
     """Load for the same hosts, on which Nova runs without this package."""

@@ -20,6 +20,7 @@ import collections
 import pytest
 
 from tests.live import client
+from tests.live import watch
 
 
 @pytest.fixture(scope='module')
@@ -86,3 +87,7 @@ def test_placement_is_full(servers, openstack, host):
             openstack.ask('resource', 'provider', 'usage', 'show',
                           provider['uuid'])}
     assert {'PCPU': 8, 'VCPU': 16, 'MEMORY_MB': 6 * 64, 'DISK_GB': 6} == used
+
+
+def test_services_and_hosts_agree(servers, layout):
+    assert [] == watch.settle(layout).violations

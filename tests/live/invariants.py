@@ -1,0 +1,339 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What has to be true of a cloud: functions of a state.Snapshot.
+
+Each yields a sentence for each violation. Those of INSTANT hold at any time
+and need only hosts with what is active there; those of SETTLED hold once
+nothing is in motion, and need all.
+"""
+
+import collections
+import fractions
+
+from nova.virt import hardware
+
+from tests.live import state
+
+
+def cpus_pinned_twice(snapshot):
+    """No CPU has two owners."""
+    for host in snapshot.hosts:
+        owners = collections.defaultdict(list)
+        for domain in host.domains:
+            for cpu in host.pins(domain):
+                owners[cpu].append(domain.name)
+        for cpu, names in sorted(owners.items()):
+            if len(names) > 1:
+                yield 'CPU %d of %s is pinned %d times, by %s.' % (
+                    cpu, host.name, len(names), ' and '.join(sorted(names)))
+
+
+def classes_oversold_by_guests(snapshot):
+    """Active guests have no more than is sellable of any class."""
+    for host in snapshot.hosts:
+        active = [domain for domain in host.domains if domain.is_active]
+        yield from _oversold(host, 'active guests', [
+            (len(host.pins(domain)), host.shared_vcpus(domain), domain.is_low)
+            for domain in active])
+
+
+def _oversold(host, whose, users):
+    """Compare with the rows of a host: pins, shared vCPUs, whether low."""
+    used = {'high': sum(pins for pins, _, _ in users),
+            'low': sum(shared for _, shared, _ in users),
+            'ordinary': sum(shared for _, shared, is_low in users
+                            if not is_low)}
+    for row, units in used.items():
+        if units > host.sellable[row]:
+            yield '%s of %s have %d CPUs of the %s class, sellable are %d.' % (
+                whose.capitalize(), host.name, units, row,
+                host.sellable[row])
+
+
+def guests_astray(snapshot):
+    """Guests run on the CPUs of their class."""
+    for host in snapshot.hosts:
+        for domain in host.domains:
+            yield from _astray(host, domain)
+
+
+def _astray(host, domain):
+    for number, cpus in enumerate(domain.vcpus):
+        wanted = host.floating if domain.is_low else host.shared
+        is_pinned = len(cpus) == 1 and cpus <= host.dedicated
+        if cpus != wanted and (domain.is_low or not is_pinned):
+            yield 'vCPU %d of %s on %s runs on %s, not on %s%s.' % (
+                number, domain.name, host.name, _text(cpus), _text(wanted),
+                '' if domain.is_low else ' or one of ' + _text(
+                    host.dedicated))
+    if domain.partition == state.HIGH and not host.pins(domain):
+        yield '%s on %s is in %s and has no CPU of its own.' % (
+            domain.name, host.name, state.HIGH)
+    own = host.shared.union(() if domain.is_low else host.pins(domain))
+    if not domain.threads or not domain.threads <= own:
+        yield 'Emulator threads of %s on %s run on %s, not within %s.' % (
+            domain.name, host.name, _text(domain.threads), _text(own))
+
+
+def _text(cpus):
+    return 'CPUs ' + hardware.format_cpu_spec(cpus) if cpus else 'any CPU'
+
+
+def in_motion(snapshot):
+    """What has to end before the other rules can be applied."""
+    for server in snapshot.servers:
+        if not server.is_at_rest:
+            yield '%s is %s with task %s.' % (
+                server.title, server.status, server.task_state)
+    for migration in snapshot.migrations:
+        if migration.status not in state.AT_REST:
+            yield 'The migration %s of server %s is %s.' % (
+                migration.uuid, migration.server, migration.status)
+    for hypervisor in snapshot.hypervisors:
+        if not hypervisor.is_up:
+            yield 'The nova-compute of %s is down.' % hypervisor.name
+
+
+def guests_of_servers(snapshot):
+    """Each server has the one guest that its state tells of, on its host."""
+    active = collections.defaultdict(list)
+    for host in snapshot.hosts:
+        for domain in host.domains:
+            if domain.is_active:
+                active[domain.uuid].append(host.name)
+    for server in snapshot.servers:
+        hosts = active[server.uuid]
+        if server.status == 'ERROR':
+            allowed = [[], [server.host]]
+        else:
+            allowed = [[server.host] if server.needs_guest else []]
+        if hosts not in allowed:
+            yield '%s is %s on %s, but has active guests on %s.' % (
+                server.title, server.status, server.host,
+                ' and '.join(hosts) or 'no host')
+
+
+def guests_without_server(snapshot):
+    """No host has the definition of a guest that is not of one of its servers.
+
+    That of a server which waits for its resize to be confirmed is kept.
+    """
+    homes = {(server.uuid, server.host) for server in snapshot.servers
+             if server.needs_host}
+    homes |= {(migration.server, migration.source)
+              for migration in _waiting(snapshot)}
+    for host in snapshot.hosts:
+        for domain in host.domains:
+            if (domain.uuid, host.name) not in homes:
+                yield 'The guest %s (%s) on %s is of no server there.' % (
+                    domain.name, domain.uuid, host.name)
+
+
+def _waiting(snapshot):
+    """Return the migrations that hold a place for a server to go back to."""
+    resized = {server.uuid for server in snapshot.servers
+               if server.status == 'VERIFY_RESIZE'}
+    return [migration for migration in snapshot.migrations
+            if migration.status == state.FINISHED and
+            migration.server in resized]
+
+
+def guests_unlike_their_servers(snapshot):
+    """Active guests have the vCPUs, pins and partition of their servers."""
+    servers = {(server.uuid, server.host): server
+               for server in snapshot.servers}
+    for host in snapshot.hosts:
+        for domain in host.domains:
+            server = servers.get((domain.uuid, host.name))
+            if server is None or not domain.is_active:
+                continue
+            wanted = (state.PARTITIONS[server.priority], server.pins,
+                      server.shared_vcpus)
+            found = (domain.partition, len(host.pins(domain)),
+                     host.shared_vcpus(domain))
+            if found != wanted:
+                yield ('The guest %s on %s is in %s with %d pinned CPUs and '
+                       '%d shared vCPUs; its server needs %s, %d and %d.' % (
+                           domain.name, host.name, *found, *wanted))
+
+
+def classes_oversold_by_servers(snapshot):
+    """Servers, stopped ones too, have no more than is sellable."""
+    for host in snapshot.hosts:
+        yield from _oversold(host, 'servers', [
+            (server.pins, server.shared_vcpus, server.priority == 'low')
+            for server in snapshot.servers
+            if server.needs_host and server.host == host.name])
+
+
+def servers_without_host(snapshot):
+    """A server without a host is offloaded, or failed and says why."""
+    for server in snapshot.servers:
+        if not server.host and server.status not in (
+                'ERROR', 'SHELVED_OFFLOADED'):
+            yield '%s is %s and has no host.' % (server.title, server.status)
+        elif not server.host and server.status == 'ERROR' and (
+                not server.has_fault):
+            yield '%s is in ERROR and does not say why.' % server.title
+
+
+def hints_not_in_force(snapshot):
+    """What a server was asked to be, it is."""
+    for server in snapshot.servers:
+        hint = server.hints.get('priority')
+        if hint is not None and hint != server.priority:
+            yield '%s has the hint %s, its flavor says %s.' % (
+                server.title, hint, server.priority)
+
+
+def priorities_off_their_hosts(snapshot):
+    """Servers with a priority are on the hosts for them."""
+    for server in snapshot.servers:
+        if server.needs_host and server.priority and (
+                server.host not in snapshot.priority_hosts):
+            yield '%s has %s priority and is on %s, which is not for it.' % (
+                server.title, server.priority, server.host)
+
+
+def allocations(snapshot):
+    """Placement holds what servers need, where they are, and nothing else."""
+    wanted = {(server.uuid, server.host): (server.title, server.needs)
+              for server in snapshot.servers if server.needs_host}
+    servers = {server.uuid: server for server in snapshot.servers}
+    for migration in _waiting(snapshot):
+        server = servers[migration.server]
+        wanted[migration.uuid, migration.source] = (
+            'the migration %s of %s' % (migration.uuid, server.title),
+            # The interfaces do not tell what the old flavor needed.
+            server.needs if migration.keeps_flavor else None)
+    found = {(consumer, provider.name): resources
+             for provider in snapshot.providers
+             for consumer, resources in provider.allocations.items()}
+    for consumer, host in sorted(set(wanted) | set(found)):
+        title, needs = wanted.get((consumer, host), (
+            servers[consumer].title if consumer in servers
+            else 'consumer ' + consumer, {}))
+        held = found.get((consumer, host), {})
+        if held != needs and not (held and needs is None):
+            yield 'On %s, %s holds %s and needs %s.' % (
+                host, title, _resources(held),
+                'something' if needs is None else _resources(needs))
+
+
+def _resources(amounts):
+    return ', '.join('%s %d' % pair for pair in
+                     sorted(amounts.items())) or 'nothing'
+
+
+def inventories(snapshot):
+    """Hosts offer in Placement what they may sell, and say what they are."""
+    providers = {provider.name: provider for provider in snapshot.providers}
+    for host in snapshot.hosts:
+        if host.name not in providers:
+            yield '%s is not in Placement.' % host.name
+            continue
+        provider = providers[host.name]
+        found = {
+            name: tuple(inventory[key] for key in (
+                'total', 'reserved', 'allocation_ratio'))
+            for name, inventory in provider.inventories.items()
+            if name in ('VCPU', 'PCPU')}
+        wanted = {'VCPU': _offered(host),
+                  'PCPU': (len(host.dedicated), 0, 1)}
+        if found != wanted:
+            yield '%s offers %s, it may sell %s.' % (
+                host.name, found, wanted)
+        if provider.inventories['VCPU']['max_unit'] < len(host.floating):
+            yield '%s refuses guests of %d vCPUs, it has as many CPUs.' % (
+                host.name, len(host.floating))
+        if host.mix and provider.inventories['MEMORY_MB'][
+                'allocation_ratio'] > 1:
+            yield '%s sells memory that it does not have.' % host.name
+        traits = {'CUSTOM_CPU_PRIORITY'}
+        if host.mix:
+            traits.add('CUSTOM_CPU_PRIORITY_MIX')
+        said = {trait for trait in provider.traits
+                if trait.startswith('CUSTOM_CPU_PRIORITY')}
+        if said != traits:
+            yield '%s has the traits %s, not %s.' % (
+                host.name, sorted(said), sorted(traits))
+
+
+def _offered(host):
+    """Return total, reserved and ratio of the VCPU of a host."""
+    total = len(host.floating)
+    reserved = max(
+        (units for units in range(total) if
+         int((total - units) * host.ratio) >= host.sellable['low']),
+        default=0) if host.mix else 0
+    return total, reserved, float(host.ratio)
+
+
+def providers_overfull(snapshot):
+    """No provider has given more than it has."""
+    for provider in snapshot.providers:
+        for name, units in provider.usages.items():
+            inventory = provider.inventories[name]
+            capacity = int(
+                (inventory['total'] - inventory['reserved']) *
+                fractions.Fraction(str(inventory['allocation_ratio'])))
+            if units > capacity:
+                yield '%d %s of %s are allocated, it has %d.' % (
+                    units, name, provider.name, capacity)
+
+
+def hypervisors(snapshot):
+    """Each nova-compute counts what its servers have.
+
+    Where the old flavor of a resize is not known, so is not the host.
+    """
+    servers = {server.uuid: server for server in snapshot.servers}
+    providers = {provider.name: provider for provider in snapshot.providers}
+    users = [(server.host, server) for server in snapshot.servers
+             if server.needs_host]
+    unknown = set()
+    for migration in _waiting(snapshot):
+        if migration.keeps_flavor:
+            users.append((migration.source, servers[migration.server]))
+        else:
+            unknown.add(migration.source)
+    for hypervisor in snapshot.hypervisors:
+        if hypervisor.name in unknown or hypervisor.name not in providers:
+            continue
+        own = [server for host, server in users if host == hypervisor.name]
+        reserved = {name: inventory['reserved'] for name, inventory in
+                    providers[hypervisor.name].inventories.items()}
+        wanted = (sum(server.vcpus for server in own),
+                  sum(server.memory_mb for server in own) +
+                  reserved['MEMORY_MB'],
+                  sum(server.disk_gb for server in own) +
+                  reserved['DISK_GB'])
+        found = hypervisor.vcpus, hypervisor.memory_mb, hypervisor.disk_gb
+        if found != wanted:
+            yield ('The nova-compute of %s counts %d vCPUs, %d MB and %d GB; '
+                   'its servers have %d, %d and %d.' % (
+                       hypervisor.name, *found, *wanted))
+
+
+INSTANT = (cpus_pinned_twice, classes_oversold_by_guests, guests_astray)
+SETTLED = INSTANT + (
+    guests_of_servers, guests_without_server, guests_unlike_their_servers,
+    classes_oversold_by_servers, servers_without_host, hints_not_in_force,
+    priorities_off_their_hosts, allocations, inventories, providers_overfull,
+    hypervisors)
+
+
+def violations(snapshot, rules=SETTLED):
+    """Return all violations of rules, a list of sentences."""
+    return [sentence for rule in rules for sentence in rule(snapshot)]

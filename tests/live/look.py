@@ -1,0 +1,149 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Looks at a cloud: through its services' interfaces and with virsh."""
+
+import configparser
+import fractions
+import math
+import subprocess
+import xml.etree.ElementTree
+
+from nova.compute import power_state
+from nova.virt import hardware
+from openstack.compute.v2 import server as servers
+
+from tests.live import client
+from tests.live import state
+
+
+#: What a look at a host that is down raises.
+DOWN = (FileNotFoundError, subprocess.SubprocessError)
+
+
+def at_active_guests(layout, name):
+    """Return a state.Snapshot of one host, with the guests that are active.
+
+    :param layout: Layout
+    """
+    return state.Snapshot(hosts=(_host(layout, name, active_only=True),))
+
+
+def _host(layout, name, active_only):
+    options = configparser.ConfigParser(interpolation=None, strict=False)
+    options.read([layout.etc / 'nova' / (file + '.conf')
+                  for file in ('common', name, 'readme-compute')])
+    return state.Host(
+        name, _cpus(options['compute']['cpu_dedicated_set']),
+        _cpus(options['compute']['cpu_shared_set']),
+        fractions.Fraction(options['DEFAULT']['cpu_allocation_ratio']),
+        options.getboolean('DEFAULT', 'cpu_priority_mix_enable',
+                           fallback=False),
+        tuple(_domains(layout, name, active_only)))
+
+
+def _domains(layout, name, active_only):
+    which = () if active_only else ('--all',)
+    uuids = client.virsh(layout, name, 'list', '--uuid', *which).split()
+    # One that is gone by now is no error: the last command always succeeds.
+    text = client.virsh(layout, name, '; '.join(
+        ['dumpxml ' + uuid for uuid in uuids] + ['echo']))
+    for found in xml.etree.ElementTree.fromstring(
+            '<domains>%s</domains>' % text):
+        is_active = 'id' in found.attrib
+        if is_active or not active_only:
+            yield _domain(found, is_active)
+
+
+def _domain(found, is_active):
+    vcpu = found.find('vcpu')
+    cpuset = vcpu.get('cpuset')
+    pins = {pin.get('vcpu'): pin.get('cpuset')
+            for pin in found.findall('cputune/vcpupin')}
+    threads = [pin.get('cpuset') for name in ('emulatorpin', 'iothreadpin')
+               for pin in found.findall('cputune/' + name)]
+    return state.Domain(
+        found.findtext('name'), found.findtext('uuid'), is_active,
+        # libvirt names its own while the guest runs.
+        found.findtext('resource/partition', '/machine'),
+        tuple(_cpus(pins.get(str(number), cpuset))
+              for number in range(int(vcpu.text))),
+        frozenset().union(*map(_cpus, threads or [cpuset])))
+
+
+def _cpus(text):
+    return frozenset(hardware.parse_cpu_spec(text or ''))
+
+
+def at_all(layout, connection):
+    """Return a state.Snapshot of hosts and services.
+
+    :param connection: of the administrator, as catalog.connect() makes it
+    """
+    compute = connection.compute
+    return state.Snapshot(
+        hosts=tuple(_host(layout, name, active_only=False)
+                    for name in layout.hosts),
+        servers=tuple(map(_server, servers.Server.list(
+            compute, base_path='/servers/detail', microversion='2.100',
+            all_projects=True))),
+        migrations=tuple(map(_migration, compute.migrations())),
+        providers=tuple(_provider(connection.placement, provider) for provider
+                        in connection.placement.resource_providers()),
+        # Later versions of the interface do not show what is used.
+        hypervisors=tuple(map(_hypervisor, compute.get(
+            '/os-hypervisors/detail', microversion='2.87').json()[
+                'hypervisors'])),
+        priority_hosts=frozenset(
+            host for aggregate in compute.aggregates()
+            for host in aggregate.hosts or () if 'true' in (
+                aggregate.metadata.get('priority_mix'),
+                aggregate.metadata.get('priority'))))
+
+
+def _server(found):
+    image, flavor = found.image, found.flavor
+    has_image = bool(image and image.id)
+    return state.Server(
+        found.id, found.name, found.status, found.task_state,
+        found.compute_host, flavor.vcpus, flavor.ram,
+        (flavor.disk if has_image else 0) + flavor.ephemeral +
+        math.ceil((flavor.swap or 0) / 1024),
+        dict(flavor.extra_specs),
+        dict(image.properties or {}) if has_image else {},
+        dict(found.scheduler_hints or {}), bool(found.fault),
+        found.power_state in (power_state.RUNNING, power_state.PAUSED))
+
+
+def _migration(found):
+    return state.Migration(
+        found.uuid, found.server_id, found.status, found.source_compute,
+        found.migration_type != 'resize')
+
+
+def _provider(placement, provider):
+    said = {what: placement.get('/resource_providers/%s/%s' % (
+        provider.id, what)).json()[what] for what in (
+            'inventories', 'usages', 'traits', 'allocations')}
+    return state.Provider(
+        provider.name, said['inventories'], said['usages'],
+        frozenset(said['traits']),
+        {consumer: found['resources']
+         for consumer, found in said['allocations'].items()})
+
+
+def _hypervisor(found):
+    return state.Hypervisor(
+        found['hypervisor_hostname'], found['vcpus_used'],
+        found['memory_mb_used'], found['local_gb_used'],
+        found['state'] == 'up')

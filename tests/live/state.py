@@ -1,0 +1,234 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the services and the hosts of a cloud say of themselves.
+
+The arithmetic is that of the contract with operators, in its own words, and
+has nothing from the package: it is here to find the package wrong.
+"""
+
+import dataclasses
+import fractions
+import math
+
+from nova.virt import hardware
+
+LOW, HIGH = '/low_prio_machine', '/high_prio_machine'
+PARTITIONS = {'high': HIGH, 'low': LOW, None: '/machine'}
+#: States of a migration that nothing works on any more. One that is finished
+#: waits for its user, who confirms or reverts it.
+FINISHED = 'finished'
+AT_REST = {FINISHED, 'cancelled', 'completed', 'confirmed', 'done', 'error',
+           'failed', 'reverted'}
+
+
+@dataclasses.dataclass(frozen=True)
+class Domain:
+    """A guest, as libvirt describes it.
+
+    CPUs are frozensets of int; an empty one stands for any CPU.
+    """
+
+    name: str
+    uuid: str
+    is_active: bool
+    partition: str
+    #: One frozenset for each vCPU.
+    vcpus: tuple
+    #: Where all emulator and I/O threads run.
+    threads: frozenset
+
+    @property
+    def is_low(self):
+        """Whether it is in the partition of low priority."""
+        return self.partition == LOW
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A host as its operator configured it, and what runs there."""
+
+    name: str
+    dedicated: frozenset
+    shared: frozenset
+    ratio: fractions.Fraction
+    mix: bool
+    domains: tuple = ()
+
+    @property
+    def floating(self):
+        """The CPUs that low-priority guests float over."""
+        return self.shared | self.dedicated if self.mix else self.shared
+
+    @property
+    def sellable(self):
+        """Row -> CPUs that it may sell: high, low and ordinary."""
+        shared = len(self.shared) * self.ratio
+        surplus = len(self.dedicated) * max(self.ratio - 1, 0)
+        return {'high': len(self.dedicated),
+                'low': math.floor(shared + (surplus if self.mix else 0)),
+                'ordinary': math.floor(shared)}
+
+    def pins(self, domain):
+        """Return the dedicated CPUs of a guest, each as often as it is one.
+
+        A guest of low priority has none: it has no claim to a CPU. Emulator
+        threads on a CPU of their own have it as a vCPU would.
+        """
+        if domain.is_low:
+            return []
+        found = [cpu for cpus in domain.vcpus if len(cpus) == 1
+                 for cpu in cpus & self.dedicated]
+        if len(domain.threads) == 1:
+            found += domain.threads & self.dedicated - set(found)
+        return found
+
+    def shared_vcpus(self, domain):
+        """Return how many vCPUs of a guest are not pinned, an int."""
+        return sum(domain.is_low or len(cpus) != 1 or
+                   not cpus <= self.dedicated for cpus in domain.vcpus)
+
+
+@dataclasses.dataclass(frozen=True)
+class Server:
+    """A server, as the compute API shows it to the administrator."""
+
+    uuid: str
+    name: str
+    status: str
+    task_state: str
+    host: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    #: Extra specs of the flavor inside of the server.
+    specs: dict
+    image_properties: dict
+    hints: dict
+    has_fault: bool
+    #: Whether Nova takes its guest for one that runs or is paused.
+    has_power: bool
+
+    @property
+    def title(self):
+        """Name and number."""
+        return 'server %s (%s)' % (self.name, self.uuid)
+
+    @property
+    def is_at_rest(self):
+        """Whether nothing works on it."""
+        return self.task_state is None and self.status != 'BUILD'
+
+    @property
+    def needs_host(self):
+        """Whether it takes room of a host."""
+        return bool(self.host) and self.status != 'SHELVED_OFFLOADED'
+
+    @property
+    def needs_guest(self):
+        """Whether a guest of it has to be active."""
+        return self.status in ('ACTIVE', 'PAUSED', 'RESCUE', 'PASSWORD') or (
+            self.status == 'VERIFY_RESIZE' and self.has_power)
+
+    @property
+    def priority(self):
+        """That which is in force: high, low or None."""
+        return self.specs.get('hw:cpu_priority')
+
+    @property
+    def isolated(self):
+        """CPUs for emulator threads alone, an int."""
+        return int(
+            self.specs.get('hw:emulator_threads_policy') == 'isolate')
+
+    @property
+    def needs(self):
+        """What it has to hold in Placement: dict, resource class -> int."""
+        policy = self.specs.get('hw:cpu_policy') or (
+            self.image_properties.get('hw_cpu_policy', 'shared'))
+        dedicated = {'shared': 0, 'dedicated': self.vcpus}.get(policy)
+        if dedicated is None:
+            mask = self.specs['hw:cpu_dedicated_mask']
+            if mask.startswith('^'):
+                mask = '0-%d,%s' % (self.vcpus - 1, mask)
+            dedicated = len(hardware.parse_cpu_spec(mask))
+        found = {
+            'VCPU': self.vcpus - dedicated,
+            'PCPU': dedicated + self.isolated,
+            'MEMORY_MB': self.memory_mb, 'DISK_GB': self.disk_gb}
+        wanted = {key.split(':')[1]: int(value) for key, value in
+                  self.specs.items() if key.startswith('resources:')}
+        if 'PCPU' in wanted:
+            found['VCPU'] = 0
+        return {key: units for key, units in {**found, **wanted}.items()
+                if units}
+
+    @property
+    def shared_vcpus(self):
+        """vCPUs that float, an int."""
+        return self.needs.get('VCPU', 0)
+
+    @property
+    def pins(self):
+        """CPUs that are its own, an int."""
+        return self.needs.get('PCPU', 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Migration:
+    """A move of a server from one host to another."""
+
+    uuid: str
+    server: str
+    status: str
+    source: str
+    #: The flavor is the same afterwards.
+    keeps_flavor: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Provider:
+    """What Placement says of a host."""
+
+    name: str
+    #: Resource class -> dict: total, reserved, allocation_ratio, max_unit.
+    inventories: dict
+    #: Resource class -> int.
+    usages: dict
+    traits: frozenset
+    #: Consumer -> resource class -> int.
+    allocations: dict
+
+
+@dataclasses.dataclass(frozen=True)
+class Hypervisor:
+    """What a nova-compute last said that it uses."""
+
+    name: str
+    vcpus: int
+    memory_mb: int
+    disk_gb: int
+    is_up: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Snapshot:
+    """All of a cloud at one time."""
+
+    hosts: tuple = ()
+    servers: tuple = ()
+    migrations: tuple = ()
+    providers: tuple = ()
+    hypervisors: tuple = ()
+    #: Names of the hosts in aggregates for priority instances.
+    priority_hosts: frozenset = frozenset()

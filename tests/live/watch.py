@@ -1,0 +1,136 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Apply the invariants to a live cloud: beside what happens in it, and after.
+
+``python -m tests.live check --directory D`` does the latter.
+"""
+
+import contextlib
+import dataclasses
+import threading
+import time
+
+import keystoneauth1.exceptions
+import openstack.exceptions
+
+from tests.live import catalog
+from tests.live import invariants
+from tests.live import look
+
+#: Seconds between two looks: at the hosts only, and at all.
+HOSTS_SECONDS = 3
+ALL_SECONDS = 2
+#: A nova-compute puts right what drifted each minute: twice that, and more.
+SETTLE_SECONDS = 150
+#: What a look raises while one of the services is down.
+DOWN = look.DOWN + (openstack.exceptions.SDKException,
+                    keystoneauth1.exceptions.ClientException)
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What a cloud was like when it had settled, or did not in time."""
+
+    #: Those at the end, sentences.
+    violations: list
+    seconds: float
+    #: Those that ended while nothing was in motion -> seconds until then.
+    mended: dict
+
+
+def settle(layout, seconds=SETTLE_SECONDS):
+    """Wait until nothing is in motion and no invariant is violated.
+
+    :param layout: Layout
+    :param seconds: how long to wait at most; it is looked once at least
+    :returns: Outcome
+    """
+    connection = catalog.connect(layout)
+    started = time.monotonic()
+    seen, mended = set(), {}
+    while True:
+        violations, is_at_rest = _now(layout, connection)
+        passed = time.monotonic() - started
+        if is_at_rest:
+            mended.update({sentence: passed for sentence in seen
+                           if sentence not in violations})
+            seen = set(violations)
+        if not violations or passed >= seconds:
+            return Outcome(violations, passed, mended)
+        time.sleep(ALL_SECONDS)
+
+
+def _now(layout, connection):
+    """Return what is wrong or in motion, and whether it is not the latter."""
+    try:
+        snapshot = look.at_all(layout, connection)
+    except DOWN as error:
+        return ['The cloud does not answer: %s' % error], False
+    in_motion = list(invariants.in_motion(snapshot))
+    return in_motion or invariants.violations(snapshot), not in_motion
+
+
+@contextlib.contextmanager
+def watch(layout):
+    """Look at the hosts again and again while the body runs.
+
+    Hosts that are down are not looked at. The value of the context is a dict,
+    sentence -> times of the first and of the last look that found it.
+
+    :raises AssertionError: at the end, with what was violated and when
+    """
+    seen = {}
+    watcher = _Watcher(layout, seen)
+    watcher.start()
+    try:
+        yield seen
+    finally:
+        watcher.stop()
+    if not watcher.looks:
+        raise AssertionError('No host could be looked at.')
+    if seen:
+        raise AssertionError('\n'.join(
+            '%s to %s: %s' % (*times, sentence)
+            for sentence, times in seen.items()))
+
+
+class _Watcher(threading.Thread):
+
+    def __init__(self, layout, seen):
+        super().__init__(name='watch', daemon=True)
+        self._layout = layout
+        self._seen = seen
+        self._end = threading.Event()
+        self.looks = 0
+
+    def stop(self):
+        self._end.set()
+        self.join()
+
+    def run(self):
+        while True:
+            for name in self._layout.hosts:
+                with contextlib.suppress(*look.DOWN):
+                    self._look_at(name)
+            if self._end.wait(HOSTS_SECONDS):
+                return
+
+    def _look_at(self, name):
+        snapshot = look.at_active_guests(self._layout, name)
+        now = time.strftime('%X')
+        self.looks += 1
+        for sentence in invariants.violations(
+                snapshot, invariants.INSTANT):
+            first, _ = self._seen.get(sentence, (now, now))
+            self._seen[sentence] = first, now
