@@ -54,8 +54,8 @@ def dedicated_vcpus(vcpus, extra_specs, image_properties):
     for key, value in _numbers(extra_specs).items():
         if not policy.is_number(value):
             raise policy.RequestRefused(
-                "Extra spec %s of the flavor is '%s'; allowed is a whole "
-                "number from 0 on." % (key, value))
+                "Extra spec %s of the flavor is %s; allowed is a whole "
+                "number from 0 on." % (key, policy.quoted(value)))
     pcpus = policy.total(policy.resources(extra_specs, 'PCPU'))
     shared = policy.total(policy.resources(extra_specs, 'VCPU'))
     isolated = _isolates_emulator(extra_specs)
@@ -74,16 +74,16 @@ def dedicated_vcpus(vcpus, extra_specs, image_properties):
     for key in _OTHER_WAYS:
         if key in extra_specs:
             raise policy.RequestRefused(
-                "Extra spec %s of the flavor is '%s'; beside resources:PCPU "
+                "Extra spec %s of the flavor is %s; beside resources:PCPU "
                 "and resources:VCPU allowed is none."
-                % (key, extra_specs[key]))
+                % (key, policy.quoted(extra_specs[key])))
     for key in set(filter(_CPUS_OF_ANY_GROUP.match, extra_specs)).difference(
             _numbers(extra_specs)):
         # Placement would be asked for these as well.
         raise policy.RequestRefused(
-            "Extra spec %s of the flavor is '%s'; beside resources:PCPU and "
+            "Extra spec %s of the flavor is %s; beside resources:PCPU and "
             "resources:VCPU allowed are groups with a number from 1 on."
-            % (key, extra_specs[key]))
+            % (key, policy.quoted(extra_specs[key])))
     _check_image(image_properties, policy.is_realtime(extra_specs))
     return pcpus - isolated
 
@@ -149,9 +149,10 @@ def fold(extra_specs, mask):
         value = folded.pop(key)
         if folded.setdefault(trait, value) != value:
             raise policy.RequestRefused(
-                "Extra spec %s of the flavor is '%s'; with %s = '%s' allowed "
+                "Extra spec %s of the flavor is %s; with %s = %s allowed "
                 "is the same or none."
-                % (key, value, trait, folded[trait]))
+                % (key, policy.quoted(value), trait,
+                   policy.quoted(folded[trait])))
     folded[policy.CPU_POLICY] = 'mixed'
     folded[REALTIME_MASK if policy.is_realtime(extra_specs)
            else DEDICATED_MASK] = mask
@@ -179,12 +180,13 @@ def _check_image(properties, realtime):
     image_policy = properties.get('hw_cpu_policy')
     if image_policy not in (None, 'mixed'):
         raise policy.RequestRefused(
-            "Image property hw_cpu_policy is '%s'; with resources:PCPU and "
+            "Image property hw_cpu_policy is %s; with resources:PCPU and "
             "resources:VCPU of the flavor allowed is 'mixed' or none."
-            % image_policy)
+            % policy.quoted(image_policy))
     mask = properties.get('hw_cpu_realtime_mask')
     # It has no effect on a flavor that is not real-time.
     if realtime and mask is not None:
         raise policy.RequestRefused(
-            "Image property hw_cpu_realtime_mask is '%s'; with resources:PCPU "
-            "and resources:VCPU of the flavor allowed is none." % mask)
+            "Image property hw_cpu_realtime_mask is %s; with resources:PCPU "
+            "and resources:VCPU of the flavor allowed is none."
+            % policy.quoted(mask))

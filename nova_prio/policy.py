@@ -19,6 +19,7 @@ from there. A priority is in force only where it is folded.
 """
 
 import re
+import reprlib
 
 from oslo_utils import strutils
 
@@ -42,6 +43,19 @@ _ALLOWED = "allowed are 'high' and 'low'"
 
 class RequestRefused(ValueError):
     """A request that contradicts itself, said in one sentence."""
+
+
+def quoted(value):
+    """Return a value of a request as a sentence shows it.
+
+    The sentence goes into the answer and into the log of nova-api: on one
+    line, without control characters, and short, however deep or long the
+    value is that a user sent.
+
+    :param value: what JSON or an image can hold
+    :returns: str
+    """
+    return reprlib.repr(value)
 
 
 def in_force(extra_specs):
@@ -146,7 +160,8 @@ def fold(vcpus, extra_specs, hints):
         hint = hint[0]
     if hint not in capacity.PRIORITIES:
         raise RequestRefused(
-            "Scheduler hint '%s' is %r; %s." % (HINT, hint, _ALLOWED))
+            "Scheduler hint '%s' is %s; %s." % (
+                HINT, quoted(hint), _ALLOWED))
     if value == hint:
         raise RequestRefused(
             "Scheduler hint '%s' is '%s', and the flavor already gives %s; "
@@ -208,17 +223,17 @@ def check_image(extra_specs, properties):
         allowed = ('dedicated', 'mixed')
     if policy not in allowed:
         raise RequestRefused(
-            "Image property hw_cpu_policy is '%s'; with %s priority and this "
-            "flavor allowed is %s or none." % (policy, priority, ', '.join(
-                "'%s'" % each for each in allowed)))
+            "Image property hw_cpu_policy is %s; with %s priority and this "
+            "flavor allowed is %s or none." % (
+                quoted(policy), priority, ', '.join(map(quoted, allowed))))
 
 
 def _value(extra_specs):
     value = extra_specs.get(EXTRA_SPEC)
     if value is not None and value not in capacity.PRIORITIES:
         raise RequestRefused(
-            "Extra spec %s of the flavor is '%s'; %s."
-            % (EXTRA_SPEC, value, _ALLOWED))
+            "Extra spec %s of the flavor is %s; %s."
+            % (EXTRA_SPEC, quoted(value), _ALLOWED))
     return value
 
 
@@ -281,5 +296,5 @@ def _fold_low(specs, vcpus):
 
 def _refuse(priority, key, value, allowed):
     raise RequestRefused(
-        "Extra spec %s of the flavor is '%s'; with %s priority allowed is %s "
-        "or none." % (key, value, priority, allowed))
+        "Extra spec %s of the flavor is %s; with %s priority allowed is %s "
+        "or none." % (key, quoted(value), priority, allowed))

@@ -135,6 +135,20 @@ def test_refused(extra_specs, properties, words):
         assert word in str(caught.value)
 
 
+@pytest.mark.parametrize('extra_specs, properties', [
+    (_numbers('5', 'x\ny'), {}),
+    (_numbers('5', '3', hw__cpu_policy='x\ny'), {}),
+    ({**_numbers('5', '3'), 'resources_A:VCPU': 'x\ny'}, {}),
+    (_numbers('5', '3'), {'hw_cpu_policy': 'x\ny'}),
+    (_numbers('5', '3', hw__cpu_realtime='yes'),
+     {'hw_cpu_realtime_mask': 'x\ny'})])
+def test_refused_in_one_line(extra_specs, properties):
+    with pytest.raises(policy.RequestRefused) as caught:
+        mixed.dedicated_vcpus(8, extra_specs, properties)
+    assert "'x\\ny'" in str(caught.value)
+    assert str(caught.value).isprintable()
+
+
 @pytest.mark.parametrize('properties', [
     {'hw_cpu_policy': 'mixed'},
     # Of no effect without real-time.

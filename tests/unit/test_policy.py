@@ -130,6 +130,53 @@ def test_refused(extra_specs, hints, words):
         assert word in str(caught.value)
 
 
+def nested(depth):
+    """Return a list in a list in a list."""
+    found = []
+    for _ in range(depth):
+        found = [found]
+    return found
+
+
+LINE = 'x\nINFO all is well'
+
+
+def in_one_line(caught):
+    """Whether a refusal can be written into a log, and is no longer."""
+    return str(caught.value).isprintable() and len(str(caught.value)) < 250
+
+
+@pytest.mark.parametrize('hint', [
+    LINE, '\r\x1b[2J\0', '\ud800', '\u2028\u202e', '%s%n', '{0.__class__}',
+    '<name>&lt;', 'x' * 10 ** 6, ['x'] * 10 ** 5, nested(10 ** 5),
+    {LINE: {LINE: [LINE]}}, [LINE], pytest.param(10 ** 4000, id='long')])
+def test_hostile_hints(hint):
+    with pytest.raises(policy.RequestRefused) as caught:
+        policy.fold(4, {}, {'priority': hint})
+    assert in_one_line(caught)
+
+
+@pytest.mark.parametrize('extra_specs', [
+    {'hw:cpu_priority': LINE},
+    {'hw:cpu_priority': 'low', 'hw:cpu_policy': LINE},
+    {'hw:cpu_priority': 'high', 'resources:PCPU': LINE},
+    {'hw:cpu_priority': 'low', 'resources:VCPU': 'x' * 255}])
+def test_hostile_extra_specs(extra_specs):
+    with pytest.raises(policy.RequestRefused) as caught:
+        policy.fold(4, extra_specs, {})
+    assert in_one_line(caught)
+
+
+@pytest.mark.parametrize('value', [LINE, 'x' * 60000])
+@pytest.mark.parametrize('extra_specs', [
+    {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'},
+    {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}])
+def test_hostile_images(extra_specs, value):
+    with pytest.raises(policy.RequestRefused) as caught:
+        policy.check_image(extra_specs, {'hw_cpu_policy': value})
+    assert in_one_line(caught)
+
+
 @pytest.mark.parametrize('extra_specs, priority', [
     ({}, None),
     ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}, 'high'),
