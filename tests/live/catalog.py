@@ -41,12 +41,16 @@ def write(layout):
             'placement_api_version': '1.39'}}}))
 
 
-def connect(layout):
-    """Return the openstacksdk connection of the administrator."""
+def connect(layout, **auth):
+    """Return the openstacksdk connection of the administrator.
+
+    :param auth: what is different for another user: username, password and
+        project_name
+    """
     return openstack.connection.Connection(
         config=openstack.config.OpenStackConfig(
             config_files=[str(layout.directory / 'clouds.yaml')]
-        ).get_one(cloud=CLOUD))
+        ).get_one(cloud=CLOUD, auth=auth))
 
 
 def fill(layout):

@@ -121,7 +121,10 @@ def _server(found):
         math.ceil((flavor.swap or 0) / 1024),
         dict(flavor.extra_specs),
         dict(image.properties or {}) if has_image else {},
-        dict(found.scheduler_hints or {}), bool(found.fault),
+        # Nova shows a list of one where it was given one.
+        {name: ' '.join(values) if isinstance(values, list) else values
+         for name, values in (found.scheduler_hints or {}).items()},
+        bool(found.fault),
         found.power_state in (power_state.RUNNING, power_state.PAUSED))
 
 

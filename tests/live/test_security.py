@@ -1,0 +1,273 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A user of a project gets no priority that operators keep to themselves."""
+
+import contextlib
+import xml.etree.ElementTree
+
+import pytest
+import tenacity
+import yaml
+
+from tests.libvirt import boot_sector
+from tests.live import catalog
+from tests.live import client
+from tests.live import tenant
+
+HIGH = 'nova_prio:create:hint:high'
+BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
+#: Name -> extra specs, and whether all may use it.
+OFFERED = {'plain': ({}, True), 'larger': ({}, True),
+           'reserved': ({'hw:cpu_priority': 'high'}, False)}
+
+
+@pytest.fixture(scope='module')
+def admin(layout):
+    """The administrator's connection."""
+    return catalog.connect(layout)
+
+
+@pytest.fixture(scope='module')
+def users(layout):
+    """Role -> connection of a user with it."""
+    with tenant.tenant(layout) as found:
+        yield found
+
+
+@pytest.fixture(scope='module')
+def offered(admin, hosts):
+    """Name -> flavor; the hosts take priorities."""
+    compute = admin.compute
+    found = {}
+    for number, (name, (specs, is_public)) in enumerate(OFFERED.items(), 1):
+        found[name] = compute.create_flavor(
+            name=name, vcpus=number, ram=64, disk=1, is_public=is_public)
+        compute.create_flavor_extra_specs(found[name], specs)
+    yield found
+    for flavor in found.values():
+        compute.delete_flavor(flavor)
+
+
+@pytest.fixture(scope='module')
+def image(openstack, admin):
+    """The image that all may use."""
+    return admin.image.find_image('guest')
+
+
+@pytest.fixture(scope='module')
+def ask(offered, image):
+    """A function that asks to create a server; returns the response."""
+    def post(connection, flavor='plain', image=image, more=(), **body):
+        return connection.compute.post('/servers', json={'server': {
+            'name': 'mine', 'flavorRef': offered[flavor].id,
+            'imageRef': image.id, 'networks': 'none', **dict(more)}, **body})
+    return post
+
+
+@pytest.fixture(scope='module')
+def boot(ask):
+    """A context: a server that is asked for as with the above."""
+    @contextlib.contextmanager
+    def booted(connection, *args, **body):
+        response = ask(connection, *args, **body)
+        assert 202 == response.status_code, response.text
+        compute = connection.compute
+        server = compute.wait_for_server(
+            compute.get_server(response.json()['server']['id']), wait=300)
+        try:
+            yield server
+        finally:
+            compute.delete_server(server)
+            compute.wait_for_delete(server, wait=300)
+    return booted
+
+
+@pytest.fixture(scope='module')
+def ordinary(users, boot):
+    """An ordinary server of the member."""
+    with boot(users['member']) as server:
+        yield server
+
+
+@pytest.fixture
+def in_force(layout, admin):
+    """A function: a server's priority by its flavor, and its partition."""
+    def look(server):
+        found = admin.compute.get_server(server.id)
+        domain = xml.etree.ElementTree.fromstring(client.virsh(
+            layout, found.compute_host, 'dumpxml', server.id))
+        return (found.flavor.extra_specs.get('hw:cpu_priority'),
+                domain.findtext('resource/partition'))
+    return look
+
+
+ORDINARY = None, '/machine'
+
+
+@pytest.mark.parametrize('block', BLOCKS)
+@pytest.mark.parametrize('count', [1, 2])
+@pytest.mark.parametrize('role', tenant.ROLES)
+def test_the_hint_high_is_for_administrators(users, ask, role, count, block):
+    response = ask(users[role], more={'min_count': count}, **{
+        block: {'priority': 'high'}})
+    assert 403 == response.status_code
+    if role != 'reader':
+        assert HIGH in response.json()['forbidden']['message']
+    assert [] == list(users[role].compute.servers(name='mine'))
+
+
+def test_a_reader_has_no_hint_at_all(users, ask):
+    assert 403 == ask(users['reader'], **{
+        BLOCKS[0]: {'priority': 'low'}}).status_code
+
+
+@pytest.mark.parametrize('role', ['member', 'manager'])
+def test_the_hint_low_is_for_members(users, boot, in_force, role):
+    with boot(users[role], **{BLOCKS[0]: {'priority': 'low'}}) as server:
+        assert ('low', '/low_prio_machine') == in_force(server)
+
+
+def test_one_block_of_hints_beside_the_other(users, boot, in_force):
+    with boot(users['member'], **{
+            BLOCKS[0]: {'priority': 'low'},
+            BLOCKS[1]: {'priority': 'high'}}) as server:
+        assert ('low', '/low_prio_machine') == in_force(server)
+
+
+def test_operators_grant_the_hint_to_a_role(
+        layout, users, boot, ask, in_force):
+    hint = {BLOCKS[0]: {'priority': 'high'}}
+    file = layout.etc / 'nova' / 'policy.yaml'
+    file.write_text(yaml.safe_dump({HIGH: 'role:manager'}))
+    try:
+        with boot(users['manager'], **hint) as server:
+            assert ('high', '/high_prio_machine') == in_force(server)
+        assert 403 == ask(users['member'], **hint).status_code
+    finally:
+        # Once read, it has to stay.
+        file.write_text('{}')
+    assert 403 == ask(users['manager'], **hint).status_code
+
+
+def test_a_flavor_that_is_not_shown_is_not_there(
+        users, ask, offered, ordinary):
+    compute = users['member'].compute
+    reserved = offered['reserved'].id
+    assert 404 == compute.get('/flavors/' + reserved).status_code
+    assert reserved not in {flavor.id for flavor in compute.flavors()}
+    assert 400 == ask(users['member'], 'reserved').status_code
+    assert compute.post('/servers/%s/action' % ordinary.id, json={
+        'resize': {'flavorRef': reserved}}).status_code in (400, 404)
+
+
+@pytest.mark.parametrize('role', tenant.ROLES)
+@pytest.mark.parametrize('method, path, body', [
+    ('POST', '/flavors', {'flavor': {
+        'name': 'own', 'vcpus': 1, 'ram': 64, 'disk': 1}}),
+    ('POST', '/flavors/%(plain)s/os-extra_specs',
+     {'extra_specs': {'hw:cpu_priority': 'high'}}),
+    ('PUT', '/flavors/%(plain)s/os-extra_specs/hw:cpu_priority',
+     {'hw:cpu_priority': 'high'})])
+def test_flavors_are_the_operators(
+        users, offered, role, method, path, body):
+    assert 403 == users[role].compute.request(
+        path % {name: flavor.id for name, flavor in offered.items()}, method,
+        json=body).status_code
+
+
+@pytest.mark.parametrize('role', tenant.ROLES)
+def test_nobody_lets_himself_see_a_flavor(users, offered, role):
+    # What is not shown is not found, whatever is asked of it.
+    assert users[role].compute.post(
+        '/flavors/%s/action' % offered['reserved'].id, json={
+            'addTenantAccess': {'tenant': users[role].current_project_id}}
+        ).status_code in (403, 404)
+
+
+@pytest.mark.parametrize('action', [
+    {'resize': {'flavorRef': '%(larger)s'}},
+    {'rebuild': {'imageRef': '%(image)s'}}, {'unshelve': {}},
+    {'reboot': {'type': 'HARD'}}])
+def test_no_action_takes_a_hint(users, offered, image, ordinary, action):
+    (name, body), = action.items()
+    body = {key: value % {'image': image.id, 'larger': offered['larger'].id}
+            for key, value in body.items()}
+    post = users['member'].compute.post
+    url = '/servers/%s/action' % ordinary.id
+    for block in BLOCKS:
+        hint = {block: {'priority': 'high'}}
+        assert 400 == post(url, json={name: body, **hint}).status_code
+        assert 400 == post(url, json={name: {**body, **hint}}).status_code
+
+
+def test_nothing_that_a_user_writes_is_a_priority(
+        users, admin, ordinary, own_image, in_force):
+    compute = users['member'].compute
+    mine = {'hw:cpu_priority': 'high', 'priority': 'high',
+            'hw_cpu_priority': 'high'}
+    compute.set_server_metadata(ordinary, **mine)
+    compute.put('/servers/%s/tags/priority=high' % ordinary.id
+                ).raise_for_status()
+    with own_image(**mine) as image:
+        compute.rebuild_server(ordinary, image)
+        rebuilt(admin, ordinary, image)
+    assert ORDINARY == in_force(ordinary)
+
+
+def rebuilt(admin, server, image):
+    """Wait until a server runs from an image."""
+    for attempt in tenacity.Retrying(stop=tenacity.stop_after_delay(300),
+                                     wait=tenacity.wait_fixed(1)):
+        with attempt:
+            found = admin.compute.get_server(server.id)
+            assert ('ACTIVE', None, image.id) == (
+                found.status, found.task_state, found.image.id)
+
+
+@pytest.fixture(scope='module')
+def own_image(users, tmp_path_factory):
+    """A context: an image of the member, with properties."""
+    file = boot_sector.build(
+        boot_sector.IDLE, tmp_path_factory.mktemp('image'))
+
+    @contextlib.contextmanager
+    def uploaded(**properties):
+        found = users['member'].create_image(
+            'own', filename=str(file), disk_format='raw', wait=True,
+            container_format='bare', allow_duplicates=True, meta=properties)
+        try:
+            yield found
+        finally:
+            users['member'].image.delete_image(found)
+    return uploaded
+
+
+@pytest.mark.parametrize('properties', [
+    {'hw_cpu_priority': 'high', 'hw:cpu_priority': 'high'},
+    {'trait:CUSTOM_CPU_PRIORITY': 'required'},
+    # What stock Nova gives: pinned, and nothing more.
+    {'hw_cpu_policy': 'dedicated'}])
+def test_an_image_is_no_priority(
+        users, boot, own_image, in_force, properties):
+    with own_image(**properties) as image:
+        with boot(users['member'], image=image) as server:
+            assert ORDINARY == in_force(server)
+
+
+def test_an_image_does_not_pin_a_low_guest(users, ask, own_image):
+    with own_image(hw_cpu_policy='dedicated') as image:
+        response = ask(users['member'], image=image,
+                       **{BLOCKS[0]: {'priority': 'low'}})
+    assert 400 == response.status_code
+    assert 'hw_cpu_policy' in response.json()['badRequest']['message']
