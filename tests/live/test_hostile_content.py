@@ -1,0 +1,237 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Hostile hints, extra specs and images end in 400, and in no log or XML.
+
+What stock Nova answers and writes by itself is not looked at here.
+"""
+
+import json
+import xml.etree.ElementTree
+
+import pytest
+
+from tests.libvirt import boot_sector
+from tests.live import catalog
+from tests.live import client
+from tests.live import tenant
+
+BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
+#: Begins a line of a log where it is written as it came.
+MARK = 'nova_prio_hostile'
+LINE = 'high\n' + MARK
+#: Characters that an answer or a line of a log may have, at most.
+LENGTH = 1000
+#: Nova answers by itself, with 500, where Python does not recurse as deep.
+DEEP = 800
+
+
+def nested(depth):
+    """Return a list in a list, and so on."""
+    return json.loads('[' * depth + ']' * depth)
+
+
+HINTS = {
+    'line feed': LINE, 'carriage return': 'high\r' + MARK,
+    'line separator': 'high\u2028' + MARK, 'next line': 'high\x85' + MARK,
+    'terminal': '\x1b[2J\x1b]0;' + MARK, 'zero': 'high\0',
+    'bell and back': 'low\b\b\bhigh\a', 'right to left': '\u202ehgih',
+    'half a surrogate': 'high\ud800', 'wide': '\uff48\uff49\uff47\uff48',
+    'XML': '</nova:extraSpec><resource><partition>/high_prio_machine',
+    'entity': '&xxe;<!DOCTYPE x [<!ENTITY xxe SYSTEM "file:///etc/passwd">]>',
+    'end of CDATA': ']]>', 'percent': '%s%n%(message)s%%',
+    'braces': '{0.__class__.__mro__}', 'template': '$priority',
+    'SQL': "high'; DROP TABLE instances; --", 'path': '../../etc/passwd',
+    'huge': 'A' * 100000, 'many': ['A'] * 20000, 'deep': nested(DEEP),
+    'wide and deep': {LINE: [{LINE: LINE}] * 100},
+    'null': None, 'true': True, 'number': 1, 'minus': -1, 'large': 10 ** 4000,
+    'float': 1e308, 'nothing': '', 'space': 'high ', 'case': 'HIGH',
+    'no element': [], 'two': ['high', 'low'], 'twice': ['high', 'high'],
+    'list in list': [['high']], 'dict': {'high': 'high'}, 'in list': [LINE]}
+
+
+@pytest.fixture(scope='module')
+def admin(layout):
+    """The administrator's connection."""
+    return catalog.connect(layout)
+
+
+@pytest.fixture(scope='module')
+def member(layout):
+    """The connection of a user of a project."""
+    with tenant.tenant(layout) as users:
+        yield users['member']
+
+
+@pytest.fixture(scope='module')
+def flavor(admin, hosts):
+    """A flavor without extra specs; the hosts take priorities."""
+    found = admin.compute.create_flavor(
+        name='plain', vcpus=1, ram=64, disk=1)
+    yield found
+    admin.compute.delete_flavor(found)
+
+
+@pytest.fixture
+def extra_specs(admin):
+    """A function that makes a flavor with them, as an old client may.
+
+    Later ones are told what is wrong with most of them.
+    """
+    flavors = []
+
+    def make(specs):
+        found = admin.compute.create_flavor(
+            name='hostile', vcpus=2, ram=64, disk=1)
+        flavors.append(found)
+        admin.compute.post(
+            '/flavors/%s/os-extra_specs' % found.id, microversion='2.85',
+            json={'extra_specs': specs}).raise_for_status()
+        return found
+
+    yield make
+    for found in flavors:
+        admin.compute.delete_flavor(found)
+
+
+@pytest.fixture
+def image(openstack, admin):
+    """The image that all may use."""
+    return admin.image.find_image('guest')
+
+
+@pytest.fixture
+def written(layout):
+    """A function that returns what Nova's services have logged since.
+
+    Line feeds alone end a line of it.
+    """
+    files = [layout.log / 'compute.log', *layout.log.glob('nova-*.log')]
+    sizes = {file: file.stat().st_size for file in files}
+
+    def read():
+        for file in files:
+            with open(file, 'rb') as log:
+                log.seek(sizes[file])
+                yield from log.read().decode().split('\n')
+
+    return lambda: list(read())
+
+
+@pytest.fixture
+def refused(written):
+    """A function: a refusal is a short 400, and harmless in the logs."""
+    def check(response):
+        assert 400 == response.status_code, response.text[:LENGTH]
+        assert len(response.text) < LENGTH
+        message = response.json()['badRequest']['message']
+        assert message.isprintable()
+        lines = written()
+        # It has been written: what is looked for would be there.
+        assert any(line.endswith(message) for line in lines)
+        for line in lines:
+            assert not line.startswith(MARK)
+            assert line.isprintable()
+            assert len(line) < LENGTH
+            assert 'Traceback' not in line
+        return message
+    return check
+
+
+def create(connection, flavor, image, name='hostile', **body):
+    return connection.compute.post('/servers', json={'server': {
+        'name': name, 'flavorRef': flavor.id, 'imageRef': image.id,
+        'networks': 'none'}, **body})
+
+
+@pytest.mark.parametrize('block', BLOCKS)
+@pytest.mark.parametrize('name', HINTS)
+def test_hints(member, flavor, image, refused, name, block):
+    assert "Scheduler hint 'priority' is" in refused(create(
+        member, flavor, image, **{block: {'priority': HINTS[name]}}))
+
+
+@pytest.mark.parametrize('block', BLOCKS)
+@pytest.mark.parametrize('hints', [None, 'priority', ['priority'], 1])
+def test_blocks_that_are_none(member, flavor, image, block, hints):
+    assert 400 == create(
+        member, flavor, image, **{block: hints}).status_code
+
+
+def test_a_request_of_a_megabyte(member, flavor, image, written):
+    response = create(
+        member, flavor, image, **{BLOCKS[0]: {'priority': 'A' * 10 ** 6}})
+    assert 413 == response.status_code
+    assert max(map(len, written())) < LENGTH
+
+
+@pytest.mark.parametrize('hints', [
+    {'Priority': 'high'}, {'priority ': 'high'}, {' priority': 'high'},
+    {'priority\0': 'high'}, {'hw:cpu_priority': 'high'}])
+def test_other_names_are_no_priority(admin, member, flavor, image, hints):
+    response = create(member, flavor, image, **{BLOCKS[0]: hints})
+    assert 202 == response.status_code
+    server = admin.compute.get_server(response.json()['server']['id'])
+    member.compute.delete_server(server)
+    member.compute.wait_for_delete(server, wait=300)
+    assert {} == server.flavor.extra_specs
+
+
+@pytest.mark.parametrize('specs, hint', [
+    ({'hw:cpu_priority': LINE}, None),
+    ({'hw:cpu_priority': 'A' * 255}, 'low'),
+    ({'hw:cpu_priority': '<low/>&'}, None),
+    ({'hw:cpu_priority': 'low', 'hw:cpu_policy': LINE}, None),
+    ({'hw:cpu_policy': LINE}, 'low'),
+    ({'resources:PCPU': LINE}, 'high'),
+    ({'resources:PCPU': '\u0661'}, 'high'),
+    ({'resources:VCPU': LINE}, 'low'),
+    ({'resources:PCPU': '1', 'resources:VCPU': LINE}, None),
+    ({'resources:PCPU': '9' * 255, 'resources:VCPU': '1'}, None),
+    ({'resources:PCPU': '1', 'resources:VCPU': '1',
+      'hw:cpu_dedicated_mask': LINE}, None)])
+def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
+    refused(create(admin, extra_specs(specs), image, **(
+        {BLOCKS[0]: {'priority': hint}} if hint else {})))
+
+
+@pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])
+def test_images(member, flavor, refused, value, tmp_path):
+    """Of any project: its users write what they like into them."""
+    image = member.create_image(
+        'own', filename=str(boot_sector.build(boot_sector.IDLE, tmp_path)),
+        disk_format='raw', container_format='bare', allow_duplicates=True,
+        wait=True, meta={'hw_cpu_policy': value})
+    response = create(
+        member, flavor, image, **{BLOCKS[0]: {'priority': 'low'}})
+    member.image.delete_image(image)
+    assert 'hw_cpu_policy' in refused(response)
+
+
+def test_xml(layout, admin, extra_specs, image):
+    """Of a priority guest, with all that its owner and operator may write."""
+    hostile = ']]></nova:name><resource>&amp;"\'\u2603'
+    flavor = extra_specs({
+        'hw:cpu_priority': 'low', 'note': hostile, 'a:b c': hostile})
+    response = create(admin, flavor, image, hostile)
+    compute = admin.compute
+    server = compute.wait_for_server(
+        compute.get_server(response.json()['server']['id']), wait=300)
+    domain = xml.etree.ElementTree.fromstring(client.virsh(
+        layout, server.compute_host, 'dumpxml', server.id))
+    compute.delete_server(server)
+    compute.wait_for_delete(server, wait=300)
+    assert ['/low_prio_machine'] == [
+        element.text for element in domain.iter('partition')]
+    texts = [element.text for element in domain.iter()]
+    assert 3 == texts.count(hostile)
