@@ -12,6 +12,7 @@
 
 """A live cloud from nothing to its computes, and back."""
 
+import concurrent.futures
 import functools
 import sys
 import time
@@ -66,9 +67,10 @@ class Cloud:
 
         :param more: as in ``configuration.write_priorities``
         """
-        for name in ('compute', 'nova-scheduler',
-                     *map('nova-compute-'.__add__, self.layout.hosts)):
-            self.processes.stop(name)
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(self.processes.stop, (
+                'compute', 'nova-scheduler',
+                *map('nova-compute-'.__add__, self.layout.hosts))))
         for name in self.layout.hosts:
             catalog.forget_resources(self.layout, name)
         configuration.write_priorities(self.layout, is_plain, more)

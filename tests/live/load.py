@@ -12,29 +12,25 @@
 
 """Bursts of creates at a live cloud, and what its hosts sold then.
 
-All is read from the services' interfaces and from virsh; what a host may sell
-is reckoned from its own configuration and its inventory in Placement.
+Nothing of this package counts what was sold: see tests.live.look and state.
 """
 
 import collections
 import concurrent.futures
-import configparser
 import dataclasses
-import fractions
 import itertools
-import math
+import json
 import threading
 import typing
-import xml.etree.ElementTree
 
 import tenacity
 
 from tests.live import catalog
-from tests.live import client
+from tests.live import look
+from tests.live import state
 
 #: Seconds until a server that is still being built counts as stuck.
 SECONDS = 900
-NAMESPACE = {'nova': 'http://openstack.org/xmlns/libvirt/nova/1.1'}
 
 
 class Flavor(typing.NamedTuple):
@@ -42,7 +38,6 @@ class Flavor(typing.NamedTuple):
 
     vcpus: int
     dedicated: int
-    is_low: bool
     extra_specs: dict
 
 
@@ -51,13 +46,13 @@ DISK_GB = 1
 #: Name -> Flavor. They mean the same to a Nova that knows no priorities,
 #: except that low is ordinary there.
 FLAVORS = {
-    'load-high': Flavor(2, 2, False, {'hw:cpu_priority': 'high',
-                                      'hw:cpu_policy': 'dedicated'}),
-    'load-low': Flavor(2, 0, True, {'hw:cpu_priority': 'low'}),
-    'load-ordinary': Flavor(1, 0, False, {}),
-    'load-pinned': Flavor(2, 2, False, {'hw:cpu_policy': 'dedicated'}),
-    'load-mixed': Flavor(4, 2, False, {'hw:cpu_policy': 'mixed',
-                                       'hw:cpu_dedicated_mask': '0-1'}),
+    'load-high': Flavor(2, 2, {'hw:cpu_priority': 'high',
+                               'hw:cpu_policy': 'dedicated'}),
+    'load-low': Flavor(2, 0, {'hw:cpu_priority': 'low'}),
+    'load-ordinary': Flavor(1, 0, {}),
+    'load-pinned': Flavor(2, 2, {'hw:cpu_policy': 'dedicated'}),
+    'load-mixed': Flavor(4, 2, {'hw:cpu_policy': 'mixed',
+                                'hw:cpu_dedicated_mask': '0-1'}),
 }
 #: How many servers the bursts create at once.
 NUMBERS = (40, 200)
@@ -66,42 +61,80 @@ ORDER = ('load-low', 'load-high', 'load-ordinary', 'load-low', 'load-pinned',
          'load-low', 'load-mixed', 'load-ordinary')
 
 
-class Rows(typing.NamedTuple):
-    """One whole number of CPUs for each row of a host."""
-
-    high: int
-    low: int
-    ordinary: int
-
-
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """What a burst came to.
 
     ``failed`` are the errors of creates that the API did not accept,
     ``servers`` what it tells of all others once they settled, or time was up;
-    ``held`` what Placement holds for each: UUID -> resource class -> units.
-    ``sold`` and ``sellable`` are dicts, host -> Rows; ``excess`` is a dict,
-    host -> resource class -> units in use beyond what Placement may give.
+    ``snapshot`` is a state.Snapshot of that time.
     """
 
     failed: list
     servers: list
-    held: dict
-    sold: dict
-    sellable: dict
-    excess: dict
+    snapshot: state.Snapshot
+
+    @property
+    def sold(self):
+        """Dict, host -> row -> CPUs that its guests have.
+
+        To plain Nova, guests of low priority are ordinary.
+        """
+        return {host.name: _sold(host) for host in self.snapshot.hosts}
+
+    @property
+    def sellable(self):
+        """Dict, host -> row -> CPUs that it may sell."""
+        return {host.name: host.sellable for host in self.snapshot.hosts}
 
     @property
     def oversold(self):
-        """Dict, host -> Rows that it sold and should not have."""
-        return {host: Rows(*(max(0, sold - allowed) for sold, allowed
-                             in zip(rows, self.sellable[host])))
+        """Dict, host -> row -> CPUs that it sold and should not have."""
+        return {host: {row: max(0, units - self.sellable[host][row])
+                       for row, units in rows.items()}
                 for host, rows in self.sold.items()}
+
+    @property
+    def excess(self):
+        """Dict, host -> resource class -> units beyond what may be in use."""
+        return {provider.name: {
+            name: max(0, provider.usages[name] - int(
+                (inventory['total'] - inventory['reserved']) *
+                inventory['allocation_ratio']))
+            for name, inventory in provider.inventories.items()}
+            for provider in self.snapshot.providers}
+
+    @property
+    def held(self):
+        """Dict, server -> resource class -> units that Placement holds.
+
+        Where a server holds anything on both hosts, it is the sum.
+        """
+        found = {server.id: collections.Counter() for server in self.servers}
+        for provider in self.snapshot.providers:
+            for consumer, units in provider.allocations.items():
+                found.setdefault(consumer, collections.Counter()).update(units)
+        return found
+
+    @property
+    def record(self):
+        """What to write down of it, JSON."""
+        return json.dumps({name: getattr(self, name) for name in (
+            'sellable', 'sold', 'oversold', 'excess')})
 
     def of(self, status):
         """Return the servers with a status."""
         return [server for server in self.servers if server.status == status]
+
+
+def _sold(host):
+    found = {'high': 0, 'low': 0, 'ordinary': 0}
+    for domain in host.domains:
+        shared = host.shared_vcpus(domain)
+        found['high'] += len(host.pins(domain))
+        found['low'] += shared
+        found['ordinary'] += 0 if domain.is_low else shared
+    return found
 
 
 class Load:
@@ -141,15 +174,10 @@ class Load:
         with concurrent.futures.ThreadPoolExecutor(number) as pool:
             creates = [pool.submit(create, *each) for each in zip(
                 range(number), itertools.cycle(ORDER))]
-        servers = self._settled()
         return Outcome(
             failed=[each.exception() for each in creates if each.exception()],
-            servers=servers,
-            held={server.id: self.held(server.id) for server in servers},
-            sold={host: self.sold(host) for host in self._layout.hosts},
-            sellable={host: self.sellable(host)
-                      for host in self._layout.hosts},
-            excess={host: self.excess(host) for host in self._layout.hosts})
+            servers=self._settled(),
+            snapshot=look.at_all(self._layout, self._connection))
 
     @tenacity.retry(
         retry=tenacity.retry_if_result(lambda servers: any(
@@ -178,69 +206,6 @@ class Load:
             stop=tenacity.stop_after_delay(SECONDS),
             wait=tenacity.wait_fixed(2))(self._servers)()
 
-    def _ask_placement(self, path, *words):
-        answer = self._connection.placement.get(path % words)
-        answer.raise_for_status()
-        return answer.json()
-
-    def held(self, uuid):
-        """Return what Placement holds for a server, a Counter."""
-        found = collections.Counter()
-        for of_provider in self._ask_placement(
-                '/allocations/%s', uuid)['allocations'].values():
-            found.update(of_provider['resources'])
-        return found
-
-    def _provider(self, host):
-        provider, = self._connection.placement.resource_providers(name=host)
-        return provider.id
-
-    def _inventories(self, host):
-        return self._ask_placement('/resource_providers/%s/inventories',
-                                   self._provider(host))['inventories']
-
-    def usages(self, host):
-        """Return what is in use of a host: dict, resource class -> units."""
-        return self._ask_placement('/resource_providers/%s/usages',
-                                   self._provider(host))['usages']
-
-    def excess(self, host):
-        """Return what is in use beyond what Placement may give of a host."""
-        usages = self.usages(host)
-        return {name: max(0, usages[name] - int(
-            (inventory['total'] - inventory['reserved']) *
-            inventory['allocation_ratio']))
-            for name, inventory in self._inventories(host).items()}
-
-    def sellable(self, host):
-        """Return the Rows that a host may sell."""
-        options = configparser.ConfigParser()
-        options.read(self._layout.etc / 'nova' / 'readme-compute.conf')
-        dedicated, shared = (
-            _size(options['compute']['cpu_%s_set' % name])
-            for name in ('dedicated', 'shared'))
-        ratio = fractions.Fraction(str(
-            self._inventories(host)['VCPU']['allocation_ratio']))
-        beyond = dedicated * max(ratio - 1, 0) if options.getboolean(
-            'DEFAULT', 'cpu_priority_mix_enable', fallback=False) else 0
-        return Rows(dedicated, math.floor(shared * ratio + beyond),
-                    math.floor(shared * ratio))
-
-    def sold(self, host):
-        """Return the Rows of the guests that libvirt runs on a host."""
-        high = low = ordinary = 0
-        for name in client.virsh(self._layout, host, 'list', '--name').split():
-            domain = xml.etree.ElementTree.fromstring(
-                client.virsh(self._layout, host, 'dumpxml', name))
-            flavor = domain.find('.//nova:flavor', NAMESPACE).get('name')
-            pinned = sum(pin.get('cpuset').isdigit()
-                         for pin in domain.iter('vcpupin'))
-            shared = int(domain.findtext('vcpu')) - pinned
-            high += pinned
-            low += shared
-            ordinary += 0 if FLAVORS[flavor].is_low else shared
-        return Rows(high, low, ordinary)
-
 
 def needs(server):
     """Return what Placement has to hold for a server, a Counter."""
@@ -249,9 +214,3 @@ def needs(server):
     return collections.Counter() + collections.Counter(
         PCPU=flavor.dedicated, VCPU=flavor.vcpus - flavor.dedicated,
         MEMORY_MB=MEMORY_MB, DISK_GB=DISK_GB)
-
-
-def _size(text):
-    """Return how many CPUs the text of a set such as 0-3,8 names."""
-    ends = (part.split('-') for part in text.split(','))
-    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
