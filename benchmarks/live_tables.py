@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The figures of throughput.json in words, beside what is allowed."""
+
+import statistics
+
+import scipy.stats
+
+from benchmarks import tables
+
+#: How much longer a create may take, where that is not by chance; and how far
+#: from its mean a range may reach to tell anything about that.
+MOST_COST = 0.02
+CONFIDENCE = 0.95
+FIGURES = {
+    'create': 'time per create, of several at a time',
+    'active': 'from the request to ACTIVE',
+    'scheduler': 'in nova-scheduler',
+    'cpu.nova-scheduler': 'processor time of nova-scheduler',
+    'cpu': 'processor time of all services',
+}
+
+
+def cost(found, figure):
+    """Return what this package costs: mean, and bounds of the confidence.
+
+    Each is a part of what it takes without the package.
+
+    :param found: dict, as read from throughput.json
+    """
+    sample = [ours[figure] / plain[figure] - 1
+              for plain, ours in zip(found['plain'], found['ours'])]
+    interval = scipy.stats.ttest_1samp(sample, 0).confidence_interval(
+        CONFIDENCE)
+    return statistics.fmean(sample), interval.low, interval.high
+
+
+def throughput(found):
+    """Return the Table of both sides and what differs."""
+    rows = []
+    for figure, words in FIGURES.items():
+        plain, ours = (statistics.fmean(half[figure] for half in found[side])
+                       for side in ('plain', 'ours'))
+        mean, low, high = cost(found, figure)
+        rows.append((
+            words, '%.1f ms' % (1e3 * plain), '%.1f ms' % (1e3 * ours),
+            '%+.1f %%' % (100 * mean),
+            '%+.1f to %+.1f %%' % (100 * low, 100 * high),
+            tables.verdict(low <= 0 or mean <= MOST_COST)
+            if high - mean <= MOST_COST else 'needs more pairs'))
+    return tables.Table(
+        ('figure', 'without', 'with', 'cost', 'with 95 % confidence',
+         'requirement'), rows)
