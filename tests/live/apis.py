@@ -51,6 +51,8 @@ def start(layout, processes, listener):
         '--die-on-term', '--need-app', '--worker-reload-mercy', 5,
         # Long lists of servers have long addresses.
         '--buffer-size', 65535, '--post-buffering', 65535,
+        # Many clients may ask at once.
+        '--listen', 1024,
         # Clients would meet resets on a connection that they keep.
         '--add-header', 'Connection: close',
         '--virtualenv', layouts.PROGRAMS.parent,
