@@ -47,12 +47,19 @@ class Seam:
     target: str
     parameters: tuple | None = ()
 
+    @property
+    def name(self):
+        """The full name of it."""
+        return '%s.%s' % (self.module, self.target)
+
     def mismatch(self):
         """Return what is wrong with it in the running Nova, or None."""
-        name = '%s.%s' % (self.module, self.target)
+        name = self.name
         found = importutils.try_import(self.module)
         for attribute in self.target.split('.'):
-            found = getattr(found, attribute, None)
+            # None has attributes of its own, such as __init__.
+            if found is not None:
+                found = getattr(found, attribute, None)
         if found is None:
             return '%s does not exist' % name
         if self.parameters is None:

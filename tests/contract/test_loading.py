@@ -10,25 +10,17 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""How Nova finds what this package brings."""
+"""What this package does when a service of Nova loads it."""
 
 import subprocess
 import sys
 import textwrap
 
-import os_vif
 import pytest
 
-from nova.api.validation.extra_specs import validators
 from nova.compute import api
 import nova.conf
-from nova import exception
-from nova.scheduler import filters
 from nova.scheduler import request_filter
-from nova.scheduler import weights
-from nova.virt.libvirt import driver as libvirt_driver
-from oslo_utils import importutils
-from stevedore import extension
 
 from nova_prio.api import validators as entry_point
 from nova_prio.scheduler import narrowing
@@ -48,41 +40,6 @@ def scheduler_conf():
     yield
     CONF.clear_override('enabled_filters', group='filter_scheduler')
     CONF.clear_override('disable_fallback_pcpu_query', group='workarounds')
-
-
-def test_os_vif_makes_the_driver_importable():
-    os_vif.initialize(reset=True)
-    found = importutils.import_class('nova.virt.prio.PriorityLibvirtDriver')
-    assert issubclass(found, libvirt_driver.LibvirtDriver)
-
-
-def test_os_vif_plugin_is_among_the_loaded_ones():
-    names = extension.ExtensionManager('os_vif').names()
-    assert 'nova_prio' in names
-
-
-def test_another_driver_is_not_there():
-    os_vif.initialize(reset=True)
-    with pytest.raises(ImportError):
-        importutils.import_class('nova.virt.prio.OtherDriver')
-
-
-def test_scheduler_finds_the_filter_beside_its_own(scheduler_conf):
-    found = filters.HostFilterHandler().get_matching_classes(
-        ['nova.scheduler.filters.all_filters',
-         'nova_prio.scheduler.filters.all_filters'])
-    names = [cls.__name__ for cls in found]
-    assert 1 == names.count('PriorityFilter')
-    assert 1 == names.count('ComputeFilter')
-
-
-def test_scheduler_finds_the_weigher_beside_its_own(scheduler_conf):
-    found = weights.HostWeightHandler().get_matching_classes(
-        ['nova.scheduler.weights.all_weighers',
-         'nova_prio.scheduler.weights.all_weighers'])
-    names = [cls.__name__ for cls in found]
-    assert 1 == names.count('PriorityWeighter')
-    assert 1 == names.count('RAMWeigher')
 
 
 def test_narrowing_is_installed_once(scheduler_conf):
@@ -129,44 +86,3 @@ def test_fold_is_installed_once():
     once = api.API.create, api.API.resize, api.flavors
     entry_point.register()
     assert once == (api.API.create, api.API.resize, api.flavors)
-
-
-@pytest.fixture
-def loaded_validators(request):
-    """Load the validators as a nova-api that starts; yields ``validate``."""
-    seams.register_options()
-    CONF.set_override('enabled', getattr(request, 'param', True),
-                      group='nova_prio')
-    validators.VALIDATORS.clear()
-    validators.load_validators()
-    yield validators.validate
-    CONF.clear_override('enabled', group='nova_prio')
-
-
-@pytest.mark.parametrize('name, value', [
-    ('hw:cpu_priority', 'high'), ('hw:cpu_priority', 'low'),
-    ('aggregate_instance_extra_specs:priority', 'true'),
-    ('aggregate_instance_extra_specs:priority_mix', 'False'),
-    ('aggregate_instance_extra_specs:other', 'anything'),
-])
-def test_validator_accepts(loaded_validators, name, value):
-    loaded_validators(name, value)
-
-
-@pytest.mark.parametrize('name, value, words', [
-    ('hw:cpu_priority', 'High', 'high, low'),
-    ('hw:cpu_priority', '', 'high, low'),
-    ('hw:cpu_priority', 'medium', 'high, low'),
-    ('aggregate_instance_extra_specs:priority', 'high', 'boolean'),
-    ('aggregate_instance_extra_specs:priority_mix', '', 'boolean'),
-])
-def test_validator_refuses(loaded_validators, name, value, words):
-    with pytest.raises(exception.ValidationError, match=words):
-        loaded_validators(name, value)
-
-
-@pytest.mark.parametrize('loaded_validators', [False], indirect=True)
-def test_no_validators_while_it_is_not_enabled(loaded_validators):
-    with pytest.raises(exception.ValidationError, match='does not appear'):
-        loaded_validators('hw:cpu_priority', 'high')
-    loaded_validators('aggregate_instance_extra_specs:priority', 'high')

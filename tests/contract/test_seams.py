@@ -19,11 +19,8 @@ import types
 
 from nova.compute import api
 from nova import objects
-from nova import policies
-from nova import weights
 import pytest
 
-from nova_prio.api import validators
 from nova_prio.compute import driver
 from nova_prio.compute import tracker
 from nova_prio import contract
@@ -33,13 +30,6 @@ from nova_prio.scheduler.weights import priority_weighter
 from nova_prio import seams
 
 objects.register_all()
-
-
-@pytest.mark.parametrize(
-    'seam', contract.SEAMS,
-    ids=lambda seam: '%s.%s' % (seam.module, seam.target))
-def test_seam_matches(seam):
-    assert seam.mismatch() is None
 
 
 @pytest.mark.parametrize('ours', [
@@ -70,22 +60,6 @@ def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
     assert before == (dict(vars(api.API)), api.flavors)
 
 
-def test_policy_rules_are_registered_before_any_request():
-    """Later, another thread may be reading them."""
-    validators.register()
-    names = [rule.name for rule in policies.list_rules()]
-    for rule in ('nova_prio:create:hint:high', 'nova_prio:create:hint:low'):
-        assert 1 == names.count(rule)
-    assert 'os_compute_api:servers:create' in names
-
-
-def test_nova_leaves_weights_beyond_one_as_they_are():
-    """The steps of the weighers of server groups are worth the multiplier."""
-    weigher = group_weighers.SoftAffinityWeigher
-    assert [0, 1, 3] == list(weights.normalize(
-        [0, 1, 3], minval=weigher.minval, maxval=weigher.maxval))
-
-
 def test_a_resize_is_seen_by_its_own_thread_only():
     resizing = contextvars.ContextVar('resizing', default=None)
     flavors = seams._FlavorsOfResize(
@@ -110,6 +84,8 @@ def test_a_resize_is_seen_by_its_own_thread_only():
     (contract.Seam('s', 'nova.gone', 'x'), 'nova.gone.x does not exist'),
     (contract.Seam('s', 'nova.compute.api', 'API.gone'),
      'nova.compute.api.API.gone does not exist'),
+    (contract.Seam('s', 'nova.compute.api', 'Gone.__init__'),
+     'nova.compute.api.Gone.__init__ does not exist'),
     (contract.Seam('s', 'nova.compute.api', 'API.create',
                    ('flavor', 'context')),
      "nova.compute.api.API.create has no parameter 'context' in its place"),

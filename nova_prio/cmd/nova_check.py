@@ -1,0 +1,119 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The command ``nova-prio-status nova check``: does this Nova suit?
+
+For an image before it is rolled out: with Nova and this package, and neither
+a configuration nor a database.
+"""
+
+import argparse
+import importlib.metadata
+import json
+import logging
+import sys
+import warnings
+
+from oslo_utils import importutils
+import prettytable
+
+#: Exit statuses, those of ``upgrade check``.
+SUITS, UNTESTED, UNSUITABLE = range(3)
+
+_PROGRAM = 'nova-prio-status nova'
+_COLUMNS = ('Service', 'Contract', 'Finding')
+
+
+def main(argv):
+    """Run the command line.
+
+    :param argv: list of arguments after ``nova``
+    :returns: exit status: 0 where the image may be rolled out, 1 where this
+        Nova is none that the package is tested with, 2 where it does not suit
+    """
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM, description='Try whether the Nova that is installed '
+        'here does what this package relies on, before an image is rolled '
+        'out. Exit status: 0 where it does, 1 where it does but the package '
+        'is not tested with this release of Nova, 2 where it does not.')
+    parser.add_argument('check', choices=['check'])
+    parser.add_argument(
+        '-f', '--format', choices=['table', 'json'], default='table',
+        help='the format of what is found (default: table)')
+    parsed = parser.parse_args(argv)
+    # Nova logs what the findings say, and warns of its own libraries.
+    logging.getLogger().addHandler(logging.NullHandler())
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        if importutils.try_import('nova') is None:
+            print('There is no Nova beside this nova-prio; install both into '
+                  'the same environment and run the command of that.',
+                  file=sys.stderr)
+            return UNSUITABLE
+        status, found = _look()
+    if parsed.format == 'json':
+        print(json.dumps(found, indent=2))
+    else:
+        _print(found)
+    return status
+
+
+def _look():
+    """Return the exit status, and a dict of what is found."""
+    from nova_prio import behaviours
+    from nova_prio import contract
+    from nova_prio import seams
+    # As a service that has no file: what lies in the image does not count.
+    seams.register_options()([], project='nova', default_config_files=[],
+                             default_config_dirs=[])
+    all_contracts = behaviours.contracts()
+    broken = [(each, text) for each, text in (
+        (each, behaviours.finding(each)) for each in all_contracts) if text]
+    release = contract.release()
+    is_tested = contract.is_tested(release)
+    status = UNSUITABLE if broken else SUITS if is_tested else UNTESTED
+    return status, {
+        'nova_prio': importlib.metadata.version('nova-prio'),
+        'nova': release,
+        'tested': is_tested,
+        'tested_releases': list(contract.TESTED_RELEASES),
+        'contracts': len(all_contracts),
+        'findings': [{'service': each.service, 'contract': each.name,
+                      'finding': text} for each, text in broken],
+        'next': _NEXT[status]}
+
+
+_NEXT = {
+    SUITS: 'Roll the image out: computes first, then schedulers, then nova-'
+           'api.',
+    UNTESTED: 'Install a release of nova-prio that is tested with this Nova; '
+              'or roll the image out to one host, and look at its log.',
+    UNSUITABLE: 'Do not roll the image out; install a release of nova-prio '
+                'that supports this Nova.'}
+
+
+def _print(found):
+    if found['findings']:
+        table = prettytable.PrettyTable(_COLUMNS)
+        table.align = 'l'
+        table.max_width = 60
+        for row in found['findings']:
+            table.add_row([row[name.lower()] for name in _COLUMNS])
+        print(table)
+    print('nova-prio %s, Nova %s, %s %s; of %d contracts %d do not hold.' % (
+        found['nova_prio'], found['nova'],
+        'which is among the tested' if found['tested'] else
+        'which is not among the tested',
+        ', '.join(map(str, found['tested_releases'])),
+        found['contracts'], len(found['findings'])))
+    print(found['next'])

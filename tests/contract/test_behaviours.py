@@ -1,0 +1,126 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What is relied on in Nova holds, and is named where it does not."""
+
+import sys
+import types
+
+from nova.compute import api
+from nova.compute import manager
+from nova.compute import resource_tracker
+from nova import objects
+from nova.scheduler import request_filter
+import os_vif
+import pytest
+
+from nova_prio import behaviours
+from nova_prio.compute import nova_virt_prio
+from nova_prio import contract
+from nova_prio import seams
+from nova_prio import trials
+
+objects.register_all()
+
+
+@pytest.mark.parametrize(
+    'relied_on', behaviours.contracts(), ids=lambda each: each.name)
+def test_it_holds(relied_on):
+    assert behaviours.finding(relied_on) is None
+
+
+def _resize_without_the_fold(monkeypatch):
+    monkeypatch.setattr(api.API, 'resize', api.API.resize.__wrapped__)
+
+
+def _no_plugins(monkeypatch):
+    monkeypatch.setattr(os_vif, 'initialize', lambda reset: None)
+    monkeypatch.delitem(sys.modules, 'nova.virt.prio', raising=False)
+
+
+def _tracker_first(monkeypatch):
+    def __init__(self):
+        self.rt = resource_tracker.ResourceTracker()
+        self.driver = manager.driver.load_compute_driver()
+
+    monkeypatch.setattr(manager.ComputeManager, '__init__', __init__)
+
+
+def _other_driver(monkeypatch):
+    monkeypatch.setattr(nova_virt_prio, 'OtherDriver', object, raising=False)
+
+
+def _no_request_filters(monkeypatch):
+    monkeypatch.setattr(request_filter, 'ALL_REQUEST_FILTERS', [])
+    monkeypatch.setattr(seams, 'install_request_filter', lambda narrow: False)
+
+
+def replaced(name, value):
+    """Return a function that gives something of Nova another value."""
+    return lambda monkeypatch: monkeypatch.setattr(name, value)
+
+
+@pytest.mark.parametrize('break_nova, name, words', [
+    (replaced('nova.api.validation.extra_specs.validators.load_validators',
+              lambda: None),
+     'enabled = true', "'hw:cpu_priority' does not appear"),
+    (replaced('nova.api.validation.extra_specs.validators.validate',
+              lambda name, value: None),
+     'enabled = false', "it accepts hw:cpu_priority = 'high'"),
+    (_resize_without_the_fold, 'takes the fold', 'nothing of it is in API.r'),
+    (replaced('nova.policies.list_rules', lambda: []),
+     'lists the rules', 'it lists nova_prio:create:hint:high, '),
+    (replaced('nova.scheduler.filters.HostFilterHandler.get_matching_classes',
+              lambda self, names: []),
+     'PriorityFilter', 'it finds 0 times PriorityFilter, 0 times ComputeF'),
+    (replaced('nova.scheduler.weights.HostWeightHandler.get_matching_classes',
+              lambda self, names: []),
+     'PriorityWeighter', 'it finds 0 times PriorityWeighter'),
+    (_no_request_filters, 'request filters', 'ours is not among them'),
+    (replaced('nova.weights.normalize',
+              lambda given, minval, maxval: [each / 3 for each in given]),
+     'weights beyond one', 'it makes [0.0, 0.3'),
+    (_no_plugins, 'os_vif makes', "cannot be tried: ModuleNotFoundError: No "
+     "module named 'nova.virt.prio'"),
+    (_other_driver, 'no other driver', 'it finds one'),
+    (_tracker_first, 'before the resource', 'it is made first'),
+    (replaced('nova.compute.manager.resource_tracker', types.SimpleNamespace(
+        ResourceTracker=resource_tracker.ResourceTracker)),
+     'tracker is that', 'it makes a nova.compute.resource_tracker.Res'),
+    (replaced('nova.virt.hardware.numa_fit_instance_to_host',
+              lambda *args, **kwargs: None),
+     'go with dedicated', 'it finds no place'),
+    (replaced('nova.virt.hardware.numa_fit_instance_to_host',
+              lambda *args, **kwargs: 'a place'),
+     'find no place', 'it finds a place'),
+    (replaced('nova_prio.contract.SEAMS', (
+        contract.Seam(contract.COMPUTE, 'nova.compute', 'gone'),)),
+     'tracker is that', 'nova-compute would refuse to start'),
+])
+def test_what_does_not_hold_is_named(break_nova, name, words, monkeypatch):
+    relied_on, = (each for each in behaviours.ALL if name in each.name)
+    # What is put into Nova once, is.
+    assert behaviours.finding(relied_on) is None
+    break_nova(monkeypatch)
+    assert words in behaviours.finding(relied_on)
+
+
+def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    package = tmp_path / 'broken_here'
+    package.mkdir()
+    (package / '__init__.py').touch()
+    assert trials.importable('broken_here')() is None
+    (package / 'a.py').write_text('from nova.compute import gone')
+    assert "broken_here.a: cannot import name 'gone'" in trials.importable(
+        'broken_here')()

@@ -1,0 +1,111 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio-status nova check``, in processes of its own."""
+
+import json
+import os
+import subprocess
+import sys
+
+from nova_prio import behaviours
+from nova_prio.cmd import nova_check
+from nova_prio import contract
+
+
+def run(tmp_path, *arguments, before=''):
+    """Run the command in an empty directory.
+
+    :param before: Python that changes Nova first
+    :returns: (exit status, str, str) with what it prints
+    """
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c',
+         'import sys\nsys.argv[0] = "nova-prio-status"\n%s\n'
+         'from nova_prio.cmd import status\nsys.exit(status.main())' % before,
+         'nova', *arguments], capture_output=True, text=True, cwd=tmp_path,
+        env={**os.environ, 'HOME': str(tmp_path)})
+    assert 'Traceback' not in done.stderr, done.stderr
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_a_nova_that_suits(tmp_path):
+    """Whatever configuration there is in the image."""
+    (tmp_path / '.nova').mkdir()
+    (tmp_path / '.nova' / 'nova.conf').write_text(
+        '[nova_prio]\nenabled = perhaps\n')
+    status, text, _error = run(tmp_path, 'check')
+    assert nova_check.SUITS == status
+    *_, versions, next_step = text.splitlines()
+    assert 'Nova %s, which is among the tested ' % contract.release(
+        ) in versions
+    assert 'of %d contracts 0 do not' % len(behaviours.contracts()) in versions
+    assert next_step.startswith('Roll the image out')
+
+
+def test_a_nova_that_does_not_suit(tmp_path):
+    change = ('from nova.compute import claims\n'
+              'from nova import policies\n'
+              'from nova.scheduler import request_filter\n'
+              'del claims.MoveClaim, request_filter.process_reqspec\n'
+              'policies.list_rules = lambda: []')
+    status, text, error = run(tmp_path, 'check', '-f', 'json', before=change)
+    assert (nova_check.UNSUITABLE, '') == (status, error)
+    found = json.loads(text)
+    assert found['next'].startswith('Do not roll the image out')
+    assert contract.release() == found['nova']
+    findings = {(each['service'], each['contract']): each['finding']
+                for each in found['findings']}
+    for service, name, words in (
+            (contract.SCHEDULER, 'nova.scheduler.request_filter.'
+             'process_reqspec', 'process_reqspec does not exist'),
+            (contract.COMPUTE, 'nova.compute.claims.MoveClaim.__init__',
+             'MoveClaim.__init__ does not exist'),
+            (contract.COMPUTE, 'nova_prio.compute can be imported',
+             "nova_prio.compute.claims: module 'nova.compute.claims' has no "
+             "attribute 'MoveClaim'"),
+            (contract.COMPUTE, "os_vif makes the driver "
+             "'prio.PriorityLibvirtDriver' importable", 'cannot be tried: '),
+            (contract.API, 'nova.policies lists the rules of the hint',
+             'none of its own'),
+            (contract.SCHEDULER, 'request filters take the narrowing',
+             'nova-scheduler would refuse to start')):
+        assert words in findings.pop((service, name)), name
+    assert all(words not in str(findings) for words in (
+        contract.COMMANDS, 'extra specs', 'emulator')), findings
+    status, text, _error = run(tmp_path, 'check', before=change)
+    assert nova_check.UNSUITABLE == status
+    assert 'process_reqspec does not exist' in text
+    assert found['next'] == text.splitlines()[-1]
+
+
+def test_a_nova_that_is_not_tested(tmp_path):
+    status, text, _error = run(
+        tmp_path, 'check', before='from nova_prio import contract\n'
+        'contract.TESTED_RELEASES = (2,)')
+    assert nova_check.UNTESTED == status
+    assert ', which is not among the tested 2; ' in text
+    assert 'to one host' in text.splitlines()[-1]
+
+
+def test_no_nova(tmp_path):
+    status, text, error = run(
+        tmp_path, 'check', before='sys.modules["nova"] = None')
+    assert (nova_check.UNSUITABLE, '') == (status, text)
+    assert 'There is no Nova beside this nova-prio; install both' in error
+
+
+def test_usage(tmp_path):
+    status, text, error = run(tmp_path, 'chek')
+    assert (2, '') == (status, text)
+    assert "invalid choice: 'chek'" in error
