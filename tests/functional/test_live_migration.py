@@ -18,6 +18,7 @@ import fixtures
 from lxml import etree
 from nova import exception
 from nova.tests.functional.api import client
+from oslo_serialization import jsonutils
 
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
@@ -207,18 +208,30 @@ class LiveMigration(base.FunctionalTest):
                 self._assert_on('mix2', server)
         self._assert_accounts()
 
+    def _forge(self, host, write):
+        """Let a host have written its report in another way."""
+        with self.record(host) as node:
+            node.stats = {host_report.STATS_KEY: write(
+                host_report.HostReport.from_stats(node.stats))}
+            node.save()
+
     def test_from_and_to_hosts_with_other_versions(self):
         self._start_mix2()
         for host, version in ('mix1', '2.0'), ('mix2', '1.99'):
-            with self.record(host) as node:
-                report = node.stats[host_report.STATS_KEY]
-                node.stats = {host_report.STATS_KEY: report.replace(
-                    '"1.2"', '"%s"' % version)}
-                node.save()
-        for kind in 'high', 'low', 'low in both cells':
+            self._forge(host, lambda report: report.to_stats().replace(
+                '"%s"' % report.VERSION, '"%s"' % version))
+        kinds = 'high', 'low', 'low in both cells'
+        for kind in kinds:
             self._migrate(self.servers[kind])
             self._assert_on('mix2', self.servers[kind])
             self._assert_guest(kind, self.servers[kind])
+        self._assert_accounts()
+        for host, version in ('mix1', '1.0'), ('mix2', '1.1'):
+            self._forge(host, lambda report: jsonutils.dumps(
+                report.obj_to_primitive(target_version=version)))
+        for kind in kinds:
+            self._migrate(self.servers[kind], 'mix1')
+            self._assert_on('mix1', self.servers[kind])
         self._assert_accounts()
 
     def test_failures(self):

@@ -406,6 +406,11 @@ class BadHosts(Requests):
         primitive['nova_prio_object.data'].update(more)
         return {host_report.STATS_KEY: jsonutils.dumps(primitive)}
 
+    def _older_stats(self, version):
+        """Return the stats as a compute of an older version wrote them."""
+        return {host_report.STATS_KEY: jsonutils.dumps(
+            self.report('mix').obj_to_primitive(target_version=version))}
+
     def test_records(self):
         # As it is when it has just started: not updated again yet.
         with mock.patch.object(self, 'update_host'):
@@ -427,6 +432,9 @@ class BadHosts(Requests):
                 (low, reasons.UNREADABLE_REPORT, {
                     'stats': self._stats('2.0')}),
                 (low, 'L0 L0 +S0', {'stats': self._stats('1.99', new=[7])}),
+                (high, 'D0 D0', {'stats': self._older_stats('1.0')}),
+                (low, 'L0 L0 +S0', {'stats': self._older_stats('1.0')}),
+                (ordinary, 'S0 S0', {'stats': self._older_stats('1.1')}),
                 (high, reasons.NO_REPORT, no_report),
                 (low, reasons.NO_REPORT, no_report),
                 (ordinary, 'S0 S0', no_report),

@@ -11,6 +11,7 @@
 # under the License.
 
 from oslo_serialization import jsonutils
+from oslo_versionedobjects import fields
 from oslo_versionedobjects import fixture
 import pytest
 
@@ -82,6 +83,23 @@ def test_a_report_of_a_newer_compute():
     read = read_as('1.99', not_known_yet={'a': 1})
     assert capacity.Rows(4, 8, 2) == read.used
     assert {'1': 3} == read.low_by_cell
+
+
+def test_a_compute_with_one_more_field():
+    with fixture.VersionedObjectRegistryFixture() as registry:
+        class HostReport(host_report.HostReport):
+            VERSION = '1.%d' % (
+                int(host_report.HostReport.VERSION.split('.')[1]) + 1)
+            fields = {'more': fields.DictOfIntegersField()}
+
+        registry.register(HostReport)
+        newer = HostReport.of(CPUS, capacity.Rows(4, 8, 2), 14, {1: 3})
+        newer.more = {'0': 1}
+        text = newer.to_stats()
+    assert '"more"' in text
+    read = host_report.HostReport.from_stats({host_report.STATS_KEY: text})
+    assert type(read) is host_report.HostReport
+    assert (capacity.Rows(4, 8, 2), {'1': 3}) == (read.used, read.low_by_cell)
 
 
 def test_the_same_report_is_the_same_text():
