@@ -21,6 +21,7 @@ import typing
 
 from nova import context as nova_context
 from nova import objects
+from nova.virt import hardware
 from oslo_db import exception as db_exception
 import sqlalchemy.exc
 
@@ -46,6 +47,24 @@ class Kind(typing.NamedTuple):
     wants_whole_cores: bool
 
 
+class LowRow(typing.NamedTuple):
+    """CPUs that a low-priority instance floats on, and vCPUs for sale."""
+
+    floating: int
+    sellable: int
+
+    def units(self, vcpus):
+        """Return how many instances of a size are sold, if nothing else is."""
+        return self.sellable // vcpus if vcpus <= self.floating else 0
+
+
+class Gain(typing.NamedTuple):
+    """The LowRow of a host ``without`` mix, and the one ``mixed``."""
+
+    without: LowRow
+    mixed: LowRow
+
+
 class Host(typing.NamedTuple):
     """One compute host of a cloud.
 
@@ -64,6 +83,19 @@ class Host(typing.NamedTuple):
         """The ``capacity.Rows`` that are left; of a host with a report."""
         return capacity.room(self.report.sellable, self.report.used)
 
+    @property
+    def low_gain(self):
+        """The Gain of a host with a report: what mix does for its low row."""
+        dedicated, shared = (
+            len(hardware.parse_cpu_spec(cpus)) for cpus in (
+                self.report.cpu_dedicated_set, self.report.cpu_shared_set))
+        ratio = capacity.exact_ratio(self.report.cpu_allocation_ratio)
+        without, mixed = (
+            LowRow(shared + dedicated * mix, capacity.sellable(
+                dedicated, shared, ratio, mix).low) for mix in (False, True))
+        # nova-compute takes no other sets for mix.
+        return Gain(without, mixed if dedicated and shared else without)
+
     def units(self, kind):
         """Return how many instances of a Kind the CPUs have room for.
 
@@ -81,15 +113,16 @@ class Host(typing.NamedTuple):
             kind.drawn, self.room) if needed)
 
 
-def kind_of(flavor):
+def kind_of(flavor, hints=None):
     """Return the Kind that instances of a flavor are of.
 
     :param flavor: nova.objects.Flavor
+    :param hints: dict of scheduler hints, or None
     :raises nova_prio.policy.RequestRefused: where it contradicts itself
     :raises nova.exception.NovaException: where stock Nova refuses it
     """
     flavor, topology = compiled.fitted(
-        flavor, objects.ImageMeta.from_dict({}), {})
+        flavor, objects.ImageMeta.from_dict({}), hints or {})
     needs = demand.of(flavor, topology)
     return Kind(needs.priority, capacity.drawn(needs), flavor.vcpus,
                 flavor.memory_mb, demand.wants_whole_cores(flavor, topology))

@@ -1,0 +1,98 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio capacity gain`` on Nova's databases, and what it promises."""
+
+from nova_prio.objects import host_report
+from tests import commands
+from tests.functional import base
+
+PRIORITY = {'priority_mix': 'true'}
+
+
+class CapacityGain(base.FunctionalTest):
+
+    def gain(self, *arguments, aggregate='priority_mix=true', status=0):
+        """Run the command; returns dict, host -> its numbers and its note."""
+        found, rows, self.said = commands.run(
+            'capacity', 'gain', aggregate, *arguments)
+        self.assertEqual(status, found, self.said)
+        return {name: numbers for name, *numbers in (
+            row.values() for row in rows or ())}
+
+    def test_hosts(self):
+        self.start_seed_host('mix1')
+        self.start_seed_host('mix2', dedicated='0-3', shared='4-9', ratio=1.5)
+        self.start_seed_host('elsewhere', aggregate={'rack': '1'})
+        self.assertEqual({'mix1': [True, 8, 16, 8, ''],
+                          'mix2': [True, 9, 11, 2, '']}, self.gain())
+        self.assertEqual(
+            'Gained: 10 low-priority vCPUs on 2 hosts. Other sets or '
+            'another ratio may give more: "nova-prio capacity solve" tells.\n',
+            self.said)
+        self.start_seed_host('off1', mix=False)
+        self.start_seed_host('oneset1', dedicated=None, mix=False, ratio=3.0)
+        off = {'off1': [False, 8, 16, 8, ''],
+               'oneset1': [False, 12, 12, 0, '']}
+        found = self.gain()
+        self.assertEqual(off, {name: found[name] for name in off})
+        self.assertIn('Gained: 10 low-priority vCPUs on 2 hosts. Set '
+                      'cpu_priority_mix_enable = true on those without mix, '
+                      'for another 8 low-priority vCPUs on 2 hosts.',
+                      self.said)
+        self.start_host('stock1', driver='libvirt.LibvirtDriver',
+                        aggregate=PRIORITY)
+        with self.record('mix2') as node:
+            node.stats = {host_report.STATS_KEY: '?'}
+            node.save()
+        found = self.gain()
+        self.assertEqual(
+            ['', '', '', '', 'it runs another compute driver'],
+            found['stock1'])
+        self.assertIn('cannot be read', found['mix2'][-1])
+        self.assertIn('See to 2 hosts without a report', self.said)
+
+    def test_units_are_what_can_be_created(self):
+        """As many more as fit on the host while it has mix."""
+        self.start_seed_host('mix1')
+        wide = self.flavor(6, **{'hw:cpu_priority': 'low'})
+        for flavor, units in ((self.low, 2), (self.plain, 2), (wide, 2),
+                              (self.flavor(3), 3),
+                              (self.flavor(13), 0)):
+            numbers, = self.gain('--flavor', flavor).values()
+            self.assertEqual([True, 8, 16, 8, units, ''], numbers)
+            self.assertIn('Gained: 8 low-priority vCPUs (%d instances of the '
+                          'flavor) on 1 host.' % units, self.said)
+        self.start_seed_host('off1', mix=False)
+        for flavor, host, most in (
+                (self.low, 'mix1', 4), (self.low, 'off1', 2),
+                (wide, 'mix1', 2), (wide, 'off1', 0)):
+            servers = [self.boot(flavor, az='nova:' + host)
+                       for _ in range(most)]
+            self.boot(flavor, 'ERROR', az='nova:' + host)
+            for server in servers:
+                self._delete_server(server)
+
+    def test_what_is_said(self):
+        self.start_seed_host('mix1')
+        for arguments, words in (
+                ({'aggregate': 'none'}, "AGGREGATE is 'none'; allowed are"),
+                ({'flavor': 'none'}, 'Flavor none could not be found'),
+                ({'flavor': self.high}, "is '%s', whose hw:cpu_priority is "
+                 "'high'; allowed is 'low' or none" % self.high),
+                ({'flavor': self.flavor(4, **{'hw:cpu_policy': 'dedicated'})},
+                 "hw:cpu_policy of the flavor is 'dedicated'; with low")):
+            flavor = arguments.pop('flavor', None)
+            self.gain(*(['--flavor', flavor] if flavor else []), **arguments,
+                      status=1)
+            self.assertIn(words, self.said)
