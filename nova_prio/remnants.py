@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What of this package is left in a cloud: read, never changed."""
+
+import glob
+import itertools
+import os
+import typing
+
+from keystoneauth1 import exceptions as ks_exceptions
+from nova.compute import vm_states
+from nova import context as nova_context
+from nova import objects
+from nova.scheduler.client import report
+from oslo_config import cfg
+
+from nova_prio.audit import views
+from nova_prio import conf as our_conf
+from nova_prio import holdings
+from nova_prio import mixed
+from nova_prio.objects import host_report
+from nova_prio import policy
+from nova_prio import priority_hosts
+from nova_prio import survey
+
+FLAVOR, INSTANCE, OPTION, HOST = 'flavor', 'instance', 'option', 'host'
+AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
+
+#: How many instances are in memory at once.
+PAGE = 500
+
+_TRAITS = (priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
+#: Metadata of aggregates that nobody but this package reads. 'priority' is a
+#: key that clouds use for other things too: it counts where it says true.
+_KEYS = ('priority_mix', priority_hosts.ORDINARY_KEY,
+         'priority_weight_multiplier')
+_SHARED_KEY = 'priority'
+_SCOPE = 'aggregate_instance_extra_specs:'
+#: Options of Nova whose values may name something of this package.
+_NAMING = (('DEFAULT', 'compute_driver'),
+           ('filter_scheduler', 'available_filters'),
+           ('filter_scheduler', 'enabled_filters'),
+           ('filter_scheduler', 'weight_classes'))
+_NAMES = ('nova_prio.', 'PriorityFilter', priority_hosts.DRIVER)
+
+
+class Remnant(typing.NamedTuple):
+    """One thing that is left.
+
+    ``name`` says which one of its ``kind``, ``holds`` what it has of this
+    package, ``remedy`` how that is taken away.
+    """
+
+    kind: str
+    name: str
+    holds: str
+    remedy: str
+
+
+def find(context, conf, paths):
+    """Yield what is left, in the order in which it is best taken away.
+
+    :param context: nova.context.RequestContext
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param paths: files of options
+    :raises OSError: where such a file cannot be read
+    :raises oslo_config.cfg.ParseError: likewise
+    """
+    if not conf.api_database.connection:
+        yield from _options(paths)
+        yield Remnant(
+            UNREAD, 'databases', '[api_database] connection is not set, as on '
+            'a compute host: options alone were looked at.',
+            'Run this where nova-manage runs, too.')
+        return
+    yield from _flavors(context)
+    yield from _in_cells(context, _instances)
+    yield from _builds(context)
+    yield from _options(paths)
+    yield from _in_cells(context, _hosts)
+    yield from _aggregate_keys(context)
+    yield from _traits()
+
+
+def _flavors(context):
+    for flavor in objects.FlavorList.get_all(context, inactive=True):
+        held = _of_flavor(flavor.extra_specs)
+        if held:
+            yield Remnant(
+                FLAVOR, flavor.flavorid, held,
+                'Unset it with "openstack flavor unset --property", or delete '
+                'the flavor.')
+
+
+def _of_flavor(extra_specs):
+    """Return the extra specs that mean something to this package alone."""
+    keys = {policy.EXTRA_SPEC,
+            *(_SCOPE + key for key in priority_hosts.AGGREGATE_KEYS)}
+    if mixed.is_asked_for(extra_specs):
+        # Stock Nova refuses the two together.
+        keys.update(policy.resources(extra_specs, 'PCPU'),
+                    policy.resources(extra_specs, 'VCPU'))
+    return _text({
+        key: value for key, value in extra_specs.items()
+        if key in keys or (key.startswith('trait') and
+                           key.partition(':')[2] in _TRAITS)})
+
+
+def _text(pairs):
+    return ', '.join('%s=%s' % pair for pair in sorted(pairs.items()))
+
+
+def _in_cells(context, look):
+    """Yield what is found in each cell, and the cells that do not answer.
+
+    :param look: (nova.context.RequestContext of the cell, CellMapping) ->
+        iterator of Remnant
+    """
+    for cell in objects.CellMappingList.get_all(context):
+        try:
+            with nova_context.target_cell(context, cell) as cctxt:
+                yield from look(cctxt, cell)
+        except survey.DATABASE_ERRORS as error:
+            yield Remnant(
+                UNREAD, 'cell %s' % (cell.name or cell.uuid),
+                '%s.' % str(error).strip().splitlines()[0].rstrip('.'),
+                'See to its database, and run this again.')
+
+
+def _instances(cctxt, cell):
+    """Yield the instances of a cell, one page in memory at a time.
+
+    Those that are shelved, or deleted but not reclaimed yet, are among them,
+    and in cell 0 those that found no host.
+    """
+    marker = None
+    while page := list(objects.InstanceList.get_by_filters(
+            cctxt, {'deleted': False, 'soft_deleted': True},
+            sort_dir='asc', limit=PAGE, marker=marker,
+            expected_attrs=['flavor'])):
+        marker = page[-1].uuid
+        # None of them is kept while the next page is read.
+        while page:
+            yield from _of_instance(page.pop(0))
+
+
+def _builds(context):
+    """Yield those that are in no cell yet."""
+    for build in objects.BuildRequestList.get_all(context):
+        yield from _of_instance(build.instance)
+
+
+def _of_instance(instance):
+    flavors = {'': instance.flavor, 'until its resize is confirmed: ':
+               instance.old_flavor, 'once it is resized: ':
+               instance.new_flavor}
+    for when, flavor in flavors.items():
+        priority = (flavor.extra_specs or {}).get(
+            policy.EXTRA_SPEC) if flavor else None
+        if priority is None:
+            continue
+        origin = ' (scheduler hint)' if policy.is_from_hint(
+            flavor.extra_specs) else ''
+        yield Remnant(
+            INSTANCE, instance.uuid,
+            '%s%s=%s%s, %s' % (
+                when, policy.EXTRA_SPEC, priority, origin,
+                'on host %s' % instance.host if instance.host
+                else 'on no host'),
+            'Confirm or revert its resize.' if when
+            else _REMEDIES.get(instance.vm_state, _RESIZE))
+        return
+
+
+_RESIZE = ('With [nova_prio] enabled = false in nova-api, resize it to a '
+           'flavor without %s, or delete it.' % policy.EXTRA_SPEC)
+_REMEDIES = {
+    vm_states.SOFT_DELETED: 'Delete it with "openstack server delete '
+                            '--force", or wait until nova-compute reclaims '
+                            'it.',
+    vm_states.SHELVED_OFFLOADED: 'Unshelve and resize it, or delete it.',
+    vm_states.SHELVED: 'Unshelve and resize it, or delete it.',
+    vm_states.ERROR: 'Delete it.'}
+
+
+def _options(paths):
+    for path in paths:
+        sections = {}
+        cfg.ConfigParser(path, sections).parse()
+        for group, options in sections.items():
+            for option, values in options.items():
+                value = ','.join(values)
+                if _is_ours(group, option, value):
+                    yield Remnant(
+                        OPTION, path, '[%s] %s = %s' % (group, option, value),
+                        'Take it out of the file, and restart the services '
+                        'that read it.')
+
+
+def _is_ours(group, option, value):
+    if group == our_conf.GROUP.name or (
+            group in ('DEFAULT', 'compute') and
+            option in {each.name for each in our_conf.DEFAULT_OPTS}):
+        return True
+    return (group, option) in _NAMING and any(
+        name in value for name in _NAMES)
+
+
+def paths_of(conf):
+    """Return the files that a service reads its options from.
+
+    :param conf: ``oslo_config.cfg.ConfigOpts`` that has read them
+    """
+    return list(itertools.chain(conf.config_file, *(
+        sorted(glob.glob(os.path.join(directory, '*.conf')))
+        for directory in conf.config_dirs)))
+
+
+def _hosts(cctxt, cell):
+    """Yield the hosts of a cell that report: they run our driver."""
+    if cell.is_cell0():
+        return
+    marker = None
+    while page := list(objects.ComputeNodeList.get_by_pagination(
+            cctxt, limit=views.PAGE, marker=marker)):
+        marker = page[-1].id
+        for node in page:
+            if host_report.STATS_KEY in (node.stats or {}):
+                yield Remnant(
+                    HOST, node.host, 'its nova-compute runs %s'
+                    % priority_hosts.DRIVER,
+                    'Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
+                    'there, and restart nova-compute.')
+
+
+def _aggregate_keys(context):
+    for aggregate in objects.AggregateList.get_all(context):
+        for key, value in sorted(aggregate.metadata.items()):
+            if key in _KEYS or (key == _SHARED_KEY and
+                                priority_hosts.is_marked(aggregate)):
+                yield Remnant(
+                    AGGREGATE_KEY, aggregate.name, '%s=%s' % (key, value),
+                    'Unset it with "openstack aggregate unset --property %s '
+                    '%s".' % (key, aggregate.name))
+
+
+def _traits():
+    try:
+        # Some releases ask Placement at once.
+        yield from _of_placement(report.SchedulerReportClient())
+    except (holdings.NotMended, ks_exceptions.ClientException) as error:
+        yield Remnant(
+            UNREAD, 'Placement', '%s.' % str(error).rstrip('.'),
+            'See to it, or to [placement] in nova.conf, and run this again.')
+
+
+def _of_placement(client):
+    known = sorted(holdings.answer(
+        client, '/traits?name=in:%s' % ','.join(_TRAITS))['traits'])
+    for trait in known:
+        for provider in holdings.answer(
+                client, '/resource_providers?required=%s' % trait
+                )['resource_providers']:
+            yield Remnant(
+                TRAIT, provider['name'], trait,
+                'Set the traits of resource provider %s without it, with '
+                '"openstack resource provider trait set".' % provider['uuid'])
+    for trait in known:
+        yield Remnant(
+            TRAIT, trait, 'known to Placement',
+            'Delete it with "openstack trait delete" once no resource '
+            'provider has it.')

@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio uninstall-check`` on a machine of its own."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from nova_prio.cmd import uninstall_check as command
+from nova_prio import remnants
+
+
+def check(*paths, status=command.FAILED):
+    """Run the command with these files; returns (rows, its last line)."""
+    arguments = [word for path in paths
+                 for word in ('--config-file', str(path))]
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
+         'uninstall-check', '-f', 'json', *arguments],
+        capture_output=True, text=True)
+    assert status == done.returncode, done.stderr
+    assert 'Traceback' not in done.stderr, done.stderr
+    return (json.loads(done.stdout or 'null'), done.stderr.splitlines()[-1])
+
+
+def test_each_file_is_looked_at(nova_conf, tmp_path):
+    """Also where another one says otherwise; Placement is not there."""
+    compute = tmp_path / 'compute.conf'
+    compute.write_text('[DEFAULT]\ncompute_driver = '
+                       'prio.PriorityLibvirtDriver\n')
+    other = tmp_path / 'other.conf'
+    other.write_text('[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n')
+    rows, said = check(nova_conf, compute, other)
+    assert [(remnants.OPTION, str(compute)),
+            (remnants.UNREAD, 'Placement')] == [
+        (row['Kind'], row['Name']) for row in rows]
+    assert said.startswith('Not all could be looked at (option 1, unread 1).')
+
+
+def test_a_compute_host(tmp_path):
+    path = tmp_path / 'nova.conf'
+    path.write_text('[DEFAULT]\ncpu_priority_mix_enable = true\n')
+    rows, _said = check(path)
+    assert [(str(path), '[DEFAULT] cpu_priority_mix_enable = true'),
+            ('databases', '[api_database] connection is not set, as on a '
+             'compute host: options alone were looked at.')] == [
+        (row['Name'], row['Left']) for row in rows]
+
+
+@pytest.mark.parametrize('text, words', [
+    ('nonsense\n', 'The configuration of Nova cannot be read: '),
+    ('[api_database]\nconnection = nonsense\n',
+     "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
+])
+def test_what_cannot_be_read(tmp_path, text, words):
+    path = tmp_path / 'nova.conf'
+    path.write_text(text)
+    rows, said = check(path)
+    assert rows is None
+    assert said.startswith(words)
