@@ -177,8 +177,7 @@ def _of_instance(instance):
                 when, policy.EXTRA_SPEC, priority, origin,
                 'on host %s' % instance.host if instance.host
                 else 'on no host'),
-            'Confirm or revert its resize.' if when
-            else _REMEDIES.get(instance.vm_state, _RESIZE))
+            _REMEDIES.get(instance.vm_state, _RESIZE))
         return
 
 
@@ -189,6 +188,7 @@ _REMEDIES = {
                             '--force", or wait until nova-compute reclaims '
                             'it.',
     vm_states.SHELVED_OFFLOADED: 'Unshelve and resize it, or delete it.',
+    vm_states.RESIZED: 'Confirm or revert its resize.',
     vm_states.SHELVED: 'Unshelve and resize it, or delete it.',
     vm_states.ERROR: 'Delete it.'}
 

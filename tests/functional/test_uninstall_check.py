@@ -149,14 +149,15 @@ class UninstallCheck(base.FunctionalTest):
 
     def take_away(self, kind, server, remedy):
         """Do what the remedy says."""
-        if 'nova-api, resize it to' in remedy and kind not in (
-                'new', 'resizing'):
+        if 'nova-api, resize it to' in remedy and kind != 'new':
             self.act(server, 'VERIFY_RESIZE',
                      resize={'flavorRef': self.ordinary})
             self.act(server, 'SHUTOFF' if kind == 'stopped' else 'ACTIVE',
                      confirmResize=None)
         elif 'Confirm or revert' in remedy:
-            self.act(server, 'ACTIVE', confirmResize=None)
+            self.act(server, 'ACTIVE', **{
+                'confirmResize' if kind == 'resized' else 'revertResize':
+                None})
         elif '--force' in remedy:
             self.api.post_server_action(server['id'], {'forceDelete': None})
         else:
