@@ -41,9 +41,9 @@ class CapacityGain(base.FunctionalTest):
             'another ratio may give more: "nova-prio capacity solve" tells.\n',
             self.said)
         self.start_seed_host('off1', mix=False)
-        self.start_seed_host('oneset1', dedicated=None, mix=False, ratio=3.0)
+        self.start_seed_host('oneset1', shared=None, mix=False, ratio=3.0)
         off = {'off1': [False, 8, 16, 8, ''],
-               'oneset1': [False, 12, 12, 0, '']}
+               'oneset1': [False, 0, 0, 0, '']}
         found = self.gain()
         self.assertEqual(off, {name: found[name] for name in off})
         self.assertIn('Gained: 10 low-priority vCPUs on 2 hosts. Set '
