@@ -1,0 +1,38 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The package installed but not enabled."""
+
+from nova_prio.scenario import cloud
+from tests.functional import base
+from tests.functional import test_plain_nova
+
+
+class NotEnabled(test_plain_nova.PlainCloud, base.FunctionalTest):
+    """Stock services on a machine where the package is installed."""
+
+    def setUp(self):
+        super(base.FunctionalTest, self).setUp()
+        self.plain = self.flavor()
+        self.start_host('plain', driver=cloud.STOCK_DRIVER)
+
+    def test_the_api_answers_as_if_it_were_not_there(self):
+        self.assertIn(
+            "extra spec 'hw:cpu_priority' does not appear to be a valid",
+            self.refusal(self.flavor, **{'hw:cpu_priority': 'high'}))
+        self.flavor(**{'aggregate_instance_extra_specs:priority': 'gold'})
+        for hint in ('high', 'nonsense'):
+            server = self.boot_with_hint(self.plain, hint)
+            self.assertEqual({}, self.extra_specs(server))
+        self.api.microversion = '2.85'
+        flavor = self.flavor(**{'hw:cpu_priority': 'urgent'})
+        self.boot(flavor)

@@ -1,0 +1,291 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The package removed while there are instances with a priority."""
+
+import inspect
+
+import fixtures
+from nova.api.validation.extra_specs import validators
+from nova.compute import api
+from nova.compute import claims
+from nova.scheduler import host_manager
+from nova.scheduler import request_filter
+from nova.tests.functional.api import client
+
+from nova_prio import capacity
+from nova_prio.compute import tracker
+from nova_prio import demand
+from nova_prio import policy
+from nova_prio.scenario import cloud
+from nova_prio.scheduler import narrowing
+from nova_prio import seams
+from tests.functional import base
+
+BOTH = {'resources:PCPU': '1', 'resources:VCPU': '1'}
+HIGH, LOW = {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}
+#: Kind -> (extra specs, hint, numbers of dedicated and of shared vCPUs).
+KINDS = {
+    'high': (HIGH, None, 1, 0),
+    'high by hint': ({}, 'high', 1, 0),
+    'high of PCPU': ({**HIGH, 'resources:PCPU': '1'}, None, 1, 0),
+    'high and mixed': ({**HIGH, 'hw:cpu_policy': 'mixed',
+                        'hw:cpu_dedicated_mask': '0'}, None, 1, 1),
+    'high of both': ({**HIGH, **BOTH}, None, 1, 1),
+    'mixed of both': (BOTH, None, 1, 1),
+    'low': (LOW, None, 0, 1),
+    'low by hint': ({}, 'low', 0, 1),
+    'low with a NUMA node': ({**LOW, 'hw:numa_nodes': '1'}, None, 0, 1),
+}
+
+
+class Removed(base.FunctionalTest):
+    """Words for what is done to instances once the package is gone."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags(allow_resize_to_same_host=True)
+        self.let_guests_migrate()
+        for name in ('mix1', 'mix2'):
+            self.start_seed_host(name)
+
+    def flavor(self, vcpus=4, **extra_specs):
+        """Create a flavor, small enough for many of them on one host."""
+        return self._create_flavor(
+            vcpu=vcpus, memory_mb=256, disk=1, ephemeral=0,
+            extra_spec=extra_specs or None)
+
+    def remove_the_package(self):
+        """Start API, scheduler and computes again, as if it were not there.
+
+        What its seams have put into Nova is taken out, and whatever it would
+        decide from then on fails the test.
+        """
+        self.flags(enabled=False, group='nova_prio')
+        validators.VALIDATORS.clear()
+        validators.load_validators()
+        for name, method in list(vars(api.API).items()):
+            wrapped = getattr(api.API, name)
+            if getattr(wrapped, '__globals__', None) is vars(seams):
+                stock = wrapped.__wrapped__
+                self._put_back(
+                    'nova.compute.api.API.' + name, staticmethod(stock)
+                    if isinstance(method, staticmethod) else stock)
+        self._put_back('nova.compute.api.flavors', api.flavors._stock)
+        self._put_back('nova.compute.resource_tracker.ResourceTracker',
+                       tracker.PriorityResourceTracker.__base__)
+        self._put_back('nova.compute.resource_tracker.claims', claims)
+        request_filter.ALL_REQUEST_FILTERS.remove(narrowing.narrow)
+        self.flags(
+            available_filters=['nova.scheduler.filters.all_filters'],
+            enabled_filters=['ComputeFilter', 'NUMATopologyFilter'],
+            weight_classes=['nova.scheduler.weights.all_weighers'],
+            group='filter_scheduler')
+        self.scheduler.manager.host_manager = host_manager.HostManager()
+        for name in sorted(self.computes):
+            self._host_options[name][None, 'compute_driver'] = (
+                cloud.STOCK_DRIVER)
+            self.restart_compute_service(name)
+        self._assert_removed()
+
+    def _put_back(self, name, value):
+        self.useFixture(fixtures.MonkeyPatch(name, value))
+
+    def _assert_removed(self):
+        def fail(*args, **kwargs):
+            raise AssertionError('nova_prio is asked: %s %s' % (args, kwargs))
+
+        for module in (capacity, demand, policy):
+            for name, value in inspect.getmembers(
+                    module, inspect.isfunction):
+                if value.__module__ == module.__name__:
+                    self._put_back('%s.%s' % (module.__name__, name), fail)
+        manager = self.scheduler.manager.host_manager
+        loaded = [*manager.enabled_filters, *manager.weighers]
+        for compute in self.computes.values():
+            loaded += [compute.manager.driver, compute.manager.rt]
+        for each in loaded:
+            self.assertTrue(
+                type(each).__module__.startswith('nova.'), type(each))
+        for name in vars(api.API):
+            self.assertIsNot(vars(seams), getattr(
+                getattr(api.API, name), '__globals__', None), name)
+
+    def act(self, server, state='ACTIVE', **action):
+        self.api.post_server_action(server['id'], action)
+        return self._wait_for_state_change(server, state)
+
+    def move(self, server, **action):
+        """Migrate a server cold, or resize it."""
+        self.act(server, 'VERIFY_RESIZE', **action)
+        self.act(server, confirmResize=None)
+
+    def hold(self, server):
+        """Return what a server holds: dict, host -> resource class -> int."""
+        hosts = {uuid: name for name, uuid in self.compute_rp_uuids.items()}
+        return {hosts[uuid]: {
+            name: amount for name, amount in held['resources'].items()
+            if name in ('PCPU', 'VCPU')} for uuid, held in
+            self._get_allocations_by_server_uuid(server['id']).items()}
+
+
+class Kinds(Removed):
+    """One of each kind, as many as the shared CPUs hold without mix."""
+
+    def setUp(self):
+        super().setUp()
+        self.plain = self.flavor(1)
+        self.servers = {}
+        for kind, (extra_specs, hint, *vcpus) in KINDS.items():
+            self.servers[kind] = self.create(extra_specs, hint, sum(vcpus))
+        # Elsewhere: they hold CPUs twice, of which none may be lacking here.
+        self.under_way = [self.create(extra_specs, None, 1, 'mix2')
+                          for extra_specs in (HIGH, LOW)]
+        for server in self.under_way:
+            self.act(server, 'VERIFY_RESIZE',
+                     resize={'flavorRef': self.plain})
+        self.remove_the_package()
+
+    def create(self, extra_specs, hint, vcpus, host='mix1'):
+        flavor = self.flavor(vcpus, **extra_specs)
+        if hint:
+            server = self.boot_with_hint(
+                flavor, hint, availability_zone='nova:' + host)
+        else:
+            server = self.boot(flavor, az='nova:' + host)
+        self.api.api_delete('/flavors/%s' % flavor)
+        return server
+
+    def assert_guest(self, kind, host):
+        """It is on a host, and its guest as stock Nova makes it."""
+        server = self.servers[kind]
+        _, _, dedicated, shared = KINDS[kind]
+        self.assertEqual('ACTIVE', self.api.get_server(server['id'])['status'])
+        self.assertEqual(host, self.host_of(server))
+        self.assertEqual({host: {
+            name: amount for name, amount in (
+                ('PCPU', dedicated), ('VCPU', shared)) if amount}},
+            self.hold(server))
+        domain = self.domain(server)
+        self.assertIsNone(domain.find('resource'))
+        pins = [pin.get('cpuset') for pin in domain.findall('cputune/vcpupin')]
+        if not pins:
+            pins = [domain.find('vcpu').get('cpuset')] * shared
+        self.assertEqual(shared, pins.count('8-11'), pins)
+        self.assertEqual(dedicated, len({pin for pin in pins
+                                         if pin in map(str, range(8))}), pins)
+
+    def test_each_kind(self):
+        for kind, server in self.servers.items():
+            self.act(server, 'SHUTOFF', **{'os-stop': None})
+            self.act(server, **{'os-start': None})
+            self.assert_guest(kind, 'mix1')
+            self.act(server, reboot={'type': 'HARD'})
+            self.assert_guest(kind, 'mix1')
+            self.move(server, migrate={'host': 'mix2'})
+            self.assert_guest(kind, 'mix2')
+            self.act(server, **{'os-migrateLive': {
+                'host': 'mix1', 'block_migration': 'auto'}})
+            self.assertEqual('mix1', self.host_of(server))
+            self.act(server, 'SHELVED_OFFLOADED', shelve=None)
+            self.act(server, unshelve=None)
+            self.assert_guest(kind, self.host_of(server))
+            self.move(server, resize={'flavorRef': self.plain})
+            self.assertEqual({}, self.extra_specs(server))
+            self.assertEqual(
+                '8-11', self.domain(server).find('vcpu').get('cpuset'))
+            # It may now hold a shared CPU more.
+            self._delete_server(server)
+        confirmed, reverted = self.under_way
+        self.act(confirmed, confirmResize=None)
+        self.act(reverted, revertResize=None)
+        for server in self.under_way:
+            self._delete_server(server)
+        for host in sorted(self.computes):
+            usages = self.resources(host, 'usages')
+            self.assertEqual((0, 0), (usages['PCPU'], usages['VCPU']))
+
+    def test_deleted_as_they_are(self):
+        for server in [*self.servers.values(), *self.under_way]:
+            self._delete_server(server)
+        for host in sorted(self.computes):
+            usages = self.resources(host, 'usages')
+            self.assertEqual((0, 0), (usages['PCPU'], usages['VCPU']))
+
+
+class Overfull(Removed):
+    """More low-priority vCPUs than the shared CPUs sell without mix."""
+
+    def setUp(self):
+        super().setUp()
+        self.fours = [self.boot(self.flavor(4, **LOW), az='nova:mix1')
+                      for _ in range(2)]
+        self.six = self.boot(self.flavor(6, **LOW), az='nova:mix1')
+
+    def _set(self, host, **options):
+        self._host_options[host].update(
+            {tuple(name.split('__')) if '__' in name else (None, name): value
+             for name, value in options.items()})
+        self.restart_compute_service(host)
+        self.update_host(host)
+
+    def assert_usable(self, server, cpus):
+        self.act(server, 'SHUTOFF', **{'os-stop': None})
+        self.act(server, **{'os-start': None})
+        self.act(server, reboot={'type': 'HARD'})
+        self.assertEqual(
+            cpus, self.domain(server).find('vcpu').get('cpuset'))
+
+    def test_removed_at_once(self):
+        """What is too large stays, until its host has CPUs for it."""
+        self.remove_the_package()
+        for server in (*self.fours, self.six):
+            self.assert_usable(server, '8-11')
+        for action in (
+                {'migrate': {'host': 'mix2'}},
+                {'os-migrateLive': {'host': 'mix2',
+                                    'block_migration': 'auto'}},
+                {'resize': {'flavorRef': self.flavor(1)}}):
+            error = self.assertRaises(
+                client.OpenStackApiException,
+                self.api.post_server_action, self.six['id'], action)
+            self.assertIn('NoValidHost', str(error))
+        for host in sorted(self.computes):
+            self._set(host, compute__cpu_dedicated_set='0-5',
+                      compute__cpu_shared_set='6-11',
+                      cpu_allocation_ratio=3.0)
+        self.move(self.six, migrate={'host': 'mix2'})
+        self.act(self.fours[0], **{'os-migrateLive': {
+            'host': 'mix2', 'block_migration': 'auto'}})
+        for server in (*self.fours, self.six):
+            self.assert_usable(server, '6-11')
+            self._delete_server(server)
+        for host in sorted(self.computes):
+            self.assertEqual(0, self.resources(host, 'usages')['VCPU'])
+
+    def test_in_order(self):
+        """First mix off, then what is too much moved, the package last."""
+        for host in sorted(self.computes):
+            self._set(host, cpu_priority_mix_enable=False)
+        report = self.report('mix1')
+        self.assertEqual((14, 8), (report.low_used, report.low_sellable))
+        self.move(self.six, resize={'flavorRef': self.flavor(4, **LOW)})
+        self.move(self.fours[0], migrate={'host': 'mix2'})
+        self.remove_the_package()
+        for server in (*self.fours, self.six):
+            self.assert_usable(server, '8-11')
+        self.act(self.six, **{'os-migrateLive': {
+            'host': 'mix1', 'block_migration': 'auto'}})
+        self._delete_server(self.six)
+        self.move(self.fours[0], migrate={'host': 'mix1'})
+        self.assert_usable(self.fours[0], '8-11')
