@@ -276,7 +276,7 @@ def _offered(host):
     reserved = max(
         (units for units in range(total) if
          int((total - units) * host.ratio) >= host.sellable['low']),
-        default=0) if host.mix else 0
+        default=0)
     return total, reserved, float(host.ratio)
 
 

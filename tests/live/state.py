@@ -137,7 +137,7 @@ class Server:
     @property
     def needs_guest(self):
         """Whether a guest of it has to be active."""
-        return self.status in ('ACTIVE', 'PAUSED', 'RESCUE', 'PASSWORD') or (
+        return self.status in ('ACTIVE', 'PAUSED', 'RESCUE') or (
             self.status == 'VERIFY_RESIZE' and self.has_power)
 
     @property

@@ -15,6 +15,7 @@
 
 import dataclasses
 import fractions
+import inspect
 
 import pytest
 
@@ -100,6 +101,19 @@ def found(rule, **parts):
 def test_all_is_well(good):
     assert [] == invariants.violations(good)
     assert [] == list(invariants.in_motion(good))
+
+
+def test_each_rule_is_in_use():
+    public = {function for name, function in vars(invariants).items()
+              if inspect.isgeneratorfunction(function) and name[0] != '_'}
+    assert public - {invariants.in_motion} == set(invariants.SETTLED)
+    assert {invariants.cpus_pinned_twice, invariants.guests_astray,
+            invariants.classes_oversold_by_guests} == set(invariants.INSTANT)
+
+
+def test_a_hypervisor_without_provider():
+    assert [] == found(invariants.hypervisors, hypervisors=(
+        state.Hypervisor('h1', 7, 7, 7, True),))
 
 
 def test_all_rules_are_applied(good):
