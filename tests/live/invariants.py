@@ -19,10 +19,10 @@ nothing is in motion, and need all.
 """
 
 import collections
-import fractions
 
 from nova.virt import hardware
 
+from tests.live import offers
 from tests.live import state
 
 
@@ -236,63 +236,6 @@ def _resources(amounts):
                      sorted(amounts.items())) or 'nothing'
 
 
-def inventories(snapshot):
-    """Hosts offer in Placement what they may sell, and say what they are."""
-    providers = {provider.name: provider for provider in snapshot.providers}
-    for host in snapshot.hosts:
-        if host.name not in providers:
-            yield '%s is not in Placement.' % host.name
-            continue
-        provider = providers[host.name]
-        found = {
-            name: tuple(inventory[key] for key in (
-                'total', 'reserved', 'allocation_ratio'))
-            for name, inventory in provider.inventories.items()
-            if name in ('VCPU', 'PCPU')}
-        wanted = {'VCPU': _offered(host),
-                  'PCPU': (len(host.dedicated), 0, 1)}
-        if found != wanted:
-            yield '%s offers %s, it may sell %s.' % (
-                host.name, found, wanted)
-        if provider.inventories['VCPU']['max_unit'] < len(host.floating):
-            yield '%s refuses guests of %d vCPUs, it has as many CPUs.' % (
-                host.name, len(host.floating))
-        if host.mix and provider.inventories['MEMORY_MB'][
-                'allocation_ratio'] > 1:
-            yield '%s sells memory that it does not have.' % host.name
-        traits = {'CUSTOM_CPU_PRIORITY'}
-        if host.mix:
-            traits.add('CUSTOM_CPU_PRIORITY_MIX')
-        said = {trait for trait in provider.traits
-                if trait.startswith('CUSTOM_CPU_PRIORITY')}
-        if said != traits:
-            yield '%s has the traits %s, not %s.' % (
-                host.name, sorted(said), sorted(traits))
-
-
-def _offered(host):
-    """Return total, reserved and ratio of the VCPU of a host."""
-    total = len(host.floating)
-    reserved = max(
-        (units for units in range(total) if
-         int((total - units) * host.ratio) >= host.sellable['low']),
-        default=0)
-    return total, reserved, float(host.ratio)
-
-
-def providers_overfull(snapshot):
-    """No provider has given more than it has."""
-    for provider in snapshot.providers:
-        for name, units in provider.usages.items():
-            inventory = provider.inventories[name]
-            capacity = int(
-                (inventory['total'] - inventory['reserved']) *
-                fractions.Fraction(str(inventory['allocation_ratio'])))
-            if units > capacity:
-                yield '%d %s of %s are allocated, it has %d.' % (
-                    units, name, provider.name, capacity)
-
-
 def hypervisors(snapshot):
     """Each nova-compute counts what its servers have.
 
@@ -330,8 +273,8 @@ INSTANT = (cpus_pinned_twice, classes_oversold_by_guests, guests_astray)
 SETTLED = INSTANT + (
     guests_of_servers, guests_without_server, guests_unlike_their_servers,
     classes_oversold_by_servers, servers_without_host, hints_not_in_force,
-    priorities_off_their_hosts, allocations, inventories, providers_overfull,
-    hypervisors)
+    priorities_off_their_hosts, allocations, offers.inventories,
+    offers.providers_overfull, hypervisors)
 
 
 def violations(snapshot, rules=SETTLED):

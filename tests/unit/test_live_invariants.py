@@ -20,6 +20,7 @@ import inspect
 import pytest
 
 from tests.live import invariants
+from tests.live import offers
 from tests.live import state
 
 D, S = frozenset(range(8)), frozenset(range(8, 12))
@@ -104,7 +105,8 @@ def test_all_is_well(good):
 
 
 def test_each_rule_is_in_use():
-    public = {function for name, function in vars(invariants).items()
+    public = {function for module in (invariants, offers)
+              for name, function in vars(module).items()
               if inspect.isgeneratorfunction(function) and name[0] != '_'}
     assert public - {invariants.in_motion} == set(invariants.SETTLED)
     assert {invariants.cpus_pinned_twice, invariants.guests_astray,
@@ -444,7 +446,7 @@ def with_inventory(name, **changes):
      "['CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'].")])
 def test_inventories(of_host, wanted):
     assert [wanted] == found(
-        invariants.inventories, hosts=(host(),), providers=(of_host,))
+        offers.inventories, hosts=(host(),), providers=(of_host,))
 
 
 @pytest.mark.parametrize('ratio, mix, wanted', [
@@ -459,7 +461,7 @@ def test_offered(ratio, mix, wanted):
         of_host = dataclasses.replace(
             of_host, traits=frozenset({'CUSTOM_CPU_PRIORITY'}))
     assert [] == found(
-        invariants.inventories, providers=(of_host,),
+        offers.inventories, providers=(of_host,),
         hosts=(host(ratio=fractions.Fraction(ratio), mix=mix),))
 
 
@@ -470,7 +472,7 @@ def test_providers_overfull(name, full):
             (full, []),
             (full + 1, ['%d %s of h1 are allocated, it has %d.' % (
                 full + 1, name, full)])):
-        assert wanted == found(invariants.providers_overfull, providers=(
+        assert wanted == found(offers.providers_overfull, providers=(
             dataclasses.replace(provider(), usages={name: units}),))
 
 

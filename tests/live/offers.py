@@ -1,0 +1,73 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What has to be true of the inventories in Placement: see invariants.py."""
+
+import fractions
+
+
+def inventories(snapshot):
+    """Hosts offer in Placement what they may sell, and say what they are."""
+    providers = {provider.name: provider for provider in snapshot.providers}
+    for host in snapshot.hosts:
+        if host.name not in providers:
+            yield '%s is not in Placement.' % host.name
+            continue
+        provider = providers[host.name]
+        found = {
+            name: tuple(inventory[key] for key in (
+                'total', 'reserved', 'allocation_ratio'))
+            for name, inventory in provider.inventories.items()
+            if name in ('VCPU', 'PCPU')}
+        wanted = {'VCPU': _offered(host),
+                  'PCPU': (len(host.dedicated), 0, 1)}
+        if found != wanted:
+            yield '%s offers %s, it may sell %s.' % (
+                host.name, found, wanted)
+        if provider.inventories['VCPU']['max_unit'] < len(host.floating):
+            yield '%s refuses guests of %d vCPUs, it has as many CPUs.' % (
+                host.name, len(host.floating))
+        if host.mix and provider.inventories['MEMORY_MB'][
+                'allocation_ratio'] > 1:
+            yield '%s sells memory that it does not have.' % host.name
+        traits = {'CUSTOM_CPU_PRIORITY'}
+        if host.mix:
+            traits.add('CUSTOM_CPU_PRIORITY_MIX')
+        said = {trait for trait in provider.traits
+                if trait.startswith('CUSTOM_CPU_PRIORITY')}
+        if said != traits:
+            yield '%s has the traits %s, not %s.' % (
+                host.name, sorted(said), sorted(traits))
+
+
+def _offered(host):
+    """Return total, reserved and ratio of the VCPU of a host."""
+    total = len(host.floating)
+    reserved = max(
+        (units for units in range(total) if
+         int((total - units) * host.ratio) >= host.sellable['low']),
+        default=0)
+    return total, reserved, float(host.ratio)
+
+
+def providers_overfull(snapshot):
+    """No provider has given more than it has."""
+    for provider in snapshot.providers:
+        for name, units in provider.usages.items():
+            inventory = provider.inventories[name]
+            capacity = int(
+                (inventory['total'] - inventory['reserved']) *
+                fractions.Fraction(str(inventory['allocation_ratio'])))
+            if units > capacity:
+                yield '%d %s of %s are allocated, it has %d.' % (
+                    units, name, provider.name, capacity)
