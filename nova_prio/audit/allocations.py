@@ -118,8 +118,11 @@ def _stray(view, context, client, consumer):
         if migration is None:
             return (None if _is_of_others(client, consumer) else
                     (finding.ORPHANED_ALLOCATION, True))
-        if (holdings.is_open(migration) or
-                not _is_at_rest(context, migration.instance_uuid)):
+        uuid = migration.instance_uuid
+        cctxt, instance = views.instance_of(context, uuid)
+        # One that was deleted may have left its migration open.
+        if instance is not None and (holdings.is_open(migration) or
+                                     holdings.at_rest(cctxt, uuid) is None):
             return None
         return finding.LEFT_ALLOCATION, True
     if holdings.at_rest(cctxt, consumer) is None:
@@ -138,12 +141,6 @@ def _is_of_others(client, consumer):
     found = holdings.answer(client, '/allocations/' + consumer, _WITH_TYPE)
     return found.get('consumer_type', _UNTYPED) not in (
         _UNTYPED, 'INSTANCE', 'MIGRATION')
-
-
-def _is_at_rest(context, uuid):
-    """Return whether an instance is at rest, or gone."""
-    cctxt, instance = views.instance_of(context, uuid)
-    return instance is None or holdings.at_rest(cctxt, uuid) is not None
 
 
 def _was_evacuated(context, uuid, host):

@@ -173,6 +173,22 @@ class Allocations(Audit):
         del self.needs[shelved['id']]
         self.assert_held()
 
+    def test_of_a_migration_that_its_instance_left_open(self):
+        """An instance may be deleted in the middle of a live migration."""
+        server = self.create('high')
+        migration = objects.Migration(
+            context.get_admin_context(), instance_uuid=server['id'],
+            status='running', migration_type='live-migration',
+            source_compute='mix1', dest_compute='mix2')
+        migration.create()
+        held = {'id': migration.uuid, 'host': 'mix1'}
+        self.put(held, VCPU=1)
+        self.audit()
+        self._delete_server_allocations(migration.uuid)
+        self.delete(server)
+        self.put(held, VCPU=1)
+        self.assert_mended({('mix1', 'left_allocation', migration.uuid)})
+
     def test_of_another_service(self):
         self.placement.put('/allocations/' + uuids.container, {
             'allocations': {self.compute_rp_uuids['mix1']: {
