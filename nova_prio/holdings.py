@@ -192,6 +192,19 @@ def everywhere(context, client, provider, instance):
     return held, needs
 
 
+def empty(context, client, uuid):
+    """Let a consumer hold nothing any more.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :raises NotMended: where it goes on to hold something
+    """
+    found = client.get_allocs_for_consumer(context, uuid)
+    if found['allocations'] and not put(
+            context, client, '/allocations/' + uuid,
+            {**found, 'allocations': {}}):
+        raise NotMended('Others change what it holds at the same time')
+
+
 def put(context, client, url, body):
     """Write to Placement; return whether nobody else wrote in between.
 

@@ -15,7 +15,9 @@
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
+from nova import objects
 from oslo_log import log as logging
+from oslo_utils import timeutils
 
 from nova_prio import holdings
 
@@ -30,6 +32,7 @@ class Healing:
     """
 
     def __init__(self):
+        self._started = timeutils.utcnow()
         # UUID of an instance -> what it seemed to hold and to need in the
         # last run, and why that was not mended: None where it was right, for
         # some of it is held elsewhere.
@@ -70,6 +73,48 @@ class Healing:
             # The host reports its resources all the same.
             LOG.exception('What the instances of this host hold in Placement '
                           'is not looked at.')
+
+    def end_left_open(self, context, client, host, migrations):
+        """End the live migrations from here that nobody works on any more.
+
+        Where nova-compute ends after a guest has moved and before that was
+        noted, Nova leaves the migration open, and what it holds here.
+
+        :param context: nova.context.RequestContext
+        :param client: nova.scheduler.client.report.SchedulerReportClient
+        :param host: name of this host
+        :param migrations: list of nova.objects.Migration, in progress
+        """
+        for migration in migrations:
+            if (migration.source_compute == host and
+                    migration.is_live_migration and
+                    self._is_of_an_earlier_run(migration)):
+                self._end(context, client, migration)
+
+    def _is_of_an_earlier_run(self, migration):
+        return timeutils.normalize_time(
+            migration.updated_at or migration.created_at) < self._started
+
+    def _end(self, context, client, migration):
+        """End a migration if its instance has arrived."""
+        try:
+            instance = objects.Instance.get_by_uuid(
+                context, migration.instance_uuid)
+            if (instance.host != migration.dest_compute or
+                    instance.task_state is not None):
+                return
+            holdings.empty(context, client, migration.uuid)
+            migration.status = 'completed'
+            migration.save()
+        except (exception.NovaException, holdings.NotMended,
+                ks_exceptions.ClientException) as error:
+            LOG.warning('The live migration %s, which an earlier nova-compute '
+                        'left open, is not ended: %s', migration.uuid, error)
+            return
+        LOG.warning(
+            'The live migration %s, which an earlier nova-compute left open, '
+            'is ended: the instance is on %s.', migration.uuid, instance.host,
+            instance_uuid=instance.uuid)
 
     def _mend(self, context, client, compute_node, uuid, what, seen):
         try:

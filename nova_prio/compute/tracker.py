@@ -116,6 +116,8 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
         if self._ledger is not None and self.provider_tree is not None:
+            self.driver.healing.end_left_open(
+                context, self.reportclient, self.host, migrations)
             self.driver.healing.run(
                 context, self.reportclient, cn,
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,

@@ -120,6 +120,34 @@ class Healing(Drift):
                 '/allocations/' + server['id']).body['allocations'][
                     self.compute_rp_uuids[host]]['resources'])
 
+    def test_live_migration_left_open(self):
+        """nova-compute ends when a guest has moved, before that is noted."""
+        self.start('mix2')
+        server = self.create('high')
+        self.api.post_server_action(server['id'], {'os-migrateLive': {
+            'host': 'mix2', 'block_migration': 'auto'}})
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual('mix2', self.host_of(server))
+        migration, = objects.MigrationList.get_by_filters(
+            context.get_admin_context(), {'instance_uuid': server['id']})
+        migration.status = 'running'
+        migration.save()
+        left = {'id': migration.uuid, 'host': 'mix1'}
+        self.put(left, PCPU=2)
+
+        def state():
+            now = objects.Migration.get_by_id(
+                context.get_admin_context(), migration.id)
+            return now.status, bool(
+                self._get_allocations_by_server_uuid(migration.uuid))
+
+        # It may be that of this run.
+        self.assertEqual('', self.heal())
+        self.assertEqual(('running', True), state())
+        self.restart_compute_service('mix1')
+        self.assertIn('is ended: the instance is on mix2.', self.heal())
+        self.assertEqual(('completed', False), state())
+
     def test_no_room(self):
         """It is said once that Placement refuses, and done when it fits."""
         server = self.create('high')
