@@ -74,9 +74,31 @@ class Cloud:
         for name in self.layout.hosts:
             catalog.forget_resources(self.layout, name)
         configuration.write_priorities(self.layout, is_plain, more)
-        apis.start(self.layout, self.processes, 'compute')
-        self._start_nova('scheduler', 'readme-scheduler')
+        self.start('compute')
+        self.start('nova-scheduler')
         self.start_computes()
+
+    def start(self, name):
+        """Start a service that is one of those of ``status``."""
+        host = name.removeprefix('nova-compute-')
+        if name in apis.apis(self.layout):
+            apis.start(self.layout, self.processes, name)
+        elif host in self.layout.hosts:
+            self.start_compute(host)
+        elif name == 'database':
+            backends.start_database(self.layout, self.processes)
+        elif name == 'messages':
+            backends.start_broker(self.layout, self.processes)
+        else:
+            self.processes.start(
+                name, layouts.PROGRAMS / name,
+                *self._files('common', 'nova', *(
+                    ['readme-scheduler'] if name == 'nova-scheduler' else [])))
+
+    def restart(self, name):
+        """Stop a service and start it again."""
+        self.processes.stop(name)
+        self.start(name)
 
     def status(self):
         """Return what was started: dict, name -> pid or None."""
@@ -85,8 +107,8 @@ class Cloud:
 
     def _start_backends(self):
         """Database and message broker."""
-        backends.start_database(self.layout, self.processes)
-        backends.start_broker(self.layout, self.processes)
+        self.start('database')
+        self.start('messages')
 
     def _start_identity(self):
         """Keystone and its catalog."""
@@ -103,7 +125,7 @@ class Cloud:
                   layouts.PASSWORD, '--bootstrap-region-id', layouts.REGION,
                   '--bootstrap-public-url', url,
                   '--bootstrap-internal-url', url)
-        apis.start(self.layout, self.processes, 'identity')
+        self.start('identity')
         catalog.fill(self.layout)
 
     def _make_databases(self):
@@ -126,7 +148,7 @@ class Cloud:
     def _start_apis(self):
         """Placement, Glance, Neutron and nova-api."""
         for listener in catalog.SERVICES:
-            apis.start(self.layout, self.processes, listener)
+            self.start(listener)
         connection = catalog.connect(self.layout)
         # The first request to Neutron is its slowest.
         list(connection.network.networks())
@@ -134,8 +156,8 @@ class Cloud:
     def _start_control(self):
         """The nova-conductor and the nova-scheduler."""
         self.processes.wait_for_port('messages', 'messages')
-        self._start_nova('conductor')
-        self._start_nova('scheduler', 'readme-scheduler')
+        for name in 'nova-conductor', 'nova-scheduler':
+            self.start(name)
         for name in 'nova-conductor', 'nova-scheduler':
             self.processes.wait(name, functools.partial(
                 catalog.has_service, self.layout, name))
@@ -160,17 +182,13 @@ class Cloud:
                 catalog.has_resources, self.layout, name))
         self._manage_nova('cell_v2', 'discover_hosts')
 
-    def start_compute(self, name):
+    def start_compute(self, name, environment=None):
         """Start nova-compute on a host, inside of its namespaces."""
         self.processes.start(
             'nova-compute-' + name, *host.found(self.layout, name)['enter'],
             layouts.PROGRAMS / 'nova-compute',
-            *self._files('common', name, 'readme-compute'))
-
-    def _start_nova(self, name, *files):
-        self.processes.start(
-            'nova-' + name, layouts.PROGRAMS / ('nova-' + name),
-            *self._files('common', 'nova', *files))
+            *self._files('common', name, 'readme-compute'),
+            environment=environment)
 
     def _manage_nova(self, *arguments):
         self._run('nova-manage', 'nova-manage',

@@ -18,6 +18,7 @@ Both hosts have 12 CPUs, of which README.rst dedicates 8.
 import signal
 
 import pytest
+import tenacity
 
 from tests.live import client
 from tests.live import cloud
@@ -111,11 +112,17 @@ def test_evacuation_after_a_killed_compute(layout, openstack, boot, here,
     found.processes.stop('nova-compute-' + here, signal.SIGKILL)
     openstack.run('compute', 'service', 'set', '--down', here, 'nova-compute')
     for kind in kinds:
-        openstack.run('server', 'evacuate', '--wait', kind + '-1')
-    openstack.run('compute', 'service', 'set', '--up', here, 'nova-compute')
+        openstack.run('server', 'evacuate', kind + '-1')
+    for kind in kinds:
+        # Nova leaves the start to its owner.
+        openstack.wait(kind + '-1', 'SHUTOFF')
+        openstack.run('server', 'start', kind + '-1')
+        openstack.wait(kind + '-1', 'ACTIVE')
     found.start_compute(here)
-    found.processes.wait('nova-compute-' + here,
-                         lambda: not client.guests(layout, here))
+    # It removes its guests of them first, then takes note of that.
+    tenacity.retry(stop=tenacity.stop_after_delay(client.SECONDS),
+                   wait=tenacity.wait_fixed(2))(openstack.run)(
+        'compute', 'service', 'set', '--up', here, 'nova-compute')
     for kind in kinds:
         expect(kind + '-1', there, kind)
 
@@ -132,13 +139,13 @@ def test_shelve_and_unshelve(kind, openstack, boot, expect):
 
 def test_soft_anti_affinity(openstack, boot, here, there):
     """A full host is better than one with a member of the group."""
-    for number in range(3):
-        boot('crowd-%d' % number, 'low', '--host', there)
     openstack.run('server', 'group', 'create', '--policy',
                   'soft-anti-affinity', 'apart')
     group = openstack.ask('server', 'group', 'show', 'apart')['id']
     member = '--hint', 'group=' + group
     boot('member-1', 'low', '--host', here, *member)
+    for number in range(3):
+        boot('crowd-%d' % number, 'low', '--host', there)
     found = [boot('alone', 'low'), boot('member-2', 'low', *member)]
     openstack.run('server', 'group', 'delete', 'apart')
     assert [here, there] == [

@@ -1,0 +1,118 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What goes wrong in a live cloud, and is over when its function returns."""
+
+import os
+import signal
+import subprocess
+import time
+
+import tenacity
+
+from tests.live import catalog
+from tests.live import host
+
+#: Seconds that a fault lasts that does not end by itself.
+AWAY_SECONDS = 30
+#: How a clock goes wrong: by more than a service may be silent for before it
+#: counts as down.
+STEPS = '+3600s', '-3600s', '+0s'
+FAKETIME = '/usr/lib/$LIB/faketime/libfaketimeMT.so.1'
+
+
+def killed_compute(cloud):
+    """The nova-compute of a host is killed while it builds a server."""
+    name = 'nova-compute-' + _building_host(cloud)
+    cloud.processes.stop(name, signal.SIGKILL)
+    cloud.start(name)
+
+
+@tenacity.retry(retry=tenacity.retry_if_result(lambda host: host is None),
+                stop=tenacity.stop_after_delay(120),
+                wait=tenacity.wait_fixed(0.1))
+def _building_host(cloud):
+    compute = catalog.connect(cloud.layout).compute
+    for server in compute.servers(all_projects=True, status='BUILD'):
+        if server.task_state == 'spawning':
+            return server.compute_host
+    return None
+
+
+def killed_scheduler(cloud):
+    """The scheduler is killed."""
+    cloud.processes.stop('nova-scheduler', signal.SIGKILL)
+    cloud.start('nova-scheduler')
+
+
+def restarted_broker(cloud):
+    """RabbitMQ is restarted."""
+    cloud.restart('messages')
+
+
+def restarted_database(cloud):
+    """MariaDB is restarted."""
+    cloud.restart('database')
+
+
+def absent_placement(cloud):
+    """Placement is away for a while."""
+    cloud.processes.stop('placement')
+    time.sleep(AWAY_SECONDS)
+    cloud.start('placement')
+
+
+def restarted_libvirtd(cloud):
+    """The libvirtd of a host is restarted; its guests run on."""
+    name = cloud.layout.hosts[0]
+    before = host.found(cloud.layout, name)
+    os.kill(cloud.processes.pid('host-' + name), host.RESTART_LIBVIRTD)
+    cloud.processes.wait(
+        'host-' + name, lambda: before != host.found(cloud.layout, name))
+
+
+def full_disk(cloud):
+    """The file system of a host's instances is full for a while."""
+    enter = host.found(cloud.layout, cloud.layout.hosts[0])['enter']
+    directory = cloud.layout.compute_state / 'instances'
+    file = directory / 'full'
+
+    def run(*command):
+        return subprocess.run([*enter, *command], check=True, text=True,
+                              stdout=subprocess.PIPE).stdout
+
+    free = run('df', '--output=avail', '--block-size=1', directory).split()[1]
+    run('fallocate', '--length', free, file)
+    time.sleep(AWAY_SECONDS)
+    run('rm', file)
+
+
+def stepped_clock(cloud):
+    """The clock of a host's nova-compute is set ahead, back, and right."""
+    name = cloud.layout.hosts[0]
+    clock = cloud.layout.run / 'clock'
+    clock.write_text('+0s')
+    service = 'nova-compute-' + name
+    cloud.processes.stop(service)
+    cloud.start_compute(name, {
+        'LD_PRELOAD': FAKETIME, 'FAKETIME_TIMESTAMP_FILE': str(clock),
+        'FAKETIME_CACHE_DURATION': '1', 'FAKETIME_DONT_FAKE_MONOTONIC': '1'})
+    for step in STEPS:
+        clock.write_text(step)
+        time.sleep(AWAY_SECONDS)
+    cloud.restart(service)
+
+
+#: All of them.
+FAULTS = (killed_compute, killed_scheduler, restarted_broker,
+          restarted_database, absent_placement, restarted_libvirtd, full_disk,
+          stepped_clock)

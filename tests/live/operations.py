@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Random operations on servers of all kinds, as several users at once.
+
+Each user draws from numbers of its own and has servers of its own, so that a
+seed says what each of them tries, whatever the others do.
+"""
+
+import collections
+import concurrent.futures
+import itertools
+import random
+import threading
+
+import keystoneauth1.exceptions
+import openstack.exceptions
+import tenacity
+
+from tests.live import catalog
+from tests.live import load
+
+#: Servers that a user has at most.
+MOST = 3
+#: Seconds until a server that Nova works on counts as stuck.
+SECONDS = 180
+DELETED, STUCK = 'DELETED', 'stuck'
+#: What a request ends with that the cloud refuses, or cannot take now.
+REFUSALS = (openstack.exceptions.SDKException,
+            keystoneauth1.exceptions.ClientException)
+
+#: Status -> what a user may do to a server in it; what is there twice happens
+#: twice as often. In any other, it is deleted.
+ALLOWED = {
+    'ACTIVE': ('delete', 'stop', 'reboot', 'resize', 'resize', 'migrate',
+               'live_migrate', 'live_migrate', 'shelve', 'rebuild', 'pause'),
+    'SHUTOFF': ('delete', 'start', 'resize', 'migrate', 'rebuild'),
+    'VERIFY_RESIZE': ('confirm', 'revert'),
+    'SHELVED_OFFLOADED': ('delete', 'unshelve', 'unshelve'),
+    'PAUSED': ('delete', 'unpause'),
+}
+#: Statuses that a server does not stay in, though it may have no task.
+PASSING = {'BUILD', 'SHELVED'}
+
+#: One operation: the user's number, its position among those of the user,
+#: its name, the server's name, what flavor was drawn, and how it ended: the
+#: server's status, DELETED, STUCK, or why the request was refused.
+Step = collections.namedtuple('Step', 'user number name server flavor outcome')
+
+
+class Users:
+    """Users who operate on servers of their own, beside the body of it.
+
+    Their servers stay until ``leave``.
+    """
+
+    def __init__(self, layout, seed, number=4, say=print):
+        """Make them.
+
+        :param seed: int; the same one makes them try the same
+        :param say: function that is called with a line on each operation
+        """
+        self.steps = []
+        self._say = say
+        self._over = threading.Event()
+        self._stepped = threading.Condition()
+        self._users = [_User(layout, seed, each) for each in range(number)]
+
+    def __enter__(self):
+        self._pool = concurrent.futures.ThreadPoolExecutor(len(self._users))
+        self._running = [self._pool.submit(self._operate, user)
+                         for user in self._users]
+        return self
+
+    def __exit__(self, *exc_info):
+        self._over.set()
+        self._pool.shutdown()
+        for each in self._running:
+            each.result()
+
+    def _operate(self, user):
+        while not self._over.is_set():
+            step = user.operate()
+            self._say('user %d, step %d: %s %s (%s): %s' % step)
+            with self._stepped:
+                self.steps.append(step)
+                self._stepped.notify_all()
+
+    def wait_for_steps(self, number):
+        """Wait until that many more operations have ended."""
+        with self._stepped:
+            aim = len(self.steps) + number
+            self._stepped.wait_for(lambda: len(self.steps) >= aim, SECONDS)
+
+    @property
+    def stuck(self):
+        """The operations that Nova never ended."""
+        return [step for step in self.steps if step.outcome == STUCK]
+
+    def leave(self):
+        """Delete all of their servers."""
+        self._delete(lambda user: user.servers)
+
+    def give_up(self):
+        """Delete the servers that are stuck."""
+        self._delete(lambda user: user.stuck)
+
+    def _delete(self, which):
+        with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
+            for steps in pool.map(
+                    lambda user: user.delete(which(user)), self._users):
+                self.steps += steps
+
+
+class _User:
+
+    def __init__(self, layout, seed, user):
+        self._random = random.Random('%s %s' % (seed, user))
+        self._user = user
+        connection = catalog.connect(layout)
+        self._compute = connection.compute
+        self._image = connection.image.find_image('guest').id
+        self._flavors = {name: self._compute.find_flavor(name).id
+                         for name in load.FLAVORS}
+        self._numbers = itertools.count(1)
+        self._names = ('user%d-%d' % (user, each)
+                       for each in itertools.count(1))
+        #: Name -> UUID.
+        self.servers = {}
+        #: Names of those that Nova did not come to an end with.
+        self.stuck = set()
+
+    def operate(self):
+        """Try an operation and wait for its end; returns the Step."""
+        # As many draws each time, whatever becomes of them.
+        place, share = self._random.random(), self._random.random()
+        flavor = self._random.choice(list(self._flavors))
+        position = int(place * MOST)
+        if position >= len(self.servers):
+            server = next(self._names)
+            return self._step('create', server, flavor)
+        server = list(self.servers)[position]
+        try:
+            found = self._compute.get_server(self.servers[server])
+        except REFUSALS as error:
+            return self._made('look', server, flavor, _refused(error))
+        names = ALLOWED.get(found.status, ('delete',))
+        return self._step(names[int(share * len(names))], server, flavor)
+
+    def delete(self, servers):
+        """Delete servers of the user, by name; returns the steps."""
+        return [self._step('delete', server, '') for server in list(servers)]
+
+    def _step(self, name, server, flavor):
+        try:
+            getattr(self, '_' + name)(server, flavor)
+            outcome = self._wait(server, name)
+        except REFUSALS as error:
+            outcome = _refused(error)
+        except tenacity.RetryError:
+            outcome = STUCK
+            self.stuck.add(server)
+        if outcome == DELETED:
+            del self.servers[server]
+            self.stuck.discard(server)
+        return self._made(name, server, flavor, outcome)
+
+    def _made(self, *words):
+        return Step(self._user, next(self._numbers), *words)
+
+    @tenacity.retry(
+        retry=tenacity.retry_if_result(lambda status: status is None) |
+        tenacity.retry_if_exception_type(REFUSALS),
+        stop=tenacity.stop_after_delay(SECONDS), wait=tenacity.wait_fixed(1))
+    def _wait(self, server, name):
+        """Return the status of a server at rest, or DELETED."""
+        try:
+            found = self._compute.get_server(self.servers[server])
+        except openstack.exceptions.NotFoundException:
+            return DELETED
+        is_passing = found.task_state or found.status in PASSING or (
+            name == 'confirm' and found.status == 'VERIFY_RESIZE')
+        return None if is_passing else found.status
+
+    def _create(self, server, flavor):
+        self.servers[server] = self._compute.create_server(
+            name=server, flavor_id=self._flavors[flavor],
+            image_id=self._image, networks='none').id
+
+    def _resize(self, server, flavor):
+        self._compute.resize_server(
+            self.servers[server], self._flavors[flavor])
+
+    def _rebuild(self, server, flavor):
+        self._compute.rebuild_server(
+            self.servers[server], image=self._image, name=server)
+
+    def _reboot(self, server, flavor):
+        self._compute.reboot_server(self.servers[server], 'HARD')
+
+    def _live_migrate(self, server, flavor):
+        self._compute.live_migrate_server(
+            self.servers[server], block_migration='auto')
+
+    def _confirm(self, server, flavor):
+        self._compute.confirm_server_resize(self.servers[server])
+
+    def _revert(self, server, flavor):
+        self._compute.revert_server_resize(self.servers[server])
+
+    def __getattr__(self, name):
+        """Return what only needs the server, such as ``_stop``."""
+        act = getattr(self._compute, '%s_server' % name.lstrip('_'))
+        return lambda server, flavor: act(self.servers[server])
+
+
+def _refused(error):
+    return 'refused: ' + str(error).partition('\n')[0]

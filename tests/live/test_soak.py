@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Users who operate on servers for as long as one likes.
+
+``NOVA_PRIO_SOAK_SECONDS`` says for how long. ``NOVA_PRIO_SOAK_SEED`` makes
+them try again what they tried in a run that told this seed.
+"""
+
+import os
+import random
+import time
+
+import pytest
+
+from tests.live import operations
+from tests.live import watch
+
+DEFAULT_SECONDS = 180
+
+
+@pytest.fixture(scope='module')
+def users(layout, load):
+    """The users, once they are done; in the end they leave."""
+    seed = os.environ.get('NOVA_PRIO_SOAK_SEED') or str(
+        random.SystemRandom().randrange(10 ** 6))
+    print('NOVA_PRIO_SOAK_SEED=' + seed)
+    with operations.Users(layout, seed) as found:
+        time.sleep(int(os.environ.get('NOVA_PRIO_SOAK_SECONDS') or
+                       DEFAULT_SECONDS))
+    yield found
+    found.leave()
+
+
+def test_nothing_is_stuck(users):
+    assert [] == users.stuck
+
+
+def test_all_is_right_after(users, layout):
+    assert [] == watch.settle(layout).violations
+
+
+def test_much_was_done(users):
+    """Most of what users may do was done, and not all was refused."""
+    done = [step for step in users.steps
+            if not step.outcome.startswith('refused')]
+    assert len(done) > len(users.steps) / 2
+    assert len({step.name for step in done}) > 8
+
+
+def test_nothing_is_left(users, layout):
+    users.leave()
+    assert [] == watch.settle(layout).violations
