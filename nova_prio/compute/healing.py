@@ -27,8 +27,9 @@ LOG = logging.getLogger(__name__)
 class Healing:
     """Mends allocations that drifted, in each run of the periodic task.
 
-    It looks at instances that are at rest on this host. Allocations of what
-    is no instance of this host are Nova's to remove, or the operator's.
+    It looks at instances that are at rest on this host, and at migrations
+    from here. Allocations of what is neither are Nova's to remove, or the
+    operator's.
     """
 
     def __init__(self):
@@ -37,6 +38,8 @@ class Healing:
         # last run, and why that was not mended: None where it was right, for
         # some of it is held elsewhere.
         self._seen = {}
+        # UUIDs of migrations that had ended in the last run and held some.
+        self._left = set()
 
     def run(self, context, client, compute_node, classes, instances):
         """Mend what Placement takes, and say at WARNING what it does not.
@@ -64,6 +67,8 @@ class Healing:
                 else:
                     self._mend(context, client, compute_node, uuid, what,
                                seen.get(uuid))
+            self._take_left(context, client, compute_node.host, set(held) - {
+                instance.uuid for instance in instances})
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
                 ks_exceptions.ClientException) as error:
@@ -73,6 +78,30 @@ class Healing:
             # The host reports its resources all the same.
             LOG.exception('What the instances of this host hold in Placement '
                           'is not looked at.')
+
+    def _take_left(self, context, client, host, consumers):
+        """Take away what migrations from here hold that have ended.
+
+        Nova leaves it there where a nova-compute was killed and the migration
+        fails when it is started anew. What was not so in the last run may be
+        about to go by itself.
+
+        :param consumers: UUIDs of what is no instance of this host
+        """
+        before, self._left = self._left, set()
+        for uuid in consumers:
+            if not _has_ended(context, host, uuid):
+                continue
+            try:
+                if uuid in before:
+                    holdings.empty(context, client, uuid)
+                    LOG.warning('The migration %s has ended: what it held of '
+                                'this host is taken away.', uuid)
+                    continue
+            except holdings.NotMended as error:
+                LOG.warning('The migration %s has ended, but what it holds of '
+                            'this host stays: %s', uuid, error)
+            self._left.add(uuid)
 
     def end_left_open(self, context, client, host, migrations):
         """End the live migrations from here that nobody works on any more.
@@ -136,3 +165,18 @@ class Healing:
             LOG.warning('Placement held %s of this host for the instance, '
                         'which needs %s: put right.', before, after,
                         instance_uuid=uuid)
+
+
+def _has_ended(context, host, uuid):
+    """Return whether a consumer is a migration from a host that is over."""
+    try:
+        migration = objects.Migration.get_by_uuid(context, uuid)
+    except exception.MigrationNotFound:
+        return False
+    if migration.source_compute != host or holdings.is_open(migration):
+        return False
+    try:
+        objects.Instance.get_by_uuid(context, migration.instance_uuid)
+    except exception.InstanceNotFound:
+        return True
+    return holdings.at_rest(context, migration.instance_uuid) is not None

@@ -148,6 +148,25 @@ class Healing(Drift):
         self.assertIn('is ended: the instance is on mix2.', self.heal())
         self.assertEqual(('completed', False), state())
 
+    def test_what_a_migration_left(self):
+        """It is taken away in the second run that finds it."""
+        self.start('mix2')
+        moved, deleted, waiting = (self.create('high') for _ in range(3))
+        for server in moved, deleted, waiting:
+            self.start_move(server, 'mix2')
+        for server in moved, deleted:
+            self.confirm(server)
+        self.delete(deleted)
+        for server in moved, deleted:
+            self.put({'id': server['migration'], 'host': 'mix1'}, PCPU=2)
+        self.assertEqual('', self.heal())
+        said = self.heal('%(message)s')
+        for server in moved, deleted:
+            self.assertIn('The migration %s has ended' % server['migration'],
+                          said)
+        self.assert_held()
+        self.assertEqual('', self.heal())
+
     def test_no_room(self):
         """It is said once that Placement refuses, and done when it fits."""
         server = self.create('high')

@@ -19,6 +19,7 @@ import pathlib
 import pytest
 
 from tests.libvirt import boot_sector
+from tests.live import catalog
 from tests.live import client
 from tests.live import layout as layouts
 from tests.live import load as loads
@@ -51,6 +52,18 @@ def openstack(layout, tmp_path_factory):
               '--container-format', 'bare', '--public', 'guest')
     yield found
     found.run('image', 'delete', 'guest')
+
+
+@pytest.fixture(scope='session')
+def admin(layout):
+    """The connection of its administrator."""
+    return catalog.connect(layout)
+
+
+@pytest.fixture(scope='session')
+def image(openstack, admin):
+    """The image that all may use."""
+    return admin.image.find_image('guest')
 
 
 @pytest.fixture(scope='session')

@@ -20,6 +20,8 @@ from tests.live import catalog
 PASSWORD = 'not that secret'
 #: Those that Keystone makes when it is set up, without the administrator.
 ROLES = ('reader', 'member', 'manager')
+#: Where a request that creates a server may have its scheduler hints.
+BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
 
 
 @contextlib.contextmanager

@@ -22,11 +22,10 @@ import xml.etree.ElementTree
 import pytest
 
 from tests.libvirt import boot_sector
-from tests.live import catalog
 from tests.live import client
 from tests.live import tenant
 
-BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
+BLOCKS = tenant.BLOCKS
 #: Begins a line of a log where it is written as it came.
 MARK = 'nova_prio_hostile'
 LINE = 'high\n' + MARK
@@ -58,12 +57,6 @@ HINTS = {
     'float': 1e308, 'nothing': '', 'space': 'high ', 'case': 'HIGH',
     'no element': [], 'two': ['high', 'low'], 'twice': ['high', 'high'],
     'list in list': [['high']], 'dict': {'high': 'high'}, 'in list': [LINE]}
-
-
-@pytest.fixture(scope='module')
-def admin(layout):
-    """The administrator's connection."""
-    return catalog.connect(layout)
 
 
 @pytest.fixture(scope='module')
@@ -102,12 +95,6 @@ def extra_specs(admin):
     yield make
     for found in flavors:
         admin.compute.delete_flavor(found)
-
-
-@pytest.fixture
-def image(openstack, admin):
-    """The image that all may use."""
-    return admin.image.find_image('guest')
 
 
 @pytest.fixture

@@ -21,21 +21,14 @@ import tenacity
 import yaml
 
 from tests.libvirt import boot_sector
-from tests.live import catalog
 from tests.live import client
 from tests.live import tenant
 
 HIGH = 'nova_prio:create:hint:high'
-BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
+BLOCKS = tenant.BLOCKS
 #: Name -> extra specs, and whether all may use it.
 OFFERED = {'plain': ({}, True), 'larger': ({}, True),
            'reserved': ({'hw:cpu_priority': 'high'}, False)}
-
-
-@pytest.fixture(scope='module')
-def admin(layout):
-    """The administrator's connection."""
-    return catalog.connect(layout)
 
 
 @pytest.fixture(scope='module')
@@ -57,12 +50,6 @@ def offered(admin, hosts):
     yield found
     for flavor in found.values():
         compute.delete_flavor(flavor)
-
-
-@pytest.fixture(scope='module')
-def image(openstack, admin):
-    """The image that all may use."""
-    return admin.image.find_image('guest')
 
 
 @pytest.fixture(scope='module')
