@@ -47,11 +47,17 @@ class _RowText(typing.NamedTuple):
 
     shortage: capacity.Shortage
     sellable: int
+    blocked: int
 
     def __str__(self):
-        return 'the %s row has %d of %d CPUs left, %d are needed' % (
+        said = 'the %s row has %d of %d CPUs left, %d are needed' % (
             self.shortage.row, self.shortage.available, self.sellable,
             self.shortage.needed)
+        if self.shortage.row == capacity.HIGH and self.blocked:
+            said += (' (on %d more, guests that were started with other CPU '
+                     'sets float until they are rebooted hard or moved)'
+                     % self.blocked)
+        return said
 
 
 class _MemoryText(typing.NamedTuple):
@@ -71,8 +77,8 @@ def refusals(host, wish, room, free_memory_mb):
 
     On a host without mix, ask for priority instances only.
 
-    :param host: object with ``mix``, ``floating_cpus``, ``sellable`` and
-        ``partition_problem``
+    :param host: object with ``mix``, ``floating_cpus``, ``sellable``,
+        ``blocked`` and ``partition_problem``
     :param wish: object with ``priority``, ``drawn``, ``vcpus``, ``memory_mb``
         and ``wants_whole_cores`` of the instance
     :param room: ``capacity.Rows`` that are left on the host
@@ -97,5 +103,6 @@ def refusals(host, wish, room, free_memory_mb):
     for shortage in capacity.shortages(wish.drawn, room):
         yield Refusal(
             CAPACITY[shortage.row],
-            _RowText(shortage, getattr(host.sellable, shortage.row)),
+            _RowText(shortage, getattr(host.sellable, shortage.row),
+                     len(host.blocked)),
             shortage.needed, shortage.available)

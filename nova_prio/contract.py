@@ -269,6 +269,8 @@ SEAMS = (
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver.get_available_resource',
          ('self', 'nodename')),
     Seam(COMPUTE, 'nova.virt.libvirt.host', 'Host.get_connection'),
+    Seam(COMPUTE, 'nova.virt.libvirt.host', 'Host.list_instance_domains',
+         ('self', 'only_running')),
     Seam(COMPUTE, 'nova.objects.migrate_data',
          'LibvirtLiveMigrateData.dst_supports_numa_live_migration', None),
     Seam(COMPUTE, 'nova.objects.migrate_data',

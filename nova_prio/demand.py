@@ -62,12 +62,26 @@ def wants_whole_cores(flavor, numa_topology):
         numa_topology.cells[0].cpu_thread_policy == _ISOLATE)
 
 
+def pins(instance):
+    """Return the CPUs that Nova gave to an instance alone, a set of numbers.
+
+    :param instance: nova.objects.Instance with its NUMA topology
+    """
+    found = set()
+    for cell in (instance.numa_topology.cells
+                 if instance.numa_topology else []):
+        found |= set((cell.cpu_pinning or {}).values())
+        found |= cell.cpuset_reserved or set()
+    return found
+
+
 def pinned_cpus(host_topology):
-    """Return how many dedicated CPUs of a host are pinned, by whomever.
+    """Return the dedicated CPUs of a host that are pinned, by whomever.
 
     CPUs that thread isolation keeps free for an instance count as pinned.
 
     :param host_topology: nova.objects.NUMATopology of the host
+    :returns: set of CPU numbers
     """
-    return sum(len(cell.pinned_cpus & cell.pcpuset)
-               for cell in host_topology.cells)
+    return set().union(*(cell.pinned_cpus & cell.pcpuset
+                         for cell in host_topology.cells))

@@ -46,6 +46,22 @@ def of(host_topology, ratio, low_by_cell, demand):
         for cell in host_topology.cells])
 
 
+def without(host_topology, cpus):
+    """Return the topology of a host on which some CPUs are not to be pinned.
+
+    :param host_topology: nova.objects.NUMATopology, whose values stay as
+        they are
+    :param cpus: frozenset of CPU numbers, which seem to be pinned
+    :returns: nova.objects.NUMATopology
+    """
+    cells = []
+    for cell in host_topology.cells:
+        view = copy.copy(cell)
+        view.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
+        cells.append(view)
+    return objects.NUMATopology(cells=cells)
+
+
 def _cell(cell, ratio, low, priority):
     cpus = capacity.HostCPUs(
         frozenset(cell.pcpuset), frozenset(cell.cpuset), ratio, mix=True)

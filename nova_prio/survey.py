@@ -81,7 +81,7 @@ class Host(typing.NamedTuple):
     @property
     def room(self):
         """The ``capacity.Rows`` that are left; of a host with a report."""
-        return capacity.room(self.report.sellable, self.report.used)
+        return self.report.room
 
     @property
     def low_gain(self):

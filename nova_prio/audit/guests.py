@@ -97,10 +97,6 @@ def parse(xml):
     made = domain.find('metadata/%sinstance' % _NOVA)
     if made is None:
         return None
-    number = int(domain.findtext('vcpu'))
-    default = domain.find('vcpu').get('cpuset')
-    pins = {pin.get('vcpu'): pin.get('cpuset')
-            for pin in domain.iterfind('cputune/vcpupin')}
     partition = domain.findtext('resource/partition')
     specs = made.find('{0}flavor/{0}extraSpecs'.format(_NOVA))
     if specs is None:
@@ -112,14 +108,11 @@ def parse(xml):
             {spec.get('name'): spec.text for spec in specs})
     return Guest(
         domain.findtext('uuid'), priority, partition,
-        [_cpus(pins.get(str(vcpu), default)) for vcpu in range(number)],
-        [_cpus(pin.get('cpuset')) for tag in ('emulatorpin', 'iothreadpin')
+        guest_xml.cpus_of_vcpus(domain),
+        [guest_xml.cpu_numbers(pin.get('cpuset'))
+         for tag in ('emulatorpin', 'iothreadpin')
          for pin in domain.iterfind('cputune/' + tag)],
         domain.find('cpu/numa') is not None)
-
-
-def _cpus(text):
-    return None if text is None else frozenset(hardware.parse_cpu_spec(text))
 
 
 def findings(name, host, guests, view=None):

@@ -179,7 +179,7 @@ def _pins(view):
     """Yield CPUs that Nova gave to two instances, or that are not D's."""
     users = collections.defaultdict(list)
     for instance in view.at_rest:
-        for cpu in sorted(pins(instance)):
+        for cpu in sorted(demand.pins(instance)):
             users[cpu].append(instance.uuid)
     for uuids, shared in _by_value(
             {cpu: tuple(uuids) for cpu, uuids in users.items()
@@ -199,19 +199,6 @@ def _pins(view):
             view.name, finding.CPU_OUTSIDE, uuids[0],
             needed='CPUs %s' % view.report.cpu_dedicated_set,
             compute='CPUs %s' % outside)
-
-
-def pins(instance):
-    """Return the CPUs that Nova gave to an instance alone, a set of numbers.
-
-    :param instance: nova.objects.Instance with its NUMA topology
-    """
-    found = set()
-    for cell in (instance.numa_topology.cells
-                 if instance.numa_topology else []):
-        found |= set((cell.cpu_pinning or {}).values())
-        found |= cell.cpuset_reserved or set()
-    return found
 
 
 def _by_value(values):

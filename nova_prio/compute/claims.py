@@ -72,8 +72,7 @@ class _ClassTest:
             return super()._test_numa_topology(compute_node, limit)
         report = self.tracker.priority_report(compute_node)
         found = [str(refusal.detail) for refusal in admission.refusals(
-            report, wish, capacity.room(report.sellable, report.used),
-            compute_node.free_ram_mb)]
+            report, wish, report.room, compute_node.free_ram_mb)]
         unfit = super()._test_numa_topology(
             _as_seen(compute_node, report, wish),
             _limits(compute_node, report, limit))
@@ -84,13 +83,17 @@ class _ClassTest:
 
 def _as_seen(compute_node, report, wish):
     """Return the compute node with the topology that the class may use."""
-    topology = compute_node.numa_topology
-    if report.mix and topology and wish.demand.shared:
-        topology = numa_view.of(
-            objects.NUMATopology.obj_from_db_obj(topology),
-            capacity.exact_ratio(report.cpu_allocation_ratio),
-            report.low_by_cell, wish.demand)._to_json()
-    return objects.ComputeNode(numa_topology=topology)
+    text = compute_node.numa_topology
+    if text:
+        topology = objects.NUMATopology.obj_from_db_obj(text)
+        if report.mix and wish.demand.shared:
+            topology = numa_view.of(
+                topology, capacity.exact_ratio(report.cpu_allocation_ratio),
+                report.low_by_cell, wish.demand)
+        if report.blocked:
+            topology = numa_view.without(topology, report.blocked)
+        text = topology._to_json()
+    return objects.ComputeNode(numa_topology=text)
 
 
 def _limits(compute_node, report, limit):

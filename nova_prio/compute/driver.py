@@ -27,6 +27,7 @@ from nova_prio import capacity
 from nova_prio.compute import checks
 from nova_prio.compute import claims
 from nova_prio.compute import excess
+from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
 from nova_prio.compute import healing
 from nova_prio.compute import inventory
@@ -52,7 +53,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     Placement holds for the instances. ``is_overfull`` tells
     whether the VCPU inventory of a host without mix was raised to what is in
     use, which the ratio may exceed by a remainder. ``partitions`` knows
-    whether libvirt starts guests in those of both priorities.
+    whether libvirt starts guests in those of both priorities, ``floated`` are
+    the dedicated CPUs on which guests of other times float.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -65,6 +67,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.healing = healing.Healing()
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
+        self.floated = frozenset()
         self._warned_of_memory = False
 
     def init_host(self, host):
@@ -81,6 +84,14 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Find out whether libvirt starts guests in both partitions."""
         self.partitions.prove(
             self._get_vcpu_available() or self._get_pcpu_available())
+
+    def look_at_guests(self, instances):
+        """Find out on which dedicated CPUs guests of other times float.
+
+        :param instances: list of nova.objects.Instance, on this host
+        """
+        self.floated = floaters.floated(
+            self._host, instances, self._get_pcpu_available())
 
     def get_available_resource(self, nodename):
         """Report as Nova does; see whether partitions were mended."""

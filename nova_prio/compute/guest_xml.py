@@ -57,6 +57,27 @@ def of_priority(xml, priority, shared=None):
     return etree.tostring(domain, encoding='unicode')
 
 
+def cpus_of_vcpus(domain):
+    """Return the CPUs on which each vCPU of a guest may run.
+
+    :param domain: element of a domain XML
+    :returns: list of frozensets of CPU numbers, None for all CPUs
+    """
+    default = domain.find('vcpu').get('cpuset')
+    pins = {pin.get('vcpu'): pin.get('cpuset')
+            for pin in domain.iterfind('cputune/vcpupin')}
+    return [cpu_numbers(pins.get(str(vcpu), default))
+            for vcpu in range(int(domain.findtext('vcpu')))]
+
+
+def cpu_numbers(text):
+    """Return a CPU set of libvirt as a frozenset; None for all CPUs.
+
+    :param text: str or None, where it is not limited
+    """
+    return None if text is None else frozenset(hardware.parse_cpu_spec(text))
+
+
 def _child(parent, name, **attributes):
     """Return a child element with these attributes, made where missing."""
     condition = ''.join(

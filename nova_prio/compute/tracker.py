@@ -92,6 +92,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
     def _update_usage_from_instances(self, context, instances, nodename):
         if self._ledger is not None:
             self._ledger.clear()
+            self.driver.look_at_guests(instances)
         return super()._update_usage_from_instances(
             context, instances, nodename)
 
@@ -249,15 +250,16 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 'The host has not reached Placement yet, which knows its CPU '
                 'allocation ratio.'))
         topology = compute_node.numa_topology
-        pinned = topology and demand.pinned_cpus(
-            objects.NUMATopology.obj_from_db_obj(topology))
+        pinned = demand.pinned_cpus(
+            objects.NUMATopology.obj_from_db_obj(topology)
+        ) if topology else set()
         return host_report.HostReport.of(
             self.driver.host_cpus(self.provider_tree.data(
                 compute_node.hypervisor_hostname).inventory),
-            capacity.used(pinned or 0, self._ledger.low_shared,
+            capacity.used(len(pinned), self._ledger.low_shared,
                           self._ledger.ordinary_shared),
             compute_node.vcpus_used, self._ledger.low_by_cell,
-            self.driver.partitions.problem)
+            self.driver.partitions.problem, self.driver.floated - pinned)
 
 
 def _evacuates_from_error(migration):

@@ -12,6 +12,7 @@
 
 """What a compute tells the schedulers about its CPUs."""
 
+from nova import exception
 from nova.virt import hardware
 from oslo_serialization import jsonutils
 from oslo_utils import versionutils
@@ -40,7 +41,8 @@ class HostReport(base.VersionedObject):
     # Version 1.0: Initial version
     # Version 1.1: Added low_by_cell
     # Version 1.2: Added partition_problem
-    VERSION = '1.2'
+    # Version 1.3: Added blocked_cpus
+    VERSION = '1.3'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -68,11 +70,14 @@ class HostReport(base.VersionedObject):
         'low_by_cell': fields.DictOfIntegersField(default={}),
         # Why no guest with a priority can be started, a sentence; or empty.
         'partition_problem': fields.StringField(default=''),
+        # Those of the dedicated set that nobody is pinned on, but where
+        # guests float that were started with other CPU sets.
+        'blocked_cpus': fields.StringField(default=''),
     }
 
     @classmethod
     def of(cls, cpus, in_use, vcpus_used, low_by_cell,
-           partition_problem=None):
+           partition_problem=None, blocked=frozenset()):
         """Return the report of a host.
 
         :param cpus: ``capacity.HostCPUs`` of the host
@@ -81,6 +86,8 @@ class HostReport(base.VersionedObject):
         :param low_by_cell: dict, NUMA cell -> vCPUs of the low-priority
             guests that have a NUMA topology and are on it
         :param partition_problem: why no guest with a priority can be started
+        :param blocked: dedicated CPUs that are not pinned, but where guests
+            float that were started with other CPU sets; frozenset of numbers
         """
         sellable = cpus.sellable
         return cls(
@@ -96,7 +103,8 @@ class HostReport(base.VersionedObject):
             ordinary_used=in_use.ordinary,
             low_by_cell={str(cell): vcpus
                          for cell, vcpus in low_by_cell.items()},
-            partition_problem=partition_problem or '')
+            partition_problem=partition_problem or '',
+            blocked_cpus=hardware.format_cpu_spec(blocked))
 
     @property
     def sellable(self):
@@ -110,6 +118,22 @@ class HostReport(base.VersionedObject):
         return capacity.Rows(self.high_used, self.low_used,
                              self.ordinary_used)
 
+    @property
+    def blocked(self):
+        """The dedicated CPUs that guests of other times keep, a frozenset."""
+        return frozenset(hardware.parse_cpu_spec(self.blocked_cpus)
+                         if self.blocked_cpus else ())
+
+    @property
+    def taken(self):
+        """The ``capacity.Rows`` that no further instance can have."""
+        return self.used._replace(high=self.high_used + len(self.blocked))
+
+    @property
+    def room(self):
+        """The ``capacity.Rows`` that are left."""
+        return capacity.room(self.sellable, self.taken)
+
     def obj_make_compatible(self, primitive, target_version):
         """Take out of a primitive what an older version does not know."""
         super().obj_make_compatible(primitive, target_version)
@@ -118,6 +142,8 @@ class HostReport(base.VersionedObject):
             primitive.pop('low_by_cell', None)
         if target < (1, 2):
             primitive.pop('partition_problem', None)
+        if target < (1, 3):
+            primitive.pop('blocked_cpus', None)
 
     def to_stats(self):
         """Return the text that goes into the stats of the compute node."""
@@ -147,8 +173,10 @@ class HostReport(base.VersionedObject):
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
         # A compute of version 1.0 counts such guests as ordinary ones, one
-        # of version 1.1 does not look at its partitions.
-        report.obj_set_defaults('low_by_cell', 'partition_problem')
+        # of version 1.1 does not look at its partitions, one of version 1.2
+        # does not look at what floats on its dedicated CPUs.
+        report.obj_set_defaults(
+            'low_by_cell', 'partition_problem', 'blocked_cpus')
         missing = [name for name in cls.fields
                    if not report.obj_attr_is_set(name)]
         if missing:
@@ -156,7 +184,8 @@ class HostReport(base.VersionedObject):
                 'the report of the host lacks %s' % ', '.join(missing))
         try:
             capacity.exact_ratio(report.cpu_allocation_ratio)
-        except ValueError as error:
+            report.blocked
+        except (ValueError, exception.Invalid) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
         return report

@@ -53,8 +53,10 @@ def _read(text):
 class Report(typing.NamedTuple):
     """A HostReport as plain values, which are read faster.
 
-    ``room`` are the Rows that were left when it was made; the rest are the
-    fields of the same names, ``ratio`` being that of the CPUs as a Decimal.
+    ``room`` are the Rows that were left when it was made, ``taken`` those
+    that no further instance can have, ``blocked`` the dedicated CPUs that
+    guests of other times keep, a frozenset; the rest are the fields of the
+    same names, ``ratio`` being that of the CPUs as a Decimal.
     """
 
     mix: bool
@@ -63,9 +65,10 @@ class Report(typing.NamedTuple):
     ratio: decimal.Decimal
     low_by_cell: dict
     sellable: capacity.Rows
-    used: capacity.Rows
+    taken: capacity.Rows
     room: capacity.Rows
     partition_problem: str
+    blocked: frozenset
 
     @classmethod
     def of(cls, report):
@@ -73,9 +76,8 @@ class Report(typing.NamedTuple):
         return cls(
             report.mix, report.floating_cpus, report.vcpus_used,
             capacity.exact_ratio(report.cpu_allocation_ratio),
-            report.low_by_cell, report.sellable, report.used,
-            capacity.room(report.sellable, report.used),
-            report.partition_problem)
+            report.low_by_cell, report.sellable, report.taken, report.room,
+            report.partition_problem, report.blocked)
 
 
 def room(host_state, report, request):
@@ -93,12 +95,12 @@ def room(host_state, report, request):
     if placed <= 0:
         return report.room
     return capacity.room(report.sellable, [
-        used + placed * drawn
-        for used, drawn in zip(report.used, request.drawn)])
+        taken + placed * drawn
+        for taken, drawn in zip(report.taken, request.drawn)])
 
 
 def show_class(host_state, report, request):
-    """Let a mix host show its NUMA topology as the class of a request sees it.
+    """Let a host show its NUMA topology as the class of a request sees it.
 
     Nova counts the instances of a request on the topology that the host state
     holds; each request has host states of its own, so that it is shown once.
@@ -108,7 +110,11 @@ def show_class(host_state, report, request):
     :param request: nova_prio.scheduler.request_view.Request
     """
     if not getattr(host_state, 'shows_priority_class', False):
-        host_state.numa_topology = numa_view.of(
-            host_state.numa_topology, report.ratio, report.low_by_cell,
-            request.demand)
+        topology = host_state.numa_topology
+        if report.mix and request.demand.shared:
+            topology = numa_view.of(
+                topology, report.ratio, report.low_by_cell, request.demand)
+        if report.blocked:
+            topology = numa_view.without(topology, report.blocked)
+        host_state.numa_topology = topology
         host_state.shows_priority_class = True

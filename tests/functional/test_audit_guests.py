@@ -20,9 +20,9 @@ from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.audit import guests
-from nova_prio.audit import hosts
 from nova_prio.cmd import audit as command
 from nova_prio import contract
+from nova_prio import demand
 from tests.functional import test_audit
 
 
@@ -136,7 +136,7 @@ class Guests(test_audit.Audit):
         first = etree.fromstring(self.running['high']).xpath(
             '//vcpupin[@vcpu="0"]/@cpuset')[0]
         with self.instance(self.servers['high']) as instance:
-            given = hosts.pins(instance)
+            given = demand.pins(instance)
         rows = self.audit(status=command.FOUND)
         self.assertEqual(
             {('same_cpu', high, 'CPUs %s, with %s' % (taken, pinned)),

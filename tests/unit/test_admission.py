@@ -18,10 +18,10 @@ from nova_prio import admission
 from nova_prio import capacity
 
 
-def host(mix=True, partition_problem=''):
+def host(mix=True, partition_problem='', blocked=()):
     return types.SimpleNamespace(
         mix=mix, floating_cpus=12, sellable=capacity.Rows(8, 16, 8),
-        partition_problem=partition_problem)
+        partition_problem=partition_problem, blocked=frozenset(blocked))
 
 
 def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
@@ -73,3 +73,9 @@ def test_in_words():
         host(), wish('low', (0, 4, 0)), capacity.Rows(8, 3, 0), 4096)
     assert ('the low row has 3 of 16 CPUs left, 4 are needed' ==
             str(refusal.detail))
+    refusal, = admission.refusals(
+        host(blocked={4, 5}), wish('high', (4, 0, 0)),
+        capacity.Rows(3, 16, 8), 4096)
+    assert ('the high row has 3 of 8 CPUs left, 4 are needed (on 2 more, '
+            'guests that were started with other CPU sets float until they '
+            'are rebooted hard or moved)' == str(refusal.detail))

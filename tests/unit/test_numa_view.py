@@ -67,3 +67,13 @@ def test_each_cell_has_its_own():
     assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
     # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
     assert (6, 2) == (first.cpu_usage, second.cpu_usage)
+
+
+def test_cpus_that_are_not_to_be_pinned():
+    host = objects.NUMATopology(cells=[
+        cell(0, range(4), (4, 5), 0), cell(1, range(6, 9), (9,), 0)])
+    host.cells[0].pinned_cpus = {0}
+    before = host._to_json()
+    seen = numa_view.without(host, frozenset((0, 3, 5, 6))).cells
+    assert [{0, 3}, {6}] == [each.pinned_cpus for each in seen]
+    assert before == host._to_json()

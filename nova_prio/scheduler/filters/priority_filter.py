@@ -153,11 +153,11 @@ def _topology_refusal(host_state, report, request):
             NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, and the host '
             'has none')
     cpu_ratio = host_state.cpu_allocation_ratio
+    if report is not None and (report.mix or request.priority):
+        host_view.show_class(host_state, report, request)
+        host_topology = host_state.numa_topology
     if report is not None and report.mix:
         cpu_ratio = float(report.ratio)
-        if request.demand.shared:
-            host_view.show_class(host_state, report, request)
-            host_topology = host_state.numa_topology
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
         return admission.Refusal(
             NO_RATIO, 'the allocation ratios of the host are not known yet')

@@ -24,7 +24,8 @@ CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
 
 def report():
     return host_report.HostReport.of(
-        CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition')
+        CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition',
+        frozenset((6, 7)))
 
 
 def test_fingerprint():
@@ -32,7 +33,7 @@ def test_fingerprint():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.2-c1878166f9fe5ac9adec2d0a408c9881'})
+        {'HostReport': '1.3-86cae711759c8c7b92acdc61234f0684'})
     assert expected == actual
 
 
@@ -46,11 +47,15 @@ def test_round_trip():
     assert capacity.Rows(4, 8, 2) == read.used
     assert {'1': 3} == read.low_by_cell
     assert 'no partition' == read.partition_problem
+    assert '6-7' == read.blocked_cpus
+    assert capacity.Rows(6, 8, 2) == read.taken
+    assert capacity.Rows(2, 8, 6) == read.room
 
 
 @pytest.mark.parametrize('version, unknown', [
-    ('1.0', {'low_by_cell', 'partition_problem'}),
-    ('1.1', {'partition_problem'})])
+    ('1.0', {'low_by_cell', 'partition_problem', 'blocked_cpus'}),
+    ('1.1', {'partition_problem', 'blocked_cpus'}),
+    ('1.2', {'blocked_cpus'})])
 def test_an_older_scheduler_reads_it(version, unknown):
     primitive = report().obj_to_primitive(target_version=version)
     assert version == primitive['nova_prio_object.version']
@@ -71,12 +76,15 @@ def read_as(version, **data):
 
 
 def test_a_report_of_an_older_compute():
-    read = read_as('1.0', low_by_cell=None, partition_problem=None)
+    read = read_as('1.0', low_by_cell=None, partition_problem=None,
+                   blocked_cpus=None)
     assert capacity.Rows(4, 8, 2) == read.used
     assert {} == read.low_by_cell
-    read = read_as('1.1', partition_problem=None)
+    read = read_as('1.1', partition_problem=None, blocked_cpus=None)
     assert {'1': 3} == read.low_by_cell
     assert '' == read.partition_problem
+    read = read_as('1.2', blocked_cpus=None)
+    assert capacity.Rows(4, 8, 6) == read.room
 
 
 def test_a_report_of_a_newer_compute():

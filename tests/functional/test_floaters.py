@@ -1,0 +1,144 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Guests that were started with other CPU sets keep their CPUs to themselves.
+
+An ordinary guest floats where it did before the sets were changed, until it
+is rebooted hard or moved: nobody is pinned beside it.
+"""
+
+import logging
+
+import fixtures
+from nova.compute import manager
+
+from tests.functional import base
+
+
+class Floaters(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        self.flags(allow_resize_to_same_host=True)
+        self.log = self.useFixture(fixtures.FakeLogger(
+            name=manager.LOG.name, level=logging.DEBUG))
+
+    def restart(self, name='mix1', dedicated='0-7', shared='8-11', mix=True,
+                driver='prio.PriorityLibvirtDriver'):
+        """Restart a host with other options."""
+        self._host_options[name].update({
+            (None, 'compute_driver'): driver,
+            (None, 'cpu_priority_mix_enable'): mix,
+            ('compute', 'cpu_dedicated_set'): dedicated,
+            ('compute', 'cpu_shared_set'): shared})
+        self.restart_compute_service(name)
+
+    def start_with_one_guest(self, flavor, **kwargs):
+        """Turn a host of stock Nova with a guest into a priority host."""
+        self.start_seed_host(dedicated=None, shared=None, mix=False,
+                             driver='libvirt.LibvirtDriver', **kwargs)
+        server = self.boot(flavor)
+        self.restart()
+        return server
+
+    def reboot(self, server):
+        self.api.post_server_action(
+            server['id'], {'reboot': {'type': 'HARD'}})
+        self._wait_for_state_change(server, 'ACTIVE')
+
+    def assert_blocked(self, cpus, name='mix1'):
+        self.update_host(name)
+        self.assertEqual(cpus, self.report(name).blocked_cpus)
+
+    def pins(self, server):
+        """Return the CPUs that a server is pinned to."""
+        return {int(pin.get('cpuset')) for pin in
+                self.domain(server).iterfind('cputune/vcpupin')}
+
+    def test_beside_a_guest_of_all_cpus(self):
+        server = self.start_with_one_guest(self.plain)
+        self.assert_blocked('0-7')
+        self.boot(self.high, 'ERROR')
+        self.boot(self.low)
+        self.reboot(server)
+        self.assert_blocked('')
+        self.boot(self.high)
+
+    def test_a_forced_host_refuses_it_too(self):
+        self.start_with_one_guest(self.plain)
+        self.boot(self.high, 'ERROR', az='nova:mix1')
+        self.assertIn(
+            'the high row has 0 of 8 CPUs left, 4 are needed (on 8 more, '
+            'guests that were started with other CPU sets float until they '
+            'are rebooted hard or moved)', self.log.output)
+
+    def test_other_dedicated_cpus_are_given(self):
+        self.start_seed_host(dedicated='4-7')
+        self.boot(self.plain)
+        for mix in True, False:
+            self.restart(dedicated='4-9', shared='10,11', mix=mix)
+            self.assert_blocked('8-9')
+            first = self.boot(self.high, az='nova:mix1')
+            self.assertEqual({4, 5, 6, 7}, self.pins(first))
+            self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
+            self._delete_server(first)
+        # Ordinary ones are as in Nova itself where nothing is mixed.
+        self.boot(self.flavor(6, **{'hw:cpu_policy': 'dedicated'}))
+
+    def test_several_at_once_get_none_of_them(self):
+        self.start_seed_host(dedicated='2-7')
+        self.boot(self.plain)
+        self.restart(dedicated='2-9', shared='10,11')
+        pair = self.flavor(2, **{'hw:cpu_priority': 'high'})
+        servers = [self.boot(pair, az='nova:mix1') for _ in range(2)]
+        body = {'server': {**self._build_server(
+            flavor_id=pair, networks='none'), 'min_count': 2}}
+        failed = self._wait_for_state_change(
+            self.api.post_server(body), 'ERROR')
+        self._delete_server(failed)
+        servers.append(self.boot(pair))
+        self.assertEqual(set(range(2, 8)), set().union(
+            *map(self.pins, servers)))
+
+    def test_a_suspended_guest_comes_back(self):
+        server = self.start_with_one_guest(self.plain)
+        self._suspend_server(server)
+        self.assert_blocked('0-7')
+        self._resume_server(server)
+        self.assert_blocked('0-7')
+        self.api.post_server_action(server['id'], {'os-stop': None})
+        self._wait_for_state_change(server, 'SHUTOFF')
+        self.assert_blocked('')
+
+    def test_a_guest_moves_away(self):
+        server = self.start_with_one_guest(self.plain)
+        self.start_seed_host('mix2')
+        self._migrate_server(server)
+        self._confirm_resize(server)
+        self.assert_blocked('')
+        self.assert_blocked('', 'mix2')
+
+    def test_floating_vcpus_of_a_pinned_guest(self):
+        self.start_seed_host(dedicated='0-5')
+        self.boot(self.flavor(4, **{'hw:cpu_policy': 'mixed',
+                                    'hw:cpu_dedicated_mask': '0-1'}))
+        self.restart(dedicated='0-8', shared='9-11')
+        self.assert_blocked('8')
+
+    def test_low_guests_block_nothing(self):
+        self.start_seed_host()
+        self.boot(self.low)
+        self.boot(self.high)
+        self.assert_blocked('')
+        self.restart(mix=False)
+        self.assert_blocked('')
