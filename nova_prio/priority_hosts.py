@@ -30,6 +30,19 @@ DRIVER = 'prio.PriorityLibvirtDriver'
 TRAIT = 'CUSTOM_CPU_PRIORITY'
 #: Trait of those where low-priority instances float on dedicated CPUs too.
 TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
+#: Trait of those that ``nova-prio host disable`` keeps priority instances off,
+#: which have the first one no longer: no request needs to know of this one.
+TRAIT_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
+TRAITS = (TRAIT, TRAIT_MIX, TRAIT_DISABLED)
+
+
+def traits(mix, is_disabled):
+    """Return the traits that nova-compute gives to a priority host, a list.
+
+    :param mix: whether low-priority instances float on dedicated CPUs too
+    :param is_disabled: whether priority instances are kept off
+    """
+    return [TRAIT] * (not is_disabled) + [TRAIT_MIX] * mix
 
 
 def is_marked(aggregate):

@@ -39,7 +39,7 @@ AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
 #: How many instances are in memory at once.
 PAGE = 500
 
-_TRAITS = (priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
+_TRAITS = priority_hosts.TRAITS
 #: Metadata of aggregates that nobody but this package reads. 'priority' is a
 #: key that clouds use for other things too: it counts where it says true.
 _KEYS = ('priority_mix', priority_hosts.ORDINARY_KEY,

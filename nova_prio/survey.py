@@ -70,13 +70,16 @@ class Host(typing.NamedTuple):
 
     ``report`` is a HostReport, or None where the host runs another driver or
     ``problem``, a sentence, says why it cannot be read; ``aggregates`` is a
-    list of nova.objects.Aggregate.
+    list of nova.objects.Aggregate. ``uuid`` is that of its compute node and
+    resource provider, ``free_memory_mb`` what of its memory is sold to nobody.
     """
 
     name: str
     report: host_report.HostReport | None
     problem: str | None
     aggregates: list
+    uuid: str | None = None
+    free_memory_mb: int = 0
 
     @property
     def room(self):
@@ -146,8 +149,8 @@ def hosts(context):
         if nova_context.is_cell_failure_sentinel(nodes):
             silent.append(cell)
             continue
-        found += [Host(node.host, *report_of(node), aggregates[node.host])
-                  for node in nodes]
+        found += [Host(node.host, *report_of(node), aggregates[node.host],
+                       node.uuid, node.free_ram_mb) for node in nodes]
     return sorted(found, key=lambda host: host.name), silent
 
 

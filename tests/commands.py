@@ -23,9 +23,10 @@ from nova import context
 from nova_prio.cmd import main
 
 
-def run(*arguments):
+def run(*arguments, options=('-f', 'json')):
     """Run a command that lists something.
 
+    :param options: what says how, none for a command that lists nothing
     :returns: (exit status, list of dict or None, what it says besides)
     """
     out, err = io.StringIO(), io.StringIO()
@@ -33,5 +34,5 @@ def run(*arguments):
                      lambda parsed_args: contextlib.nullcontext(
                          context.get_admin_context())),
           contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
-        status = main.main([*arguments, '-f', 'json'])
+        status = main.main([*arguments, *options])
     return status, json.loads(out.getvalue() or 'null'), err.getvalue()

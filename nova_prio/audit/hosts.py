@@ -23,7 +23,6 @@ from nova_prio.audit import repairs
 from nova_prio import capacity
 from nova_prio.compute import inventory
 from nova_prio import demand
-from nova_prio import policy
 from nova_prio import priority_hosts
 
 _OURS = {priority_hosts.TRAIT, priority_hosts.TRAIT_MIX}
@@ -60,7 +59,8 @@ def _traits(view):
         return
     wanted = set()
     if view.report:
-        wanted = _OURS if view.report.mix else {priority_hosts.TRAIT}
+        wanted = set(priority_hosts.traits(
+            view.report.mix, priority_hosts.TRAIT_DISABLED in view.traits))
     there = _OURS.intersection(view.traits)
     if wanted != there:
         yield finding.Finding(
@@ -100,11 +100,7 @@ def _wanted(view):
         frozenset(_cpu_set(view.report.cpu_dedicated_set)),
         frozenset(_cpu_set(view.report.cpu_shared_set)),
         capacity.exact_ratio(ratio), view.report.mix)
-    vcpu, memory_mb = zip(*[
-        (policy.in_placement(specs, orc.VCPU, needs.shared),
-         policy.in_placement(specs, orc.MEMORY_MB, instance.memory_mb))
-        for instance, needs in zip(view.instances, view.demands)
-        for specs in [instance.flavor.extra_specs]] or [(0, 0)])
+    in_use = view.in_placement
     wanted = {}
     if host.dedicated:
         wanted[orc.PCPU] = {
@@ -118,12 +114,13 @@ def _wanted(view):
                  **view.inventories.get(orc.VCPU, {}),
                  'total': len(host.shared), 'max_unit': len(host.shared)}
         wanted[orc.VCPU] = (
-            inventory.vcpu(there, host, sum(vcpu), max(vcpu))
+            inventory.vcpu(there, host, in_use.vcpu, in_use.largest_vcpu)
             if host.mix else
-            inventory.movable_vcpu(there, sum(vcpu), max(vcpu)))
+            inventory.movable_vcpu(
+                there, in_use.vcpu, in_use.largest_vcpu))
     memory = view.inventories.get(orc.MEMORY_MB)
     if memory and host.mix:
-        wanted[orc.MEMORY_MB] = inventory.memory(memory, sum(memory_mb))
+        wanted[orc.MEMORY_MB] = inventory.memory(memory, in_use.memory_mb)
     return wanted
 
 
@@ -137,13 +134,7 @@ def _shown(names, inventories):
 
 def _usage(view):
     """Yield what nova-compute counts otherwise than the instances say."""
-    report, counted = view.report, view.demands
-    rows = capacity.used(
-        sum(each.dedicated for each in counted),
-        sum(each.shared for each in counted
-            if each.priority == capacity.LOW),
-        sum(each.shared for each in counted
-            if each.priority != capacity.LOW))
+    report, rows = view.report, view.rows
     if any(demand.wants_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
         # Their siblings are pinned too: nova-compute knows how many.

@@ -15,18 +15,30 @@
 
 import dataclasses
 import functools
+import typing
 
 from nova import context as nova_context
 from nova import exception
 from nova import objects
+import os_resource_classes as orc
 
+from nova_prio import capacity
 from nova_prio import demand
 from nova_prio import holdings
 from nova_prio.objects import host_report
+from nova_prio import policy
 from nova_prio import survey
 
 #: How many compute nodes are read at once.
 PAGE = 100
+
+
+class InPlacement(typing.NamedTuple):
+    """VCPU of all instances and of the largest one, and their memory."""
+
+    vcpu: int
+    largest_vcpu: int
+    memory_mb: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,6 +81,26 @@ class HostView:
         """The ``capacity.Demand`` of each instance on the host, a list."""
         return [demand.of(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
+
+    @property
+    def rows(self):
+        """The ``capacity.Rows`` that the instances on the host draw."""
+        return capacity.used(
+            sum(each.dedicated for each in self.demands),
+            sum(each.shared for each in self.demands
+                if each.priority == capacity.LOW),
+            sum(each.shared for each in self.demands
+                if each.priority != capacity.LOW))
+
+    @functools.cached_property
+    def in_placement(self):
+        """What the instances are to hold of the host, an InPlacement."""
+        vcpu, memory_mb = zip(*[
+            (policy.in_placement(specs, orc.VCPU, needs.shared),
+             policy.in_placement(specs, orc.MEMORY_MB, instance.memory_mb))
+            for instance, needs in zip(self.instances, self.demands)
+            for specs in [instance.flavor.extra_specs]] or [(0, 0)])
+        return InPlacement(sum(vcpu), max(vcpu), sum(memory_mb))
 
 
 def read(context, client, node):

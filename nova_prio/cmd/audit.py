@@ -13,7 +13,6 @@
 
 """The command ``nova-prio audit``."""
 
-import contextlib
 import dataclasses
 import functools
 import sys
@@ -90,7 +89,8 @@ class Audit(lister.Lister):
                 raise exceptions.CommandError(
                     "--column is '%s'; allowed are %s."
                     % (column, ', '.join(COLUMNS)))
-        with controller.nova(parsed_args) as context, _one_sentence():
+        with controller.nova(parsed_args) as context, (
+                controller.one_sentence()):
             import nova.conf
 
             from nova_prio.audit import guests
@@ -200,20 +200,3 @@ class Audit(lister.Lister):
         return (found.host, found.kind, found.consumer, found.needed,
                 found.placement, found.compute, found.libvirt, state,
                 remedy)
-
-
-@contextlib.contextmanager
-def _one_sentence():
-    """End the command with one sentence where a service does not answer."""
-    from keystoneauth1 import exceptions as ks_exceptions
-    from nova import exception
-    try:
-        yield
-    except exception.HostMappingNotFound as error:
-        raise exceptions.CommandError(
-            '%s; allowed are names of compute hosts.'
-            % error.format_message().rstrip('.')) from error
-    except ks_exceptions.ClientException as error:
-        raise exceptions.CommandError(
-            'Placement cannot be asked: %s. See [placement] in nova.conf.'
-            % str(error).rstrip('.')) from error

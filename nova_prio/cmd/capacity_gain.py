@@ -15,18 +15,18 @@
 
 import collections
 
-from cliff import lister
 from osc_lib import exceptions
 
 from nova_prio import capacity
 from nova_prio.cmd import controller
 from nova_prio.cmd import refusals
+from nova_prio.cmd import report
 
 COLUMNS = ('Host', 'Mix', 'Low Without Mix', 'Low With Mix', 'Gain')
 UNITS, NOTE = 'Units', 'Note'
 
 
-class Gain(lister.Lister):
+class Gain(report.Report):
     """List the low-priority vCPUs that an aggregate gains by mix.
 
     For each host, what its low row sells with cpu_priority_mix_enable is
@@ -38,7 +38,6 @@ class Gain(lister.Lister):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
         parser.add_argument(
             'aggregate', metavar='AGGREGATE', help='name of a host aggregate')
         parser.add_argument(
@@ -47,15 +46,6 @@ class Gain(lister.Lister):
             'too; where it names no priority, with the scheduler hint for a '
             'low one')
         return parser
-
-    def run(self, parsed_args):
-        """List the hosts; say what was gained and what to do next."""
-        status = super().run(parsed_args)
-        if not status:
-            # After the list, beside it where that is for programs.
-            self.app.stdout.flush()
-            self.app.LOG.warning('%s', self._said)
-        return status
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
@@ -75,7 +65,7 @@ class Gain(lister.Lister):
         known = {host.name: host for host in hosts}
         rows = [_row(name, known.get(name), silent, vcpus)
                 for name in sorted(names)]
-        self._said = _summary(rows, vcpus)
+        self.said = _summary(rows, vcpus)
         columns = [*COLUMNS, *([UNITS] if vcpus else []), NOTE]
         return columns, [[row[column] for column in columns] for row in rows]
 

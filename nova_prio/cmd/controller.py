@@ -72,3 +72,50 @@ def nova(parsed_args):
             "Nova's database cannot be read: %s. Run this where nova-manage "
             'runs, or give its nova.conf with --config-file.'
             % ' '.join(str(error).split())) from error
+
+
+@contextlib.contextmanager
+def one_sentence():
+    """End the command with one sentence where a service does not answer."""
+    from keystoneauth1 import exceptions as ks_exceptions
+    from nova import exception
+
+    from nova_prio import holdings
+    try:
+        yield
+    except exception.HostMappingNotFound as error:
+        raise exceptions.CommandError(
+            '%s; allowed are names of compute hosts.'
+            % error.format_message().rstrip('.')) from error
+    except ks_exceptions.ClientException as error:
+        raise exceptions.CommandError(
+            'Placement cannot be asked: %s. See [placement] in nova.conf.'
+            % str(error).rstrip('.')) from error
+    except holdings.NotMended as error:
+        raise exceptions.CommandError(
+            '%s.' % str(error).rstrip('.')) from error
+
+
+def view_of(context, host):
+    """Return what Nova and Placement say of a host.
+
+    To be called in :func:`one_sentence`.
+
+    :param host: its name
+    :returns: (``audit.views.HostView``, whether it is in an aggregate for
+        priority instances)
+    """
+    from nova import objects
+    from nova.scheduler.client import report
+
+    from nova_prio.audit import views
+    from nova_prio import priority_hosts
+    nodes = views.nodes_of(context, host)
+    if len(nodes) != 1:
+        raise exceptions.CommandError(
+            "HOST is '%s', which has %d compute nodes; allowed are hosts with "
+            'one.' % (host, len(nodes)))
+    (cctxt, node), = nodes
+    return (views.read(cctxt, report.SchedulerReportClient(), node),
+            any(map(priority_hosts.is_marked,
+                    objects.AggregateList.get_by_host(context, host))))

@@ -18,10 +18,7 @@ nothing. Services refuse to start with what it calls a failure, or would place
 instances wrongly. ``nova check`` looks at Nova alone.
 """
 
-import contextlib
 import functools
-import io
-import json
 import logging
 import sys
 
@@ -31,7 +28,7 @@ from stevedore import extension
 
 from nova_prio import aggregate_checks
 from nova_prio.api import checks as of_api
-from nova_prio.cmd import host
+from nova_prio.cmd import cgroups
 from nova_prio.cmd import nova_check
 from nova_prio import contract
 from nova_prio import priority_hosts
@@ -92,7 +89,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     display_title = 'Priority instances: check of the configuration'
 
-    def __init__(self, conf, check_host=('check', '--json')):
+    def __init__(self, conf, check_host=cgroups.CHECK):
         """Read nothing yet.
 
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
@@ -207,17 +204,13 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check(contract.COMPUTE)
     def _cgroups(self):
-        found, error = io.StringIO(), io.StringIO()
         try:
-            with (contextlib.redirect_stdout(found),
-                  contextlib.redirect_stderr(error)):
-                host.main(self._check_host)
-        except SystemExit:
-            # As argparse ends, after its usage.
-            yield FAILURE, error.getvalue().splitlines()[-1]
+            found = cgroups.problems(self._check_host)
+        except cgroups.NotChecked as error:
+            yield FAILURE, str(error)
         else:
             # What is wrong is so in each hierarchy of cgroup v1.
-            first, *more = json.loads(found.getvalue()) or [None]
+            first, *more = found or [None]
             if first:
                 yield FAILURE, first
             if more:

@@ -15,17 +15,13 @@
 
 import collections
 
-from cliff import lister
-
 from nova_prio.cmd import controller
+from nova_prio.cmd import report
 
 COLUMNS = ('Kind', 'Name', 'Left', 'Remedy')
 
-#: Exit statuses, those of ``nova-prio audit``.
-CLEAN, FAILED, FOUND = 0, 1, 3
 
-
-class UninstallCheck(lister.Lister):
+class UninstallCheck(report.Report):
     """List what is left of this package in a cloud, and how to take it away.
 
     These are: flavors that ask for a priority, or for both resources:PCPU and
@@ -37,36 +33,6 @@ class UninstallCheck(lister.Lister):
     3 where something is, 1 where not all could be looked at.
     """
 
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
-        return parser
-
-    def run(self, parsed_args):
-        """List what is left, say what to do next; return the exit status."""
-        self._kinds = collections.Counter()
-        failed = super().run(parsed_args)
-        if failed:
-            return failed
-        # After the list, beside it where that is for programs.
-        self.app.stdout.flush()
-        from nova_prio import remnants
-        kinds = ', '.join('%s %d' % pair for pair in self._kinds.items())
-        if not self._kinds:
-            status, said = CLEAN, (
-                'Nothing is left here: the package can be uninstalled.')
-        elif self._kinds[remnants.UNREAD]:
-            status, said = FAILED, (
-                'Not all could be looked at (%s). See to what is listed as '
-                '"unread" first, and run this again.' % kinds)
-        else:
-            status, said = FOUND, (
-                'Left are: %s. Take them away in the order of the list, from '
-                'its top, and run this again.' % kinds)
-        self.app.LOG.warning('%s', said)
-        return status
-
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         with controller.nova(parsed_args) as context:
@@ -76,5 +42,16 @@ class UninstallCheck(lister.Lister):
             conf = nova.conf.CONF
             rows = list(remnants.find(
                 context, conf, remnants.paths_of(conf)))
-        self._kinds.update(row.kind for row in rows)
+        found = collections.Counter(row.kind for row in rows)
+        kinds = ', '.join('%s %d' % pair for pair in found.items())
+        if not rows:
+            self.said = 'Nothing is left here: the package can be uninstalled.'
+        elif found[remnants.UNREAD]:
+            self.status, self.said = report.FAILED, (
+                'Not all could be looked at (%s). See to what is listed as '
+                '"unread" first, and run this again.' % kinds)
+        else:
+            self.status, self.said = report.FOUND, (
+                'Left are: %s. Take them away in the order of the list, from '
+                'its top, and run this again.' % kinds)
         return COLUMNS, rows

@@ -47,16 +47,24 @@ def problems(conf):
             "hold CPUs %s; take them out of one of the two."
             % hardware.format_cpu_spec(dedicated & shared))
     if conf.cpu_priority_mix_enable:
-        found += _problems_of_mix(conf, dedicated, shared)
+        found += problems_of_mix(
+            conf, dedicated, shared, conf.cpu_allocation_ratio)
     return found
 
 
-def _problems_of_mix(conf, dedicated, shared):
+def problems_of_mix(conf, dedicated, shared, ratio):
+    """Return why this host cannot mix, one sentence each.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param dedicated: frozenset of CPU numbers
+    :param shared: likewise
+    :param ratio: CPU allocation ratio, or None where the options do not say
+    :returns: list of str: option, value and remedy
+    """
     found = [
         "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s is "
         "empty; set it, or disable cpu_priority_mix_enable." % name
         for name, cpus in zip(_SETS, (dedicated, shared)) if not cpus]
-    ratio = conf.cpu_allocation_ratio
     # A ratio that is kept in Placement may change at any time, and does not
     # stop a service.
     if not found and ratio and capacity.HostCPUs(

@@ -121,25 +121,26 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Report the inventory and the traits of a priority host."""
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
-        provider_tree.add_traits(nodename, priority_hosts.TRAIT)
-        reported = dict(provider_tree.data(nodename).inventory)
+        there = provider_tree.data(nodename)
+        traits = priority_hosts.traits(
+            self.mix, priority_hosts.TRAIT_DISABLED in there.traits)
+        provider_tree.remove_traits(
+            nodename, priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
+        provider_tree.add_traits(nodename, *traits)
+        reported = dict(there.inventory)
         self.is_overfull = False
         if self.mix:
-            provider_tree.add_traits(nodename, priority_hosts.TRAIT_MIX)
             self._warn_of_memory(reported[orc.MEMORY_MB])
             reported[orc.VCPU] = inventory.vcpu(
                 reported[orc.VCPU], self.host_cpus(reported),
                 self.ledger.vcpu, self.ledger.largest_vcpu)
             reported[orc.MEMORY_MB] = inventory.memory(
                 reported[orc.MEMORY_MB], self.ledger.memory_mb)
-        else:
-            provider_tree.remove_traits(nodename, priority_hosts.TRAIT_MIX)
-            if orc.VCPU in reported:
-                stock = reported[orc.VCPU]
-                reported[orc.VCPU] = inventory.movable_vcpu(
-                    stock, self.ledger.vcpu, self.ledger.largest_vcpu)
-                self.is_overfull = (
-                    reported[orc.VCPU]['total'] > stock['total'])
+        elif orc.VCPU in reported:
+            stock = reported[orc.VCPU]
+            reported[orc.VCPU] = inventory.movable_vcpu(
+                stock, self.ledger.vcpu, self.ledger.largest_vcpu)
+            self.is_overfull = reported[orc.VCPU]['total'] > stock['total']
         provider_tree.update_inventory(nodename, reported)
         self.provider_tree = copy.deepcopy(provider_tree)
 

@@ -23,7 +23,7 @@ from nova import objects
 from nova.tests.functional.api import client
 from oslo_db import exception as db_exception
 
-from nova_prio.cmd import uninstall_check as command
+from nova_prio.cmd import report as command
 from nova_prio import holdings
 from nova_prio import priority_hosts
 from nova_prio import remnants

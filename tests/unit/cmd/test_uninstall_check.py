@@ -19,7 +19,7 @@ import sys
 
 import pytest
 
-from nova_prio.cmd import uninstall_check as command
+from nova_prio.cmd import report as command
 from nova_prio import remnants
 
 

@@ -1,0 +1,175 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The command ``nova-prio host plan``."""
+
+import json
+
+from osc_lib import exceptions
+
+from nova_prio import capacity
+from nova_prio.cmd import cgroups
+from nova_prio.cmd import controller
+from nova_prio.cmd import report
+from nova_prio.cmd import value
+
+
+class Plan(report.Report):
+    """Show what other CPU sets, ratio and mix would do to a host.
+
+    Nothing is changed. Listed are, as they are and as they would be: options,
+    inventories and traits in Placement, room; each instance that would be over
+    what its row sells, is pinned outside of the dedicated CPUs, goes on to
+    float on them, or would be joined by low-priority guests; what is in the
+    way; and the steps in their order. It reads Nova's databases: run it where
+    nova-manage runs, and on the host for what only the host knows, with or
+    without these. With -f json the output is kept for "host verify" and "host
+    disable". Exit status: 0 where it is ready, 3 where something is in the
+    way.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host', metavar='HOST', help='name of the host')
+        for name in ('dedicated', 'shared'):
+            parser.add_argument(
+                '--' + name, default='', metavar='CPUS',
+                help='[compute] cpu_%s_set as it is to be' % name)
+        parser.add_argument(
+            '--ratio', required=True, metavar='RATIO',
+            help='[DEFAULT] cpu_allocation_ratio as it is to be')
+        parser.add_argument(
+            '--no-mix', dest='mix', action='store_false',
+            help='without cpu_priority_mix_enable')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        with controller.nova(parsed_args) as context, (
+                controller.one_sentence()):
+            import nova.conf
+
+            from nova_prio.colocation import plan
+            from nova_prio.colocation import rows
+            conf = nova.conf.CONF
+            cpus = _cpus(parsed_args)
+            found = list(_rows(context, conf, parsed_args.host, cpus))
+            found += plan.steps(parsed_args.host, cpus, found)
+        *_, first, verdict = (
+            row for row in found
+            if row.part == rows.VERDICT or row[:2] == (rows.STEP, '1'))
+        if verdict.then == rows.NOT_READY:
+            self.status = report.FOUND
+        self.said = 'The host is %s. Next: %s' % (verdict.then, first.remedy)
+        return rows.COLUMNS, [
+            (row.part, row.name, value.Value(row.now), value.Value(row.then),
+             row.remedy)
+            for row in found]
+
+
+def _rows(context, conf, host, cpus):
+    """Yield the Rows that can be known here."""
+    from nova_prio.colocation import local
+    from nova_prio.colocation import plan
+    is_here = conf.host == host
+    if is_here:
+        here, running = _guests(conf)
+    if conf.api_database.connection:
+        view, is_marked = controller.view_of(context, host)
+        _check_numbers(view, cpus)
+        yield from plan.make(
+            view, cpus, conf.reserved_host_cpus, is_marked,
+            {guest.uuid: guest for guest in running} if is_here else None)
+    elif is_here:
+        yield from local.of_guests(here, running, cpus)
+    else:
+        raise exceptions.CommandError(
+            "HOST is '%s'; allowed is this host, '%s', where [api_database] "
+            'connection is not set.' % (host, conf.host))
+    if is_here:
+        yield from local.of_host(conf, cpus, _cgroups())
+    else:
+        yield local.NOT_SEEN
+
+
+def _guests(conf):
+    from nova_prio.audit import guests
+    try:
+        return guests.read(conf)
+    except guests.NotRead as error:
+        raise exceptions.CommandError(
+            '%s. Run this as a user whom libvirt answers.'
+            % str(error).rstrip('.')) from error
+
+
+def _cgroups():
+    try:
+        return cgroups.problems()
+    except cgroups.NotChecked as error:
+        return [str(error)]
+
+
+def _cpus(parsed_args):
+    """Return the ``capacity.HostCPUs`` that are asked for."""
+    from nova import exception
+    from nova.virt import hardware
+    sets = {}
+    for name in ('dedicated', 'shared'):
+        text = getattr(parsed_args, name)
+        try:
+            sets[name] = frozenset(
+                hardware.parse_cpu_spec(text) if text else ())
+        except (exception.Invalid, ValueError) as error:
+            raise exceptions.CommandError(
+                "--%s is '%s'; allowed are CPU numbers, such as 0-3,8."
+                % (name, text)) from error
+    both = sets['dedicated'] & sets['shared']
+    if both:
+        raise exceptions.CommandError(
+            '--dedicated and --shared both hold CPUs %s; allowed is each in '
+            'one of the two.' % hardware.format_cpu_spec(both))
+    try:
+        ratio = capacity.exact_ratio(parsed_args.ratio)
+    except ValueError:
+        ratio = 0
+    if not 0 < ratio:
+        raise exceptions.CommandError(
+            "--ratio is '%s'; allowed are numbers above 0."
+            % parsed_args.ratio)
+    cpus = capacity.HostCPUs(ratio=ratio, mix=parsed_args.mix, **sets)
+    if cpus.mix and not all(sets.values()):
+        raise exceptions.CommandError(
+            '--dedicated and --shared are needed with mix; give both, or '
+            '--no-mix.')
+    if not any(sets.values()):
+        raise exceptions.CommandError(
+            'Neither --dedicated nor --shared is given; give one, or both.')
+    if cpus.mix and cpus.sellable.low < 1:
+        raise exceptions.CommandError(
+            '--ratio is %s, with which no low-priority vCPU can be sold; '
+            'raise it, or enlarge --shared.' % ratio)
+    return cpus
+
+
+def _check_numbers(view, cpus):
+    """Refuse CPUs that the host does not have, as far as Nova knows."""
+    topology = json.loads(view.node.cpu_info or '{}').get('topology') or {}
+    number = 1
+    for name in ('cells', 'sockets', 'cores', 'threads'):
+        number *= topology.get(name, 0)
+    wrong = {cpu for cpu in cpus.dedicated | cpus.shared if cpu >= number}
+    if number and wrong:
+        raise exceptions.CommandError(
+            '--dedicated or --shared holds CPU %d; allowed are the %d CPUs of '
+            'the host, from 0 on.' % (min(wrong), number))

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The rows in which a plan is written, shown and read again."""
+
+import json
+import typing
+
+#: Parts of a plan. Of the first three there is one row for each name, whether
+#: it changes or not.
+OPTION, INVENTORY, TRAITS = 'option', 'inventory', 'traits'
+ROOM, ALLOCATION = 'room', 'allocation'
+OUTSIDE, WHOLE_CORES, OVER = 'pinned outside', 'whole cores', 'over'
+FLOATS, JOINED, HOST = 'floats', 'joined', 'host'
+STEP, VERDICT = 'step', 'verdict'
+
+READY, NOT_READY = 'ready', 'not ready'
+
+COLUMNS = ('Part', 'Name', 'Now', 'Then', 'Remedy')
+
+
+class Row(typing.NamedTuple):
+    """One line of a plan.
+
+    ``now`` and ``then`` are a str, or a dict, name -> number; ``remedy`` is a
+    sentence or ''. ``is_in_the_way`` tells that it has to be seen to first.
+    """
+
+    part: str
+    name: str
+    now: object = ''
+    then: object = ''
+    remedy: str = ''
+    is_in_the_way: bool = False
+
+
+class Unreadable(ValueError):
+    """A file that is no plan, said in one sentence."""
+
+
+class Plan(typing.NamedTuple):
+    """What a plan says, as it was kept in a file.
+
+    ``host`` is the name of the host it is of; ``now`` and ``then`` are dicts,
+    (part, name) -> what stood in that column.
+    """
+
+    host: str
+    now: dict
+    then: dict
+
+
+def load(path):
+    """Return the Plan that was kept in a file.
+
+    :param path: str, of what ``nova-prio host plan -f json`` wrote
+    :raises Unreadable: where it is none
+    """
+    try:
+        with open(path, encoding='utf-8') as file:
+            found = json.load(file)
+        rows = {(row['Part'], row['Name']): row for row in found}
+        now, then = ({key: row[column] for key, row in rows.items()}
+                     for column in ('Now', 'Then'))
+        host, = (name for part, name in rows if part == VERDICT)
+        then[TRAITS, TRAITS]
+    except OSError as error:
+        raise Unreadable('%s cannot be read: %s'
+                         % (path, error.strerror)) from error
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise Unreadable(
+            '%s is no plan; allowed is what "nova-prio host plan -f json" '
+            'wrote' % path) from error
+    return Plan(host, now, then)

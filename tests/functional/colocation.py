@@ -1,0 +1,70 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""What the tests of turning co-location on and off share."""
+
+import json
+import pathlib
+
+import fixtures
+
+from nova_prio.cmd import report
+from tests import commands
+from tests.functional import base
+
+OURS, STOCK = 'prio.PriorityLibvirtDriver', 'libvirt.LibvirtDriver'
+
+
+class Colocation(base.FunctionalTest):
+    """A host of stock Nova, and the commands that make it another."""
+
+    def setUp(self):
+        super().setUp()
+        self.flags(connection='sqlite://', group='api_database')
+        self.flags(allow_resize_to_same_host=True)
+        self.directory = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path)
+
+    def command(self, *arguments, status=report.CLEAN, here='controller'):
+        """Run a command on a host; returns its rows."""
+        # Starting a host makes the process its own.
+        self.flags(host=here)
+        found, rows, self.said = commands.run('host', *arguments)
+        self.assertEqual(status, found, (rows, self.said))
+        return rows
+
+    def plan(self, *arguments, host='mix1', **kwargs):
+        """Plan, and keep that; returns dict, (part, name) -> row."""
+        rows = self.command('plan', host, *arguments, **kwargs) or []
+        self.kept = self.directory / 'plan.json'
+        self.kept.write_text(json.dumps(rows))
+        return {(row['Part'], row['Name']): row for row in rows}
+
+    def do(self, dedicated='0-7', shared='8-11', ratio='2.0', mix=True,
+           driver=OURS, name='mix1'):
+        """Do what the plan was about."""
+        self._host_options[name].update({
+            (None, 'compute_driver'): driver,
+            (None, 'cpu_allocation_ratio'): float(ratio),
+            (None, 'cpu_priority_mix_enable'): mix,
+            ('compute', 'cpu_dedicated_set'): dedicated,
+            ('compute', 'cpu_shared_set'): shared})
+        self.restart_compute_service(name)
+        # The ratio is in force, and allocations are mended, one later.
+        self.update_host(name)
+        self.update_host(name)
+
+    def start_stock_host(self, **kwargs):
+        self.start_seed_host(**{
+            'dedicated': None, 'shared': None, 'ratio': 16.0, 'mix': False,
+            'driver': STOCK, **kwargs})

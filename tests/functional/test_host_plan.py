@@ -1,0 +1,304 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio host plan``: what it predicts is what later happens."""
+
+import pathlib
+from unittest import mock
+
+import fixtures
+from lxml import etree
+
+from nova_prio.audit import guests
+from nova_prio.cmd import report
+from nova_prio.compute import excess
+from tests import commands
+from tests.functional import colocation
+
+
+class HostPlan(colocation.Colocation):
+
+    def setUp(self):
+        super().setUp()
+        self.warn = self.useFixture(
+            fixtures.MockPatchObject(excess.LOG, 'warning')).mock
+        self.pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
+
+    def refused(self, *arguments):
+        self.plan(*arguments, status=1)
+        return self.said
+
+    def names(self, plan, part):
+        """Return the names that a plan has of a part, a set."""
+        return {name for each, name in plan if each == part}
+
+    def plan_and_do(self, dedicated='0-7', shared='8-11', ratio='2.0',
+                    mix=True, floats=(), over=(), joined=(), healed=()):
+        """Plan, do it, and hold what has come against the plan.
+
+        :param floats: servers that go on to float on dedicated CPUs
+        :param over: servers that are beyond what their row sells
+        :param joined: servers that low-priority guests would join
+        :param healed: servers that hold something else afterwards
+        """
+        plan = self.plan(
+            '--dedicated', dedicated, '--shared', shared, '--ratio', ratio,
+            *(() if mix else ['--no-mix']))
+        for part, servers in (('floats', floats), ('over', over),
+                              ('joined', joined), ('allocation', healed)):
+            self.assertEqual({server['id'] for server in servers},
+                             self.names(plan, part), part)
+        for name in 'VCPU', 'PCPU', 'MEMORY_MB':
+            if ('inventory', name) in plan:
+                self.assertEqual(
+                    self.resources('mix1').get(name, {}),
+                    plan['inventory', name]['Now'])
+        self.do(dedicated, shared, ratio, mix)
+        self.assertEqual(
+            {name: there for name, there in self.resources('mix1').items()
+             if name != 'DISK_GB'},
+            {name: plan['inventory', name]['Then']
+             for name in self.names(plan, 'inventory')
+             if plan['inventory', name]['Then']})
+        self.assertEqual(
+            plan['traits', 'traits']['Then'].split(),
+            [trait for trait in sorted(self.traits('mix1'))
+             if trait.startswith('CUSTOM_CPU_PRIORITY')])
+        came = self.report('mix1')
+        for row in 'high', 'low', 'ordinary':
+            self.assertEqual(
+                {'sellable': getattr(came.sellable, row),
+                 'sold': getattr(came.used, row),
+                 'left': getattr(came.room, row)},
+                plan['room', row]['Then'], row)
+        self.assertEqual(
+            {server['id'] for server in over},
+            {call.kwargs['instance_uuid']
+             for call in self.warn.call_args_list})
+        for server in healed:
+            self.assertEqual(
+                plan['allocation', server['id']]['Then'],
+                {name: amount for name, amount in
+                 self._get_allocations_by_server_uuid(server['id'])[
+                     self.compute_rp_uuids['mix1']]['resources'].items()})
+        again = self.plan(
+            '--dedicated', dedicated, '--shared', shared, '--ratio', ratio,
+            *(() if mix else ['--no-mix']))
+        for (part, _), row in again.items():
+            if part in ('option', 'inventory', 'traits', 'room'):
+                self.assertEqual(row['Now'], row['Then'], row)
+        return plan
+
+    def test_an_empty_host(self):
+        self.start_stock_host()
+        plan = self.plan_and_do()
+        self.assertEqual({'total': 12, 'reserved': 4, 'max_unit': 12,
+                          'min_unit': 1, 'step_size': 1,
+                          'allocation_ratio': 2.0},
+                         plan['inventory', 'VCPU']['Then'])
+        self.assertEqual({}, plan['inventory', 'PCPU']['Now'])
+        self.assertEqual('16.0', plan['option', 'cpu_allocation_ratio']['Now'])
+        self.assertEqual('ready', plan['verdict', 'mix1']['Then'])
+        self.assertIn('The host is ready. Next: Run "nova-prio host plan" '
+                      'with the same arguments on mix1, too', self.said)
+
+    def test_ordinary_guests_of_a_host_without_sets(self):
+        self.start_stock_host()
+        servers = [self.boot(self.plain) for _ in range(3)]
+        stopped = self.boot(self.flavor(1))
+        self._stop_server(stopped)
+        plan = self.plan_and_do(floats=servers, over=[*servers, stopped])
+        self.assertEqual({'sellable': 8, 'sold': 13, 'left': 0},
+                         plan['room', 'ordinary']['Then'])
+        self.assertEqual({'sellable': 8, 'sold': 0, 'left': 0},
+                         plan['room', 'high']['Then'])
+
+    def test_pinned_instances_of_a_host_without_sets(self):
+        """Nova pins there, too, and lets them hold VCPU."""
+        self.flags(disable_fallback_pcpu_query=False, group='workarounds')
+        self.start_stock_host()
+        server = self.boot(self.pinned)
+        self.plan_and_do(joined=[server], healed=[server])
+
+    def test_other_sets(self):
+        self.start_stock_host(dedicated='0-3', shared='4-11')
+        pinned = self.boot(self.pinned)
+        floating = self.boot(self.plain)
+        cells = self.boot(self.flavor(2, **{'hw:numa_nodes': '1'}))
+        mixed = self.boot(self.flavor(
+            2, **{'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}))
+        plan = self.plan_and_do(floats=[floating, cells, mixed],
+                                joined=[pinned, mixed])
+        self.assertEqual({'sellable': 8, 'sold': 3, 'left': 1},
+                         plan['room', 'high']['Then'])
+
+    def test_pinned_outside(self):
+        self.start_stock_host(dedicated='0-7', shared='8-11')
+        server = self.boot(self.flavor(8, **{'hw:cpu_policy': 'dedicated'}))
+        plan = self.plan('--dedicated', '4-7', '--shared', '8-11', '--ratio',
+                         '2', status=report.FOUND)
+        self.assertEqual(
+            ('CPUs 0-3', 'CPUs 4-7'), tuple(
+                plan['pinned outside', server['id']][column]
+                for column in ('Now', 'Then')))
+        self.assertEqual('not ready', plan['verdict', 'mix1']['Then'])
+        self.assertIn('The host is not ready. Next: See to what is in the way '
+                      '(pinned outside), and plan again.', self.said)
+        self.assertRaises(SystemExit, self.do, '4-7')
+
+    def test_whole_cores(self):
+        self.start_stock_host(dedicated='0-7', shared='8-11')
+        server = self.boot(self.flavor(
+            2, **{'hw:cpu_policy': 'dedicated',
+                  'hw:cpu_thread_policy': 'isolate'}))
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2', status=report.FOUND)
+        self.assertEqual({server['id']}, self.names(plan, 'whole cores'))
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2', '--no-mix')
+        self.assertEqual(set(), self.names(plan, 'whole cores'))
+
+    def test_mix_is_switched_on_and_off(self):
+        self.flags(ram_allocation_ratio=1.5)
+        self.start_seed_host(mix=False)
+        self.boot(self.high)
+        low = [self.boot(self.low) for _ in range(2)]
+        plan = self.plan_and_do()
+        self.assertEqual(('1.5', '1.0'), tuple(
+            plan['option', 'ram_allocation_ratio'][column]
+            for column in ('Now', 'Then')))
+        low += [self.boot(self.low) for _ in range(2)]
+        self.flags(ram_allocation_ratio=1.0)
+        self.plan_and_do(mix=False, over=low)
+
+    def test_memory(self):
+        """More is sold than there is, which mix ends."""
+        self.flags(ram_allocation_ratio=16.0)
+        self.start_stock_host(memory_mb=1024)
+        servers = [self.boot(self.flavor(1)) for _ in range(3)]
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2')
+        with self.record('mix1') as node:
+            free = node.free_ram_mb
+        self.assertLess(free, 0)
+        self.assertEqual({'left': free}, plan['room', 'memory']['Now'])
+        self.assertIn('until %d MB have moved away' % -free,
+                      plan['room', 'memory']['Remedy'])
+        self.do()
+        self.assertEqual(plan['inventory', 'MEMORY_MB']['Then'],
+                         self.resources('mix1')['MEMORY_MB'])
+        self._delete_server(servers[0])
+        self.boot(self.low, 'ERROR')
+
+    def test_another_ratio(self):
+        self.start_seed_host()
+        low = [self.boot(self.low) for _ in range(3)]
+        plan = self.plan_and_do(ratio='1.25', over=low)
+        # floor(4 * 1.25 + 8 * 0.25)
+        self.assertEqual(7, plan['room', 'low']['Then']['sellable'])
+
+    def test_a_host_that_is_in_motion_or_in_no_aggregate(self):
+        self.start_stock_host(aggregate=None)
+        server = self.boot(self.plain)
+        self._resize_server(server, self.flavor(1))
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2', status=report.FOUND)
+        self.assertIn(('host', 'in motion'), plan)
+        self.assertIn(('host', 'aggregate'), plan)
+
+    def on_the_host(self, *arguments, isolated='', cgroups=(),
+                    database='sqlite://', **kwargs):
+        """Run the command on the host itself."""
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path) / 'x'
+        path.write_text(isolated)
+        servers = [self.guest_xml(server['id'])
+                   for server in self.api.get_servers(detail=False)]
+        host = self.computes['mix1'].driver._host
+
+        def read(conf):
+            return (guests.Host.of(
+                conf, host.get_connection().getCapabilities()),
+                list(map(guests.parse, servers)))
+
+        with (self.host_conf('mix1'),
+              mock.patch('nova_prio.audit.guests.read', read),
+              mock.patch('nova_prio.compute.checks.ISOLATED', path),
+              mock.patch('nova_prio.cmd.cgroups.problems',
+                         return_value=list(cgroups))):
+            self.flags(connection=database, group='api_database')
+            return self.plan(
+                '--dedicated', '0-7', '--shared', '8-11', '--ratio', '2',
+                *arguments, here='mix1', **kwargs)
+
+    def test_on_the_host(self):
+        """What only the host knows, with and without the databases."""
+        self.start_stock_host(dedicated='0-3,8', shared='4-7,9')
+        pinned = self.boot(self.flavor(5, **{'hw:cpu_policy': 'dedicated'}))
+        floating = self.boot(self.plain)
+        for database in 'sqlite://', None:
+            plan = self.on_the_host(status=report.FOUND, database=database)
+            self.assertEqual(
+                'CPUs 8', plan['pinned outside', pinned['id']]['Now'])
+            self.assertEqual('CPUs 4-7', plan['floats', floating['id']]['Now'])
+            self.assertEqual(set(), self.names(plan, 'host'))
+        self._delete_server(pinned)
+        del self._guest_xmls[pinned['id']]
+        plan = self.on_the_host(
+            cgroups=['/high_prio_machine.slice is missing'])
+        self.assertEqual('/high_prio_machine.slice is missing.',
+                         plan['host', 'partitions']['Remedy'])
+        plan = self.on_the_host(isolated='6-9', status=report.FOUND)
+        self.assertIn('CPUs 6-7, which the kernel',
+                      plan['host', 'nova-compute']['Remedy'])
+        self.on_the_host('--no-mix', isolated='6-9')
+        # What runs is not what the sets are: they were changed before.
+        domain = etree.fromstring(self.guest_xml(floating['id']))
+        domain.find('vcpu').set('cpuset', '0,9')
+        self._guest_xmls[floating['id']] = etree.tostring(
+            domain, encoding='unicode')
+        for database in 'sqlite://', None:
+            plan = self.on_the_host(database=database)
+            self.assertEqual('CPUs 0', plan['floats', floating['id']]['Now'])
+        self.flags(connection=None, group='api_database')
+        self.assertEqual(
+            "HOST is 'mix1'; allowed is this host, 'controller', where "
+            '[api_database] connection is not set.\n', self.refused(
+                '--shared', '0', '--ratio', '2', '--no-mix'))
+
+    def test_wrong_arguments(self):
+        self.start_stock_host()
+        for expected, *arguments in (
+                ("--dedicated is '0-x'; allowed are CPU numbers, such as "
+                 "0-3,8.", '--dedicated', '0-x'),
+                ('--dedicated and --shared both hold CPUs 3; allowed is each '
+                 'in one of the two.', '--dedicated', '0-3', '--shared', '3'),
+                ('--dedicated and --shared are needed with mix; give both, or '
+                 '--no-mix.', '--dedicated', '0-3'),
+                ('Neither --dedicated nor --shared is given; give one, or '
+                 'both.', '--no-mix'),
+                ("--ratio is 'x'; allowed are numbers above 0.",
+                 '--ratio', 'x'),
+                ("--ratio is '0'; allowed are numbers above 0.",
+                 '--ratio', '0'),
+                ('--ratio is 0.1, with which no low-priority vCPU can be '
+                 'sold; raise it, or enlarge --shared.',
+                 '--dedicated', '0-3', '--shared', '4', '--ratio', '0.1'),
+                ('--dedicated or --shared holds CPU 12; allowed are the 12 '
+                 'CPUs of the host, from 0 on.',
+                 '--dedicated', '0-3', '--shared', '12')):
+            self.assertEqual(expected + '\n', self.refused(
+                '--ratio', '2', *arguments))
+        _, _, said = commands.run('host', 'plan', 'nowhere', '--shared', '0',
+                                  '--ratio', '2', '--no-mix')
+        self.assertIn("nowhere", said)
+        self.assertIn('allowed are names of compute hosts', said)
