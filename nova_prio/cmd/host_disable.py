@@ -1,0 +1,227 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The commands ``nova-prio host disable`` and ``nova-prio host enable``."""
+
+import argparse
+import sys
+import time
+
+from cliff import command
+from osc_lib import exceptions
+import tqdm
+
+from nova_prio.cmd import controller
+from nova_prio.cmd import host_verify
+from nova_prio.cmd import report
+
+COLUMNS = ('Instance', 'Priority', 'VCPUs', 'Memory MB', 'Reason', 'Fits On')
+
+#: How often those that are left are counted while they are waited for.
+INTERVAL_SECONDS = 5
+
+
+class Disable(report.Report):
+    """Take co-location back from a host, step by step.
+
+    First, priority instances are kept off it, those that have to leave are
+    listed with a host that each would fit on, and they are waited for: migrate
+    or delete them. Then set the options of nova-compute as they were, restart
+    it, and call this again: traits are taken from the host, and with --plan
+    its allocation ratios are those of before. It can be interrupted and called
+    again at any time; "host enable" undoes the first part. It reads Nova's
+    databases: run it where nova-manage runs. Exit status: 0 where all is
+    taken back, 3 where something is left to do.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host', metavar='HOST', help='name of the host')
+        parser.add_argument(
+            '--dry-run', action='store_true', help='change nothing')
+        parser.add_argument(
+            '--plan', metavar='FILE',
+            help='what "host plan -f json" wrote before the host was changed')
+        parser.add_argument(
+            '--timeout', type=_seconds, default=3600, metavar='SECONDS',
+            help='how long those that have to leave are waited for; 0 not to '
+            'wait (default: %(default)s)')
+        return parser
+
+    def run(self, parsed_args):
+        """Do what can be done; return the exit status."""
+        with controller.nova(parsed_args) as context, (
+                controller.one_sentence()):
+            from nova.scheduler.client import report as client
+            self._context = context
+            self._client = client.SchedulerReportClient()
+            self._plan = host_verify.plan_of(
+                parsed_args.host, parsed_args.plan)
+            return super().run(parsed_args)
+
+    def take_action(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        from nova_prio.colocation import drain
+        view = self._look(parsed_args.host)
+        if _is_ours(view) and not parsed_args.dry_run:
+            drain.close(self._context, self._client, view)
+        self._left = list(drain.left(self._context, view, self._plan))
+        fits = drain.destinations(
+            self._context, self._client, view, self._left)
+        return COLUMNS, [_row(each, fits.get(each.uuid, ''))
+                         for each in self._left]
+
+    def _look(self, host):
+        return controller.view_of(self._context, host)[0]
+
+    def conclude(self, parsed_args):
+        """Wait, or take back; say what is left to do."""
+        host = parsed_args.host
+        self.status = report.FOUND
+        try:
+            if self._left and not parsed_args.dry_run:
+                self._wait(host, parsed_args.timeout)
+        except KeyboardInterrupt:
+            self.app.stderr.write('\n')
+        view = self._look(host)
+        if self._left:
+            self.said = (
+                '%d have to leave %s. Migrate or delete them, and run this '
+                'again%s.' % (
+                    len(self._left), host, '; nothing was changed'
+                    if parsed_args.dry_run else
+                    ': no priority instance comes to it any more'))
+        elif _is_ours(view):
+            self.said = (
+                'None has to leave %s. Next: set the options of nova-compute '
+                'there as they were%s, restart it, and run this again%s.' % (
+                    host, _options(self._plan),
+                    '; without --dry-run first' if parsed_args.dry_run
+                    else ''))
+        else:
+            self._take_back(view, parsed_args)
+
+    def _wait(self, host, timeout):
+        """Wait until none is left, or for as long as is asked for."""
+        from nova_prio.colocation import drain
+        until = time.monotonic() + timeout
+        with tqdm.tqdm(total=len(self._left), unit=' instances', desc='left',
+                       leave=False, disable=None, file=sys.stderr) as progress:
+            while self._left and time.monotonic() < until:
+                time.sleep(INTERVAL_SECONDS)
+                view = self._look(host)
+                if _is_ours(view) and not drain.is_closed(view):
+                    # An older nova-compute, or somebody, has opened it.
+                    drain.close(self._context, self._client, view)
+                self._left = list(drain.left(self._context, view, self._plan))
+                progress.total = max(progress.total, len(self._left))
+                progress.n = progress.total - len(self._left)
+                progress.refresh()
+
+    def _take_back(self, view, parsed_args):
+        """Take traits and allocation ratios back, where that is all."""
+        from nova_prio.colocation import drain
+        inventories, others = view.inventories, []
+        if self._plan:
+            inventories, others = drain.restored(view, self._plan)
+        if parsed_args.dry_run:
+            self.said = ('Nothing was changed. Traits would be taken from %s, '
+                         'and its allocation ratios would be %s.' % (
+                             view.name, _ratios(inventories)))
+            return
+        drain.take_back(self._context, self._client, view, inventories)
+        if others:
+            self.said = (
+                'Traits and allocation ratios are taken back, but '
+                'nova-compute reports other amounts of %s than before: set '
+                'its options as they were%s, restart it, and run this '
+                'again.' % (
+                    ', '.join(others), _options(self._plan)))
+            return
+        self.status = report.CLEAN
+        self.said = (
+            '%s is a host of Nova alone. Its allocation ratios are %s%s. Take '
+            'it out of the host aggregate for priority instances.' % (
+                view.name, _ratios(inventories),
+                ', as before' if self._plan else
+                ': --plan would give it those of before'))
+
+
+def _is_ours(view):
+    """Return whether nova-compute runs our driver there."""
+    return bool(view.report or view.problem)
+
+
+def _seconds(text):
+    """Return a number of seconds from 0 on; for argparse."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(
+            "'%s' is given; allowed are whole seconds from 0 on" % text)
+    return int(text)
+
+
+def _row(left, fits_on):
+    """Return what is shown of one that has to leave."""
+    from nova_prio import policy
+    instance = left.instance
+    if instance is None:
+        return (left.uuid, '', '', '', left.why, fits_on)
+    return (left.uuid, policy.in_force(instance.flavor.extra_specs) or '',
+            instance.flavor.vcpus, instance.flavor.memory_mb, left.why,
+            fits_on)
+
+
+def _options(plan):
+    """Return the options of before, as part of a sentence, or ''."""
+    if plan is None:
+        return ''
+    from nova_prio.colocation import rows
+    return ' (%s)' % ', '.join(
+        '%s = %s' % (name, value or '<not set>')
+        for (part, name), value in plan.now.items() if part == rows.OPTION)
+
+
+def _ratios(inventories):
+    return ', '.join('%s %s' % (name, there['allocation_ratio'])
+                     for name, there in sorted(inventories.items())
+                     if name in ('MEMORY_MB', 'VCPU'))
+
+
+class Enable(command.Command):
+    """Let a host admit priority instances again, which "disable" ended."""
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        controller.add_arguments(parser)
+        parser.add_argument('host', metavar='HOST', help='name of the host')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Do it."""
+        with controller.nova(parsed_args) as context, (
+                controller.one_sentence()):
+            from nova.scheduler.client import report as client
+
+            from nova_prio.colocation import drain
+            host = parsed_args.host
+            view, _ = controller.view_of(context, host)
+            if not _is_ours(view):
+                raise exceptions.CommandError(
+                    "HOST is '%s', whose nova-compute reports no priority "
+                    'CPUs; allowed are hosts with our compute driver.' % host)
+            drain.reopen(context, client.SchedulerReportClient(), view)
+        self.app.LOG.warning(
+            '%s admits priority instances. Run "nova-prio host verify %s" to '
+            'see that all is as it should be.', host, host)

@@ -1,0 +1,101 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""The command ``nova-prio host verify``."""
+
+import functools
+
+from osc_lib import exceptions
+
+from nova_prio.cmd import controller
+from nova_prio.cmd import report
+from nova_prio.cmd import value
+
+
+class Verify(report.Report):
+    """Compare what a host is with what was planned.
+
+    Side by side stand what the plan says, what Placement holds, what
+    nova-compute reports, and what libvirt runs, where this is run on the host
+    with its configuration. What does not agree is listed with its remedy, also
+    what the audit finds. It reads Nova's databases: run it where nova-manage
+    runs. Exit status: 0 where all agree, 3 where something differs, 1 where
+    not all could be looked at.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('host', metavar='HOST', help='name of the host')
+        parser.add_argument(
+            '--plan', metavar='FILE',
+            help='what "host plan -f json" wrote; without it, the others are '
+            'compared with each other')
+        return parser
+
+    def take_action(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        with controller.nova(parsed_args) as context, (
+                controller.one_sentence()):
+            import nova.conf
+            from nova.scheduler.client import report as client
+
+            from nova_prio.audit import guests
+            from nova_prio.audit import run
+            from nova_prio.colocation import verify
+            conf = nova.conf.CONF
+            host = parsed_args.host
+            plan = plan_of(host, parsed_args.plan)
+            is_here = conf.host == host
+            view, is_marked = controller.view_of(context, host)
+            audit = run.Audit(
+                context, client.SchedulerReportClient(),
+                host if is_here else None,
+                functools.partial(guests.read, conf) if is_here else None)
+            found = [each for several, _ in audit.run([host])
+                     for each in several]
+            lines = list(verify.lines(
+                view, is_marked, found, audit.summary(view), plan))
+        states = {line.state for line in lines}
+        if verify.UNREAD in states:
+            self.status, self.said = report.FAILED, (
+                'Not all could be looked at: see to what is listed as '
+                '"unread", and run this again.')
+        elif verify.DIFFERS in states:
+            self.status, self.said = report.FOUND, (
+                'Not all agree: see to what is listed as "differs", from the '
+                'top, and run this again.')
+        elif not is_here:
+            self.said = ('All agree, as far as it is seen from here: run this '
+                         'on %s too, for its guests.' % host)
+        else:
+            self.said = 'All agree: there is nothing to do.'
+        return verify.COLUMNS, [
+            (line.item, *map(value.Value, line[1:5]), line.state, line.remedy)
+            for line in lines]
+
+
+def plan_of(host, path):
+    """Return the ``rows.Plan`` of a host in a file, None without a file."""
+    if path is None:
+        return None
+    from nova_prio.colocation import rows
+    try:
+        plan = rows.load(path)
+    except rows.Unreadable as error:
+        raise exceptions.CommandError('--plan: %s.' % error) from error
+    if plan.host != host:
+        raise exceptions.CommandError(
+            '--plan is %s, a plan of %s; allowed is one of %s.'
+            % (path, plan.host, host))
+    return plan

@@ -1,0 +1,274 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""A host that is to be one of Nova's own again: closed, emptied, taken back.
+
+What was done is kept in Placement, as traits of the host: each step can be
+left and taken up again.
+"""
+
+import typing
+
+from nova import exception
+from nova import objects
+import os_resource_classes as orc
+
+from nova_prio import admission
+from nova_prio.audit import repairs
+from nova_prio.audit import views
+from nova_prio import capacity
+from nova_prio.colocation import rows
+from nova_prio import demand
+from nova_prio import holdings
+from nova_prio import policy
+from nova_prio import priority_hosts
+from nova_prio import survey
+
+#: Why something has to leave.
+LOW, OUTSIDE = 'low priority', 'pinned outside'
+CREATED, UNCONFIRMED = 'being created', 'to be confirmed or reverted'
+UNKNOWN = 'unknown'
+
+_DISABLED = 'COMPUTE_STATUS_DISABLED'
+
+
+class Left(typing.NamedTuple):
+    """An instance that has to leave, and ``why``.
+
+    ``instance`` is a nova.objects.Instance, or None where its cell does not
+    answer.
+    """
+
+    uuid: str
+    why: str
+    instance: objects.Instance | None
+
+
+def left(context, view, plan=None):
+    """Yield what has to leave a host: a Left each.
+
+    These are low-priority instances, those that are to come or may come back
+    too, and those that are pinned where the CPU sets of before would not let
+    them be.
+
+    :param context: nova.context.RequestContext, of no cell
+    :param view: nova_prio.audit.views.HostView
+    :param plan: ``rows.Plan`` with what was before, or None
+    """
+    here = set()
+    dedicated = plan and _cpu_set(plan.now.get(
+        (rows.OPTION, 'cpu_dedicated_set'), ''))
+    for instance in view.instances:
+        here.add(instance.uuid)
+        if _is_low(instance.flavor):
+            yield Left(instance.uuid, LOW, instance)
+        elif plan and demand.pins(instance) - dedicated:
+            yield Left(instance.uuid, OUTSIDE, instance)
+    for consumer in sorted(set(view.allocations) - here):
+        yield from _of_consumer(context, consumer)
+
+
+def _cpu_set(text):
+    from nova.virt import hardware
+    return hardware.parse_cpu_spec(text) if text else set()
+
+
+def _is_low(flavor):
+    return bool(flavor) and policy.in_force(
+        flavor.extra_specs or {}) == capacity.LOW
+
+
+def _of_consumer(context, uuid):
+    """Yield a consumer that is no instance of the host, if it is low."""
+    try:
+        _, instance = views.instance_of(context, uuid)
+        why = CREATED
+        if instance is None:
+            migration = views.migration_of(context, uuid)
+            if migration is None:
+                return
+            uuid, why = migration.instance_uuid, UNCONFIRMED
+            _, instance = views.instance_of(context, uuid)
+    except views.InNoCell:
+        try:
+            instance = objects.BuildRequest.get_by_instance_uuid(
+                context, uuid).instance
+        except exception.BuildRequestNotFound:
+            # It is in a cell by now, which the next look sees.
+            yield Left(uuid, CREATED, None)
+            return
+    except views.Unanswered:
+        yield Left(uuid, UNKNOWN, None)
+        return
+    if instance is not None and any(map(
+            _is_low, (instance.flavor, instance.old_flavor))):
+        yield Left(uuid, why, instance)
+
+
+def destinations(context, client, view, leaving):
+    """Return where those that have to leave would fit, all of them together.
+
+    Placement is asked for hosts, and their reports are held against each
+    instance; what one takes, the next does not have. Neither NUMA cells nor
+    devices are looked at.
+
+    :param context: nova.context.RequestContext, of no cell
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param view: HostView of the host that they leave
+    :param leaving: list of Left
+    :returns: dict, UUID -> name of a host; those that fit nowhere are left out
+    """
+    found, _ = survey.hosts(context)
+    hosts = {host.uuid: host for host in found if host.name != view.name}
+    rooms = {uuid: (host.room, host.free_memory_mb)
+             for uuid, host in hosts.items() if host.report}
+    volumes = holdings.volume_backed(
+        view.context, [each.instance for each in leaving if each.instance])
+    answers, fits = {}, {}
+    for each in sorted(leaving, key=_size, reverse=True):
+        if each.instance is None:
+            continue
+        kind = _kind_of(each.instance)
+        resources = holdings.needed(each.instance, each.uuid in volumes)
+        key = kind.priority is not None, tuple(sorted(resources.items()))
+        if key not in answers:
+            answers[key] = _candidates(client, *key)
+        able = [uuid for uuid in answers[key]
+                if uuid in hosts and _takes(hosts[uuid], rooms, kind)]
+        if not able:
+            continue
+        # The emptiest first, so that as many as can be find a place.
+        best = max(able, key=lambda uuid: rooms.get(uuid, ((0, 0, 0), 0)))
+        fits[each.uuid] = hosts[best].name
+        if best in rooms:
+            room, memory_mb = rooms[best]
+            rooms[best] = (capacity.room(room, kind.drawn),
+                           memory_mb - kind.memory_mb)
+    return fits
+
+
+def _size(leaving):
+    return leaving.instance.vcpus if leaving.instance else 0
+
+
+def _kind_of(instance):
+    needs = demand.of(instance.flavor, instance.numa_topology)
+    return survey.Kind(
+        needs.priority, capacity.drawn(needs), instance.flavor.vcpus,
+        instance.flavor.memory_mb, demand.wants_whole_cores(
+            instance.flavor, instance.numa_topology))
+
+
+def _candidates(client, has_priority, resources):
+    """Return the UUIDs of the hosts that Placement has for an instance."""
+    required = '!' + _DISABLED
+    if has_priority:
+        required = '%s,%s' % (priority_hosts.TRAIT, required)
+    return list(holdings.answer(
+        client, '/allocation_candidates?resources=%s&required=%s' % (
+            ','.join('%s:%d' % each for each in resources), required)
+    )['provider_summaries'])
+
+
+def _takes(host, rooms, kind):
+    """Return whether a host takes an instance, by what it reports."""
+    if kind.priority and not any(
+            map(priority_hosts.is_marked, host.aggregates)):
+        return False
+    if host.report is None:
+        return kind.priority is None and not host.problem
+    room, memory_mb = rooms[host.uuid]
+    return not any(admission.refusals(host.report, kind, room, memory_mb))
+
+
+def set_traits(context, client, view, wanted):
+    """Give a host those of our traits that are wanted, and no others.
+
+    :param wanted: iterable of names of traits
+    :raises holdings.NotMended: where Placement does not take it
+    """
+    url = '/resource_providers/%s/traits' % view.node.uuid
+    for attempt in range(holdings.ATTEMPTS):
+        there = holdings.answer(client, url)['traits']
+        after = (set(there) - set(priority_hosts.TRAITS)).union(wanted)
+        if after == set(there):
+            return
+        try:
+            repairs.Write(view.node.uuid, 'traits', there,
+                          sorted(after)).apply(context, client)
+            return
+        except holdings.NotMended:
+            if attempt == holdings.ATTEMPTS - 1:
+                raise
+
+
+def is_closed(view):
+    """Return whether no priority instance is admitted by a host.
+
+    :param view: HostView
+    """
+    return (priority_hosts.TRAIT_DISABLED in view.traits and
+            priority_hosts.TRAIT not in view.traits)
+
+
+def close(context, client, view):
+    """Let a host admit no priority instance any more.
+
+    :raises holdings.NotMended: where Placement does not take it
+    """
+    mix = priority_hosts.TRAIT_MIX in view.traits
+    set_traits(context, client, view,
+               priority_hosts.traits(mix, is_disabled=True) +
+               [priority_hosts.TRAIT_DISABLED])
+
+
+def reopen(context, client, view):
+    """Let a host admit priority instances again.
+
+    :raises holdings.NotMended: where Placement does not take it
+    """
+    set_traits(context, client, view, priority_hosts.traits(
+        priority_hosts.TRAIT_MIX in view.traits, is_disabled=False))
+
+
+def restored(view, plan):
+    """Return the inventories with the allocation ratios of before.
+
+    :param view: HostView
+    :param plan: ``rows.Plan``
+    :returns: (dict, resource class -> inventory, list of the classes of which
+        more than the ratio is not as it was before)
+    """
+    wanted, others = dict(view.inventories), []
+    for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB):
+        before = plan.now.get((rows.INVENTORY, name)) or None
+        there = view.inventories.get(name)
+        if before and there and {
+                **there, 'allocation_ratio': before['allocation_ratio']
+                } == before:
+            wanted[name] = before
+        elif before != there:
+            others.append(name)
+    return wanted, others
+
+
+def take_back(context, client, view, inventories):
+    """Take our traits from a host, and give it inventories.
+
+    :param inventories: dict, resource class -> inventory, all of them
+    :raises holdings.NotMended: where Placement does not take it
+    """
+    set_traits(context, client, view, ())
+    if inventories != view.inventories:
+        repairs.Write(view.node.uuid, 'inventories', view.inventories,
+                      inventories).apply(context, client)

@@ -1,0 +1,142 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Whether a host has become what was planned: four accounts side by side."""
+
+import typing
+
+from nova.virt import hardware
+
+from nova_prio.audit import finding
+from nova_prio import capacity
+from nova_prio.colocation import rows
+from nova_prio import priority_hosts
+
+COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
+           'Remedy')
+OK, DIFFERS, UNREAD = 'ok', 'differs', 'unread'
+
+_CONFIGURE = ('Set the options of nova-compute as the plan says, and restart '
+              'it.')
+_WAIT = ('nova-compute reports it in its next update; if it does not, see its '
+         'log.')
+
+
+class Line(typing.NamedTuple):
+    """What each says of one thing; '' where it does not know.
+
+    Values are a str or a dict, name -> number. ``state`` is one of the
+    constants, ``remedy`` a sentence or ''.
+    """
+
+    item: str
+    plan: object
+    placement: object
+    compute: object
+    libvirt: object
+    state: str
+    remedy: str
+
+
+def lines(view, is_marked, found, summary, plan=None):
+    """Yield the Lines of a host.
+
+    :param view: nova_prio.audit.views.HostView
+    :param is_marked: whether an aggregate of the host is one for priority
+        instances
+    :param found: list of Finding, of the audit of the host
+    :param summary: Finding of what is said of it, side by side
+    :param plan: ``rows.Plan``, or None to compare the others alone
+    """
+    report = view.report
+    if report is None:
+        yield Line(
+            'report', '', '', view.problem or 'none', '', DIFFERS,
+            'Set compute_driver = %s there, and restart nova-compute.'
+            % priority_hosts.DRIVER)
+    else:
+        yield from _of_report(report)
+    if not is_marked:
+        yield Line('aggregate', '', '', 'none for priority instances', '',
+                   DIFFERS, 'Put the host into a host aggregate with '
+                   'priority_mix=true.')
+    if plan:
+        yield from _against(plan, view, report)
+    for each in found:
+        yield Line(
+            ' '.join(filter(None, (each.kind, each.consumer))), each.needed,
+            each.placement, each.compute, each.libvirt,
+            UNREAD if each.kind == finding.UNREAD else DIFFERS, each.remedy)
+    yield Line('in use', '', summary.placement, summary.compute,
+               summary.libvirt, OK, '')
+
+
+def _of_report(report):
+    """Yield what nova-compute itself has to say against the host."""
+    if report.partition_problem:
+        yield Line('partitions', '', '', report.partition_problem, '',
+                   DIFFERS, 'Run "nova-prio-host prepare" there as root.')
+    if report.blocked:
+        yield Line(
+            'kept CPUs', '', '', 'CPUs ' + report.blocked_cpus, '', DIFFERS,
+            'Guests that were started with other CPU sets float there: reboot '
+            'them hard, or migrate them. Nobody is pinned there before.')
+
+
+def _against(plan, view, report):
+    """Yield what was planned, and what there is of it."""
+    for name, there in (_options(report).items() if report else ()):
+        wanted = plan.then.get((rows.OPTION, name), '')
+        yield _line(name, wanted, '', there,
+                    _same(name, wanted, there), _CONFIGURE)
+    for part, name in plan.then:
+        wanted = plan.then[part, name]
+        if part == rows.INVENTORY:
+            there = view.inventories.get(name, {})
+            yield _line('inventory ' + name, wanted, there, '',
+                        wanted == there, _WAIT)
+        elif part == rows.TRAITS:
+            there = ' '.join(sorted(set(view.traits).intersection(
+                priority_hosts.TRAITS)))
+            remedy = _WAIT
+            if priority_hosts.TRAIT_DISABLED in view.traits:
+                remedy = 'Run "nova-prio host enable %s".' % view.name
+            yield _line('traits', wanted, there, '', wanted == there, remedy)
+        elif (part == rows.ROOM and report and
+              name in capacity.Rows._fields):
+            there = getattr(report.sellable, name)
+            yield _line('sellable ' + name, str(wanted['sellable']), '',
+                        str(there), wanted['sellable'] == there, _CONFIGURE)
+
+
+def _options(report):
+    """Return dict, option -> its value as a compute reports it."""
+    return {'cpu_dedicated_set': report.cpu_dedicated_set,
+            'cpu_shared_set': report.cpu_shared_set,
+            'cpu_allocation_ratio': report.cpu_allocation_ratio,
+            'cpu_priority_mix_enable': str(report.mix).lower()}
+
+
+def _same(name, wanted, there):
+    if name == 'cpu_allocation_ratio':
+        return capacity.exact_ratio(wanted) == capacity.exact_ratio(there)
+    if name.endswith('_set'):
+        planned, found = (hardware.parse_cpu_spec(text) if text else set()
+                          for text in (wanted, there))
+        return planned == found
+    return wanted == there
+
+
+def _line(item, plan, placement, compute, is_so, remedy):
+    return Line(item, plan, placement, compute, '',
+                OK if is_so else DIFFERS, '' if is_so else remedy)

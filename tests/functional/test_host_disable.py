@@ -1,0 +1,282 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""``nova-prio host verify``, ``disable`` and ``enable``: all the way back."""
+
+import fixtures
+
+from nova_prio.cmd import host_disable
+from nova_prio.cmd import report
+from nova_prio.colocation import drain
+from nova_prio import priority_hosts
+from tests import commands
+from tests.functional import colocation
+
+TERMS = ('--dedicated', '0-7', '--shared', '8-11', '--ratio', '2')
+
+
+class HostDisable(colocation.Colocation):
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MockPatchObject(
+            host_disable, 'INTERVAL_SECONDS', 0.1))
+
+    def disable(self, *arguments, status=report.FOUND):
+        """Run the command; returns dict, UUID -> row."""
+        return {row['Instance']: row for row in self.command(
+            'disable', 'mix1', *arguments, status=status)}
+
+    def verify(self, *arguments, status=report.FOUND, **kwargs):
+        """Run the command; returns dict, item -> row of what differs."""
+        return {row['Item']: row for row in self.command(
+            'verify', 'mix1', *arguments, status=status, **kwargs)
+            if row['State'] != 'ok'}
+
+    def records(self):
+        """Return what Placement has of the host, but for generations."""
+        uuid = self.compute_rp_uuids['mix1']
+        aggregates = self.placement.get(
+            '/resource_providers/%s/aggregates' % uuid, version='1.19').body
+        allocations = self.placement.get(
+            '/resource_providers/%s/allocations' % uuid).body['allocations']
+        return (self.resources('mix1'), sorted(self.traits('mix1')),
+                sorted(aggregates['aggregates']),
+                {consumer: held['resources']
+                 for consumer, held in allocations.items()})
+
+    def back_to_stock(self, dedicated=None, shared=None):
+        """Set the options as they were, where the ratio was Nova's own."""
+        self.do(dedicated, shared, '16.0', False, colocation.STOCK)
+
+    def to_priority_host(self, **kwargs):
+        """Plan and make a priority host of one of stock Nova."""
+        self.flags(initial_ram_allocation_ratio=1.5)
+        self.start_stock_host(ratio=None, **kwargs)
+        self.boot(self.plain)
+        self.update_host('mix1')
+        self.before = self.records()
+        self.plan(*TERMS)
+        self.do()
+
+    def test_there_and_back(self):
+        self.to_priority_host()
+        servers = {name: self.boot(flavor) for name, flavor in (
+            ('low', self.low), ('other', self.low))}
+        self.assertNotEqual(self.before, self.records())
+        kept = ('--plan', str(self.kept))
+        self.disable(*kept, '--timeout', '0')
+        self.assertIn('2 have to leave mix1. Migrate or delete them, and run '
+                      'this again: no priority instance comes to it any more.',
+                      self.said)
+        self.boot(self.low, 'ERROR')
+        for server in servers.values():
+            self._delete_server(server)
+        self.assertEqual({}, self.disable(*kept))
+        self.assertIn('None has to leave mix1. Next: set the options of '
+                      'nova-compute there as they were (cpu_dedicated_set = '
+                      '<not set>, cpu_shared_set = 0-11, '
+                      'cpu_allocation_ratio = 4.0, ', self.said)
+        self._host_options['mix1'].update({
+            (None, 'compute_driver'): colocation.STOCK,
+            (None, 'cpu_allocation_ratio'): None,
+            (None, 'cpu_priority_mix_enable'): False,
+            ('compute', 'cpu_dedicated_set'): None,
+            ('compute', 'cpu_shared_set'): None})
+        self.restart_compute_service('mix1')
+        self.assertNotEqual(self.before, self.records())
+        self.disable(*kept, '--dry-run')
+        self.assertIn('Nothing was changed. Traits would be taken from mix1, '
+                      'and its allocation ratios would be MEMORY_MB 1.5, VCPU '
+                      '4.0.', self.said)
+        self.assertNotEqual(self.before, self.records())
+        self.disable(*kept, status=report.CLEAN)
+        self.assertIn('MEMORY_MB 1.5, VCPU 4.0, as before', self.said)
+        self.assertEqual(self.before, self.records())
+        for _ in range(2):
+            self.restart_compute_service('mix1')
+            self.update_host('mix1')
+            self.assertEqual(self.before, self.records())
+        self.disable(*kept, status=report.CLEAN)
+        self.assertEqual(self.before, self.records())
+
+    def test_what_was_not_set_back(self):
+        self.to_priority_host()
+        self.do('0-7', '8-11', '2.0', False, colocation.STOCK)
+        self.disable('--plan', str(self.kept))
+        self.assertIn('nova-compute reports other amounts of VCPU, PCPU than '
+                      'before', self.said)
+        self.back_to_stock()
+        self.disable(status=report.CLEAN)
+        self.assertIn('VCPU 16.0: --plan would give it those of before',
+                      self.said)
+
+    def test_a_dry_run_changes_nothing(self):
+        self.to_priority_host()
+        low = self.boot(self.low)
+        before = self.records()
+        row = self.disable('--dry-run')[low['id']]
+        self.assertEqual(['low', 4, 256, 'low priority', ''], [
+            row[name] for name in host_disable.COLUMNS[1:]])
+        self.assertIn('; nothing was changed.', self.said)
+        self.assertEqual(before, self.records())
+        self.boot(self.low)
+
+    def test_where_they_would_fit(self):
+        self.to_priority_host()
+        low = [self.boot(self.low) for _ in range(2)]
+        self.start_seed_host('mix2', dedicated='0-3', shared='4-7', ratio=1.0)
+        self.start_host('stock1', driver=colocation.STOCK)
+        found = self.disable('--dry-run')
+        self.assertEqual({'', 'mix2'},
+                         {found[server['id']]['Fits On'] for server in low})
+        self.start_seed_host('mix3')
+        found = self.disable('--dry-run')
+        self.assertEqual({'mix3'},
+                         {found[server['id']]['Fits On'] for server in low})
+        fits = {server['id']: found[server['id']]['Fits On']
+                for server in low}
+        self.disable('--timeout', '0')
+        for server in low:
+            self._migrate_server(server)
+            self._confirm_resize(server)
+            self.assertEqual(fits[server['id']], self.host_of(server))
+        self.disable()
+        self.assertIn('None has to leave mix1', self.said)
+
+    def test_who_may_still_come(self):
+        """Those that wait to be confirmed could come back."""
+        self.to_priority_host()
+        self.start_seed_host('mix2')
+        server = self.boot(self.low, az='nova:mix1')
+        self._migrate_server(server)
+        row = self.disable('--timeout', '0')[server['id']]
+        self.assertEqual('to be confirmed or reverted', row['Reason'])
+        self._revert_resize(server)
+        row = self.disable('--timeout', '0')[server['id']]
+        self.assertEqual('low priority', row['Reason'])
+
+    def test_pinned_where_the_sets_of_before_do_not_let_them_be(self):
+        self.start_stock_host(dedicated='0-3', shared='4-11')
+        stays = self.boot(self.flavor(4, **{'hw:cpu_policy': 'dedicated'}))
+        self.plan(*TERMS)
+        self.do()
+        leaves = self.boot(self.high)
+        kept = ('--plan', str(self.kept))
+        found = self.disable(*kept, '--timeout', '0')
+        self.assertEqual({leaves['id']: 'pinned outside'},
+                         {uuid: row['Reason'] for uuid, row in found.items()})
+        self._delete_server(leaves)
+        self.disable(*kept)
+        self.back_to_stock('0-3', '4-11')
+        self.disable(*kept, status=report.CLEAN)
+        self._reboot_server(stays, hard=True)
+
+    def test_it_waits_and_keeps_the_host_closed(self):
+        """Others may open the host meanwhile, and instances go."""
+        self.to_priority_host()
+        servers = [self.boot(self.low) for _ in range(2)]
+        looks = []
+        look = host_disable.Disable._look
+
+        def act_and_look(command, host):
+            looks.append(host)
+            if len(looks) == 2:
+                drain.reopen(command._context, command._client,
+                             look(command, host))
+                self._delete_server(servers[0])
+            elif len(looks) == 4:
+                self.assertNotIn(priority_hosts.TRAIT, self.traits('mix1'))
+                self._delete_server(servers[1])
+            return look(command, host)
+
+        self.useFixture(fixtures.MockPatchObject(
+            host_disable.Disable, '_look', act_and_look))
+        self.disable()
+        self.assertIn('None has to leave mix1', self.said)
+
+    def test_enable(self):
+        self.to_priority_host()
+        opened = self.traits('mix1')
+        self.disable('--timeout', '0')
+        self.boot(self.high, 'ERROR')
+        for _ in range(2):
+            # nova-compute leaves it as it is, and so does the audit.
+            self.update_host('mix1')
+            self.assertIn(priority_hosts.TRAIT_DISABLED, self.traits('mix1'))
+            self.assertNotIn(priority_hosts.TRAIT, self.traits('mix1'))
+            self.assertEqual(
+                {'kept CPUs', 'traits'}, set(self.verify(
+                    '--plan', str(self.kept))))
+            self.restart_compute_service('mix1')
+        found, _, said = commands.run('host', 'enable', 'mix1', options=())
+        self.assertEqual((0, 'mix1 admits priority instances. Run "nova-prio '
+                          'host verify mix1" to see that all is as it should '
+                          'be.\n'), (found, said))
+        self.assertEqual(sorted(opened), sorted(self.traits('mix1')))
+        self.boot(self.low)
+        self.start_host('stock1', driver=colocation.STOCK)
+        found, _, said = commands.run(
+            'host', 'enable', 'stock1', options=())
+        self.assertEqual(1, found)
+        self.assertIn("HOST is 'stock1', whose nova-compute reports no "
+                      'priority CPUs', said)
+
+    def test_verify(self):
+        self.start_stock_host(aggregate=None)
+        self.plan(*TERMS)
+        kept = ('--plan', str(self.kept))
+        found = self.verify(*kept)
+        self.assertIn('compute_driver = prio.PriorityLibvirtDriver',
+                      found['report']['Remedy'])
+        self.assertIn('inventory PCPU', found)
+        self.do(ratio='3.0')
+        found = self.verify(*kept)
+        self.assertEqual({
+            'aggregate', 'cpu_allocation_ratio', 'inventory VCPU',
+            'sellable low', 'sellable ordinary'}, set(found))
+        self.assertEqual(('16', '28'), tuple(
+            found['sellable low'][name] for name in ('Plan', 'Compute')))
+        self.do()
+        self._host_options['mix1'][None, 'host'] = 'mix1'
+        self.assertEqual({'aggregate'}, set(self.verify(*kept)))
+        aggregate = self.api.post_aggregate(
+            {'aggregate': {'name': 'priority'}})['id']
+        self.api.add_host_to_aggregate(aggregate, 'mix1')
+        self.api.post_aggregate_action(aggregate, {'set_metadata': {
+            'metadata': {'priority_mix': 'true'}}})
+        self.assertEqual({}, self.verify(*kept, status=report.CLEAN))
+        self.assertIn('All agree, as far as it is seen from here: run this on '
+                      'mix1 too, for its guests.', self.said)
+        self.assertEqual({}, self.verify(status=report.CLEAN))
+
+    def test_what_is_no_plan(self):
+        self.start_seed_host()
+        for text, expected in (
+                (None, 'cannot be read: No such file or directory'),
+                ('', 'is no plan; allowed is what'),
+                ('[]', 'is no plan; allowed is what'),
+                ('{"a": 1}', 'is no plan; allowed is what')):
+            path = self.directory / 'x'
+            if text is not None:
+                path.write_text(text)
+            for command in 'verify', 'disable':
+                self.command(command, 'mix1', '--plan', str(path), status=1)
+                self.assertIn(expected, self.said)
+        self.start_seed_host('mix2')
+        self.plan(*TERMS, host='mix2')
+        self.command('verify', 'mix1', '--plan', str(self.kept), status=1)
+        self.assertIn('a plan of mix2; allowed is one of mix1.', self.said)
+        self.command('disable', 'mix1', '--timeout', '-1', status=2)
+        self.assertIn("'-1' is given; allowed are whole seconds from 0 on",
+                      self.said)
