@@ -126,7 +126,7 @@ class Healing(Drift):
         server = self.create('high')
         self.api.post_server_action(server['id'], {'os-migrateLive': {
             'host': 'mix2', 'block_migration': 'auto'}})
-        self._wait_for_state_change(server, 'ACTIVE')
+        self._wait_for_migration_status(server, ['completed'])
         self.assertEqual('mix2', self.host_of(server))
         migration, = objects.MigrationList.get_by_filters(
             context.get_admin_context(), {'instance_uuid': server['id']})
