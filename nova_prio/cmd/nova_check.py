@@ -34,13 +34,8 @@ _PROGRAM = 'nova-prio-status nova'
 _COLUMNS = ('Service', 'Contract', 'Finding')
 
 
-def main(argv):
-    """Run the command line.
-
-    :param argv: list of arguments after ``nova``
-    :returns: exit status: 0 where the image may be rolled out, 1 where this
-        Nova is none that the package is tested with, 2 where it does not suit
-    """
+def build_parser():
+    """Return the parser of what stands after ``nova``."""
     parser = argparse.ArgumentParser(
         prog=_PROGRAM, description='Try whether the Nova that is installed '
         'here does what this package relies on, before an image is rolled '
@@ -50,7 +45,17 @@ def main(argv):
     parser.add_argument(
         '-f', '--format', choices=['table', 'json'], default='table',
         help='the format of what is found (default: table)')
-    parsed = parser.parse_args(argv)
+    return parser
+
+
+def main(argv):
+    """Run the command line.
+
+    :param argv: list of arguments after ``nova``
+    :returns: exit status: 0 where the image may be rolled out, 1 where this
+        Nova is none that the package is tested with, 2 where it does not suit
+    """
+    parsed = build_parser().parse_args(argv)
     # Nova logs what the findings say, and warns of its own libraries.
     logging.getLogger().addHandler(logging.NullHandler())
     with warnings.catch_warnings():

@@ -14,11 +14,10 @@
 
 import contextlib
 import functools
-import pathlib
 import re
 import shlex
-import textwrap
 
+import jinja2
 import nova.conf.opts
 from oslo_config import cfg
 from oslo_config import generator
@@ -30,30 +29,33 @@ from nova_prio import admission
 from nova_prio.audit import finding
 import nova_prio.conf
 from nova_prio.scheduler.filters import priority_filter
+from tests import pages
 
-ROOT = pathlib.Path(__file__).parents[2]
-PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
-         *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
-SAMPLES = ROOT / 'etc' / 'nova_prio'
+SAMPLES = pages.ROOT / 'etc' / 'nova_prio'
 
-_BLOCK = re.compile(r'^\.\. code-block:: (\w+)\n((?:\n|   .*\n)+)', re.M)
-_LITERAL_BLOCK = re.compile(r'::\n\n((?:    .*\n)+)')
 _LITERAL = re.compile(
     r'``((?:\.ci|constraints|doc|etc|examples|nova_prio|tests|tools)/\S*?)``')
+_META_SECTION = re.compile(r'^\[\[([\w-]+)\|(.+)\]\]$', re.M)
 
 
 def snippets(language):
-    """Return (page, text) pairs, as parameters of a test."""
-    found = []
-    for page in PAGES:
-        blocks = _BLOCK.findall(page.read_text())
-        if language == 'console':
-            blocks += [('console', text) for text in
-                       _LITERAL_BLOCK.findall(page.read_text())]
-        found += [
-            pytest.param(textwrap.dedent(text),
-                         id='%s-%d' % (page.relative_to(ROOT), number))
-            for number, (name, text) in enumerate(blocks) if name == language]
+    """Return what pages show in a language, as parameters of a test."""
+    return [pytest.param(text, id=where)
+            for text, where in pages.snippets(language)]
+
+
+def nova_confs():
+    """Return the snippets of nova.conf, likewise.
+
+    DevStack's local.conf holds several, each below a line that names the file
+    and begins with two brackets.
+    """
+    found = snippets('ini')
+    for text, where in pages.snippets('cfg'):
+        _, *parts = _META_SECTION.split(text)
+        found += [pytest.param(conf, id='%s: %s' % (where, file))
+                  for phase, file, conf in zip(*[iter(parts)] * 3, strict=True)
+                  if phase == 'post-config']
     return found
 
 
@@ -72,7 +74,7 @@ def load(path):
     return conf
 
 
-@pytest.fixture(params=snippets('ini'))
+@pytest.fixture(params=nova_confs())
 def path(request, tmp_path):
     """A configuration file with the text of one snippet."""
     path = tmp_path / 'nova.conf'
@@ -97,9 +99,23 @@ def test_enabled_filters_are_those_of_nova_and_ours(path):
     assert found in (stock, [*stock, 'PriorityFilter'])
 
 
-def test_yaml_is_read():
-    for snippet in snippets('yaml'):
-        assert yaml.safe_load(snippet.values[0])
+@pytest.mark.parametrize('text', snippets('yaml'))
+def test_yaml_is_read(text):
+    assert yaml.safe_load(text)
+
+
+@pytest.mark.parametrize('text', snippets('cfg'))
+def test_other_configuration_is_read(text, tmp_path):
+    path = tmp_path / 'read.conf'
+    path.write_text(text)
+    sections = {}
+    cfg.ConfigParser(str(path), sections).parse()
+    assert sections
+
+
+@pytest.mark.parametrize('text', snippets('jinja'))
+def test_template_is_read(text):
+    jinja2.Environment(autoescape=True).parse(text)
 
 
 @pytest.mark.parametrize('text', snippets('console'))
@@ -107,14 +123,15 @@ def test_commands_name_files_that_exist(text):
     for line in text.splitlines():
         words = shlex.split(line.removeprefix('$ '))
         for word in words:
-            if '/' in word and '://' not in word:
-                assert (ROOT / word).exists(), word
+            # Others are those of the reader's hosts.
+            if '/' in word and '://' not in word and word[0] != '/':
+                assert (pages.ROOT / word).exists(), word
 
 
-@pytest.mark.parametrize('page', PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize('page', pages.PAGES, ids=lambda page: page.name)
 def test_literals_name_files_that_exist(page):
     for name in _LITERAL.findall(page.read_text()):
-        assert (ROOT / name).exists(), name
+        assert (pages.ROOT / name).exists(), name
 
 
 @pytest.mark.parametrize('generate, config, sample', [
@@ -137,11 +154,11 @@ def test_each_reason_of_a_refusal_is_explained():
                for name, value in vars(module).items()
                if name.isupper() and isinstance(value, str)}
     reasons |= set(admission.CAPACITY.values())
-    page = (ROOT / 'doc' / 'source' / 'admin' / 'refusals.rst').read_text()
+    page = (pages.ADMIN / 'refusals.rst').read_text()
     assert reasons == set(re.findall(r'^   \* - ``(\w+)``', page, re.M))
 
 
 def test_each_finding_of_the_audit_is_explained():
-    page = (ROOT / 'doc' / 'source' / 'admin' / 'audit.rst').read_text()
+    page = (pages.ADMIN / 'audit.rst').read_text()
     assert set(finding.REMEDIES) == set(
         re.findall(r'^   \* - ``(\w+)``', page, re.M))

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The pages of the documentation, as text that tests take apart."""
+
+import pathlib
+import re
+import textwrap
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
+         *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
+ADMIN = ROOT / 'doc' / 'source' / 'admin'
+GUIDE = ADMIN / 'guide.rst'
+
+_BLOCK = re.compile(
+    r'^( *)\.\. code-block:: (\w+)\n((?:\n|\1   .*\n)+)', re.M)
+_LITERAL_BLOCK = re.compile(r'::\n\n((?:    .*\n)+)')
+_START_LINE = re.compile(r'^.*?\bnova_prio \d\S*: (.+)$', re.M)
+
+
+def snippets(language):
+    """Return what the pages show in a language.
+
+    :param language: of ``code-block``; console has the literal blocks of
+        README.rst as well
+    :returns: list of (text, its name: page and number)
+    """
+    found = []
+    for page in PAGES:
+        blocks = [(name, text) for _, name, text in
+                  _BLOCK.findall(page.read_text())]
+        if language == 'console':
+            blocks += [('console', text) for text in
+                       _LITERAL_BLOCK.findall(page.read_text())]
+        found += [
+            (textwrap.dedent(text).strip('\n') + '\n',
+             '%s-%d' % (page.relative_to(ROOT), number))
+            for number, (name, text) in enumerate(blocks) if name == language]
+    return found
+
+
+def start_lines(text):
+    """Return what services say when they start, with RELEASE for a version.
+
+    :param text: of a log, or of a page that quotes it
+    :returns: list of str
+    """
+    return ['nova_prio RELEASE: ' + said
+            for said in _START_LINE.findall(text)]

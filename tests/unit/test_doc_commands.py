@@ -1,0 +1,139 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Each command of this package that a page shows, read by its own parser."""
+
+import configparser
+import importlib
+import pathlib
+import re
+import shlex
+
+from cliff import commandmanager
+from oslo_config import cfg
+from oslo_upgradecheck import upgradecheck
+import pytest
+
+from nova_prio.cmd import host
+from nova_prio.cmd import main
+from nova_prio.cmd import nova_check
+from nova_prio.cmd import status
+from tests import pages
+
+#: What ends a command for the shell.
+_OPERATORS = re.compile(r'[|<>;&]+')
+_BEFORE = re.compile(r'^(?:sudo|docker (?:exec|run --rm) \S+) ')
+_LITERAL = re.compile(r'``(nova-prio(?:-host|-status)?\s[^`]+)``')
+
+
+def _commands():
+    """Return those of this tree, which may be newer than the installed."""
+    setup = configparser.ConfigParser()
+    setup.read(pages.ROOT / 'setup.cfg')
+    found = commandmanager.CommandManager('none')
+    for line in setup['entry_points'][main.NAMESPACE].split('\n')[1:]:
+        name, target = re.split(r'\s*=\s*', line)
+        module, _, attribute = target.partition(':')
+        found.add_command(name.replace('_', ' '), getattr(
+            importlib.import_module(module), attribute))
+    return found
+
+
+def _parser(words):
+    """Return the parser of a command of nova-prio, and its arguments."""
+    commands = _commands()
+    command, name, arguments = commands.find_command(words)
+    # cliff also takes the beginning of a name.
+    assert name in dict(commands)
+    return command(None, None).get_parser('nova-prio ' + name), arguments
+
+
+def _parse(words):
+    parser, arguments = _parser(words)
+    parser.parse_args(arguments)
+
+
+def _parse_host(words):
+    host.build_parser().parse_args(words)
+
+
+def _parse_status(words):
+    if words[:1] == ['nova']:
+        nova_check.build_parser().parse_args(words[1:])
+        return
+    conf = cfg.ConfigOpts()
+    upgradecheck.register_cli_options(conf, status.Checks(conf))
+    conf(words, project='nova', default_config_files=[],
+         default_config_dirs=[])
+
+
+PARSE = {'nova-prio': _parse, 'nova-prio-host': _parse_host,
+         'nova-prio-status': _parse_status}
+
+
+def _lines():
+    """Return the command lines of this package as parameters of a test."""
+    for language in ('console', 'text'):
+        for text, where in pages.snippets(language):
+            for line in text.replace('\\\n', ' ').splitlines():
+                prompt, _, line = line.strip().partition(' ')
+                if prompt not in ('$', '#') or 'nova-prio' not in line:
+                    continue
+                words = _words(_BEFORE.sub('', line))
+                if words[0] in PARSE:
+                    yield pytest.param(words, id='%s: %s' % (
+                        where, ' '.join(words)))
+
+
+def _words(line):
+    """Return the words of the first command of a line."""
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.commenters = ''
+    lexer.whitespace_split = True
+    words = []
+    for word in lexer:
+        if _OPERATORS.fullmatch(word):
+            break
+        words.append(word)
+    # It may be named with its directory.
+    return [pathlib.PurePath(words[0]).name, *words[1:]]
+
+
+def _literals():
+    """Return what else the text names of them, likewise."""
+    for page in pages.PAGES:
+        for number, text in enumerate(_LITERAL.findall(page.read_text())):
+            words = text.split()
+            yield pytest.param(words, id='%s-%d: %s' % (
+                page.relative_to(pages.ROOT), number, ' '.join(words)))
+
+
+@pytest.mark.parametrize('words', list(_lines()))
+def test_command_line_is_understood(words):
+    program, *arguments = words
+    PARSE[program](arguments)
+
+
+@pytest.mark.parametrize('words', list(_literals()))
+def test_command_in_the_text_exists(words):
+    """It may lack what the command asks for; options have to be known."""
+    program, *arguments = words
+    if program != 'nova-prio':
+        PARSE[program](arguments)
+        return
+    parser, arguments = _parser(arguments)
+    for option in re.findall(r'(?<!\S)-\S+', ' '.join(arguments)):
+        assert re.search(r'(?<!\S)%s\b' % option, parser.format_help())
+
+
+def test_lines_of_each_program_were_found():
+    assert set(PARSE) == {parameter.values[0][0] for parameter in _lines()}
