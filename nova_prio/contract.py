@@ -17,6 +17,7 @@ that are relied on. Each service checks its part of the list when it starts.
 """
 
 import dataclasses
+import importlib.metadata
 import inspect
 
 from oslo_log import log as logging
@@ -361,6 +362,14 @@ def release():
     """Return the version of the running Nova, such as "34.0.0"."""
     from nova import version
     return version.version_string()
+
+
+def own_release():
+    """Return the version of this package, such as "1.0.0".
+
+    It is read from the metadata that holds the entry points as well.
+    """
+    return importlib.metadata.version('nova-prio')
 
 
 def is_tested(release):

@@ -17,6 +17,9 @@ nova-api starts.
 """
 
 from nova.api.validation.extra_specs import base
+from oslo_log import log as logging
+
+LOG = logging.getLogger(__name__)
 
 
 def register():
@@ -24,13 +27,15 @@ def register():
 
     What nova-api needs besides is installed here, because Nova swallows an
     error at import, and would then run without the fold. There are no
-    validators while ``[nova_prio] enabled`` is false.
+    validators while ``[nova_prio] enabled`` is false. Nova calls this once in
+    each process, and one line says that priorities are in force.
 
     :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
     :raises SystemExit: where the running Nova does not match
     """
     from nova_prio.api import fold
     from nova_prio import capacity
+    from nova_prio import contract
     from nova_prio import policies
     from nova_prio import policy
     from nova_prio import priority_hosts
@@ -40,6 +45,10 @@ def register():
         fold.fit_to_image, fold.check_image, fold.force_of_move)
     if not seams.register_options().nova_prio.enabled:
         return []
+    LOG.info('nova_prio %(release)s: enabled true, the extra spec '
+             '%(extra_spec)s and the scheduler hint %(hint)s are in force',
+             {'release': contract.own_release(),
+              'extra_spec': policy.EXTRA_SPEC, 'hint': policy.HINT})
     return [
         base.ExtraSpecValidator(
             name=policy.EXTRA_SPEC,

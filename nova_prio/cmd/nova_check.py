@@ -18,7 +18,6 @@ a configuration nor a database.
 """
 
 import argparse
-import importlib.metadata
 import json
 import logging
 import sys
@@ -88,7 +87,7 @@ def _look():
     is_tested = contract.is_tested(release)
     status = UNSUITABLE if broken else SUITS if is_tested else UNTESTED
     return status, {
-        'nova_prio': importlib.metadata.version('nova-prio'),
+        'nova_prio': contract.own_release(),
         'nova': release,
         'tested': is_tested,
         'tested_releases': list(contract.TESTED_RELEASES),

@@ -19,6 +19,7 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 import copy
 
 import nova.conf
+from nova.virt import hardware
 from nova.virt.libvirt import driver
 import os_resource_classes as orc
 from oslo_log import log as logging
@@ -78,7 +79,22 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         for problem in checks.problems(CONF):
             contract.refuse(problem)
         super().init_host(host)
+        self._say_what_is_in_force()
         self.prove_partitions()
+
+    def _say_what_is_in_force(self):
+        dedicated, shared = (
+            hardware.format_cpu_spec(cpus) if cpus else 'none'
+            for cpus in (hardware.get_cpu_dedicated_set(),
+                         self._get_vcpu_available()))
+        LOG.info(
+            'nova_prio %(release)s: dedicated CPUs %(dedicated)s, shared CPUs '
+            '%(shared)s, cpu_allocation_ratio %(ratio)s, '
+            'cpu_priority_mix_enable %(mix)s',
+            {'release': contract.own_release(), 'dedicated': dedicated,
+             'shared': shared,
+             'ratio': CONF.cpu_allocation_ratio or 'as Placement has it',
+             'mix': str(self.mix).lower()})
 
     def prove_partitions(self):
         """Find out whether libvirt starts guests in both partitions."""

@@ -26,7 +26,7 @@ LOG = logging.getLogger(__name__)
 def start():
     """Check the configuration, and narrow requests from now on.
 
-    Calling it again changes nothing.
+    One line says what is in force. Calling it again changes nothing.
 
     :raises SystemExit: where Nova or its configuration does not match
     """
@@ -39,5 +39,13 @@ def start():
     for problem in checks.problems(conf):
         contract.refuse(problem)
     if seams.install_request_filter(narrowing.narrow):
+        LOG.info(
+            'nova_prio %(release)s: PriorityFilter is enabled, '
+            'weight_classes %(classes)s, priority_weight_multiplier '
+            '%(multiplier)s, affinity_domains %(domains)s',
+            {'release': contract.own_release(),
+             'classes': ','.join(conf.filter_scheduler.weight_classes),
+             'multiplier': conf.nova_prio.priority_weight_multiplier,
+             'domains': ','.join(conf.nova_prio.affinity_domains)})
         for warning in checks.warnings(conf):
             LOG.warning('nova_prio: %s', warning)

@@ -60,7 +60,8 @@ def test_scheduler_warns_once(scheduler_conf, monkeypatch, caplog):
         CONF.clear_override('soft_affinity_weight_multiplier',
                             group='filter_scheduler')
     warning, = [record.message for record in caplog.records
-                if record.name == start.__name__]
+                if (record.name, record.levelname) ==
+                (start.__name__, 'WARNING')]
     assert 'soft_affinity_weight_multiplier is 0.0' in warning
 
 

@@ -1,0 +1,49 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What each service says when it starts, and the guide tells to look for."""
+
+import fixtures
+
+from nova_prio.api import validators
+from tests.functional import base
+from tests import pages
+
+
+class StartLines(base.FunctionalTest):
+
+    def setUp(self):
+        # nova-api says it while the bed is made.
+        self.log = self.useFixture(fixtures.FakeLogger('nova_prio'))
+        super().setUp()
+
+    def _said(self):
+        return pages.start_lines(self.log.output)
+
+    def test_each_service_says_once_what_the_guide_quotes(self):
+        self.start_seed_host()
+        self.assertEqual(
+            sorted(set(pages.start_lines(pages.GUIDE.read_text()))),
+            sorted(self._said()))
+
+    def test_a_host_without_sets_and_ratio(self):
+        self.start_host('mix1')
+        self.assertEqual(
+            'nova_prio RELEASE: dedicated CPUs none, shared CPUs 0-11, '
+            'cpu_allocation_ratio as Placement has it, '
+            'cpu_priority_mix_enable false', self._said()[-1])
+
+    def test_an_api_that_is_not_enabled_says_nothing(self):
+        said = self._said()
+        self.flags(enabled=False, group='nova_prio')
+        self.assertEqual([], validators.register())
+        self.assertEqual(said, self._said())
