@@ -19,6 +19,7 @@ import shlex
 
 import jinja2
 import nova.conf.opts
+from nova import exception
 from oslo_config import cfg
 from oslo_config import generator
 from oslo_policy import generator as policy_generator
@@ -27,11 +28,15 @@ import yaml
 
 from nova_prio import admission
 from nova_prio.audit import finding
+from nova_prio import capacity
+from nova_prio.cmd import main
 import nova_prio.conf
+from nova_prio import policies
 from nova_prio.scheduler.filters import priority_filter
 from tests import pages
 
 SAMPLES = pages.ROOT / 'etc' / 'nova_prio'
+PRIORITY = pages.ROOT / 'doc' / 'source' / 'user' / 'priority.rst'
 
 _LITERAL = re.compile(
     r'``((?:\.ci|constraints|doc|etc|examples|nova_prio|tests|tools)/\S*?)``')
@@ -162,3 +167,20 @@ def test_each_finding_of_the_audit_is_explained():
     page = (pages.ADMIN / 'audit.rst').read_text()
     assert set(finding.REMEDIES) == set(
         re.findall(r'^   \* - ``(\w+)``', page, re.M))
+
+
+@pytest.mark.parametrize('asked', [
+    '--property hw:cpu_priority=high --hint priority=high',
+    '--hint priority=urgent',
+    '--property hw:cpu_priority=low --image-property hw_cpu_policy=dedicated',
+])
+def test_answers_of_the_api_are_quoted(asked, capsys):
+    assert 1 == main.main(['flavor', 'compile', *asked.split()])
+    answer = capsys.readouterr().err
+    assert '   ' + answer in PRIORITY.read_text()
+
+
+def test_the_answer_of_a_policy_is_quoted():
+    rule = policies.hint_rule(capacity.HIGH)
+    assert '   %s\n' % exception.PolicyNotAuthorized(action=rule) in (
+        PRIORITY.read_text())

@@ -1,0 +1,59 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What a customer sees of the priority of an instance, as the guide says."""
+
+from nova.api.metadata import base as metadata
+from nova.tests import fixtures as nova_fixtures
+from oslo_serialization import jsonutils
+
+from tests.functional import base
+
+
+class Customer(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        # Nova's default; its test bed switches it off.
+        self.flags(enforce_new_defaults=True, group='oslo_policy')
+        self.useFixture(nova_fixtures.RealPolicyFixture())
+        self.start_seed_host()
+        self.customer = self.api_fixture.api
+        self.customer.microversion = self.api.microversion
+
+    def _dedicated_cpus(self, server):
+        """Return what a guest is told of its dedicated vCPUs."""
+        told = metadata.get_metadata_by_instance_id(server['id'], None)
+        return jsonutils.loads(told.lookup(
+            '/openstack/latest/meta_data.json'))['dedicated_cpus']
+
+    def test_a_priority_of_the_hint(self):
+        server = self.boot_with_hint(self.plain, 'low', api=self.customer)
+        self.assertEqual([], self._dedicated_cpus(server))
+        self.customer.microversion = '2.47'
+        self.assertEqual(
+            {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared',
+             'nova_prio:source': 'hint'},
+            self.customer.get_server(server['id'])['flavor']['extra_specs'])
+        self.customer.microversion = '2.46'
+        self.assertNotIn(
+            'extra_specs',
+            self.customer.get_server(server['id'])['flavor'])
+
+    def test_a_priority_of_the_flavor(self):
+        server = self.customer.post_server({'server': self._build_server(
+            flavor_id=self.high, networks='none')})
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual([0, 1, 2, 3], self._dedicated_cpus(server))
+        self.assertEqual(
+            {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'},
+            self.customer.get_server(server['id'])['flavor']['extra_specs'])
