@@ -20,6 +20,7 @@ from osc_lib import exceptions
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
 from nova_prio.cmd import value
+from nova_prio import priority_hosts
 
 
 class Verify(report.Report):
@@ -56,7 +57,8 @@ class Verify(report.Report):
             conf = nova.conf.CONF
             host = parsed_args.host
             plan = plan_of(host, parsed_args.plan)
-            is_here = conf.host == host
+            is_here = (conf.host == host and
+                       conf.compute_driver == priority_hosts.DRIVER)
             view, is_marked = controller.view_of(context, host)
             audit = run.Audit(
                 context, client.SchedulerReportClient(),

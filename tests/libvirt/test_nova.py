@@ -145,6 +145,34 @@ def test_low_servers_follow_the_configuration_at_the_next_reboot(
     bed._unshelve_server(servers['high'])
 
 
+def test_nobody_is_pinned_where_an_ordinary_guest_floats(
+        bed, servers, cpus):
+    """It floats on the CPUs of before, suspended or not."""
+    ordinary = servers[None]
+    bed._shelve_server(servers['high'])
+    bed.set_cpus(cpus.shared, cpus.dedicated)
+    bed.restart_compute()
+    kept = hardware.format_cpu_spec(cpus.shared)
+    for change in (bed._suspend_server, bed._resume_server):
+        assert kept == bed.report().blocked_cpus
+        change(ordinary)
+        bed.update_host()
+    assert kept == bed.report().blocked_cpus
+    bed.api.post_server_action(servers['high']['id'], {'unshelve': None})
+    bed._wait_for_state_change(servers['high'], 'SHELVED_OFFLOADED')
+    hard_reboot(bed, ordinary)
+    bed.update_host()
+    assert '' == bed.report().blocked_cpus
+    bed._unshelve_server(servers['high'])
+    bed._shelve_server(servers['high'])
+    bed.set_cpus(cpus.dedicated, cpus.shared)
+    bed.restart_compute()
+    for priority in 'low', None:
+        hard_reboot(bed, servers[priority])
+    bed.update_host()
+    bed._unshelve_server(servers['high'])
+
+
 def test_audit(bed, servers, cpus):
     """It sees what runs, and what somebody changed."""
     def audit():

@@ -30,6 +30,7 @@ from nova_prio import admission
 from nova_prio.audit import finding
 from nova_prio import capacity
 from nova_prio.cmd import main
+from nova_prio.colocation import rows
 import nova_prio.conf
 from nova_prio import policies
 from nova_prio.scheduler.filters import priority_filter
@@ -161,6 +162,13 @@ def test_each_reason_of_a_refusal_is_explained():
     reasons |= set(admission.CAPACITY.values())
     page = (pages.ADMIN / 'refusals.rst').read_text()
     assert reasons == set(re.findall(r'^   \* - ``(\w+)``', page, re.M))
+
+
+def test_each_part_of_a_plan_is_explained():
+    page = (pages.ROOT / 'doc' / 'source' / 'admin' / 'colocation.rst').read_text()
+    assert {value for name, value in vars(rows).items() if name.isupper() and
+            isinstance(value, str)} - {rows.READY, rows.NOT_READY} == set(
+        re.findall(r'^   \* - ``([\w ]+)``', page, re.M))
 
 
 def test_each_finding_of_the_audit_is_explained():
