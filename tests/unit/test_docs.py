@@ -165,7 +165,8 @@ def test_each_reason_of_a_refusal_is_explained():
 
 
 def test_each_part_of_a_plan_is_explained():
-    page = (pages.ROOT / 'doc' / 'source' / 'admin' / 'colocation.rst').read_text()
+    page = (pages.ROOT / 'doc' / 'source' / 'admin' /
+            'colocation.rst').read_text()
     assert {value for name, value in vars(rows).items() if name.isupper() and
             isinstance(value, str)} - {rows.READY, rows.NOT_READY} == set(
         re.findall(r'^   \* - ``([\w ]+)``', page, re.M))
