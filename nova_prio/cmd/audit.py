@@ -17,24 +17,36 @@ import dataclasses
 import functools
 import sys
 
-from cliff import lister
 from osc_lib import exceptions
 import tqdm
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import report
 from nova_prio import priority_hosts
 
 COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
            'Libvirt', 'State', 'Remedy')
 
-#: Exit statuses: the first and the last two are those of
-#: ``nova-manage placement audit``.
-CLEAN, FAILED, FOUND, FIXED = 0, 1, 3, 4
+#: Exit status where all was repaired; this, and those of the other commands
+#: for clean and found, are those of ``nova-manage placement audit``.
+FIXED = 4
+#: State of a finding -> exit status, and what to do next. The first of them
+#: that there is counts.
+_OUTCOMES = {
+    'failed': (report.FAILED, 'Not all could be looked at or repaired: see '
+               'to what is listed as "failed", and run this again.'),
+    'found': (report.FOUND, 'Something is not right: see to it as the column '
+              '"Remedy" says, and run this again.'),
+    'to be fixed': (report.FOUND, 'Nothing was changed: run this without '
+                    '--dry-run to repair what is listed as "to be fixed".'),
+    'fixed': (FIXED, 'All that was found is repaired: there is nothing to '
+              'do.'),
+    None: (report.CLEAN, 'All is right: there is nothing to do.')}
 #: No sentence names more hosts.
 MOST_NAMES = 10
 
 
-class Audit(lister.Lister):
+class Audit(report.Report):
     """Find and repair what Nova, Placement and the hosts do not agree about.
 
     For each host, what its instances need is compared with what Placement
@@ -49,7 +61,6 @@ class Audit(lister.Lister):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
         parser.add_argument(
             '--host', action='append', metavar='HOST',
             help='look at this host (repeat the option for several)')
@@ -65,20 +76,9 @@ class Audit(lister.Lister):
             help='with --fix: show what would be repaired')
         return parser
 
-    def run(self, parsed_args):
-        """List what was found; return the exit status."""
-        self._states = set()
-        return super().run(parsed_args) or self._status()
-
-    def _status(self):
-        for state, status in (('failed', FAILED), ('found', FOUND),
-                              ('to be fixed', FOUND), ('fixed', FIXED)):
-            if state in self._states:
-                return status
-        return CLEAN
-
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
+        self._states = set()
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; allowed is both, or '
@@ -111,7 +111,10 @@ class Audit(lister.Lister):
                 self._states.add('failed')
                 self.app.LOG.warning('Interrupted: the other hosts were not '
                                      'looked at.')
-            return COLUMNS, found
+        self.status, self.said = next(
+            outcome for state, outcome in _OUTCOMES.items()
+            if state in self._states or state is None)
+        return COLUMNS, found
 
     def _guests(self, conf, read_guests, parsed_args):
         """Yield the rows of this compute host, which knows no more."""
@@ -148,13 +151,13 @@ class Audit(lister.Lister):
 
     def _cloud(self, context, conf, read_guests, parsed_args):
         """Yield the rows of the hosts of the cloud."""
-        from nova.scheduler.client import report
+        from nova.scheduler.client import report as client
 
         from nova_prio.audit import run
         from nova_prio.audit import views
         names = parsed_args.host
         total = len(names) if names else views.number_of_hosts(context)
-        audit = run.Audit(context, report.SchedulerReportClient(),
+        audit = run.Audit(context, client.SchedulerReportClient(),
                           conf.host if read_guests else None, read_guests)
         in_motion = []
         for found, view in tqdm.tqdm(

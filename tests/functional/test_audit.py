@@ -27,6 +27,7 @@ from nova_prio.audit import allocations
 from nova_prio.audit import finding
 from nova_prio.audit import repairs
 from nova_prio.cmd import audit as command
+from nova_prio.cmd import report
 from tests import commands
 from tests.functional import test_healing as healing
 
@@ -38,11 +39,18 @@ class Audit(healing.Drift):
         super().setUp()
         self.start('mix2')
 
-    def audit(self, *arguments, status=command.CLEAN):
+    def audit(self, *arguments, status=report.CLEAN):
         """Run the command; returns its rows, or what it says."""
         found, rows, said = commands.run('audit', *arguments)
         self.assertEqual(status, found, (rows, said))
-        return said if rows is None else rows
+        if rows is None:
+            return said
+        self.assertIn(said.splitlines()[-1].partition(':')[0], {
+            report.CLEAN: ['All is right'],
+            report.FOUND: ['Something is not right', 'Nothing was changed'],
+            report.FAILED: ['Not all could be looked at or repaired'],
+            command.FIXED: ['All that was found is repaired']}[status])
+        return rows
 
     @contextlib.contextmanager
     def instance(self, server):
@@ -53,7 +61,7 @@ class Audit(healing.Drift):
             yield objects.Instance.get_by_uuid(
                 cctxt, server['id'], expected_attrs=['numa_topology'])
 
-    def found(self, *arguments, status=command.FOUND):
+    def found(self, *arguments, status=report.FOUND):
         """Return {(host, kind, consumer)} of what is found."""
         return {(row['Host'], row['Finding'], row['Consumer'])
                 for row in self.audit(*arguments, status=status)}
@@ -142,7 +150,7 @@ class Allocations(Audit):
         image = self.image(hw_cpu_policy='dedicated')
         server = self.boot(self.plain, image_uuid=image, az='nova:mix1')
         self._delete_server_allocations(server['id'])
-        row, = self.audit(status=command.FOUND)
+        row, = self.audit(status=report.FOUND)
         self.assertIn('"nova-manage placement heal_allocations" would ask '
                       'for VCPU', row['Remedy'])
         self.assertEqual(0, manage.PlacementCommands().heal_allocations(
@@ -210,7 +218,7 @@ class Allocations(Audit):
             context.get_admin_context(), instance_uuid=uuids.other,
             project_id=uuids.project, cell_mapping=None)
         cell.create()
-        row, = self.audit('--fix', status=command.FAILED)
+        row, = self.audit('--fix', status=report.FAILED)
         self.assertEqual(
             ('wrong_class', 'failed'), (row['Finding'], row['State']))
         self.assertIn('exceed the capacity', row['Remedy'])
@@ -227,7 +235,7 @@ class Allocations(Audit):
                                   side_effect=db_exception.DBError('gone')),
                 mock.patch('nova_prio.audit.allocations._WITH_TYPE', '9.9')):
             with broken:
-                row, = self.audit('--fix', status=command.FAILED)
+                row, = self.audit('--fix', status=report.FAILED)
             self.assertEqual('unread', row['Finding'])
             self.assertRegex(
                 row['Remedy'], 'cell .* does not answer|with status 406')
@@ -259,7 +267,7 @@ class Allocations(Audit):
 
     def test_others_write_too(self):
         server = self.create('high')
-        for number, status in (3, command.FIXED), (4, command.FAILED):
+        for number, status in (3, command.FIXED), (4, report.FAILED):
             self.drift([server])
             with self.conflicts(number):
                 self.audit('--fix', status=status)
@@ -281,7 +289,7 @@ class Allocations(Audit):
 
         with mock.patch.object(repairs.TakeAway, 'apply', unshelve_first):
             self.assertEqual(
-                found, self.found('--fix', status=command.FAILED))
+                found, self.found('--fix', status=report.FAILED))
         self.needs[server['id']] = needs
         self.assert_held()
         self.audit()
@@ -345,15 +353,15 @@ class Hosts(Audit):
     def test_reports(self):
         self.create('low')
         for change, kind, words in (
-                (lambda report: report.replace('"low_used": 3',
-                                               '"low_used": 4'),
+                (lambda text: text.replace('"low_used": 3',
+                                              '"low_used": 4'),
                  'old_report', 'high=0 low=4 ordinary=0'),
-                (lambda report: report.replace('"3.0"', '"2.0"'),
+                (lambda text: text.replace('"3.0"', '"2.0"'),
                  'old_report', 'high=0 low=3 ordinary=0 ratio=2.0'),
-                (lambda report: report[1:], 'unreadable_report',
+                (lambda text: text[1:], 'unreadable_report',
                  'the report of the host cannot be read'),
-                (lambda report: report.replace('"low_sellable": 56',
-                                               '"low_sellable": 2'),
+                (lambda text: text.replace('"low_sellable": 56',
+                                              '"low_sellable": 2'),
                  'oversold', 'low: 3 of 2 sold')):
             with self.record('mix1') as node:
                 stock = node.stats
@@ -361,7 +369,7 @@ class Hosts(Audit):
                 self.assertNotEqual(stock['nova_prio'], changed, kind)
                 node.stats = {**stock, 'nova_prio': changed}
                 node.save()
-            row, = self.audit('--fix', status=command.FOUND)
+            row, = self.audit('--fix', status=report.FOUND)
             self.assertEqual(kind, row['Finding'])
             self.assertIn(words, row['Compute'])
             with self.record('mix1') as node:
@@ -378,7 +386,7 @@ class Hosts(Audit):
             cell, = instance.numa_topology.cells
             cell.cpu_pinning = {0: taken}
             instance.save()
-        rows = self.audit('--fix', status=command.FOUND)
+        rows = self.audit('--fix', status=report.FOUND)
         self.assertEqual(
             {(server['id'], 'CPUs %d, with %s' % (taken, other['id']))
              for server, other in ((high, pinned), (pinned, high))},
@@ -388,7 +396,7 @@ class Hosts(Audit):
             cell, = instance.numa_topology.cells
             cell.cpu_pinning = {0: 8}
             instance.save()
-        row, = self.audit('--fix', status=command.FOUND)
+        row, = self.audit('--fix', status=report.FOUND)
         self.assertEqual(
             ('cpu_outside', pinned['id'], 'CPUs 0-7,12-19', 'CPUs 8'),
             tuple(row[name] for name in (
@@ -400,7 +408,7 @@ class Hosts(Audit):
         self._delete_server_allocations(server['id'])
         self.placement.delete(
             '/resource_providers/' + self.compute_rp_uuids['mix2'])
-        rows = self.audit('--fix', status=command.FAILED)
+        rows = self.audit('--fix', status=report.FAILED)
         self.assertEqual(
             [('mix1', 'missing_allocation', 'fixed'),
              ('mix2', 'unread', 'failed')],
@@ -408,11 +416,11 @@ class Hosts(Audit):
         self.assertIn('no resource provider for the host', rows[1]['Remedy'])
         with mock.patch('nova_prio.audit.hosts.findings',
                         side_effect=AttributeError('new')):
-            row, _ = self.audit(status=command.FAILED)
+            row, _ = self.audit(status=report.FAILED)
         self.assertIn('AttributeError: new. Mend that', row['Remedy'])
         with mock.patch.object(
                 objects.ComputeNodeList, 'get_by_pagination',
                 side_effect=db_exception.DBConnectionError('gone')):
-            row, = self.audit(status=command.FAILED)
+            row, = self.audit(status=report.FAILED)
         self.assertEqual('unread', row['Finding'])
         self.assertIn('cell', row['Host'])

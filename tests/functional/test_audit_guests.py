@@ -20,7 +20,7 @@ from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.audit import guests
-from nova_prio.cmd import audit as command
+from nova_prio.cmd import report
 from nova_prio import contract
 from nova_prio import demand
 from tests.functional import test_audit
@@ -70,7 +70,7 @@ class Guests(test_audit.Audit):
             {tuple(row[name] for name in (
                 'Finding', 'Consumer', 'Needed', 'Libvirt'))
              for row in self.audit(
-                 *arguments, status=command.FOUND, **kwargs)})
+                 *arguments, status=report.FOUND, **kwargs)})
 
     def test_what_runs_as_it_should(self):
         for database in 'sqlite://', None:
@@ -137,7 +137,7 @@ class Guests(test_audit.Audit):
             '//vcpupin[@vcpu="0"]/@cpuset')[0]
         with self.instance(self.servers['high']) as instance:
             given = demand.pins(instance)
-        rows = self.audit(status=command.FOUND)
+        rows = self.audit(status=report.FOUND)
         self.assertEqual(
             {('same_cpu', high, 'CPUs %s, with %s' % (taken, pinned)),
              ('same_cpu', pinned, 'CPUs %s, with %s' % (taken, high)),
