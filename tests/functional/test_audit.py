@@ -354,14 +354,14 @@ class Hosts(Audit):
         self.create('low')
         for change, kind, words in (
                 (lambda text: text.replace('"low_used": 3',
-                                              '"low_used": 4'),
+                                           '"low_used": 4'),
                  'old_report', 'high=0 low=4 ordinary=0'),
                 (lambda text: text.replace('"3.0"', '"2.0"'),
                  'old_report', 'high=0 low=3 ordinary=0 ratio=2.0'),
                 (lambda text: text[1:], 'unreadable_report',
                  'the report of the host cannot be read'),
                 (lambda text: text.replace('"low_sellable": 56',
-                                              '"low_sellable": 2'),
+                                           '"low_sellable": 2'),
                  'oversold', 'low: 3 of 2 sold')):
             with self.record('mix1') as node:
                 stock = node.stats
