@@ -205,6 +205,22 @@ def empty(context, client, uuid):
         raise NotMended('Others change what it holds at the same time')
 
 
+def give_back(context, client, migration):
+    """Let an instance that did not move hold again what it held before.
+
+    What it holds elsewhere for the move goes.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param migration: nova.objects.Migration, which holds it since
+    :raises NotMended: where Placement does not take it
+    """
+    if client.get_allocs_for_consumer(
+            context, migration.uuid)['allocations'] and (
+                not client.move_allocations(
+                    context, migration.uuid, migration.instance_uuid)):
+        raise NotMended('Placement does not take it')
+
+
 def put(context, client, url, body):
     """Write to Placement; return whether nobody else wrote in between.
 

@@ -23,6 +23,9 @@ from nova_prio import holdings
 
 LOG = logging.getLogger(__name__)
 
+# Statuses of a migration that only the nova-compute of its source works on.
+_AT_SOURCE = frozenset(('queued', 'preparing', 'running', 'migrating'))
+
 
 class Healing:
     """Mends allocations that drifted, in each run of the periodic task.
@@ -103,21 +106,34 @@ class Healing:
                             'this host stays: %s', uuid, error)
             self._left.add(uuid)
 
-    def end_left_open(self, context, client, host, migrations):
-        """End the live migrations from here that nobody works on any more.
+    def end_left_open(self, context, client, host, migrations, instances):
+        """End the migrations from here that nobody works on any more.
 
-        Where nova-compute ends after a guest has moved and before that was
-        noted, Nova leaves the migration open, and what it holds here.
+        Where nova-compute is killed, Nova leaves the migration open, and what
+        it holds here. An instance that has not moved keeps the CPUs that were
+        claimed for it on the other host as well: a rebuild would pin it to
+        these here, whosever they are. So this has to run before the host takes
+        requests.
 
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param host: name of this host
-        :param migrations: list of nova.objects.Migration, in progress
+        :param migrations: list of nova.objects.Migration, in progress or in
+            error
+        :param instances: dict, UUID -> nova.objects.Instance, on this host
         """
         for migration in migrations:
-            if (migration.source_compute == host and
-                    migration.is_live_migration and
-                    self._is_of_an_earlier_run(migration)):
+            if migration.source_compute != host:
+                continue
+            if holdings.is_open(migration):
+                is_left = self._is_of_an_earlier_run(migration) and (
+                    migration.is_live_migration or
+                    migration.status in _AT_SOURCE)
+            else:
+                # Nova ends those that ran itself when it starts.
+                is_left = migration.is_live_migration and _waits_for(
+                    instances.get(migration.instance_uuid), migration)
+            if is_left:
                 self._end(context, client, migration)
 
     def _is_of_an_earlier_run(self, migration):
@@ -125,24 +141,36 @@ class Healing:
             migration.updated_at or migration.created_at) < self._started
 
     def _end(self, context, client, migration):
-        """End a migration if its instance has arrived."""
+        """End a migration if its instance has arrived, or stays."""
         try:
             instance = objects.Instance.get_by_uuid(
-                context, migration.instance_uuid)
-            if (instance.host != migration.dest_compute or
-                    instance.task_state is not None):
+                context, migration.instance_uuid,
+                expected_attrs=['migration_context'])
+            if instance.task_state is not None:
                 return
-            holdings.empty(context, client, migration.uuid)
-            migration.status = 'completed'
+            if instance.host == migration.source_compute and (
+                    migration.status in _AT_SOURCE or
+                    not holdings.is_open(migration)):
+                if _waits_for(instance, migration):
+                    instance.drop_migration_context()
+                holdings.give_back(context, client, migration)
+                status = 'error'
+            elif (instance.host == migration.dest_compute and
+                    migration.is_live_migration):
+                holdings.empty(context, client, migration.uuid)
+                status = 'completed'
+            else:
+                return
+            migration.status = status
             migration.save()
         except (exception.NovaException, holdings.NotMended,
                 ks_exceptions.ClientException) as error:
-            LOG.warning('The live migration %s, which an earlier nova-compute '
-                        'left open, is not ended: %s', migration.uuid, error)
+            LOG.warning('The migration %s, which an earlier nova-compute left '
+                        'open, is not ended: %s', migration.uuid, error)
             return
         LOG.warning(
-            'The live migration %s, which an earlier nova-compute left open, '
-            'is ended: the instance is on %s.', migration.uuid, instance.host,
+            'The migration %s, which an earlier nova-compute left open, is '
+            'ended: the instance is on %s.', migration.uuid, instance.host,
             instance_uuid=instance.uuid)
 
     def _mend(self, context, client, compute_node, uuid, what, seen):
@@ -165,6 +193,15 @@ class Healing:
             LOG.warning('Placement held %s of this host for the instance, '
                         'which needs %s: put right.', before, after,
                         instance_uuid=uuid)
+
+
+def _waits_for(instance, migration):
+    """Return whether an instance has what a migration claimed for it.
+
+    :param instance: nova.objects.Instance, or None
+    """
+    claimed = instance and instance.migration_context
+    return bool(claimed) and claimed.migration_id == migration.id
 
 
 def _has_ended(context, host, uuid):

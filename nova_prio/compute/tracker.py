@@ -116,9 +116,12 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             self, context, cn, migrations, instance_by_uuid):
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
-        if self._ledger is not None and self.provider_tree is not None:
-            self.driver.healing.end_left_open(
-                context, self.reportclient, self.host, migrations)
+        if self._ledger is None:
+            return
+        self.driver.healing.end_left_open(
+            context, self.reportclient, self.host, migrations,
+            instance_by_uuid)
+        if self.provider_tree is not None:
             self.driver.healing.run(
                 context, self.reportclient, cn,
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,

@@ -144,9 +144,72 @@ class Healing(Drift):
         # It may be that of this run.
         self.assertEqual('', self.heal())
         self.assertEqual(('running', True), state())
-        self.restart_compute_service('mix1')
-        self.assertIn('is ended: the instance is on mix2.', self.heal())
+        self.assertIn('is ended: the instance is on mix2.',
+                      self.said_by_restart('mix1'))
         self.assertEqual(('completed', False), state())
+
+    def said_by_restart(self, host):
+        """Start a nova-compute anew; returns what it says of drift."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=healing.LOG.name, level=logging.WARNING))
+        self.restart_compute_service(host)
+        return log.output
+
+    def die(self, task_state, status):
+        """Return a step of a migration in which nova-compute is killed."""
+        def step(*args):
+            migration, = (each for each in args
+                          if isinstance(each, objects.Migration))
+            migration.status = status
+            migration.save()
+            instance = migration.instance
+            instance.task_state = task_state
+            instance.save()
+
+        return step
+
+    def test_killed_before_a_guest_moved(self):
+        """All is as if the move had never begun, at once."""
+        self.start('mix2')
+        others = [self.create('high', host='mix1') for _ in range(2)]
+        live = {'os-migrateLive': {'host': 'mix2', 'block_migration': 'auto'}}
+        for name, move, task_state, status in (
+                ('_do_live_migration', live, 'migrating', 'queued'),
+                ('_do_live_migration', live, 'migrating', 'preparing'),
+                ('_do_live_migration', live, 'migrating', 'running'),
+                ('_resize_instance', {'migrate': {'host': 'mix2'}},
+                 'resize_migrating', 'migrating')):
+            server = self.create('high', host='mix1')
+            before = self._cpus(server)
+            with mock.patch('nova.compute.manager.ComputeManager.' + name,
+                            side_effect=self.die(task_state, status)):
+                self.api.post_server_action(server['id'], move)
+                migration = self.soon(self._died, server, status)
+            self.assertIn('is ended: the instance is on mix1.',
+                          self.said_by_restart('mix1'))
+            self.assertEqual('error', objects.MigrationList.get_by_filters(
+                context.get_admin_context(),
+                {'instance_uuid': server['id']})[0].status)
+            self.assertEqual({}, self._get_allocations_by_server_uuid(
+                migration.uuid))
+            self.assert_held()
+            # Not those that were claimed on the other host.
+            self.act(server, rebuild={'imageRef': self.image()})
+            self.assertEqual(before, self._cpus(server))
+            self.assertEqual('', self.heal())
+            self.assert_kept()
+            self.delete(server)
+        self.delete(*others)
+
+    def _cpus(self, server):
+        return [pin.get('cpuset') for pin in self.domain(server).findall(
+            'cputune/vcpupin')]
+
+    def _died(self, server, status):
+        migration, = objects.MigrationList.get_by_filters(
+            context.get_admin_context(), {'instance_uuid': server['id']})
+        self.assertEqual(status, migration.status)
+        return migration
 
     def test_what_a_migration_left(self):
         """It is taken away in the second run that finds it."""
