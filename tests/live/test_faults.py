@@ -39,4 +39,4 @@ def test_all_is_right_after(fault, layout, load, record_property):
     print('Mended:', found.mended)
     users.leave()
     left = watch.settle(layout)
-    assert ([], []) == (found.violations, left.violations)
+    assert ([], [], []) == (found.violations, users.left, left.violations)

@@ -59,4 +59,5 @@ def test_much_was_done(users):
 
 def test_nothing_is_left(users, layout):
     users.leave()
+    assert [] == users.left
     assert [] == watch.settle(layout).violations
