@@ -206,7 +206,10 @@ class _User:
         except openstack.exceptions.NotFoundException:
             return DELETED
         is_passing = found.task_state or found.status in PASSING or (
-            name == 'confirm' and found.status == 'VERIFY_RESIZE')
+            name == 'confirm' and found.status == 'VERIFY_RESIZE') or (
+                # One that waits for its resize to be confirmed has none for a
+                # moment.
+                name == 'delete' and found.status != 'ERROR')
         return None if is_passing else found.status
 
     def _create(self, server, flavor):
