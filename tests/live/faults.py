@@ -17,9 +17,11 @@ import signal
 import subprocess
 import time
 
+import psutil
 import tenacity
 
 from tests.live import catalog
+from tests.live import client
 from tests.live import host
 
 #: Seconds that a fault lasts that does not end by itself.
@@ -106,10 +108,36 @@ def stepped_clock(cloud):
     cloud.start_compute(name, {
         'LD_PRELOAD': FAKETIME, 'FAKETIME_TIMESTAMP_FILE': str(clock),
         'FAKETIME_CACHE_DURATION': '1', 'FAKETIME_DONT_FAKE_MONOTONIC': '1'})
+    # The loader goes on without a library that it does not find.
+    process, = psutil.Process(cloud.processes.pid(service)).children()
+    assert any('libfaketime' in found.path for found in process.memory_maps())
     for step in STEPS:
         clock.write_text(step)
         time.sleep(AWAY_SECONDS)
     cloud.restart(service)
+
+
+def undefine_left(layout, moved_in_vain):
+    """Undefine what Nova leaves of servers at hosts that they moved from.
+
+    Where a resize or its end fails at the other host, Nova takes the server
+    for one that is there and leaves its guest defined where it was, shut off.
+    An operator undefines it.
+
+    :param layout: Layout
+    :param moved_in_vain: UUIDs of the servers
+    :returns: list of (name of the host, UUID)
+    """
+    compute = catalog.connect(layout).compute
+    homes = {server.id: server.compute_host
+             for server in compute.servers(all_projects=True)}
+    left = [(name, uuid) for name in layout.hosts
+            for uuid in client.virsh(
+                layout, name, 'list', '--inactive', '--uuid').split()
+            if uuid in moved_in_vain and homes.get(uuid) != name]
+    for name, uuid in left:
+        client.virsh(layout, name, 'undefine', uuid)
+    return left
 
 
 #: All of them.

@@ -48,6 +48,8 @@ ALLOWED = {
     'SHELVED_OFFLOADED': ('delete', 'unshelve', 'unshelve'),
     'PAUSED': ('delete', 'unpause'),
 }
+#: What takes a server from one host to another, or ends that.
+MOVES = {'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
 #: Statuses that a server does not stay in, though it may have no task.
 PASSING = {'BUILD', 'SHELVED'}
 
@@ -107,6 +109,14 @@ class Users:
         return [step for step in self.steps if step.outcome == STUCK]
 
     @property
+    def moved_in_vain(self):
+        """UUIDs of the servers with a move that Nova did not bring to an end.
+
+        Those are among them that are deleted.
+        """
+        return set().union(*(user.moved_in_vain for user in self._users))
+
+    @property
     def left(self):
         """The names of their servers."""
         return [name for user in self._users for name in user.servers]
@@ -116,18 +126,19 @@ class Users:
         self._delete(lambda user: user.servers)
 
     def give_up(self):
-        """Delete the servers that are stuck.
+        """Delete the servers that are stuck; returns their names.
 
         A server may seem to be at rest and have a task a moment later, which
         Nova does not come to an end with: they are all waited for again.
         """
-        self._delete(_User.still_stuck)
+        return [step.server for step in self._delete(_User.still_stuck)]
 
     def _delete(self, which):
         with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
-            for steps in pool.map(
-                    lambda user: user.delete(which(user)), self._users):
-                self.steps += steps
+            steps = sum(pool.map(
+                lambda user: user.delete(which(user)), self._users), [])
+        self.steps += steps
+        return steps
 
 
 class _User:
@@ -147,6 +158,7 @@ class _User:
         self.servers = {}
         #: Names of those that Nova did not come to an end with.
         self.stuck = set()
+        self.moved_in_vain = set()
 
     def operate(self):
         """Try an operation and wait for its end; returns the Step."""
@@ -187,6 +199,8 @@ class _User:
         except tenacity.RetryError:
             outcome = STUCK
             self.stuck.add(server)
+        if name in MOVES and outcome in (STUCK, 'ERROR'):
+            self.moved_in_vain.add(self.servers[server])
         if outcome == DELETED:
             del self.servers[server]
             self.stuck.discard(server)
