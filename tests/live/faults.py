@@ -85,17 +85,16 @@ def restarted_libvirtd(cloud):
 def full_disk(cloud):
     """The file system of a host's instances is full for a while."""
     enter = host.found(cloud.layout, cloud.layout.hosts[0])['enter']
-    directory = cloud.layout.compute_state / 'instances'
-    file = directory / 'full'
-
-    def run(*command):
-        return subprocess.run([*enter, *command], check=True, text=True,
-                              stdout=subprocess.PIPE).stdout
-
-    free = run('df', '--output=avail', '--block-size=1', directory).split()[1]
-    run('fallocate', '--length', free, file)
-    time.sleep(AWAY_SECONDS)
-    run('rm', file)
+    file = cloud.layout.compute_state / 'instances' / 'full'
+    try:
+        # It ends where there is no room left.
+        filling = subprocess.run(
+            [*enter, 'dd', 'if=/dev/zero', 'of=%s' % file, 'bs=1M'],
+            capture_output=True, text=True)
+        assert 'No space left on device' in filling.stderr
+        time.sleep(AWAY_SECONDS)
+    finally:
+        subprocess.run([*enter, 'rm', file], check=True)
 
 
 def stepped_clock(cloud):
