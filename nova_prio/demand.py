@@ -67,9 +67,16 @@ def pins(instance):
 
     :param instance: nova.objects.Instance with its NUMA topology
     """
+    return pins_of(instance.numa_topology)
+
+
+def pins_of(numa_topology):
+    """Return the CPUs that Nova gave by a topology, a set of numbers.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    """
     found = set()
-    for cell in (instance.numa_topology.cells
-                 if instance.numa_topology else []):
+    for cell in numa_topology.cells if numa_topology else []:
         found |= set((cell.cpu_pinning or {}).values())
         found |= cell.cpuset_reserved or set()
     return found

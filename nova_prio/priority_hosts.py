@@ -36,6 +36,14 @@ TRAIT_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
 TRAITS = (TRAIT, TRAIT_MIX, TRAIT_DISABLED)
 
 
+def is_ours(traits):
+    """Return whether the traits of a host are those of our compute driver.
+
+    :param traits: iterable of names
+    """
+    return not {TRAIT, TRAIT_DISABLED}.isdisjoint(traits)
+
+
 def traits(mix, is_disabled):
     """Return the traits that nova-compute gives to a priority host, a list.
 

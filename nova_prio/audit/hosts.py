@@ -23,6 +23,7 @@ from nova_prio.audit import repairs
 from nova_prio import capacity
 from nova_prio.compute import inventory
 from nova_prio import demand
+from nova_prio.objects import host_report
 from nova_prio import priority_hosts
 
 _OURS = {priority_hosts.TRAIT, priority_hosts.TRAIT_MIX}
@@ -48,10 +49,6 @@ def findings(view):
         yield from _inventories(view)
         yield from _usage(view)
     yield from _oversold(view)
-
-
-def _cpu_set(text):
-    return hardware.parse_cpu_spec(text) if text else set()
 
 
 def _traits(view):
@@ -97,8 +94,8 @@ def _wanted(view):
     ratio = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', view.report.cpu_allocation_ratio)
     host = capacity.HostCPUs(
-        frozenset(_cpu_set(view.report.cpu_dedicated_set)),
-        frozenset(_cpu_set(view.report.cpu_shared_set)),
+        host_report.cpu_set(view.report.cpu_dedicated_set),
+        host_report.cpu_set(view.report.cpu_shared_set),
         capacity.exact_ratio(ratio), view.report.mix)
     in_use = view.in_placement
     wanted = {}
@@ -182,7 +179,7 @@ def _pins(view):
                     other for other in uuids if other != uuid)))
     if view.report is None:
         return
-    dedicated = _cpu_set(view.report.cpu_dedicated_set)
+    dedicated = host_report.cpu_set(view.report.cpu_dedicated_set)
     for uuids, outside in _by_value(
             {cpu: (uuids[0],) for cpu, uuids in users.items()
              if cpu not in dedicated}).items():

@@ -87,6 +87,7 @@ class Disable(report.Report):
 
     def conclude(self, parsed_args):
         """Wait, or take back; say what is left to do."""
+        from nova_prio.colocation import drain
         host = parsed_args.host
         self.status = report.FOUND
         try:
@@ -95,6 +96,7 @@ class Disable(report.Report):
         except KeyboardInterrupt:
             self.app.stderr.write('\n')
         view = self._look(host)
+        self._left = list(drain.left(self._context, view, self._plan))
         if self._left:
             self.said = (
                 '%d have to leave %s. Migrate or delete them, and run this '
@@ -102,7 +104,7 @@ class Disable(report.Report):
                     len(self._left), host, '; nothing was changed'
                     if parsed_args.dry_run else
                     ': no priority instance comes to it any more'))
-        elif _is_ours(view):
+        elif _is_ours(view) and not drain.is_as_before(view, self._plan):
             self.said = (
                 'None has to leave %s. Next: set the options of nova-compute '
                 'there as they were%s, restart it, and run this again%s.' % (
@@ -140,7 +142,8 @@ class Disable(report.Report):
                          'and its allocation ratios would be %s.' % (
                              view.name, _ratios(inventories)))
             return
-        drain.take_back(self._context, self._client, view, inventories)
+        drain.take_back(self._context, self._client, view, inventories,
+                        self._plan)
         if others:
             self.said = (
                 'Traits and allocation ratios are taken back, but '
@@ -150,12 +153,11 @@ class Disable(report.Report):
                     ', '.join(others), _options(self._plan)))
             return
         self.status = report.CLEAN
-        self.said = (
-            '%s is a host of Nova alone. Its allocation ratios are %s%s. Take '
-            'it out of the host aggregate for priority instances.' % (
-                view.name, _ratios(inventories),
-                ', as before' if self._plan else
-                ': --plan would give it those of before'))
+        self.said = '%s is as before. Its allocation ratios are %s%s. %s' % (
+            view.name, _ratios(inventories), '' if self._plan else
+            ': --plan would give it those of before',
+            'There is nothing to do.' if _is_ours(view) else
+            'Take it out of the host aggregate for priority instances.')
 
 
 def _is_ours(view):

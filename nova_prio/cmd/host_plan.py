@@ -13,8 +13,6 @@
 
 """The command ``nova-prio host plan``."""
 
-import json
-
 from osc_lib import exceptions
 
 from nova_prio import capacity
@@ -85,12 +83,12 @@ def _rows(context, conf, host, cpus):
     is_here = conf.host == host
     if is_here:
         here, running = _guests(conf)
+        _check_numbers(here, cpus)
     if conf.api_database.connection:
         view, is_marked = controller.view_of(context, host)
-        _check_numbers(view, cpus)
         yield from plan.make(
-            view, cpus, conf.reserved_host_cpus, is_marked,
-            {guest.uuid: guest for guest in running} if is_here else None)
+            view, cpus, is_marked, {guest.uuid: guest for guest in running}
+            if is_here else None)
     elif is_here:
         yield from local.of_guests(here, running, cpus)
     else:
@@ -162,14 +160,13 @@ def _cpus(parsed_args):
     return cpus
 
 
-def _check_numbers(view, cpus):
-    """Refuse CPUs that the host does not have, as far as Nova knows."""
-    topology = json.loads(view.node.cpu_info or '{}').get('topology') or {}
-    number = 1
-    for name in ('cells', 'sockets', 'cores', 'threads'):
-        number *= topology.get(name, 0)
-    wrong = {cpu for cpu in cpus.dedicated | cpus.shared if cpu >= number}
-    if number and wrong:
+def _check_numbers(here, cpus):
+    """Refuse CPUs that this host does not have."""
+    from nova.virt import hardware
+    there = frozenset().union(*here.cells)
+    wrong = (cpus.dedicated | cpus.shared) - there
+    if there and wrong:
         raise exceptions.CommandError(
-            '--dedicated or --shared holds CPU %d; allowed are the %d CPUs of '
-            'the host, from 0 on.' % (min(wrong), number))
+            '--dedicated or --shared holds CPUs %s; allowed are those of the '
+            'host: %s.' % (hardware.format_cpu_spec(wrong),
+                           hardware.format_cpu_spec(there)))

@@ -28,8 +28,10 @@ from nova_prio.audit import repairs
 from nova_prio.audit import views
 from nova_prio import capacity
 from nova_prio.colocation import rows
+from nova_prio.colocation import verify
 from nova_prio import demand
 from nova_prio import holdings
+from nova_prio.objects import host_report
 from nova_prio import policy
 from nova_prio import priority_hosts
 from nova_prio import survey
@@ -65,22 +67,25 @@ def left(context, view, plan=None):
     :param view: nova_prio.audit.views.HostView
     :param plan: ``rows.Plan`` with what was before, or None
     """
-    here = set()
-    dedicated = plan and _cpu_set(plan.now.get(
-        (rows.OPTION, 'cpu_dedicated_set'), ''))
+    dedicated = plan and host_report.cpu_set(
+        plan.now[rows.OPTION, 'cpu_dedicated_set'])
+    named = set()
     for instance in view.instances:
-        here.add(instance.uuid)
+        why = None
         if _is_low(instance.flavor):
-            yield Left(instance.uuid, LOW, instance)
+            why = LOW
         elif plan and demand.pins(instance) - dedicated:
-            yield Left(instance.uuid, OUTSIDE, instance)
-    for consumer in sorted(set(view.allocations) - here):
-        yield from _of_consumer(context, consumer)
-
-
-def _cpu_set(text):
-    from nova.virt import hardware
-    return hardware.parse_cpu_spec(text) if text else set()
+            why = OUTSIDE
+        if why:
+            named.add(instance.uuid)
+            yield Left(instance.uuid, why, instance)
+    for consumer in sorted(set(view.allocations) - {
+            instance.uuid for instance in view.instances}):
+        found = _of_consumer(context, consumer, dedicated)
+        # A live migration holds what its instance has, too.
+        if found and found.uuid not in named:
+            named.add(found.uuid)
+            yield found
 
 
 def _is_low(flavor):
@@ -88,15 +93,18 @@ def _is_low(flavor):
         flavor.extra_specs or {}) == capacity.LOW
 
 
-def _of_consumer(context, uuid):
-    """Yield a consumer that is no instance of the host, if it is low."""
+def _of_consumer(context, uuid, dedicated):
+    """Return the Left of a consumer that is no instance of the host, or None.
+
+    :param dedicated: CPUs that instances may be pinned to, or None for any
+    """
+    why = CREATED
     try:
         _, instance = views.instance_of(context, uuid)
-        why = CREATED
         if instance is None:
             migration = views.migration_of(context, uuid)
             if migration is None:
-                return
+                return None
             uuid, why = migration.instance_uuid, UNCONFIRMED
             _, instance = views.instance_of(context, uuid)
     except views.InNoCell:
@@ -105,14 +113,27 @@ def _of_consumer(context, uuid):
                 context, uuid).instance
         except exception.BuildRequestNotFound:
             # It is in a cell by now, which the next look sees.
-            yield Left(uuid, CREATED, None)
-            return
+            return Left(uuid, CREATED, None)
     except views.Unanswered:
-        yield Left(uuid, UNKNOWN, None)
-        return
-    if instance is not None and any(map(
-            _is_low, (instance.flavor, instance.old_flavor))):
-        yield Left(uuid, why, instance)
+        return Left(uuid, UNKNOWN, None)
+    if instance is None:
+        return None
+    if any(map(_is_low, (instance.flavor, instance.old_flavor))) or (
+            dedicated is not None and
+            _may_be_outside(instance, why, dedicated)):
+        return Left(uuid, why, instance)
+    return None
+
+
+def _may_be_outside(instance, why, dedicated):
+    """Return whether an instance that comes may be pinned to other CPUs."""
+    if why == CREATED:
+        # Nobody knows yet which it gets.
+        return bool(demand.of(
+            instance.flavor, instance.numa_topology).dedicated)
+    before = instance.migration_context
+    return bool(before and demand.pins_of(
+        before.old_numa_topology) - dedicated)
 
 
 def destinations(context, client, view, leaving):
@@ -136,7 +157,7 @@ def destinations(context, client, view, leaving):
         view.context, [each.instance for each in leaving if each.instance])
     answers, fits = {}, {}
     for each in sorted(leaving, key=_size, reverse=True):
-        if each.instance is None:
+        if each.instance is None or each.why in (CREATED, UNCONFIRMED):
             continue
         kind = _kind_of(each.instance)
         resources = holdings.needed(each.instance, each.uuid in volumes)
@@ -262,13 +283,28 @@ def restored(view, plan):
     return wanted, others
 
 
-def take_back(context, client, view, inventories):
-    """Take our traits from a host, and give it inventories.
+def is_as_before(view, plan):
+    """Return whether a host that was ours before is again what it was.
+
+    :param view: HostView of a host that reports
+    :param plan: ``rows.Plan``, or None
+    """
+    return bool(
+        plan and view.report and
+        priority_hosts.is_ours(plan.now[rows.TRAITS, rows.TRAITS].split()) and
+        all(verify.same(name, plan.now.get((rows.OPTION, name), ''), value)
+            for name, value in verify.options(view.report).items()))
+
+
+def take_back(context, client, view, inventories, plan=None):
+    """Give a host the traits and inventories that it had.
 
     :param inventories: dict, resource class -> inventory, all of them
+    :param plan: ``rows.Plan`` with the traits, or None for none of ours
     :raises holdings.NotMended: where Placement does not take it
     """
-    set_traits(context, client, view, ())
+    set_traits(context, client, view,
+               plan.now[rows.TRAITS, rows.TRAITS].split() if plan else ())
     if inventories != view.inventories:
         repairs.Write(view.node.uuid, 'inventories', view.inventories,
                       inventories).apply(context, client)

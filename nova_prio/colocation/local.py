@@ -34,6 +34,11 @@ def of_host(conf, cpus, of_cgroups):
     :param cpus: ``capacity.HostCPUs`` as they are to be
     :param of_cgroups: list of sentences that nova-prio-host says
     """
+    for name in 'reserved_host_cpus', 'vcpu_pin_set':
+        if conf[name]:
+            yield rows.Row(
+                rows.HOST, name, str(conf[name]), '', 'Take it out with the '
+                'step that sets the CPU sets: Nova does not start with both.')
     if cpus.mix:
         for problem in checks.problems_of_mix(
                 conf, cpus.dedicated, cpus.shared, cpus.ratio):

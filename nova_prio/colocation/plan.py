@@ -59,20 +59,19 @@ def _cells(view):
     return objects.NUMATopology.obj_from_db_obj(text).cells if text else []
 
 
-def inventories(view, cpus, reserved_cpus):
+def inventories(view, cpus):
     """Return the inventories that Placement will have, dict by class.
 
     :param view: HostView
     :param cpus: ``capacity.HostCPUs`` as they are to be
-    :param reserved_cpus: ``[DEFAULT] reserved_host_cpus``
     """
     found = {name: there for name, there in view.inventories.items()
              if name not in (orc.VCPU, orc.PCPU)}
     in_use = view.in_placement
     if cpus.dedicated:
-        found[orc.PCPU] = _stock(len(cpus.dedicated), 1.0, 0)
+        found[orc.PCPU] = _stock(len(cpus.dedicated), 1.0)
     if cpus.shared:
-        vcpu = _stock(len(cpus.shared), float(cpus.ratio), reserved_cpus)
+        vcpu = _stock(len(cpus.shared), float(cpus.ratio))
         found[orc.VCPU] = (
             inventory.vcpu(vcpu, cpus, in_use.vcpu, in_use.largest_vcpu)
             if cpus.mix else inventory.movable_vcpu(
@@ -83,25 +82,27 @@ def inventories(view, cpus, reserved_cpus):
     return found
 
 
-def _stock(cpus, ratio, reserved):
-    """Return an inventory of CPUs as Nova's driver reports it."""
-    return {'total': cpus, 'reserved': reserved, 'min_unit': 1,
+def _stock(cpus, ratio):
+    """Return an inventory of CPUs as Nova's driver reports it.
+
+    Nova reserves none beside CPU sets.
+    """
+    return {'total': cpus, 'reserved': 0, 'min_unit': 1,
             'max_unit': cpus, 'step_size': 1, 'allocation_ratio': ratio}
 
 
-def make(view, cpus, reserved_cpus, is_marked, guests=None):
+def make(view, cpus, is_marked, guests=None):
     """Yield the Rows of a plan, but for those of ``local`` and the steps.
 
     :param view: HostView
     :param cpus: ``capacity.HostCPUs`` as they are to be
-    :param reserved_cpus: ``[DEFAULT] reserved_host_cpus``
     :param is_marked: whether an aggregate of the host is one for priority
         instances
     :param guests: dict, UUID -> ``audit.guests.Guest`` of what runs there, or
         None where only the host knows
     """
     now = cpus_now(view)
-    then = inventories(view, cpus, reserved_cpus)
+    then = inventories(view, cpus)
     yield from _options(view, now, cpus, then)
     for name in sorted({*view.inventories, *then} & {
             orc.VCPU, orc.PCPU, orc.MEMORY_MB}):
@@ -111,9 +112,11 @@ def make(view, cpus, reserved_cpus, is_marked, guests=None):
         rows.TRAITS, rows.TRAITS,
         ' '.join(sorted(set(view.traits).intersection(priority_hosts.TRAITS))),
         ' '.join(sorted(priority_hosts.traits(cpus.mix, False))))
-    floating = {instance.uuid: _floats_on(
-        instance, view, now, guests) & cpus.dedicated for instance, needs in
-        zip(view.instances, view.demands) if needs.priority != capacity.LOW}
+    floating = {
+        instance.uuid:
+            _floats_on(instance, view, now, cpus, guests) & cpus.dedicated
+        for instance, needs in zip(view.instances, view.demands)
+        if needs.priority != capacity.LOW}
     # What nova-compute has seen, of whatever guest.
     kept = cpus.dedicated & (
         view.report.blocked if view.report else frozenset())
@@ -138,22 +141,40 @@ def make(view, cpus, reserved_cpus, is_marked, guests=None):
 
 
 def _options(view, now, cpus, then):
+    """Yield what is set and what is to be, where it was set at all."""
     undo = 'To undo all, set it to what it was.'
-    for name, before, after in (
-            ('cpu_dedicated_set', now.dedicated, cpus.dedicated),
-            ('cpu_shared_set', now.shared, cpus.shared)):
-        yield rows.Row(rows.OPTION, name, hardware.format_cpu_spec(before),
-                       hardware.format_cpu_spec(after), undo)
-    yield rows.Row(rows.OPTION, 'cpu_allocation_ratio', str(now.ratio),
-                   str(cpus.ratio), undo)
-    yield rows.Row(rows.OPTION, 'cpu_priority_mix_enable',
-                   str(now.mix).lower(), str(cpus.mix).lower(), undo)
+    is_ours = priority_hosts.is_ours(view.traits)
+    had_sets = orc.PCPU in view.inventories or not any(
+        cell.pcpuset for cell in _cells(view))
+    before = {
+        'compute_driver': priority_hosts.DRIVER if is_ours
+        else 'libvirt.LibvirtDriver',
+        'cpu_dedicated_set': hardware.format_cpu_spec(now.dedicated),
+        'cpu_shared_set': hardware.format_cpu_spec(now.shared)
+        if had_sets else '',
+        'cpu_allocation_ratio': str(now.ratio),
+        'cpu_priority_mix_enable': str(now.mix).lower()}
+    after = {
+        'compute_driver': priority_hosts.DRIVER,
+        'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
+        'cpu_shared_set': hardware.format_cpu_spec(cpus.shared),
+        'cpu_allocation_ratio': str(cpus.ratio),
+        'cpu_priority_mix_enable': str(cpus.mix).lower()}
+    reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
+    if reserved and not is_ours:
+        before['reserved_host_cpus'], after['reserved_host_cpus'] = (
+            str(reserved), '')
+    for name, value in before.items():
+        yield rows.Row(rows.OPTION, name, value, after[name], undo)
     memory = [str(found[orc.MEMORY_MB]['allocation_ratio'])
               for found in (view.inventories, then) if orc.MEMORY_MB in found]
-    yield rows.Row(
-        rows.OPTION, 'ram_allocation_ratio', *memory,
-        remedy='Memory is not oversold with mix. ' + undo
-        if memory[:1] != memory[1:] else '')
+    remedy = ''
+    if memory[:1] != memory[1:]:
+        remedy = 'Memory is not oversold with mix. ' + undo
+    elif now.mix and not cpus.mix:
+        remedy = 'It stays as mix has made it, unless the option is set.'
+    yield rows.Row(rows.OPTION, 'ram_allocation_ratio', *memory,
+                   remedy=remedy)
 
 
 def _room(view, now, cpus, floating):
@@ -228,7 +249,7 @@ def _cpus(numbers):
     return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
 
 
-def _floats_on(instance, view, now, guests):
+def _floats_on(instance, view, now, cpus, guests):
     """Return the CPUs on which the vCPUs of an instance float, a frozenset.
 
     Where libvirt was not asked, it is taken to have been started with the CPU
@@ -237,10 +258,9 @@ def _floats_on(instance, view, now, guests):
     if guests is not None:
         guest = guests.get(instance.uuid)
         if guest is not None:
-            everywhere = now.shared | now.dedicated
             return frozenset().union(*(
-                everywhere if cpus is None else cpus for cpus in guest.vcpus
-            )) - demand.pins(instance)
+                cpus.dedicated if each is None else each
+                for each in guest.vcpus)) - demand.pins(instance)
         if instance.vm_state != vm_states.SUSPENDED:
             return frozenset()
     if instance.vm_state not in _WITH_GUEST:
@@ -264,13 +284,12 @@ def _allocations(view, then):
             'nova-compute puts it right by itself.')
 
 
-def steps(host, cpus, found, conf_file='nova.conf'):
+def steps(host, cpus, found):
     """Return the Rows of what to do, in its order, and of the verdict.
 
     :param host: name of the host
     :param cpus: ``capacity.HostCPUs`` as they are to be
     :param found: list of the Rows of the plan
-    :param conf_file: what the file is called that nova-compute reads
     """
     in_the_way = [row for row in found if row.is_in_the_way]
     parts = {row.part for row in found}
@@ -286,10 +305,12 @@ def steps(host, cpus, found, conf_file='nova.conf'):
                     % host)
     todo += [
         'Run "nova-prio-host prepare" on %s as root.' % host,
-        'Set in the %s of nova-compute on %s: [DEFAULT] compute_driver = %s, '
+        'Set for nova-compute on %s: [DEFAULT] compute_driver = %s, '
         'cpu_priority_mix_enable = %s, cpu_allocation_ratio = %s; [compute] '
-        'cpu_dedicated_set = %s, cpu_shared_set = %s.'
-        % (conf_file, host, priority_hosts.DRIVER, str(cpus.mix).lower(),
+        'cpu_dedicated_set = %s, cpu_shared_set = %s. Take reserved_host_cpus '
+        'and vcpu_pin_set out, where they are set: Nova does not start with '
+        'them beside CPU sets.'
+        % (host, priority_hosts.DRIVER, str(cpus.mix).lower(),
            cpus.ratio, hardware.format_cpu_spec(cpus.dedicated),
            hardware.format_cpu_spec(cpus.shared)),
         'Restart nova-compute on %s.' % host]

@@ -73,7 +73,8 @@ def load(path):
         now, then = ({key: row[column] for key, row in rows.items()}
                      for column in ('Now', 'Then'))
         host, = (name for part, name in rows if part == VERDICT)
-        then[TRAITS, TRAITS]
+        for each in now, then:
+            each[TRAITS, TRAITS], each[OPTION, 'cpu_dedicated_set']
     except OSError as error:
         raise Unreadable('%s cannot be read: %s'
                          % (path, error.strerror)) from error

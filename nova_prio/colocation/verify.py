@@ -15,11 +15,10 @@
 
 import typing
 
-from nova.virt import hardware
-
 from nova_prio.audit import finding
 from nova_prio import capacity
 from nova_prio.colocation import rows
+from nova_prio.objects import host_report
 from nova_prio import priority_hosts
 
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
@@ -95,10 +94,10 @@ def _of_report(report):
 
 def _against(plan, view, report):
     """Yield what was planned, and what there is of it."""
-    for name, there in (_options(report).items() if report else ()):
+    for name, there in (options(report).items() if report else ()):
         wanted = plan.then.get((rows.OPTION, name), '')
         yield _line(name, wanted, '', there,
-                    _same(name, wanted, there), _CONFIGURE)
+                    same(name, wanted, there), _CONFIGURE)
     for part, name in plan.then:
         wanted = plan.then[part, name]
         if part == rows.INVENTORY:
@@ -119,21 +118,26 @@ def _against(plan, view, report):
                         str(there), wanted['sellable'] == there, _CONFIGURE)
 
 
-def _options(report):
-    """Return dict, option -> its value as a compute reports it."""
+def options(report):
+    """Return dict, option -> its value, a str, as a compute reports it.
+
+    :param report: HostReport
+    """
     return {'cpu_dedicated_set': report.cpu_dedicated_set,
             'cpu_shared_set': report.cpu_shared_set,
             'cpu_allocation_ratio': report.cpu_allocation_ratio,
             'cpu_priority_mix_enable': str(report.mix).lower()}
 
 
-def _same(name, wanted, there):
+def same(name, wanted, there):
+    """Return whether two values of an option, as text, mean the same.
+
+    :param name: name of the option
+    """
     if name == 'cpu_allocation_ratio':
         return capacity.exact_ratio(wanted) == capacity.exact_ratio(there)
     if name.endswith('_set'):
-        planned, found = (hardware.parse_cpu_spec(text) if text else set()
-                          for text in (wanted, there))
-        return planned == found
+        return host_report.cpu_set(wanted) == host_report.cpu_set(there)
     return wanted == there
 
 

@@ -73,6 +73,9 @@ class _ClassTest:
         report = self.tracker.priority_report(compute_node)
         found = [str(refusal.detail) for refusal in admission.refusals(
             report, wish, report.room, compute_node.free_ram_mb)]
+        if wish.priority and self.tracker.is_closed(self.nodename):
+            found.insert(0, 'the host is closed for priority instances, until '
+                         '"nova-prio host enable"')
         unfit = super()._test_numa_topology(
             _as_seen(compute_node, report, wish),
             _limits(compute_node, report, limit))
@@ -84,9 +87,10 @@ class _ClassTest:
 def _as_seen(compute_node, report, wish):
     """Return the compute node with the topology that the class may use."""
     text = compute_node.numa_topology
-    if text:
+    is_mixed = report.mix and wish.demand.shared
+    if text and (is_mixed or report.blocked):
         topology = objects.NUMATopology.obj_from_db_obj(text)
-        if report.mix and wish.demand.shared:
+        if is_mixed:
             topology = numa_view.of(
                 topology, capacity.exact_ratio(report.cpu_allocation_ratio),
                 report.low_by_cell, wish.demand)

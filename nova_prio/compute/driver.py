@@ -69,6 +69,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.floated = frozenset()
+        self._seen = [], frozenset()
         self._warned_of_memory = False
 
     def init_host(self, host):
@@ -101,18 +102,21 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.partitions.prove(
             self._get_vcpu_available() or self._get_pcpu_available())
 
-    def look_at_guests(self, instances):
+    def find_floated(self, instances):
         """Find out on which dedicated CPUs guests of other times float.
+
+        libvirt was asked for its guests before the recount began, which this
+        is a part of: it is not to end half done.
 
         :param instances: list of nova.objects.Instance, on this host
         """
-        self.floated = floaters.floated(
-            self._host, instances, self._get_pcpu_available())
+        self.floated = floaters.floated(*self._seen, instances)
 
     def get_available_resource(self, nodename):
-        """Report as Nova does; see whether partitions were mended."""
+        """Report as Nova does; look at partitions and at guests."""
         if self.partitions.problem:
             self.prove_partitions()
+        self._seen = floaters.look(self._host), self._get_pcpu_available()
         return super().get_available_resource(nodename)
 
     @property

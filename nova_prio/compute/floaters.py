@@ -17,56 +17,112 @@ A guest that floats keeps the CPUs that it was started on, whatever the CPU
 sets are by now, until it is rebooted hard or moved. libvirt alone knows them.
 """
 
+import contextlib
+import os
+import typing
+
 from lxml import etree
+from nova.compute import vm_states
 from nova.virt.libvirt import host as libvirt_host
+from nova.virt.libvirt import utils as libvirt_utils
 
 from nova_prio import capacity
 from nova_prio.compute import guest_xml
 from nova_prio import demand
 from nova_prio import policy
 
+#: States in which Nova starts a guest that is off as it was before: it was
+#: suspended, or is being rebooted. In all others it makes it anew.
+_COMES_BACK = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
+               vm_states.RESCUED)
 
-def floated(host, instances, dedicated):
-    """Return the dedicated CPUs on which guests float that are not low.
 
-    Low-priority guests are left out: they float there by right, or weigh
-    nothing beside a high-priority guest. Suspended ones count, for they come
-    back as they were.
+class Seen(typing.NamedTuple):
+    """A guest as libvirt has it.
+
+    ``vcpus`` and ``threads`` are the CPUs on which each vCPU, and each of the
+    emulator and I/O threads, may run: frozensets, None for all CPUs.
+    """
+
+    uuid: str
+    partition: str | None
+    vcpus: list
+    threads: list
+    is_up: bool
+
+    @classmethod
+    def of(cls, xml, is_up):
+        """Return the guest of a domain XML."""
+        domain = etree.fromstring(xml)
+        return cls(domain.findtext('uuid'),
+                   domain.findtext('resource/partition'),
+                   guest_xml.cpus_of_vcpus(domain),
+                   guest_xml.cpus_of_threads(domain), is_up)
+
+
+def look(host):
+    """Return the guests that libvirt has, a list of Seen.
 
     :param host: nova.virt.libvirt.host.Host
-    :param instances: list of nova.objects.Instance, on this host
+    :raises: what libvirt raises: nobody knows then
+    """
+    found = []
+    for domain in host.list_instance_domains(only_running=False):
+        try:
+            # It may be suspended or resumed between the questions.
+            is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
+                         domain.isActive())
+            found.append(Seen.of(domain.XMLDesc(0), is_up))
+        except libvirt_host.libvirt.libvirtError as error:
+            if (error.get_error_code() !=
+                    libvirt_host.libvirt.VIR_ERR_NO_DOMAIN):
+                raise
+    return found
+
+
+def floated(seen, dedicated, instances):
+    """Return the dedicated CPUs on which guests run that are not pinned there.
+
+    Of low-priority guests only the emulator and I/O threads count, which are
+    never to be beside high-priority ones.
+
+    :param seen: list of Seen
     :param dedicated: set of CPU numbers
+    :param instances: list of nova.objects.Instance, on this host
     :returns: frozenset of CPU numbers
     """
     if not dedicated:
         return frozenset()
     known = {instance.uuid: instance for instance in instances}
     found = set()
-    for domain in host.list_instance_domains(only_running=False):
-        try:
-            if domain.isActive() or domain.hasManagedSaveImage(0):
-                found |= _floated_by(
-                    etree.fromstring(domain.XMLDesc(0)),
-                    known.get(domain.UUIDString()), dedicated)
-        except libvirt_host.libvirt.libvirtError:
-            # It is gone by now, or asked for again in the next update.
+    for guest in [*seen, *_rescued(instances)]:
+        instance = known.get(guest.uuid)
+        if instance is not None:
+            if not (guest.is_up or instance.vm_state in _COMES_BACK):
+                continue
+            is_low = policy.in_force(
+                instance.flavor.extra_specs) == capacity.LOW
+            pinned = demand.pins(instance)
+        elif guest.partition in guest_xml.PARTITIONS.values():
+            # It has come with the CPU sets of now, or is a probe of ours.
             continue
+        else:
+            is_low = False
+            pinned = set().union(*(
+                cpus for cpus in guest.vcpus if cpus and len(cpus) == 1))
+        users = guest.threads + ([] if is_low else guest.vcpus)
+        found |= set().union(*(
+            dedicated if cpus is None else cpus & dedicated for cpus in users
+        )) - pinned
     return frozenset(found)
 
 
-def _floated_by(domain, instance, dedicated):
-    """Return the dedicated CPUs on which one guest floats, a set."""
-    vcpus = guest_xml.cpus_of_vcpus(domain)
-    if instance is not None:
-        is_low = policy.in_force(instance.flavor.extra_specs) == capacity.LOW
-        pinned = demand.pins(instance)
-    else:
-        is_low = (domain.findtext('resource/partition') ==
-                  guest_xml.PARTITIONS[capacity.LOW])
-        pinned = set().union(*(
-            cpus for cpus in vcpus if cpus and len(cpus) == 1))
-    if is_low:
-        return set()
-    return set().union(*(
-        dedicated if cpus is None else cpus & dedicated for cpus in vcpus
-    )) - pinned
+def _rescued(instances):
+    """Yield the guests that come back when they are no longer rescued."""
+    for instance in instances:
+        if instance.vm_state == vm_states.RESCUED:
+            path = os.path.join(
+                libvirt_utils.get_instance_path(instance), 'unrescue.xml')
+            # It may go this moment, for the guest is coming back.
+            with contextlib.suppress(OSError, etree.XMLSyntaxError):
+                yield Seen.of(libvirt_utils.load_file(path), True)

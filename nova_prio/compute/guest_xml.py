@@ -70,6 +70,20 @@ def cpus_of_vcpus(domain):
             for vcpu in range(int(domain.findtext('vcpu')))]
 
 
+def cpus_of_threads(domain):
+    """Return the CPUs on which emulator and I/O threads of a guest may run.
+
+    :param domain: element of a domain XML
+    :returns: list of frozensets of CPU numbers, None for all CPUs; that of
+        the emulator first, and of I/O threads those that are pinned
+    """
+    emulator = domain.find('cputune/emulatorpin')
+    if emulator is None:
+        emulator = domain.find('vcpu')
+    return [cpu_numbers(pin.get('cpuset')) for pin in (
+        emulator, *domain.iterfind('cputune/iothreadpin'))]
+
+
 def cpu_numbers(text):
     """Return a CPU set of libvirt as a frozenset; None for all CPUs.
 

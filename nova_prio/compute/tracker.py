@@ -12,6 +12,7 @@
 
 """The resource tracker, counting usage by class and reporting it."""
 
+from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova.compute import vm_states
@@ -27,8 +28,10 @@ from nova_prio import capacity
 from nova_prio.compute import usage
 from nova_prio import contract
 from nova_prio import demand
+from nova_prio import holdings
 from nova_prio.objects import host_report
 from nova_prio import policy
+from nova_prio import priority_hosts
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -91,8 +94,8 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
 
     def _update_usage_from_instances(self, context, instances, nodename):
         if self._ledger is not None:
+            self.driver.find_floated(instances)
             self._ledger.clear()
-            self.driver.look_at_guests(instances)
         return super()._update_usage_from_instances(
             context, instances, nodename)
 
@@ -232,6 +235,25 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
     def is_overfull(self):
         """Whether Placement has more VCPU here than the host may sell."""
         return self._ledger is not None and self.driver.is_overfull
+
+    def is_closed(self, nodename):
+        """Return whether priority instances are kept off this host.
+
+        That it is closed is known as late as this service looks at Placement
+        anew; that it is open again, at once.
+
+        :param nodename: name of the compute node
+        """
+        there = self.provider_tree and self.provider_tree.data(nodename)
+        if not there or priority_hosts.TRAIT_DISABLED not in there.traits:
+            return False
+        try:
+            traits = holdings.answer(
+                self.reportclient, '/resource_providers/%s/traits'
+                % there.uuid)['traits']
+        except (holdings.NotMended, ks_exceptions.ClientException):
+            return True
+        return priority_hosts.TRAIT_DISABLED in traits
 
     def counts_for(self, priority):
         """Return whether a claim has to test what the classes were promised.

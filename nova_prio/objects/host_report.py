@@ -25,6 +25,14 @@ from nova_prio import capacity
 STATS_KEY = 'nova_prio'
 
 
+def cpu_set(text):
+    """Return the CPUs of a set as a report writes it, a frozenset of numbers.
+
+    :param text: str, such as '0-7', or '' for none
+    """
+    return frozenset(hardware.parse_cpu_spec(text) if text else ())
+
+
 class UnreadableReport(ValueError):
     """A report that cannot be read, said in one sentence."""
 
@@ -121,8 +129,7 @@ class HostReport(base.VersionedObject):
     @property
     def blocked(self):
         """The dedicated CPUs that guests of other times keep, a frozenset."""
-        return frozenset(hardware.parse_cpu_spec(self.blocked_cpus)
-                         if self.blocked_cpus else ())
+        return cpu_set(self.blocked_cpus)
 
     @property
     def taken(self):

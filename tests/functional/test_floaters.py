@@ -18,11 +18,24 @@ is rebooted hard or moved: nobody is pinned beside it.
 """
 
 import logging
+import os
+from unittest import mock
 
 import fixtures
 from nova.compute import manager
+import nova.conf
+from nova import context
+from nova import exception
+from nova.tests.fixtures import libvirt
+from nova.virt.libvirt import guest
 
+from nova_prio import capacity
+from nova_prio.compute import floaters
+from nova_prio.compute import guest_xml
+from nova_prio.compute import partitions
 from tests.functional import base
+
+CONF = nova.conf.CONF
 
 
 class Floaters(base.FunctionalTest):
@@ -142,3 +155,105 @@ class Floaters(base.FunctionalTest):
         self.assert_blocked('')
         self.restart(mix=False)
         self.assert_blocked('')
+
+    def test_a_rescued_guest_comes_back(self):
+        self.flags(instances_path=self.useFixture(fixtures.TempDir()).path)
+        server = self.start_with_one_guest(self.plain)
+        os.makedirs(os.path.join(CONF.instances_path, server['id']))
+        for action, state in ({'rescue': {}}, 'RESCUE'), (
+                {'unrescue': None}, 'ACTIVE'):
+            self.api.post_server_action(server['id'], action)
+            self._wait_for_state_change(server, state)
+            self.assert_blocked('0-7')
+
+    def test_a_guest_that_is_rebooted_is_off_for_a_moment(self):
+        server = self.start_with_one_guest(self.plain)
+        launch = guest.Guest.launch
+        seen = []
+
+        def launch_late(of, *args, **kwargs):
+            if of.uuid == server['id'] and not seen:
+                self.update_host('mix1')
+                seen.append(self.report('mix1').blocked_cpus)
+            return launch(of, *args, **kwargs)
+
+        self.useFixture(fixtures.MockPatchObject(
+            guest.Guest, 'launch', launch_late))
+        self.api.post_server_action(
+            server['id'], {'reboot': {'type': 'SOFT'}})
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual(['0-7'], seen)
+        self.assert_blocked('0-7')
+
+    def test_emulator_threads(self):
+        self.start_seed_host(dedicated='0-5', shared='6-11', mix=False)
+        self.boot(self.flavor(2, **{
+            'hw:cpu_policy': 'dedicated',
+            'hw:emulator_threads_policy': 'share'}))
+        self.restart(dedicated='0-8', shared='9-11')
+        self.assert_blocked('6-8')
+
+    def test_emulator_threads_of_a_low_guest(self):
+        """Its vCPUs may be beside a high one, but not what starts it."""
+        self.start_seed_host(dedicated='0-5', shared='6-11')
+        self.boot(self.low)
+        self.restart(dedicated='0-8', shared='9-11')
+        domain = self.fake_domain('mix1')
+        self.useFixture(fixtures.MockPatchObject(
+            type(domain), 'XMLDesc', lambda *args: self.xml(domain)))
+        self.assert_blocked('6-8')
+
+    def fake_domain(self, host):
+        """Return what Nova's fake of libvirt has of the only guest there."""
+        domain, = self.computes[host].driver._host.list_instance_domains()
+        return domain
+
+    def xml(self, domain):
+        """Return the XML of a guest, of which the fake drops parts."""
+        return self.guest_xml(domain.UUIDString())
+
+    def test_libvirt_does_not_answer(self):
+        """The host keeps its books, and what it has found before."""
+        self.start_with_one_guest(self.plain)
+        self.restart(dedicated='4-9', shared='10,11')
+        self.boot(self.low)
+        self.assert_blocked('4-9')
+        self.api.get_servers()
+        before = self.report('mix1').to_stats()
+        for name, error in (
+                ('nova.virt.libvirt.host.Host.list_instance_domains',
+                 exception.HypervisorUnavailable(host='mix1')),
+                ('nova.tests.fixtures.libvirt.Domain.XMLDesc',
+                 libvirt.make_libvirtError(
+                     libvirt.libvirtError, 'timed out',
+                     error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT))):
+            with mock.patch(name, side_effect=error):
+                self.assertRaises(
+                    type(error),
+                    self.computes['mix1'].rt.update_available_resource,
+                    context.get_admin_context(), 'mix1')
+            self.boot(self.high, 'ERROR', az='nova:mix1')
+            self.assertEqual(before, self.report('mix1').to_stats())
+        with mock.patch(
+                'nova.tests.fixtures.libvirt.Domain.XMLDesc',
+                side_effect=libvirt.make_libvirtError(
+                    libvirt.libvirtError, 'gone',
+                    error_code=libvirt.VIR_ERR_NO_DOMAIN)):
+            self.computes['mix1'].rt.update_available_resource(
+                context.get_admin_context(), 'mix1')
+        self.assertEqual('', self.report('mix1').blocked_cpus)
+
+    def test_probes_of_the_partitions(self):
+        """They are not guests of Nova, nor is one that arrives just now."""
+        self.start_seed_host(shared=None, mix=False)
+        connection = self.computes['mix1'].driver._host.get_connection()
+        for priority in capacity.PRIORITIES:
+            xml = guest_xml.of_priority(partitions._PROBE % (
+                'kvm', priority, '0-7'), priority)
+            domain = connection.createXML(xml, 0)
+            seen = floaters.Seen.of(xml, True)
+            self.assertEqual(frozenset(), floaters.floated(
+                [seen], {0, 1}, []))
+            self.assertEqual({0, 1}, floaters.floated(
+                [seen._replace(partition=None)], {0, 1}, []))
+            domain.destroy()

@@ -14,6 +14,9 @@
 """``nova-prio host verify``, ``disable`` and ``enable``: all the way back."""
 
 import fixtures
+from nova.compute import manager as compute_manager
+from nova.conductor import manager
+from nova import exception
 
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
@@ -84,8 +87,9 @@ class HostDisable(colocation.Colocation):
             self._delete_server(server)
         self.assertEqual({}, self.disable(*kept))
         self.assertIn('None has to leave mix1. Next: set the options of '
-                      'nova-compute there as they were (cpu_dedicated_set = '
-                      '<not set>, cpu_shared_set = 0-11, '
+                      'nova-compute there as they were (compute_driver = '
+                      'libvirt.LibvirtDriver, cpu_dedicated_set = '
+                      '<not set>, cpu_shared_set = <not set>, '
                       'cpu_allocation_ratio = 4.0, ', self.said)
         self._host_options['mix1'].update({
             (None, 'compute_driver'): colocation.STOCK,
@@ -101,7 +105,9 @@ class HostDisable(colocation.Colocation):
                       '4.0.', self.said)
         self.assertNotEqual(self.before, self.records())
         self.disable(*kept, status=report.CLEAN)
-        self.assertIn('MEMORY_MB 1.5, VCPU 4.0, as before', self.said)
+        self.assertIn('mix1 is as before. Its allocation ratios are MEMORY_MB '
+                      '1.5, VCPU 4.0. Take it out of the host aggregate',
+                      self.said)
         self.assertEqual(self.before, self.records())
         for _ in range(2):
             self.restart_compute_service('mix1')
@@ -120,6 +126,123 @@ class HostDisable(colocation.Colocation):
         self.disable(status=report.CLEAN)
         self.assertIn('VCPU 16.0: --plan would give it those of before',
                       self.said)
+
+    def test_pinned_instances_of_a_host_without_sets(self):
+        """With the options as told, Nova takes them there as before."""
+        self.flags(disable_fallback_pcpu_query=False, group='workarounds')
+        self.start_stock_host()
+        pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
+        plan = self.plan(*TERMS)
+        self.assertEqual('', plan['option', 'cpu_shared_set']['Now'])
+        self.do()
+        server = self.boot(pinned)
+        kept = ('--plan', str(self.kept))
+        self.assertIn(server['id'], self.disable(*kept, '--timeout', '0'))
+        self._delete_server(server)
+        self.disable(*kept)
+        self.back_to_stock()
+        self.disable(*kept, status=report.CLEAN)
+        self.boot(pinned)
+
+    def test_a_host_that_was_ours_before(self):
+        self.start_seed_host(mix=False)
+        self.update_host('mix1')
+        before = self.records()
+        self.plan(*TERMS)
+        self.do()
+        kept = ('--plan', str(self.kept))
+        self.disable(*kept)
+        self.assertIn('compute_driver = prio.PriorityLibvirtDriver, ',
+                      self.said)
+        self.do(mix=False)
+        self.disable(*kept, '--dry-run')
+        self.disable(*kept, status=report.CLEAN)
+        self.assertIn('mix1 is as before. Its allocation ratios are MEMORY_MB '
+                      '1.0, VCPU 2.0. There is nothing to do.', self.said)
+        self.boot(self.low)
+        self.update_host('mix1')
+        self.assertEqual(before[:3], self.records()[:3])
+
+    def test_what_is_on_its_way(self):
+        """Between scheduler and host, where no cell has it yet."""
+        self.start_stock_host()
+        self.plan(*TERMS)
+        self.do()
+        kept = ('--plan', str(self.kept))
+        schedule = manager.ComputeTaskManager._schedule_instances
+        found = []
+
+        def look(conductor, *args, **kwargs):
+            answer = schedule(conductor, *args, **kwargs)
+            found.append([self.disable('--dry-run', *more)
+                          for more in ((), kept)])
+            return answer
+
+        self.useFixture(fixtures.MockPatchObject(
+            manager.ComputeTaskManager, '_schedule_instances', look))
+        low, high = self.boot(self.low), self.boot(self.high)
+        self.assertEqual(
+            [['being created'] * 2, [None, 'being created']],
+            [[rows.get(server['id'], {}).get('Reason') for rows in several]
+             for server, several in zip((low, high), found, strict=True)])
+
+    def test_a_move_that_may_come_back_to_other_cpus(self):
+        self.start_stock_host(dedicated='0-1', shared='2-11')
+        self.plan(*TERMS)
+        self.do()
+        self.start_seed_host('mix2')
+        server = self.boot(self.high, az='nova:mix1')
+        self._migrate_server(server)
+        row = self.disable(
+            '--plan', str(self.kept), '--timeout', '0')[server['id']]
+        self.assertEqual(('to be confirmed or reverted', ''),
+                         (row['Reason'], row['Fits On']))
+        self.disable()
+        self.assertIn('None has to leave mix1', self.said)
+
+    def test_a_live_migration_is_one_that_has_to_leave(self):
+        self.start_seed_host()
+        self.start_seed_host('mix2')
+        server = self.boot(self.low, az='nova:mix1')
+        prepare = compute_manager.ComputeManager.pre_live_migration
+        found = []
+
+        def look(compute, *args, **kwargs):
+            found.append(self.disable('--dry-run'))
+            found.append(self.said)
+            return prepare(compute, *args, **kwargs)
+
+        self.let_guests_migrate()
+        self.useFixture(fixtures.MockPatchObject(
+            compute_manager.ComputeManager, 'pre_live_migration', look))
+        self._live_migrate(server)
+        self.assertEqual({server['id']}, set(found[0]))
+        self.assertIn('1 have to leave', found[1])
+
+    def test_a_reschedule_does_not_go_round_it(self):
+        """A claim refuses it, as soon as nova-compute has seen the trait."""
+        self.start_seed_host()
+        self.start_seed_host('mix2')
+        build = compute_manager.ComputeManager._build_and_run_instance
+        first = []
+
+        def fail(compute, *args, **kwargs):
+            if not first:
+                first.append(compute.host)
+                other, = {'mix1', 'mix2'} - set(first)
+                self.command('disable', other, '--timeout', '0',
+                             status=report.FOUND)
+                # As after [compute] resource_provider_association_refresh.
+                self.computes[other].rt.reportclient.clear_provider_cache()
+                self.update_host(other)
+                raise exception.RescheduledException(
+                    instance_uuid='x', reason='x')
+            return build(compute, *args, **kwargs)
+
+        self.useFixture(fixtures.MockPatchObject(
+            compute_manager.ComputeManager, '_build_and_run_instance', fail))
+        server = self.boot(self.low, 'ERROR')
+        self.assertIsNone(self.host_of(server))
 
     def test_a_dry_run_changes_nothing(self):
         self.to_priority_host()

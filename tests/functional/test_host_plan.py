@@ -18,6 +18,7 @@ from unittest import mock
 
 import fixtures
 from lxml import etree
+from nova import exception
 
 from nova_prio.audit import guests
 from nova_prio.cmd import report
@@ -269,11 +270,45 @@ class HostPlan(colocation.Colocation):
         for database in 'sqlite://', None:
             plan = self.on_the_host(database=database)
             self.assertEqual('CPUs 0', plan['floats', floating['id']]['Now'])
+        self.on_the_host('--shared', '8-12', status=1)
+        self.assertEqual('--dedicated or --shared holds CPUs 12; allowed are '
+                         'those of the host: 0-11.\n', self.said)
         self.flags(connection=None, group='api_database')
         self.assertEqual(
             "HOST is 'mix1'; allowed is this host, 'controller', where "
             '[api_database] connection is not set.\n', self.refused(
                 '--shared', '0', '--ratio', '2', '--no-mix'))
+
+    def test_a_guest_without_a_cpuset(self):
+        """It floats on all CPUs, whatever the sets have been since."""
+        self.start_stock_host()
+        server = self.boot(self.plain)
+        self.do(None, '4-11', driver=colocation.STOCK, mix=False)
+        plan = self.on_the_host()
+        self.assertEqual('CPUs 0-7', plan['floats', server['id']]['Now'])
+        self.do()
+        self.assertEqual(self.report('mix1').room.high,
+                         plan['room', 'high']['Then']['left'])
+
+    def test_options_that_nova_does_not_take_beside_cpu_sets(self):
+        self.start_stock_host()
+        self._host_options['mix1'][None, 'reserved_host_cpus'] = 2
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2')
+        self.assertEqual(('2', ''), tuple(
+            plan['option', 'reserved_host_cpus'][column]
+            for column in ('Now', 'Then')))
+        plan = self.on_the_host()
+        self.assertIn('Nova does not start with both',
+                      plan['host', 'reserved_host_cpus']['Remedy'])
+        self._host_options['mix1'][None, 'reserved_host_cpus'] = 0
+        self.do()
+        self.assertEqual(plan['inventory', 'VCPU']['Then'],
+                         self.resources('mix1')['VCPU'])
+        self._host_options['mix1'][None, 'reserved_host_cpus'] = 2
+        self.assertRaises(exception.InvalidConfiguration, self.do)
 
     def test_wrong_arguments(self):
         self.start_stock_host()
@@ -292,10 +327,7 @@ class HostPlan(colocation.Colocation):
                  '--ratio', '0'),
                 ('--ratio is 0.1, with which no low-priority vCPU can be '
                  'sold; raise it, or enlarge --shared.',
-                 '--dedicated', '0-3', '--shared', '4', '--ratio', '0.1'),
-                ('--dedicated or --shared holds CPU 12; allowed are the 12 '
-                 'CPUs of the host, from 0 on.',
-                 '--dedicated', '0-3', '--shared', '12')):
+                 '--dedicated', '0-3', '--shared', '4', '--ratio', '0.1')):
             self.assertEqual(expected + '\n', self.refused(
                 '--ratio', '2', *arguments))
         _, _, said = commands.run('host', 'plan', 'nowhere', '--shared', '0',
