@@ -23,8 +23,13 @@ from nova_prio import holdings
 
 LOG = logging.getLogger(__name__)
 
-# Statuses of a migration that only the nova-compute of its source works on.
-_AT_SOURCE = frozenset(('queued', 'preparing', 'running', 'migrating'))
+# Statuses of a migration that comes to nothing when the nova-compute of its
+# source starts anew: that alone works on it, or clears the task that is waited
+# for.
+_AT_SOURCE = {
+    'live-migration': frozenset(('queued', 'preparing', 'running')),
+    'migration': frozenset(('pre-migrating', 'migrating')),
+    'resize': frozenset(('pre-migrating', 'migrating'))}
 
 
 class Healing:
@@ -113,7 +118,7 @@ class Healing:
         it holds here. An instance that has not moved keeps the CPUs that were
         claimed for it on the other host as well: a rebuild would pin it to
         these here, whosever they are. So this has to run before the host takes
-        requests.
+        requests. Nova leaves these CPUs also where a resize fails here.
 
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
@@ -123,15 +128,14 @@ class Healing:
         :param instances: dict, UUID -> nova.objects.Instance, on this host
         """
         for migration in migrations:
-            if migration.source_compute != host:
+            if (migration.source_compute != host or
+                    migration.migration_type not in _AT_SOURCE):
                 continue
             if holdings.is_open(migration):
-                is_left = self._is_of_an_earlier_run(migration) and (
-                    migration.is_live_migration or
-                    migration.status in _AT_SOURCE)
+                is_left = self._is_of_an_earlier_run(migration)
             else:
-                # Nova ends those that ran itself when it starts.
-                is_left = migration.is_live_migration and _waits_for(
+                # Nova ended it and left the instance as it was.
+                is_left = migration.dest_compute != host and _waits_for(
                     instances.get(migration.instance_uuid), migration)
             if is_left:
                 self._end(context, client, migration)
@@ -149,7 +153,7 @@ class Healing:
             if instance.task_state is not None:
                 return
             if instance.host == migration.source_compute and (
-                    migration.status in _AT_SOURCE or
+                    migration.status in _AT_SOURCE[migration.migration_type] or
                     not holdings.is_open(migration)):
                 if _waits_for(instance, migration):
                     instance.drop_migration_context()
@@ -165,12 +169,12 @@ class Healing:
             migration.save()
         except (exception.NovaException, holdings.NotMended,
                 ks_exceptions.ClientException) as error:
-            LOG.warning('The migration %s, which an earlier nova-compute left '
-                        'open, is not ended: %s', migration.uuid, error)
+            LOG.warning('The migration %s, which Nova left open, is not '
+                        'ended: %s', migration.uuid, error)
             return
         LOG.warning(
-            'The migration %s, which an earlier nova-compute left open, is '
-            'ended: the instance is on %s.', migration.uuid, instance.host,
+            'The migration %s, which Nova left open, is ended: the instance '
+            'is on %s.', migration.uuid, instance.host,
             instance_uuid=instance.uuid)
 
     def _mend(self, context, client, compute_node, uuid, what, seen):

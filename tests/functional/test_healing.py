@@ -19,7 +19,9 @@ from unittest import mock
 
 import fixtures
 from nova import context
+from nova import exception
 from nova import objects
+from nova.tests.functional.api import client
 from oslo_utils.fixture import uuidsentinel as uuids
 import requests
 
@@ -157,8 +159,8 @@ class Healing(Drift):
 
     def die(self, task_state, status):
         """Return a step of a migration in which nova-compute is killed."""
-        def step(*args):
-            migration, = (each for each in args
+        def step(*args, **kwargs):
+            migration, = (each for each in (*args, *kwargs.values())
                           if isinstance(each, objects.Migration))
             migration.status = status
             migration.save()
@@ -177,6 +179,8 @@ class Healing(Drift):
                 ('_do_live_migration', live, 'migrating', 'queued'),
                 ('_do_live_migration', live, 'migrating', 'preparing'),
                 ('_do_live_migration', live, 'migrating', 'running'),
+                ('resize_instance', {'migrate': {'host': 'mix2'}},
+                 'resize_prep', 'pre-migrating'),
                 ('_resize_instance', {'migrate': {'host': 'mix2'}},
                  'resize_migrating', 'migrating')):
             server = self.create('high', host='mix1')
@@ -200,6 +204,29 @@ class Healing(Drift):
             self.assert_kept()
             self.delete(server)
         self.delete(*others)
+
+    def test_resize_that_failed_at_its_source(self):
+        """What was claimed on the other host is forgotten."""
+        self.start('mix2')
+        self.create('high', host='mix1')
+        server = self.create('high', host='mix1')
+        before = self._cpus(server)
+
+        def fail(*args, **kwargs):
+            raise exception.InstanceFaultRollback(
+                exception.ResizeError(reason='no room'))
+
+        with mock.patch('nova.virt.libvirt.driver.LibvirtDriver.'
+                        'migrate_disk_and_power_off', fail):
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                server['id'], {'migrate': {'host': 'mix2'}})
+        self._died(server, 'error')
+        self.assertIn('is ended: the instance is on mix1.', self.heal())
+        self.act(server, rebuild={'imageRef': self.image()})
+        self.assertEqual(before, self._cpus(server))
+        self.assertEqual('', self.heal())
+        self.assert_kept()
 
     def _cpus(self, server):
         return [pin.get('cpuset') for pin in self.domain(server).findall(
