@@ -20,6 +20,7 @@ import time
 from tests.live import apis
 from tests.live import backends
 from tests.live import catalog
+from tests.live import clock
 from tests.live import configuration
 from tests.live import host
 from tests.live import layout as layouts
@@ -182,13 +183,18 @@ class Cloud:
                 catalog.has_resources, self.layout, name))
         self._manage_nova('cell_v2', 'discover_hosts')
 
-    def start_compute(self, name, environment=None):
-        """Start nova-compute on a host, inside of its namespaces."""
+    def start_compute(self, name, clock_file=None):
+        """Start nova-compute on a host, inside of its namespaces.
+
+        :param clock_file: sets its clock, as tests.live.clock tells
+        """
+        # Nothing of the checkout is imported, whose package is another one.
+        with_clock = [sys.executable, '-P', clock.__file__, clock_file] if (
+            clock_file) else []
         self.processes.start(
             'nova-compute-' + name, *host.found(self.layout, name)['enter'],
-            layouts.PROGRAMS / 'nova-compute',
-            *self._files('common', name, 'readme-compute'),
-            environment=environment)
+            *with_clock, layouts.PROGRAMS / 'nova-compute',
+            *self._files('common', name, 'readme-compute'))
 
     def _manage_nova(self, *arguments):
         self._run('nova-manage', 'nova-manage',
