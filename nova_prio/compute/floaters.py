@@ -14,7 +14,10 @@
 """The dedicated CPUs on which guests of other times still float.
 
 A guest that floats keeps the CPUs that it was started on, whatever the CPU
-sets are by now, until it is rebooted hard or moved. libvirt alone knows them.
+sets are by now, until it is rebooted hard or moved. And a guest may run on
+when Nova counts it no longer: its instance was deleted while nova-compute
+seemed to be down, or a live migration was taken for failed. libvirt alone
+knows them.
 """
 
 import contextlib
@@ -28,6 +31,7 @@ from nova.virt.libvirt import utils as libvirt_utils
 
 from nova_prio import capacity
 from nova_prio.compute import guest_xml
+from nova_prio.compute import partitions
 from nova_prio import demand
 from nova_prio import policy
 
@@ -40,10 +44,12 @@ _COMES_BACK = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
 class Seen(typing.NamedTuple):
     """A guest as libvirt has it.
 
-    ``vcpus`` and ``threads`` are the CPUs on which each vCPU, and each of the
-    emulator and I/O threads, may run: frozensets, None for all CPUs.
+    ``uuid`` is that of its instance; ``vcpus`` and ``threads`` are the CPUs on
+    which each vCPU, and each of the emulator and I/O threads, may run:
+    frozensets, None for all CPUs.
     """
 
+    name: str
     uuid: str
     partition: str | None
     vcpus: list
@@ -54,7 +60,7 @@ class Seen(typing.NamedTuple):
     def of(cls, xml, is_up):
         """Return the guest of a domain XML."""
         domain = etree.fromstring(xml)
-        return cls(domain.findtext('uuid'),
+        return cls(domain.findtext('name'), domain.findtext('uuid'),
                    domain.findtext('resource/partition'),
                    guest_xml.cpus_of_vcpus(domain),
                    guest_xml.cpus_of_threads(domain), is_up)
@@ -83,7 +89,9 @@ def look(host):
 def floated(seen, dedicated, instances):
     """Return the dedicated CPUs on which guests run that are not pinned there.
 
-    Of low-priority guests only the emulator and I/O threads count, which are
+    A guest that is no instance of the host counts with all its CPUs: one that
+    arrives just now has been claimed for, and is pinned there anyway. Of
+    low-priority guests only the emulator and I/O threads count, which are
     never to be beside high-priority ones.
 
     :param seen: list of Seen
@@ -98,18 +106,18 @@ def floated(seen, dedicated, instances):
     for guest in [*seen, *_rescued(instances)]:
         instance = known.get(guest.uuid)
         if instance is not None:
-            if not (guest.is_up or instance.vm_state in _COMES_BACK):
-                continue
+            comes_back = instance.vm_state in _COMES_BACK
             is_low = policy.in_force(
                 instance.flavor.extra_specs) == capacity.LOW
             pinned = demand.pins(instance)
-        elif guest.partition in guest_xml.PARTITIONS.values():
-            # It has come with the CPU sets of now, or is a probe of ours.
-            continue
         else:
-            is_low = False
-            pinned = set().union(*(
-                cpus for cpus in guest.vcpus if cpus and len(cpus) == 1))
+            comes_back = False
+            is_low = (guest.partition ==
+                      guest_xml.PARTITIONS[capacity.LOW])
+            pinned = set()
+        if not (guest.is_up or comes_back) or guest.name.startswith(
+                partitions.PROBE):
+            continue
         users = guest.threads + ([] if is_low else guest.vcpus)
         found |= set().union(*(
             dedicated if cpus is None else cpus & dedicated for cpus in users

@@ -34,9 +34,12 @@ LOG = logging.getLogger(__name__)
 #: tells at once where that fails.
 WAIT_SECONDS = 10
 
+#: How the names of the guests begin that are started to try it.
+PROBE = 'nova-prio-probe-'
+
 # A guest without devices, which never runs.
-_PROBE = '''<domain type="%s">
-  <name>nova-prio-probe-%s</name>
+_PROBE_XML = '''<domain type="%s">
+  <name>%s</name>
   <memory unit="MiB">16</memory>
   <vcpu cpuset="%s">1</vcpu>
   <os><type>hvm</type></os>
@@ -110,12 +113,12 @@ class _Probe(threading.Thread):
     """
 
     def __init__(self, connection, priority, shared):
-        super().__init__(name='nova-prio-probe-' + priority, daemon=True)
+        super().__init__(name=PROBE + priority, daemon=True)
         self.error = None
         self._connection = connection
         self._xml = guest_xml.of_priority(
-            _PROBE % (CONF.libvirt.virt_type, priority,
-                      hardware.format_cpu_spec(shared)), priority)
+            _PROBE_XML % (CONF.libvirt.virt_type, PROBE + priority,
+                          hardware.format_cpu_spec(shared)), priority)
 
     def run(self):
         try:

@@ -27,9 +27,9 @@ import nova.conf
 from nova import context
 from nova import exception
 from nova.tests.fixtures import libvirt
+from nova.virt import hardware
 from nova.virt.libvirt import guest
 
-from nova_prio import capacity
 from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
 from nova_prio.compute import partitions
@@ -235,17 +235,29 @@ class Floaters(base.FunctionalTest):
                 context.get_admin_context(), 'mix1')
         self.assertEqual('', self.report('mix1').blocked_cpus)
 
+    def test_a_guest_whose_instance_is_gone(self):
+        """It was deleted while nova-compute seemed to be down."""
+        self.start_seed_host(dedicated='0-5', shared='6-11')
+        server = self.boot(self.high)
+        kept = self.pins(server)
+        service, = self.api.get_services(
+            host='mix1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self._delete_server(server)
+        self.api.put_service_force_down(service['id'], False)
+        self.assert_blocked(hardware.format_cpu_spec(kept))
+        self.boot(self.high, 'ERROR')
+        other = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
+        self.assertEqual(set(range(6)) - kept, self.pins(other))
+
     def test_probes_of_the_partitions(self):
-        """They are not guests of Nova, nor is one that arrives just now."""
-        self.start_seed_host(shared=None, mix=False)
-        connection = self.computes['mix1'].driver._host.get_connection()
-        for priority in capacity.PRIORITIES:
-            xml = guest_xml.of_priority(partitions._PROBE % (
-                'kvm', priority, '0-7'), priority)
-            domain = connection.createXML(xml, 0)
-            seen = floaters.Seen.of(xml, True)
-            self.assertEqual(frozenset(), floaters.floated(
-                [seen], {0, 1}, []))
-            self.assertEqual({0, 1}, floaters.floated(
-                [seen._replace(partition=None)], {0, 1}, []))
-            domain.destroy()
+        """They are not guests of Nova; of low ones threads count alone."""
+        self.start_seed_host()
+        found = []
+        for priority, name in (('high', partitions.PROBE), ('low', 'x'),
+                               ('high', 'x'), (None, 'x')):
+            xml = guest_xml.of_priority(partitions._PROBE_XML % (
+                'kvm', name, '0-7'), priority, {8} if priority else None)
+            found.append(floaters.floated(
+                [floaters.Seen.of(xml, True)], {0, 1}, []))
+        self.assertEqual([set(), set(), {0, 1}, {0, 1}], found)
