@@ -21,10 +21,12 @@ as it is.
 
 import copy
 
+from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import utils as compute_utils
 from nova import exception
 from nova import objects
 from nova.scheduler import utils as scheduler_utils
+from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
 
@@ -39,6 +41,10 @@ _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
 # Consumers have generations from the first of these on, queries of providers
 # by trait and aggregate likewise.
 _ALLOCATIONS, _PROVIDERS = '1.28', '1.22'
+
+
+#: What Nova's client raises where Placement, or keystone, does not answer.
+NO_PLACEMENT = (ks_exceptions.ClientException, sdk_exceptions.SDKException)
 
 
 class NotMended(Exception):

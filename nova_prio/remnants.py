@@ -17,7 +17,6 @@ import itertools
 import os
 import typing
 
-from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
@@ -203,6 +202,8 @@ def _options(paths):
                 if _is_ours(group, option, value):
                     yield Remnant(
                         OPTION, path, '[%s] %s = %s' % (group, option, value),
+                        'Set it as it was before, and restart the services '
+                        'that read it.' if (group, option) in _NAMING else
                         'Take it out of the file, and restart the services '
                         'that read it.')
 
@@ -258,7 +259,7 @@ def _traits():
     try:
         # Some releases ask Placement at once.
         yield from _of_placement(report.SchedulerReportClient())
-    except (holdings.NotMended, ks_exceptions.ClientException) as error:
+    except (holdings.NotMended, *holdings.NO_PLACEMENT) as error:
         yield Remnant(
             UNREAD, 'Placement', '%s.' % str(error).rstrip('.'),
             'See to it, or to [placement] in nova.conf, and run this again.')

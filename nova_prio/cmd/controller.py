@@ -18,6 +18,7 @@ databases.
 
 import contextlib
 import itertools
+import typing
 import warnings
 
 from osc_lib import exceptions
@@ -48,6 +49,7 @@ def nova(parsed_args):
         from nova import context
         from nova import objects
 
+    from nova_prio.cmd import databases
     from nova_prio import seams
     from nova_prio import survey
     mismatches = contract.mismatches(contract.COMMANDS)
@@ -56,11 +58,13 @@ def nova(parsed_args):
             'Nova %s does not match this package: %s. Install a release of '
             'nova-prio that supports it.'
             % (contract.release(), '; '.join(mismatches)))
-    seams.register_options()
+    conf = seams.register_options()
     files = itertools.chain.from_iterable(
         ('--config-file', path) for path in parsed_args.config_file)
     try:
-        config.parse_args(['nova-prio', *files])
+        config.parse_args(['nova-prio', *files], configure_db=False,
+                          init_rpc=False)
+        databases.connect(conf)
         objects.register_all()
         yield context.get_admin_context()
     except (cfg.Error, OSError, UnicodeDecodeError) as error:
@@ -77,7 +81,6 @@ def nova(parsed_args):
 @contextlib.contextmanager
 def one_sentence():
     """End the command with one sentence where a service does not answer."""
-    from keystoneauth1 import exceptions as ks_exceptions
     from nova import exception
 
     from nova_prio import holdings
@@ -87,7 +90,7 @@ def one_sentence():
         raise exceptions.CommandError(
             '%s; allowed are names of compute hosts.'
             % error.format_message().rstrip('.')) from error
-    except ks_exceptions.ClientException as error:
+    except holdings.NO_PLACEMENT as error:
         raise exceptions.CommandError(
             'Placement cannot be asked: %s. See [placement] in nova.conf.'
             % str(error).rstrip('.')) from error
@@ -96,17 +99,30 @@ def one_sentence():
             '%s.' % str(error).rstrip('.')) from error
 
 
-def view_of(context, host):
-    """Return what Nova and Placement say of a host.
+class Seen(typing.NamedTuple):
+    """What is said of a host.
+
+    ``view`` is an ``audit.views.HostView``; ``is_marked`` tells whether it is
+    in an aggregate for priority instances, ``is_up`` whether its nova-compute
+    is.
+    """
+
+    view: object
+    is_marked: bool
+    is_up: bool
+
+
+def look(context, host):
+    """Return what Nova and Placement say of a host, a Seen.
 
     To be called in :func:`one_sentence`.
 
+    :param context: nova.context.RequestContext, of no cell
     :param host: its name
-    :returns: (``audit.views.HostView``, whether it is in an aggregate for
-        priority instances)
     """
     from nova import objects
     from nova.scheduler.client import report
+    from nova import servicegroup
 
     from nova_prio.audit import views
     from nova_prio import priority_hosts
@@ -116,6 +132,9 @@ def view_of(context, host):
             "HOST is '%s', which has %d compute nodes; allowed are hosts with "
             'one.' % (host, len(nodes)))
     (cctxt, node), = nodes
-    return (views.read(cctxt, report.SchedulerReportClient(), node),
-            any(map(priority_hosts.is_marked,
-                    objects.AggregateList.get_by_host(context, host))))
+    return Seen(
+        views.read(cctxt, report.SchedulerReportClient(), node),
+        any(map(priority_hosts.is_marked,
+                objects.AggregateList.get_by_host(context, host))),
+        servicegroup.API().service_is_up(
+            objects.Service.get_by_compute_host(cctxt, host)))

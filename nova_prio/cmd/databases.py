@@ -10,7 +10,7 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""What nova-prio-status reads from the databases that nova.conf names."""
+"""The databases that nova.conf names, and what nova-prio-status reads."""
 
 from nova import context
 from nova import objects
@@ -34,7 +34,7 @@ def read(conf):
     objects.register_all()
     admin = context.get_admin_context()
     try:
-        _open(conf)
+        connect(conf)
         return (list(objects.AggregateList.get_all(admin)),
                 *survey.hosts(admin))
     except survey.DATABASE_ERRORS as error:
@@ -44,8 +44,11 @@ def read(conf):
             % str(error).splitlines()[0].rstrip('.')) from error
 
 
-def _open(conf):
-    """Let Nova's objects read the databases, as nova-status does."""
+def connect(conf):
+    """Let Nova's objects read the databases, as nova-status does.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``, with its files read
+    """
     from nova.db.api import api
     from nova.db.main import api as main_api
 

@@ -83,11 +83,13 @@ class Disable(report.Report):
                          for each in self._left]
 
     def _look(self, host):
-        return controller.view_of(self._context, host)[0]
+        self._seen = controller.look(self._context, host)
+        return self._seen.view
 
     def conclude(self, parsed_args):
         """Wait, or take back; say what is left to do."""
         from nova_prio.colocation import drain
+        from nova_prio import demand
         host = parsed_args.host
         self.status = report.FOUND
         try:
@@ -99,30 +101,41 @@ class Disable(report.Report):
         self._left = list(drain.left(self._context, view, self._plan))
         if self._left:
             self.said = (
-                '%d have to leave %s. Migrate or delete them, and run this '
-                'again%s.' % (
-                    len(self._left), host, '; nothing was changed'
+                'To leave %s: %d. See to each as its reason asks (migrate, '
+                'delete, confirm), and run this again%s.' % (
+                    host, len(self._left), '; nothing was changed'
                     if parsed_args.dry_run else
                     ': no priority instance comes to it any more'))
+            if not self._seen.is_up:
+                self.said += ' Its nova-compute is down: start it first.'
         elif _is_ours(view) and not drain.is_as_before(view, self._plan):
-            self.said = (
-                'None has to leave %s. Next: set the options of nova-compute '
-                'there as they were%s, restart it, and run this again%s.' % (
-                    host, _options(self._plan),
-                    '; without --dry-run first' if parsed_args.dry_run
-                    else ''))
+            self.said = 'None has to leave %s. Next: %s' % (
+                host, 'run this without --dry-run.' if parsed_args.dry_run
+                else 'set the options of nova-compute there as they were%s, '
+                'restart it, and run this again.' % _options(self._plan))
+            if self._plan is None and any(map(
+                    demand.pins, view.instances)):
+                self.said += (' Pinned instances are there, which need the '
+                              'dedicated CPUs: --plan tells which have to '
+                              'leave for that.')
         else:
             self._take_back(view, parsed_args)
 
     def _wait(self, host, timeout):
         """Wait until none is left, or for as long as is asked for."""
         from nova_prio.colocation import drain
+        from nova_prio import holdings
         until = time.monotonic() + timeout
         with tqdm.tqdm(total=len(self._left), unit=' instances', desc='left',
                        leave=False, disable=None, file=sys.stderr) as progress:
             while self._left and time.monotonic() < until:
-                time.sleep(INTERVAL_SECONDS)
-                view = self._look(host)
+                time.sleep(min(INTERVAL_SECONDS,
+                               max(until - time.monotonic(), 0)))
+                try:
+                    view = self._look(host)
+                except (holdings.NotMended, *holdings.NO_PLACEMENT):
+                    # Placement may be restarted meanwhile.
+                    continue
                 if _is_ours(view) and not drain.is_closed(view):
                     # An older nova-compute, or somebody, has opened it.
                     drain.close(self._context, self._client, view)
@@ -156,7 +169,8 @@ class Disable(report.Report):
         self.said = '%s is as before. Its allocation ratios are %s%s. %s' % (
             view.name, _ratios(inventories), '' if self._plan else
             ': --plan would give it those of before',
-            'There is nothing to do.' if _is_ours(view) else
+            'There is nothing to do.'
+            if _is_ours(view) or not self._seen.is_marked else
             'Take it out of the host aggregate for priority instances.')
 
 
@@ -218,12 +232,15 @@ class Enable(command.Command):
 
             from nova_prio.colocation import drain
             host = parsed_args.host
-            view, _ = controller.view_of(context, host)
+            view, _, is_up = controller.look(context, host)
             if not _is_ours(view):
                 raise exceptions.CommandError(
                     "HOST is '%s', whose nova-compute reports no priority "
                     'CPUs; allowed are hosts with our compute driver.' % host)
             drain.reopen(context, client.SchedulerReportClient(), view)
+        if not is_up:
+            self.app.LOG.warning('The nova-compute of %s is down: start it.',
+                                 host)
         self.app.LOG.warning(
             '%s admits priority instances. Run "nova-prio host verify %s" to '
             'see that all is as it should be.', host, host)

@@ -13,6 +13,8 @@
 
 """The command ``nova-prio host plan``."""
 
+import re
+
 from osc_lib import exceptions
 
 from nova_prio import capacity
@@ -20,6 +22,7 @@ from nova_prio.cmd import cgroups
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
 from nova_prio.cmd import value
+from nova_prio import solver
 
 
 class Plan(report.Report):
@@ -85,10 +88,10 @@ def _rows(context, conf, host, cpus):
         here, running = _guests(conf)
         _check_numbers(here, cpus)
     if conf.api_database.connection:
-        view, is_marked = controller.view_of(context, host)
+        view, is_marked, is_up = controller.look(context, host)
         yield from plan.make(
-            view, cpus, is_marked, {guest.uuid: guest for guest in running}
-            if is_here else None)
+            view, cpus, is_marked, is_up,
+            {guest.uuid: guest for guest in running} if is_here else None)
     elif is_here:
         yield from local.of_guests(here, running, cpus)
     else:
@@ -126,12 +129,16 @@ def _cpus(parsed_args):
     for name in ('dedicated', 'shared'):
         text = getattr(parsed_args, name)
         try:
+            if any(int(number) >= solver.MOST_CPUS
+                   for number in re.findall('[0-9]+', text)):
+                # As long as it is no list of all numbers in between.
+                raise ValueError
             sets[name] = frozenset(
                 hardware.parse_cpu_spec(text) if text else ())
         except (exception.Invalid, ValueError) as error:
             raise exceptions.CommandError(
-                "--%s is '%s'; allowed are CPU numbers, such as 0-3,8."
-                % (name, text)) from error
+                "--%s is '%s'; allowed are CPU numbers below %d, such as "
+                '0-3,8.' % (name, text, solver.MOST_CPUS)) from error
     both = sets['dedicated'] & sets['shared']
     if both:
         raise exceptions.CommandError(
@@ -141,10 +148,10 @@ def _cpus(parsed_args):
         ratio = capacity.exact_ratio(parsed_args.ratio)
     except ValueError:
         ratio = 0
-    if not 0 < ratio:
+    if not 0 < ratio <= solver.MOST_RATIO:
         raise exceptions.CommandError(
-            "--ratio is '%s'; allowed are numbers above 0."
-            % parsed_args.ratio)
+            "--ratio is '%s'; allowed are numbers above 0, up to %d."
+            % (parsed_args.ratio, solver.MOST_RATIO))
     cpus = capacity.HostCPUs(ratio=ratio, mix=parsed_args.mix, **sets)
     if cpus.mix and not all(sets.values()):
         raise exceptions.CommandError(

@@ -59,7 +59,7 @@ class Verify(report.Report):
             plan = plan_of(host, parsed_args.plan)
             is_here = (conf.host == host and
                        conf.compute_driver == priority_hosts.DRIVER)
-            view, is_marked = controller.view_of(context, host)
+            view, is_marked, is_up = controller.look(context, host)
             audit = run.Audit(
                 context, client.SchedulerReportClient(),
                 host if is_here else None,
@@ -67,7 +67,7 @@ class Verify(report.Report):
             found = [each for several, _ in audit.run([host])
                      for each in several]
             lines = list(verify.lines(
-                view, is_marked, found, audit.summary(view), plan))
+                view, is_marked, is_up, found, audit.summary(view), plan))
         states = {line.state for line in lines}
         if verify.UNREAD in states:
             self.status, self.said = report.FAILED, (
@@ -78,8 +78,10 @@ class Verify(report.Report):
                 'Not all agree: see to what is listed as "differs", from the '
                 'top, and run this again.')
         elif not is_here:
-            self.said = ('All agree, as far as it is seen from here: run this '
-                         'on %s too, for its guests.' % host)
+            self.said = (
+                'All agree, as far as it is seen from here. For its guests '
+                'run this on %s, with --config-file for the file that names '
+                'the databases, and again for that of nova-compute.' % host)
         else:
             self.said = 'All agree: there is nothing to do.'
         return verify.COLUMNS, [

@@ -42,7 +42,7 @@ def of_host(conf, cpus, of_cgroups):
     if cpus.mix:
         for problem in checks.problems_of_mix(
                 conf, cpus.dedicated, cpus.shared, cpus.ratio):
-            yield rows.Row(rows.HOST, 'nova-compute', 'would not start',
+            yield rows.Row(rows.HOST, 'mix', 'nova-compute would not start',
                            remedy=_sentence(problem), is_in_the_way=True)
     for problem in of_cgroups:
         yield rows.Row(rows.HOST, 'partitions', 'not prepared', 'prepared',

@@ -91,13 +91,14 @@ def _stock(cpus, ratio):
             'max_unit': cpus, 'step_size': 1, 'allocation_ratio': ratio}
 
 
-def make(view, cpus, is_marked, guests=None):
+def make(view, cpus, is_marked, is_up, guests=None):
     """Yield the Rows of a plan, but for those of ``local`` and the steps.
 
     :param view: HostView
     :param cpus: ``capacity.HostCPUs`` as they are to be
     :param is_marked: whether an aggregate of the host is one for priority
         instances
+    :param is_up: whether its nova-compute is
     :param guests: dict, UUID -> ``audit.guests.Guest`` of what runs there, or
         None where only the host knows
     """
@@ -123,6 +124,10 @@ def make(view, cpus, is_marked, guests=None):
     yield from _room(view, now, cpus, kept.union(*floating.values()))
     yield from _instances(view, cpus, floating)
     yield from _allocations(view, then)
+    if not is_up:
+        yield rows.Row(
+            rows.HOST, 'nova-compute', 'down', 'up', 'Start it, and plan '
+            'again: all this is what it said before.', True)
     if not view.is_at_rest:
         yield rows.Row(
             rows.HOST, 'in motion', remedy='Instances are changed or moved '
@@ -242,7 +247,8 @@ def floats(uuid, cpus):
     return rows.Row(
         rows.FLOATS, uuid, _cpus(cpus), '',
         'Reboot it hard, or migrate it, after nova-compute was restarted: '
-        'nobody is pinned to these CPUs before.')
+        'nobody is pinned to these CPUs before its next update, within a '
+        'minute after that.')
 
 
 def _cpus(numbers):
@@ -276,12 +282,16 @@ def _floats_on(instance, view, now, cpus, guests):
 
 def _allocations(view, then):
     """Yield what instances will hold that hold something else now."""
+    remedy = 'nova-compute puts it right by itself.'
+    if orc.PCPU not in view.inventories:
+        remedy += (' On the way back it has to leave first: Nova does not '
+                   'start without CPU sets where PCPU is held.')
     for instance, needs in holdings.differing(
             view.context, view.at_rest, view.allocations, then):
         yield rows.Row(
             rows.ALLOCATION, instance.uuid,
             holdings.own(view.allocations.get(instance.uuid, {})), needs,
-            'nova-compute puts it right by itself.')
+            remedy)
 
 
 def steps(host, cpus, found):
@@ -294,6 +304,7 @@ def steps(host, cpus, found):
     in_the_way = [row for row in found if row.is_in_the_way]
     parts = {row.part for row in found}
     names = {row.name for row in found if row.part == rows.HOST}
+    knows_all = rows.INVENTORY in parts
     todo = []
     if in_the_way:
         todo.append('See to what is in the way (%s), and plan again.'
@@ -323,8 +334,12 @@ def steps(host, cpus, found):
     if 'aggregate' in names:
         todo.append('Add %s to a host aggregate with priority_mix=true.'
                     % host)
-    todo.append('Run "nova-prio host verify %s --plan FILE", with this plan, '
-                'kept with -f json.' % host)
+    if knows_all:
+        todo.append('Run "nova-prio host verify %s --plan FILE", with this '
+                    'plan, kept with -f json.' % host)
+    else:
+        todo.append('Go on with the plan that is made where nova-manage runs, '
+                    'which knows the rest and is the one to keep.')
     return [
         *(rows.Row(rows.STEP, str(number), remedy=each)
           for number, each in enumerate(todo, 1)),

@@ -16,6 +16,11 @@
 import json
 import typing
 
+from nova import exception
+
+from nova_prio import capacity
+from nova_prio.objects import host_report
+
 #: Parts of a plan. Of the first three there is one row for each name, whether
 #: it changes or not.
 OPTION, INVENTORY, TRAITS = 'option', 'inventory', 'traits'
@@ -73,13 +78,41 @@ def load(path):
         now, then = ({key: row[column] for key, row in rows.items()}
                      for column in ('Now', 'Then'))
         host, = (name for part, name in rows if part == VERDICT)
-        for each in now, then:
-            each[TRAITS, TRAITS], each[OPTION, 'cpu_dedicated_set']
+        plan = Plan(host, now, then)
+        _check(plan)
     except OSError as error:
         raise Unreadable('%s cannot be read: %s'
                          % (path, error.strerror)) from error
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError,
+            exception.Invalid) as error:
         raise Unreadable(
             '%s is no plan; allowed is what "nova-prio host plan -f json" '
-            'wrote' % path) from error
-    return Plan(host, now, then)
+            'wrote where nova-manage runs' % path) from error
+    return plan
+
+
+def _check(plan):
+    """Read all that is used of a plan; raises what is not as it should be."""
+    for values in plan.now, plan.then:
+        values[TRAITS, TRAITS].split()
+        for (part, name), value in values.items():
+            if part in (INVENTORY, ROOM):
+                for number in value.values():
+                    capacity.exact_ratio(abs(number))
+            elif part == OPTION and name.endswith('_set'):
+                host_report.cpu_set(value)
+    cpus_of(plan)
+
+
+def cpus_of(plan):
+    """Return the ``capacity.HostCPUs`` that a plan is about.
+
+    :param plan: Plan
+    """
+    then = {name: value for (part, name), value in plan.then.items()
+            if part == OPTION}
+    return capacity.HostCPUs(
+        host_report.cpu_set(then['cpu_dedicated_set']),
+        host_report.cpu_set(then['cpu_shared_set']),
+        capacity.exact_ratio(then['cpu_allocation_ratio']),
+        then['cpu_priority_mix_enable'] == 'true')

@@ -17,6 +17,7 @@ import typing
 
 from nova_prio.audit import finding
 from nova_prio import capacity
+from nova_prio.colocation import plan as calculated
 from nova_prio.colocation import rows
 from nova_prio.objects import host_report
 from nova_prio import priority_hosts
@@ -47,17 +48,21 @@ class Line(typing.NamedTuple):
     remedy: str
 
 
-def lines(view, is_marked, found, summary, plan=None):
+def lines(view, is_marked, is_up, found, summary, plan=None):
     """Yield the Lines of a host.
 
     :param view: nova_prio.audit.views.HostView
     :param is_marked: whether an aggregate of the host is one for priority
         instances
+    :param is_up: whether its nova-compute is
     :param found: list of Finding, of the audit of the host
     :param summary: Finding of what is said of it, side by side
     :param plan: ``rows.Plan``, or None to compare the others alone
     """
     report = view.report
+    if not is_up:
+        yield Line('nova-compute', '', '', 'down', '', DIFFERS,
+                   'Start it: what it reports is as old as that.')
     if report is None:
         yield Line(
             'report', '', '', view.problem or 'none', '', DIFFERS,
@@ -89,7 +94,8 @@ def _of_report(report):
         yield Line(
             'kept CPUs', '', '', 'CPUs ' + report.blocked_cpus, '', DIFFERS,
             'Guests that were started with other CPU sets float there: reboot '
-            'them hard, or migrate them. Nobody is pinned there before.')
+            'them hard, or migrate them, and wait for the next update of '
+            'nova-compute. Nobody is pinned there before.')
 
 
 def _against(plan, view, report):
@@ -98,9 +104,12 @@ def _against(plan, view, report):
         wanted = plan.then.get((rows.OPTION, name), '')
         yield _line(name, wanted, '', there,
                     same(name, wanted, there), _CONFIGURE)
+    # As planned, with what is in use by now.
+    inventories = calculated.inventories(view, rows.cpus_of(plan))
     for part, name in plan.then:
         wanted = plan.then[part, name]
         if part == rows.INVENTORY:
+            wanted = inventories.get(name, {})
             there = view.inventories.get(name, {})
             yield _line('inventory ' + name, wanted, there, '',
                         wanted == there, _WAIT)

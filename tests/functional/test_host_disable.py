@@ -13,6 +13,8 @@
 
 """``nova-prio host verify``, ``disable`` and ``enable``: all the way back."""
 
+import json
+
 import fixtures
 from nova.compute import manager as compute_manager
 from nova.conductor import manager
@@ -21,6 +23,7 @@ from nova import exception
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
 from nova_prio.colocation import drain
+from nova_prio import holdings
 from nova_prio import priority_hosts
 from tests import commands
 from tests.functional import colocation
@@ -79,9 +82,9 @@ class HostDisable(colocation.Colocation):
         self.assertNotEqual(self.before, self.records())
         kept = ('--plan', str(self.kept))
         self.disable(*kept, '--timeout', '0')
-        self.assertIn('2 have to leave mix1. Migrate or delete them, and run '
-                      'this again: no priority instance comes to it any more.',
-                      self.said)
+        self.assertIn('To leave mix1: 2. See to each as its reason asks '
+                      '(migrate, delete, confirm), and run this again: no '
+                      'priority instance comes to it any more.', self.said)
         self.boot(self.low, 'ERROR')
         for server in servers.values():
             self._delete_server(server)
@@ -217,7 +220,7 @@ class HostDisable(colocation.Colocation):
             compute_manager.ComputeManager, 'pre_live_migration', look))
         self._live_migrate(server)
         self.assertEqual({server['id']}, set(found[0]))
-        self.assertIn('1 have to leave', found[1])
+        self.assertIn('To leave mix1: 1.', found[1])
 
     def test_a_reschedule_does_not_go_round_it(self):
         """A claim refuses it, as soon as nova-compute has seen the trait."""
@@ -379,9 +382,60 @@ class HostDisable(colocation.Colocation):
         self.api.post_aggregate_action(aggregate, {'set_metadata': {
             'metadata': {'priority_mix': 'true'}}})
         self.assertEqual({}, self.verify(*kept, status=report.CLEAN))
-        self.assertIn('All agree, as far as it is seen from here: run this on '
-                      'mix1 too, for its guests.', self.said)
+        self.assertIn('All agree, as far as it is seen from here. For its '
+                      'guests run this on mix1, with --config-file', self.said)
         self.assertEqual({}, self.verify(status=report.CLEAN))
+
+    def test_nova_compute_is_down(self):
+        self.to_priority_host()
+        server = self.boot(self.low)
+        service, = self.api.get_services(host='mix1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self.assertEqual('down', self.verify()['nova-compute']['Compute'])
+        self.assertIn(server['id'], self.disable('--timeout', '0'))
+        self.assertIn('Its nova-compute is down: start it first.', self.said)
+        _, _, said = commands.run('host', 'enable', 'mix1', options=())
+        self.assertIn('The nova-compute of mix1 is down: start it.', said)
+
+    def test_placement_is_restarted_meanwhile(self):
+        self.to_priority_host()
+        server = self.boot(self.low)
+        look = host_disable.Disable._look
+        looks = []
+
+        def fail_once(command, host):
+            looks.append(host)
+            if len(looks) == 2:
+                raise holdings.NotMended('x')
+            if len(looks) == 3:
+                self._delete_server(server)
+            return look(command, host)
+
+        self.useFixture(fixtures.MockPatchObject(
+            host_disable.Disable, '_look', fail_once))
+        self.disable()
+        self.assertIn('None has to leave mix1', self.said)
+
+    def test_what_has_left_since_the_plan(self):
+        """The plan was of an inventory that had room for what was in use."""
+        self.start_stock_host()
+        servers = [self.boot(self.plain) for _ in range(3)]
+        terms = ('--dedicated', '0-7', '--shared', '8-9', '--ratio', '1',
+                 '--no-mix')
+        self.plan(*terms)
+        self.do('0-7', '8-9', '1.0', False)
+        for server in servers:
+            self._delete_server(server)
+        for _ in range(2):
+            self.update_host('mix1')
+        self.assertEqual({}, self.verify(
+            '--plan', str(self.kept), status=report.CLEAN))
+
+    def test_pinned_instances_and_no_plan(self):
+        self.start_seed_host()
+        self.boot(self.high)
+        self.disable()
+        self.assertIn('--plan tells which have to leave', self.said)
 
     def test_what_is_no_plan(self):
         self.start_seed_host()
@@ -397,6 +451,19 @@ class HostDisable(colocation.Colocation):
                 self.command(command, 'mix1', '--plan', str(path), status=1)
                 self.assertIn(expected, self.said)
         self.start_seed_host('mix2')
+        plan = self.plan(*TERMS, host='mix1')
+        for name, column, value in (
+                (('option', 'cpu_dedicated_set'), 'Now', 'banana'),
+                (('option', 'cpu_allocation_ratio'), 'Then', 'x'),
+                (('inventory', 'VCPU'), 'Now', 'x'),
+                (('room', 'low'), 'Then', 'x')):
+            broken = {**plan, name: {**plan[name], column: value}}
+            path.write_text(json.dumps(list(broken.values())))
+            before = self.traits('mix1')
+            for command in 'verify', 'disable':
+                self.command(command, 'mix1', '--plan', str(path), status=1)
+                self.assertIn('is no plan; allowed is what', self.said)
+            self.assertEqual(before, self.traits('mix1'))
         self.plan(*TERMS, host='mix2')
         self.command('verify', 'mix1', '--plan', str(self.kept), status=1)
         self.assertIn('a plan of mix2; allowed is one of mix1.', self.said)

@@ -260,7 +260,7 @@ class HostPlan(colocation.Colocation):
                          plan['host', 'partitions']['Remedy'])
         plan = self.on_the_host(isolated='6-9', status=report.FOUND)
         self.assertIn('CPUs 6-7, which the kernel',
-                      plan['host', 'nova-compute']['Remedy'])
+                      plan['host', 'mix']['Remedy'])
         self.on_the_host('--no-mix', isolated='6-9')
         # What runs is not what the sets are: they were changed before.
         domain = etree.fromstring(self.guest_xml(floating['id']))
@@ -310,21 +310,32 @@ class HostPlan(colocation.Colocation):
         self._host_options['mix1'][None, 'reserved_host_cpus'] = 2
         self.assertRaises(exception.InvalidConfiguration, self.do)
 
+    def test_nova_compute_is_down(self):
+        self.start_stock_host()
+        service, = self.api.get_services(host='mix1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        plan = self.plan('--dedicated', '0-7', '--shared', '8-11', '--ratio',
+                         '2', status=report.FOUND)
+        self.assertEqual('down', plan['host', 'nova-compute']['Now'])
+
     def test_wrong_arguments(self):
         self.start_stock_host()
         for expected, *arguments in (
-                ("--dedicated is '0-x'; allowed are CPU numbers, such as "
-                 "0-3,8.", '--dedicated', '0-x'),
+                *(("--dedicated is '%s'; allowed are CPU numbers below 4096, "
+                   'such as 0-3,8.' % text, '--dedicated', text)
+                  for text in ('0-x', '0-4096', '0-99999999999')),
                 ('--dedicated and --shared both hold CPUs 3; allowed is each '
                  'in one of the two.', '--dedicated', '0-3', '--shared', '3'),
                 ('--dedicated and --shared are needed with mix; give both, or '
                  '--no-mix.', '--dedicated', '0-3'),
                 ('Neither --dedicated nor --shared is given; give one, or '
                  'both.', '--no-mix'),
-                ("--ratio is 'x'; allowed are numbers above 0.",
+                ("--ratio is 'x'; allowed are numbers above 0, up to 1000.",
                  '--ratio', 'x'),
-                ("--ratio is '0'; allowed are numbers above 0.",
+                ("--ratio is '0'; allowed are numbers above 0, up to 1000.",
                  '--ratio', '0'),
+                ("--ratio is '1e400'; allowed are numbers above 0, up to "
+                 "1000.", '--ratio', '1e400'),
                 ('--ratio is 0.1, with which no low-priority vCPU can be '
                  'sold; raise it, or enlarge --shared.',
                  '--dedicated', '0-3', '--shared', '4', '--ratio', '0.1')):

@@ -82,8 +82,8 @@ def test_refusals(run, arguments, words):
 @pytest.mark.parametrize('text, words', [
     (None, 'The configuration of Nova cannot be read: Failed to find some '),
     ('', "Nova's database cannot be read: No sql_connection"),
-    ('[api_database]\nmax_retries = x\n',
-     'The configuration of Nova cannot be read: Value for option max_retr'),
+    ('[api_database]\nmax_pool_size = x\n',
+     'The configuration of Nova cannot be read: Value for option max_pool'),
 ])
 def test_show_without_databases(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
