@@ -19,6 +19,7 @@ the instances, is calculated by the code that it uses itself.
 
 from nova.compute import vm_states
 from nova import objects
+from nova.objects import fields
 from nova.virt import hardware
 import os_resource_classes as orc
 
@@ -114,10 +115,9 @@ def make(view, cpus, is_marked, is_up, guests=None):
         ' '.join(sorted(set(view.traits).intersection(priority_hosts.TRAITS))),
         ' '.join(sorted(priority_hosts.traits(cpus.mix, False))))
     floating = {
-        instance.uuid:
-            _floats_on(instance, view, now, cpus, guests) & cpus.dedicated
-        for instance, needs in zip(view.instances, view.demands)
-        if needs.priority != capacity.LOW}
+        instance.uuid: cpus.dedicated & _floats_on(
+            instance, needs, view, now, cpus, guests)
+        for instance, needs in zip(view.instances, view.demands)}
     # What nova-compute has seen, of whatever guest.
     kept = cpus.dedicated & (
         view.report.blocked if view.report else frozenset())
@@ -255,29 +255,40 @@ def _cpus(numbers):
     return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
 
 
-def _floats_on(instance, view, now, cpus, guests):
-    """Return the CPUs on which the vCPUs of an instance float, a frozenset.
+def _floats_on(instance, needs, view, now, cpus, guests):
+    """Return the CPUs on which a guest floats, as ``floaters`` counts them.
 
     Where libvirt was not asked, it is taken to have been started with the CPU
     sets that the host has now.
+
+    :param needs: ``capacity.Demand`` of the instance
+    :returns: frozenset
     """
-    if guests is not None:
-        guest = guests.get(instance.uuid)
-        if guest is not None:
-            return frozenset().union(*(
-                cpus.dedicated if each is None else each
-                for each in guest.vcpus)) - demand.pins(instance)
-        if instance.vm_state != vm_states.SUSPENDED:
-            return frozenset()
-    if instance.vm_state not in _WITH_GUEST:
+    is_low = needs.priority == capacity.LOW
+    guest = (guests or {}).get(instance.uuid)
+    if guest is not None:
+        users = guest.threads + ([] if is_low else guest.vcpus)
+        return frozenset().union(*(
+            cpus.dedicated if each is None else each for each in users
+        )) - demand.pins(instance)
+    if instance.vm_state not in _WITH_GUEST or (
+            # It does not run, and comes back as it was from one state alone.
+            guests is not None and instance.vm_state != vm_states.SUSPENDED):
         return frozenset()
     topology = instance.numa_topology
-    if topology is None:
+    if topology is None or is_low or _shares_emulator(topology):
         return now.shared
     host_cells = {cell.id: cell.cpuset for cell in _cells(view)}
     return frozenset().union(*(
         host_cells.get(cell.id, ()) for cell in topology.cells
         if cell.cpuset)) - demand.pins(instance)
+
+
+def _shares_emulator(topology):
+    """Return whether the emulator threads of a guest are on shared CPUs."""
+    return (topology.obj_attr_is_set('emulator_threads_policy') and
+            topology.emulator_threads_policy ==
+            fields.CPUEmulatorThreadsPolicy.SHARE)
 
 
 def _allocations(view, then):

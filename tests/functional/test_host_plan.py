@@ -143,6 +143,21 @@ class HostPlan(colocation.Colocation):
         self.assertEqual({'sellable': 8, 'sold': 3, 'left': 1},
                          plan['room', 'high']['Then'])
 
+    def test_emulator_threads(self):
+        """They float on shared CPUs, whatever their vCPUs do."""
+        # The fake's own drops where the emulator runs.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.XMLDesc',
+            lambda domain, flags: self.guest_xml(domain.UUIDString())))
+        self.start_seed_host(dedicated='0-5', shared='6-11')
+        pinned = self.boot(self.flavor(2, **{
+            'hw:cpu_policy': 'dedicated',
+            'hw:emulator_threads_policy': 'share'}))
+        low = self.boot(self.low)
+        plan = self.plan_and_do('0-8', '9-11', floats=[pinned, low],
+                                joined=[pinned])
+        self.assertEqual('CPUs 6-8', plan['floats', low['id']]['Now'])
+
     def test_pinned_outside(self):
         self.start_stock_host(dedicated='0-7', shared='8-11')
         server = self.boot(self.flavor(8, **{'hw:cpu_policy': 'dedicated'}))
