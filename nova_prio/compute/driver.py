@@ -17,6 +17,7 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 """
 
 import copy
+import functools
 
 import nova.conf
 from nova.virt import hardware
@@ -102,15 +103,18 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.partitions.prove(
             self._get_vcpu_available() or self._get_pcpu_available())
 
-    def find_floated(self, instances):
+    def find_floated(self, instances, moving):
         """Find out on which dedicated CPUs guests of other times float.
 
         libvirt was asked for its guests before the recount began, which this
         is a part of: it is not to end half done.
 
         :param instances: list of nova.objects.Instance, on this host
+        :param moving: UUIDs of those that move from or to here
         """
-        self.floated = floaters.floated(*self._seen, instances)
+        self.floated = floaters.floated(
+            *self._seen, instances, moving,
+            functools.partial(floaters.is_there, self._host))
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""

@@ -26,6 +26,7 @@ import typing
 
 from lxml import etree
 from nova.compute import vm_states
+from nova import exception
 from nova.virt.libvirt import host as libvirt_host
 from nova.virt.libvirt import utils as libvirt_utils
 
@@ -86,17 +87,35 @@ def look(host):
     return found
 
 
-def floated(seen, dedicated, instances):
+def is_there(host, uuid):
+    """Return whether a guest still runs; also where libvirt does not say.
+
+    :param host: nova.virt.libvirt.host.Host
+    :param uuid: that of its instance
+    """
+    try:
+        return bool(host.get_connection().lookupByUUIDString(uuid).isActive())
+    except libvirt_host.libvirt.libvirtError as error:
+        return (error.get_error_code() !=
+                libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
+    except exception.HypervisorUnavailable:
+        return True
+
+
+def floated(seen, dedicated, instances, moving, is_there):
     """Return the dedicated CPUs on which guests run that are not pinned there.
 
-    A guest that is no instance of the host counts with all its CPUs: one that
-    arrives just now has been claimed for, and is pinned there anyway. Of
-    low-priority guests only the emulator and I/O threads count, which are
-    never to be beside high-priority ones.
+    A guest that is no instance of the host counts with all its CPUs, unless it
+    moves from or to there: its CPUs are claimed then. Of low-priority guests
+    only the emulator and I/O threads count, which are never to be beside
+    high-priority ones.
 
     :param seen: list of Seen
     :param dedicated: set of CPU numbers
     :param instances: list of nova.objects.Instance, on this host
+    :param moving: UUIDs of those that move from or to there
+    :param is_there: function that says of a guest, by its UUID, whether it
+        still runs: one that was deleted just now does not count
     :returns: frozenset of CPU numbers
     """
     if not dedicated:
@@ -117,6 +136,9 @@ def floated(seen, dedicated, instances):
             pinned = set()
         if not (guest.is_up or comes_back) or guest.name.startswith(
                 partitions.PROBE):
+            continue
+        if instance is None and (
+                guest.uuid in moving or not is_there(guest.uuid)):
             continue
         users = guest.threads + ([] if is_low else guest.vcpus)
         found |= set().union(*(

@@ -94,8 +94,8 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
 
     def _update_usage_from_instances(self, context, instances, nodename):
         if self._ledger is not None:
-            self.driver.find_floated(instances)
             self._ledger.clear()
+            self._counted = list(instances)
         return super()._update_usage_from_instances(
             context, instances, nodename)
 
@@ -108,6 +108,9 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         super()._update_usage_from_migrations(context, migrations, nodename)
         if self._ledger is None:
             return
+        self.driver.find_floated(self._counted, {
+            migration.instance_uuid for migration in migrations
+            if holdings.is_open(migration)})
         for migration in migrations:
             if (migration.dest_compute == self.host and
                     not self._ledger.holds(migration.instance_uuid) and

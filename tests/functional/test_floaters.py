@@ -29,6 +29,7 @@ from nova import exception
 from nova.tests.fixtures import libvirt
 from nova.virt import hardware
 from nova.virt.libvirt import guest
+from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
@@ -259,5 +260,22 @@ class Floaters(base.FunctionalTest):
             xml = guest_xml.of_priority(partitions._PROBE_XML % (
                 'kvm', name, '0-7'), priority, {8} if priority else None)
             found.append(floaters.floated(
-                [floaters.Seen.of(xml, True)], {0, 1}, []))
+                [floaters.Seen.of(xml, True)], {0, 1}, [], set(),
+                lambda uuid: True))
         self.assertEqual([set(), set(), {0, 1}, {0, 1}], found)
+        self.assertEqual(set(), floaters.floated(
+            [floaters.Seen.of(xml, True)], {0, 1}, [], set(),
+            lambda uuid: False))
+
+    def test_whether_a_guest_is_there(self):
+        self.start_seed_host()
+        server = self.boot(self.low)
+        host = self.computes['mix1'].driver._host
+        self.assertTrue(floaters.is_there(host, server['id']))
+        self.assertFalse(floaters.is_there(host, uuids.none))
+        for error in (exception.HypervisorUnavailable(host='mix1'),
+                      libvirt.make_libvirtError(
+                          libvirt.libvirtError, 'timed out',
+                          error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT)):
+            with mock.patch.object(host, 'get_connection', side_effect=error):
+                self.assertTrue(floaters.is_there(host, server['id']))

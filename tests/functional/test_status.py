@@ -30,7 +30,7 @@ class Status(base.FunctionalTest):
         """Return the code and the details of one check."""
         checks = status.Checks(CONF)
         # The bed has opened them.
-        with mock.patch('nova_prio.cmd.databases._open'):
+        with mock.patch('nova_prio.cmd.databases.connect'):
             result = dict(checks._upgrade_checks)[name](checks)
         return result.code, result.details
 

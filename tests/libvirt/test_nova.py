@@ -162,6 +162,10 @@ def test_nobody_is_pinned_where_an_ordinary_guest_floats(
     bed._wait_for_state_change(servers['high'], 'SHELVED_OFFLOADED')
     hard_reboot(bed, ordinary)
     bed.update_host()
+    # The emulator of the low one is there, too.
+    assert kept == bed.report().blocked_cpus
+    hard_reboot(bed, servers['low'])
+    bed.update_host()
     assert '' == bed.report().blocked_cpus
     bed._unshelve_server(servers['high'])
     bed._shelve_server(servers['high'])
