@@ -18,6 +18,13 @@ PATH=/usr/sbin:/usr/bin:/sbin:/bin
 # This is no container, whatever its files are from.
 rm -f /.dockerenv
 echo test >/proc/sys/kernel/hostname
+# Those of libvirt's own defaults, which it looks up before it is told others:
+# a package makes them that also starts it.
+grep -q ^libvirt-qemu: /etc/passwd ||
+    echo libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin >>/etc/passwd
+for group in libvirt-qemu:x:64055: kvm:x:64056:; do
+    grep -q "^${group%%:*}:" /etc/group || echo "$group" >>/etc/group
+done
 rm -rf /etc/libvirt
 mkdir /etc/libvirt
 cat >/etc/libvirt/qemu.conf <<'END'
