@@ -44,6 +44,14 @@ def is_ours(traits):
     return not {TRAIT, TRAIT_DISABLED}.isdisjoint(traits)
 
 
+def ours(traits):
+    """Return those traits of a host that are of this package, a sorted list.
+
+    :param traits: iterable of names
+    """
+    return sorted(set(traits).intersection(TRAITS))
+
+
 def traits(mix, is_disabled):
     """Return the traits that nova-compute gives to a priority host, a list.
 

@@ -21,7 +21,6 @@ import typing
 
 from nova import context as nova_context
 from nova import objects
-from nova.virt import hardware
 from oslo_db import exception as db_exception
 import sqlalchemy.exc
 
@@ -90,7 +89,7 @@ class Host(typing.NamedTuple):
     def low_gain(self):
         """The Gain of a host with a report: what mix does for its low row."""
         dedicated, shared = (
-            len(hardware.parse_cpu_spec(cpus)) for cpus in (
+            len(host_report.cpu_set(cpus)) for cpus in (
                 self.report.cpu_dedicated_set, self.report.cpu_shared_set))
         ratio = capacity.exact_ratio(self.report.cpu_allocation_ratio)
         without, mixed = (

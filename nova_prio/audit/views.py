@@ -82,6 +82,13 @@ class HostView:
         return [demand.of(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
 
+    @functools.cached_property
+    def cells(self):
+        """The NUMA cells of the host as nova-compute counts them, a list."""
+        text = self.node.numa_topology
+        return (objects.NUMATopology.obj_from_db_obj(text).cells
+                if text else [])
+
     @property
     def rows(self):
         """The ``capacity.Rows`` that the instances on the host draw."""

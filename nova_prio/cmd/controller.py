@@ -112,16 +112,16 @@ class Seen(typing.NamedTuple):
     is_up: bool
 
 
-def look(context, host):
+def look(context, client, host):
     """Return what Nova and Placement say of a host, a Seen.
 
     To be called in :func:`one_sentence`.
 
     :param context: nova.context.RequestContext, of no cell
+    :param client: nova.scheduler.client.report.SchedulerReportClient
     :param host: its name
     """
     from nova import objects
-    from nova.scheduler.client import report
     from nova import servicegroup
 
     from nova_prio.audit import views
@@ -133,7 +133,7 @@ def look(context, host):
             'one.' % (host, len(nodes)))
     (cctxt, node), = nodes
     return Seen(
-        views.read(cctxt, report.SchedulerReportClient(), node),
+        views.read(cctxt, client, node),
         any(map(priority_hosts.is_marked,
                 objects.AggregateList.get_by_host(context, host))),
         servicegroup.API().service_is_up(

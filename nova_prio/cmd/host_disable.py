@@ -83,7 +83,7 @@ class Disable(report.Report):
                          for each in self._left]
 
     def _look(self, host):
-        self._seen = controller.look(self._context, host)
+        self._seen = controller.look(self._context, self._client, host)
         return self._seen.view
 
     def conclude(self, parsed_args):
@@ -232,12 +232,13 @@ class Enable(command.Command):
 
             from nova_prio.colocation import drain
             host = parsed_args.host
-            view, _, is_up = controller.look(context, host)
+            placement = client.SchedulerReportClient()
+            view, _, is_up = controller.look(context, placement, host)
             if not _is_ours(view):
                 raise exceptions.CommandError(
                     "HOST is '%s', whose nova-compute reports no priority "
                     'CPUs; allowed are hosts with our compute driver.' % host)
-            drain.reopen(context, client.SchedulerReportClient(), view)
+            drain.reopen(context, placement, view)
         if not is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
                                  host)

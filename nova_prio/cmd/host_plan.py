@@ -81,6 +81,8 @@ class Plan(report.Report):
 
 def _rows(context, conf, host, cpus):
     """Yield the Rows that can be known here."""
+    from nova.scheduler.client import report as client
+
     from nova_prio.colocation import local
     from nova_prio.colocation import plan
     is_here = conf.host == host
@@ -88,7 +90,8 @@ def _rows(context, conf, host, cpus):
         here, running = _guests(conf)
         _check_numbers(here, cpus)
     if conf.api_database.connection:
-        view, is_marked, is_up = controller.look(context, host)
+        view, is_marked, is_up = controller.look(
+            context, client.SchedulerReportClient(), host)
         yield from plan.make(
             view, cpus, is_marked, is_up,
             {guest.uuid: guest for guest in running} if is_here else None)

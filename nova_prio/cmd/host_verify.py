@@ -59,10 +59,11 @@ class Verify(report.Report):
             plan = plan_of(host, parsed_args.plan)
             is_here = (conf.host == host and
                        conf.compute_driver == priority_hosts.DRIVER)
-            view, is_marked, is_up = controller.look(context, host)
+            placement = client.SchedulerReportClient()
+            view, is_marked, is_up = controller.look(
+                context, placement, host)
             audit = run.Audit(
-                context, client.SchedulerReportClient(),
-                host if is_here else None,
+                context, placement, host if is_here else None,
                 functools.partial(guests.read, conf) if is_here else None)
             found = [each for several, _ in audit.run([host])
                      for each in several]

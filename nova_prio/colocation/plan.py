@@ -18,13 +18,13 @@ the instances, is calculated by the code that it uses itself.
 """
 
 from nova.compute import vm_states
-from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio import capacity
 from nova_prio.colocation import rows
+from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio import demand
 from nova_prio import holdings
@@ -47,17 +47,11 @@ def cpus_now(view):
     """
     ratio = capacity.exact_ratio(
         view.inventories.get(orc.VCPU, {}).get('allocation_ratio', 1.0))
-    cells = _cells(view)
     return capacity.HostCPUs(
-        frozenset().union(*(cell.pcpuset for cell in cells))
+        frozenset().union(*(cell.pcpuset for cell in view.cells))
         if orc.PCPU in view.inventories else frozenset(),
-        frozenset().union(*(cell.cpuset for cell in cells)),
+        frozenset().union(*(cell.cpuset for cell in view.cells)),
         ratio, bool(view.report and view.report.mix))
-
-
-def _cells(view):
-    text = view.node.numa_topology
-    return objects.NUMATopology.obj_from_db_obj(text).cells if text else []
 
 
 def inventories(view, cpus):
@@ -112,7 +106,7 @@ def make(view, cpus, is_marked, is_up, guests=None):
                        then.get(name, {}))
     yield rows.Row(
         rows.TRAITS, rows.TRAITS,
-        ' '.join(sorted(set(view.traits).intersection(priority_hosts.TRAITS))),
+        ' '.join(priority_hosts.ours(view.traits)),
         ' '.join(sorted(priority_hosts.traits(cpus.mix, False))))
     floating = {
         instance.uuid: cpus.dedicated & _floats_on(
@@ -150,7 +144,7 @@ def _options(view, now, cpus, then):
     undo = 'To undo all, set it to what it was.'
     is_ours = priority_hosts.is_ours(view.traits)
     had_sets = orc.PCPU in view.inventories or not any(
-        cell.pcpuset for cell in _cells(view))
+        cell.pcpuset for cell in view.cells)
     before = {
         'compute_driver': priority_hosts.DRIVER if is_ours
         else 'libvirt.LibvirtDriver',
@@ -267,10 +261,8 @@ def _floats_on(instance, needs, view, now, cpus, guests):
     is_low = needs.priority == capacity.LOW
     guest = (guests or {}).get(instance.uuid)
     if guest is not None:
-        users = guest.threads + ([] if is_low else guest.vcpus)
-        return frozenset().union(*(
-            cpus.dedicated if each is None else each for each in users
-        )) - demand.pins(instance)
+        return guest_xml.cpus_of_users(
+            guest, is_low, cpus.dedicated) - demand.pins(instance)
     if instance.vm_state not in _WITH_GUEST or (
             # It does not run, and comes back as it was from one state alone.
             guests is not None and instance.vm_state != vm_states.SUSPENDED):
@@ -278,7 +270,7 @@ def _floats_on(instance, needs, view, now, cpus, guests):
     topology = instance.numa_topology
     if topology is None or is_low or _shares_emulator(topology):
         return now.shared
-    host_cells = {cell.id: cell.cpuset for cell in _cells(view)}
+    host_cells = {cell.id: cell.cpuset for cell in view.cells}
     return frozenset().union(*(
         host_cells.get(cell.id, ()) for cell in topology.cells
         if cell.cpuset)) - demand.pins(instance)

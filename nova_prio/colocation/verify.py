@@ -114,8 +114,7 @@ def _against(plan, view, report):
             yield _line('inventory ' + name, wanted, there, '',
                         wanted == there, _WAIT)
         elif part == rows.TRAITS:
-            there = ' '.join(sorted(set(view.traits).intersection(
-                priority_hosts.TRAITS)))
+            there = ' '.join(priority_hosts.ours(view.traits))
             remedy = _WAIT
             if priority_hosts.TRAIT_DISABLED in view.traits:
                 remedy = 'Run "nova-prio host enable %s".' % view.name

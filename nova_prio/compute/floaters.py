@@ -106,9 +106,7 @@ def floated(seen, dedicated, instances, moving, is_there):
     """Return the dedicated CPUs on which guests run that are not pinned there.
 
     A guest that is no instance of the host counts with all its CPUs, unless it
-    moves from or to there: its CPUs are claimed then. Of low-priority guests
-    only the emulator and I/O threads count, which are never to be beside
-    high-priority ones.
+    moves from or to there: its CPUs are claimed then.
 
     :param seen: list of Seen
     :param dedicated: set of CPU numbers
@@ -140,11 +138,8 @@ def floated(seen, dedicated, instances, moving, is_there):
         if instance is None and (
                 guest.uuid in moving or not is_there(guest.uuid)):
             continue
-        users = guest.threads + ([] if is_low else guest.vcpus)
-        found |= set().union(*(
-            dedicated if cpus is None else cpus & dedicated for cpus in users
-        )) - pinned
-    return frozenset(found)
+        found |= guest_xml.cpus_of_users(guest, is_low, dedicated) - pinned
+    return frozenset(found & dedicated)
 
 
 def _rescued(instances):

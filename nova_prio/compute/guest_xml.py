@@ -84,6 +84,23 @@ def cpus_of_threads(domain):
         emulator, *domain.iterfind('cputune/iothreadpin'))]
 
 
+def cpus_of_users(guest, is_low, everywhere):
+    """Return the CPUs on which a guest is in the way of one that is pinned.
+
+    Of a low-priority guest only the emulator and I/O threads count, which are
+    never to be beside high-priority ones.
+
+    :param guest: object with ``vcpus`` and ``threads``, as the functions above
+        return them
+    :param is_low: whether it is of low priority
+    :param everywhere: CPUs that stand for all, where it is not limited
+    :returns: frozenset of CPU numbers
+    """
+    users = guest.threads + ([] if is_low else guest.vcpus)
+    return frozenset().union(*(
+        everywhere if cpus is None else cpus for cpus in users))
+
+
 def cpu_numbers(text):
     """Return a CPU set of libvirt as a frozenset; None for all CPUs.
 
