@@ -66,7 +66,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().__init__(virtapi, read_only=read_only)
         self.ledger = usage.UsageLedger()
         self.excess = excess.Excess()
-        self.healing = healing.Healing()
+        self.healing = healing.Healing(self.instance_exists)
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.floated = frozenset()

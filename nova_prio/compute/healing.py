@@ -40,7 +40,13 @@ class Healing:
     operator's.
     """
 
-    def __init__(self):
+    def __init__(self, is_here):
+        """Know of no drift yet.
+
+        :param is_here: function that says of a nova.objects.Instance whether
+            this host has its guest, running or not
+        """
+        self._is_here = is_here
         self._started = timeutils.utcnow()
         # UUID of an instance -> what it seemed to hold and to need in the
         # last run, and why that was not mended: None where it was right, for
@@ -145,7 +151,12 @@ class Healing:
             migration.updated_at or migration.created_at) < self._started
 
     def _end(self, context, client, migration):
-        """End a migration if its instance has arrived, or stays."""
+        """End a migration if its instance has arrived, or stays.
+
+        libvirt may have moved the guest all the same. Then the instance goes
+        on to hold what the guest has over there, and healing lets it hold
+        what it has here as well: where it is, only the operator can say.
+        """
         try:
             instance = objects.Instance.get_by_uuid(
                 context, migration.instance_uuid,
@@ -157,7 +168,16 @@ class Healing:
                     not holdings.is_open(migration)):
                 if _waits_for(instance, migration):
                     instance.drop_migration_context()
-                holdings.give_back(context, client, migration)
+                if migration.is_live_migration and not self._is_here(instance):
+                    holdings.empty(context, client, migration.uuid)
+                    LOG.warning(
+                        'The guest is not here: libvirt moved it to %s, while '
+                        'Nova takes the migration %s for failed. Destroy it '
+                        'there before the instance is started here again.',
+                        migration.dest_compute, migration.uuid,
+                        instance_uuid=instance.uuid)
+                else:
+                    holdings.give_back(context, client, migration)
                 status = 'error'
             elif (instance.host == migration.dest_compute and
                     migration.is_live_migration):

@@ -205,6 +205,36 @@ class Healing(Drift):
             self.delete(server)
         self.delete(*others)
 
+    def test_killed_while_libvirt_moves_a_guest(self):
+        """libvirt ends the move: the instance holds what it has on both."""
+        self.start('mix2')
+        self.create('high', host='mix1')
+        server = self.create('high', host='mix1')
+        before = self._cpus(server)
+        die = self.die('migrating', 'running')
+
+        def move(*args, **kwargs):
+            self.computes['mix1'].driver.destroy(args[0], args[2], [])
+            die(*args, **kwargs)
+
+        with mock.patch('nova.compute.manager.ComputeManager.'
+                        '_do_live_migration', side_effect=move):
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': 'mix2', 'block_migration': 'auto'}})
+            migration = self.soon(self._died, server, 'running')
+        self.assertIn('libvirt moved it to mix2', self.said_by_restart('mix1'))
+        self.assertEqual({}, self._get_allocations_by_server_uuid(
+            migration.uuid))
+        self.assertIn('put right', self.heal())
+        self.assertEqual(
+            {self.compute_rp_uuids[host] for host in ('mix1', 'mix2')},
+            set(self._get_allocations_by_server_uuid(server['id'])))
+        needs = self.needs[server['id']]
+        needs['mix2'] = needs['mix1']
+        self.act(server, rebuild={'imageRef': self.image()})
+        self.assertEqual(before, self._cpus(server))
+        self.assert_kept()
+
     def test_resize_that_failed_at_its_source(self):
         """What was claimed on the other host is forgotten."""
         self.start('mix2')
