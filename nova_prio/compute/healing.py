@@ -173,7 +173,8 @@ class Healing:
                     LOG.warning(
                         'The guest is not here: libvirt moved it to %s, while '
                         'Nova takes the migration %s for failed. Destroy it '
-                        'there before the instance is started here again.',
+                        'there, and undefine it, before the instance is '
+                        'started here again.',
                         migration.dest_compute, migration.uuid,
                         instance_uuid=instance.uuid)
                 else:

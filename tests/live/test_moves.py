@@ -26,6 +26,16 @@ from tests.live import cloud
 each_kind = pytest.mark.parametrize('kind', ['high', 'low', 'ordinary'])
 
 
+def soon(check):
+    """Wait until a check returns true.
+
+    :raises tenacity.RetryError: if it takes too long
+    """
+    tenacity.retry(retry=tenacity.retry_if_result(lambda found: not found),
+                   stop=tenacity.stop_after_delay(client.SECONDS),
+                   wait=tenacity.wait_fixed(0.1))(check)()
+
+
 @pytest.fixture
 def here(hosts):
     """The host that servers come from."""
@@ -101,6 +111,29 @@ def test_live_migration_there_and_back(kind, openstack, boot, here, there,
         openstack.run('server', 'migrate', '--live-migration', '--host', host,
                       '--wait', 'moved')
         expect('moved', host, kind)
+
+
+def test_nova_compute_killed_while_libvirt_moves_a_guest(
+        layout, openstack, boot, here, there, expect):
+    """libvirt ends the move alone; what nova-compute says to do works."""
+    server = boot('moved', 'high', '--host', here)
+    guest = server['OS-EXT-SRV-ATTR:instance_name']
+    client.virsh(layout, here, 'migrate-setspeed', guest, '1')
+    openstack.run('server', 'migrate', '--live-migration', '--host', there,
+                  'moved')
+    soon(lambda: 'Unbounded' in client.virsh(
+        layout, here, 'domjobinfo', guest))
+    found = cloud.Cloud(layout)
+    service = 'nova-compute-' + here
+    found.processes.stop(service, signal.SIGKILL)
+    soon(lambda: guest not in client.guests(layout, here))
+    found.start_compute(here)
+    soon(lambda: server['id'] + '] The guest is not here: libvirt moved it to '
+         + there in found.processes.log(service).read_text())
+    for word in 'destroy', 'undefine':
+        client.virsh(layout, there, word, guest)
+    openstack.run('server', 'reboot', '--hard', '--wait', 'moved')
+    expect('moved', here, 'high')
 
 
 def test_evacuation_after_a_killed_compute(layout, openstack, boot, here,
