@@ -88,7 +88,10 @@ class Installed:
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',
-                 resource_tracker.claims)):
+                 resource_tracker.claims),
+                # The aggregates may be those of another bed.
+                ('nova_prio.scheduler.narrowing.KEEPING_OFF.expiration_time',
+                 0)):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()

@@ -12,6 +12,7 @@
 
 """Which hosts a request is kept to, or from, before Placement is asked."""
 
+from dogpile import cache
 from nova import exception
 from nova import objects
 from oslo_log import log as logging
@@ -20,6 +21,11 @@ from nova_prio import policy
 from nova_prio import priority_hosts
 
 LOG = logging.getLogger(__name__)
+
+#: The aggregates that keep ordinary instances off, as they were some seconds
+#: ago: each ordinary request needs them, and most clouds have none.
+KEEPING_OFF = cache.make_region().configure(
+    'dogpile.cache.memory', expiration_time=5)
 
 
 def narrow(ctxt, request_spec):
@@ -65,10 +71,10 @@ def narrow(ctxt, request_spec):
 
 
 def _keep_ordinary_off(ctxt, request_spec):
-    uuids = {aggregate.uuid
-             for aggregate in objects.AggregateList.get_by_metadata(
-                 ctxt, key=priority_hosts.ORDINARY_KEY)
-             if priority_hosts.keeps_ordinary_off(aggregate)}
+    uuids = KEEPING_OFF.get_or_create('uuids', lambda: {
+        aggregate.uuid for aggregate in objects.AggregateList.get_by_metadata(
+            ctxt, key=priority_hosts.ORDINARY_KEY)
+        if priority_hosts.keeps_ordinary_off(aggregate)})
     if not uuids or not _is_new(ctxt, request_spec):
         return False
     _destination(request_spec).append_forbidden_aggregates(uuids)

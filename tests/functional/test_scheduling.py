@@ -13,10 +13,12 @@
 """Where the scheduler puts instances, and what it asks Placement."""
 
 import logging
+from unittest import mock
 
 import fixtures
 
 from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler import narrowing
 from tests.functional import base
 
 
@@ -77,6 +79,19 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
 
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
+
+    def test_known_for_seconds(self):
+        """The aggregates are not read for each request."""
+        self.start_seed_host()
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        with mock.patch.object(
+                narrowing.KEEPING_OFF, 'expiration_time', 3600):
+            narrowing.KEEPING_OFF.invalidate()
+            self.boot(self.plain)
+            self.api.post_aggregate_action(aggregate['id'], {
+                'set_metadata': {'metadata': {'priority_ordinary': 'false'}}})
+            self._delete_server(self.boot(self.plain))
+        self.boot(self.plain, 'ERROR')
 
     def test_new_ones_only(self):
         self.start_seed_host(aggregate={'priority_mix': 'true',
