@@ -108,10 +108,7 @@ def parse(xml):
             {spec.get('name'): spec.text for spec in specs})
     return Guest(
         domain.findtext('uuid'), priority, partition,
-        guest_xml.cpus_of_vcpus(domain),
-        [guest_xml.cpu_numbers(pin.get('cpuset'))
-         for tag in ('emulatorpin', 'iothreadpin')
-         for pin in domain.iterfind('cputune/' + tag)],
+        guest_xml.cpus_of_vcpus(domain), guest_xml.cpus_of_threads(domain),
         domain.find('cpu/numa') is not None)
 
 
@@ -182,7 +179,7 @@ def _placement(name, host, guest, priority):
               for cpus in guest.vcpus if not is_pinned(host, cpus)]
     if priority == capacity.LOW:
         wanted += [(host.shared & (cpus or frozenset()), cpus)
-                   for cpus in guest.threads or [None]]
+                   for cpus in guest.threads]
     for needed, cpus in wanted:
         if cpus != needed or not cpus:
             yield finding.Finding(

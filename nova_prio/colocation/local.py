@@ -20,6 +20,7 @@ from nova_prio import capacity
 from nova_prio.colocation import plan
 from nova_prio.colocation import rows
 from nova_prio.compute import checks
+from nova_prio.compute import guest_xml
 
 #: The host was not looked at.
 NOT_SEEN = rows.Row(
@@ -61,16 +62,14 @@ def of_guests(host, running, cpus):
     :param cpus: ``capacity.HostCPUs`` as they are to be
     """
     for guest in running:
-        pinned, floating = frozenset(), frozenset()
-        for each in guest.vcpus:
-            if guests.is_pinned(host, each):
-                pinned |= each
-            else:
-                floating |= cpus.dedicated if each is None else each
+        pinned = frozenset().union(*(
+            each for each in guest.vcpus if guests.is_pinned(host, each)))
         if pinned - cpus.dedicated:
             yield rows.Row(
                 rows.OUTSIDE, guest.uuid,
                 'CPUs ' + hardware.format_cpu_spec(pinned - cpus.dedicated),
                 remedy=plan.MOVE, is_in_the_way=True)
-        if guest.priority != capacity.LOW and floating & cpus.dedicated:
-            yield plan.floats(guest.uuid, floating & cpus.dedicated)
+        floating = cpus.dedicated & guest_xml.cpus_of_users(
+            guest, guest.priority == capacity.LOW, cpus.dedicated) - pinned
+        if floating:
+            yield plan.floats(guest.uuid, floating)

@@ -259,13 +259,18 @@ class HostPlan(colocation.Colocation):
     def test_on_the_host(self):
         """What only the host knows, with and without the databases."""
         self.start_stock_host(dedicated='0-3,8', shared='4-7,9')
-        pinned = self.boot(self.flavor(5, **{'hw:cpu_policy': 'dedicated'}))
+        pinned = self.boot(self.flavor(5, **{
+            'hw:cpu_policy': 'dedicated',
+            'hw:emulator_threads_policy': 'share'}))
         floating = self.boot(self.plain)
         for database in 'sqlite://', None:
             plan = self.on_the_host(status=report.FOUND, database=database)
             self.assertEqual(
                 'CPUs 8', plan['pinned outside', pinned['id']]['Now'])
-            self.assertEqual('CPUs 4-7', plan['floats', floating['id']]['Now'])
+            # Of the pinned one the emulator threads.
+            for server in pinned, floating:
+                self.assertEqual(
+                    'CPUs 4-7', plan['floats', server['id']]['Now'])
             self.assertEqual(set(), self.names(plan, 'host'))
         self._delete_server(pinned)
         del self._guest_xmls[pinned['id']]
