@@ -27,6 +27,7 @@ import os
 import pathlib
 import re
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -233,7 +234,10 @@ def _cpu_seconds(pid):
 
 
 def main():
-    """Measure, write what was found and print it beside what is allowed."""
+    """Measure, write what was found and print it beside what is allowed.
+
+    :returns: the exit status: 0 where all that is required is reached
+    """
     parser = argparse.ArgumentParser(
         prog='python -m benchmarks.live', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -274,7 +278,8 @@ def main():
     print(tables.as_text(table))
     if arguments.tables:
         tables.write(table, arguments.tables / 'throughput.csv')
+    return 0 if live_tables.is_reached(table) else 1
 
 
 if __name__ == '__main__':
-    main()
+    sys.exit(main())

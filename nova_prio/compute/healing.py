@@ -172,9 +172,10 @@ class Healing:
                     holdings.empty(context, client, migration.uuid)
                     LOG.warning(
                         'The guest is not here: libvirt moved it to %s, while '
-                        'Nova takes the migration %s for failed. Destroy it '
-                        'there, and undefine it, before the instance is '
-                        'started here again.',
+                        'Nova takes the migration %s for failed. Before the '
+                        'instance is started here again, destroy and undefine '
+                        'the guest there; nova-prio audit --fix then takes '
+                        'away what the instance holds of that host.',
                         migration.dest_compute, migration.uuid,
                         instance_uuid=instance.uuid)
                 else:

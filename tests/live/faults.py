@@ -12,6 +12,7 @@
 
 """What goes wrong in a live cloud, and is over when its function returns."""
 
+import datetime
 import os
 import signal
 import subprocess
@@ -25,33 +26,57 @@ from tests.live import host
 
 #: Seconds that a fault lasts that does not end by itself.
 AWAY_SECONDS = 30
+#: Seconds until what a fault is to hit is there, or its effect is seen.
+SECONDS = 120
 #: How many seconds a clock is ahead, one after the other: more than a service
 #: may be silent for before it counts as down.
 STEPS = 3600, -3600, 0
 
 
+def _soon(seconds, check, *args):
+    """Return what a check returns as soon as that is true.
+
+    :param seconds: between two checks
+    :raises tenacity.RetryError: if it takes too long
+    """
+    return tenacity.retry(
+        retry=tenacity.retry_if_result(lambda found: not found),
+        stop=tenacity.stop_after_delay(SECONDS),
+        wait=tenacity.wait_fixed(seconds))(check)(*args)
+
+
 def killed_compute(cloud):
     """The nova-compute of a host is killed while it builds a server."""
-    name = 'nova-compute-' + _building_host(cloud)
-    cloud.processes.stop(name, signal.SIGKILL)
-    cloud.start(name)
+    server = _soon(0.1, _server_with, cloud, 'spawning')
+    _kill(cloud, 'nova-compute-' + server.compute_host)
 
 
-@tenacity.retry(retry=tenacity.retry_if_result(lambda host: host is None),
-                stop=tenacity.stop_after_delay(120),
-                wait=tenacity.wait_fixed(0.1))
-def _building_host(cloud):
-    compute = catalog.connect(cloud.layout).compute
-    for server in compute.servers(all_projects=True, status='BUILD'):
-        if server.task_state == 'spawning':
-            return server.compute_host
-    return None
+def claiming_compute(cloud):
+    """The nova-compute of a host is killed while it claims for a server."""
+    name = 'nova-compute-' + cloud.layout.hosts[0]
+    with open(cloud.processes.log(name)) as log:
+        log.seek(0, os.SEEK_END)
+        _soon(0.005, lambda: 'Attempting claim' in log.read())
+    _kill(cloud, name)
 
 
 def killed_scheduler(cloud):
-    """The scheduler is killed."""
-    cloud.processes.stop('nova-scheduler', signal.SIGKILL)
-    cloud.start('nova-scheduler')
+    """The scheduler is killed while it has a request."""
+    _soon(0.05, _server_with, cloud, 'scheduling')
+    _kill(cloud, 'nova-scheduler')
+
+
+def _server_with(cloud, task_state):
+    compute = catalog.connect(cloud.layout).compute
+    for server in compute.servers(all_projects=True, status='BUILD'):
+        if server.task_state == task_state:
+            return server
+    return None
+
+
+def _kill(cloud, name):
+    cloud.processes.stop(name, signal.SIGKILL)
+    cloud.start(name)
 
 
 def restarted_broker(cloud):
@@ -81,8 +106,12 @@ def restarted_libvirtd(cloud):
 
 
 def full_disk(cloud):
-    """The file system of a host's instances is full for a while."""
-    enter = host.found(cloud.layout, cloud.layout.hosts[0])['enter']
+    """The file system of a host's instances is full for a while.
+
+    Users have an error there meanwhile, and no server that seems to run.
+    """
+    name = cloud.layout.hosts[0]
+    enter = host.found(cloud.layout, name)['enter']
     file = cloud.layout.compute_state / 'instances' / 'full'
     try:
         # It ends where there is no room left.
@@ -90,6 +119,7 @@ def full_disk(cloud):
             [*enter, 'dd', 'if=/dev/zero', 'of=%s' % file, 'bs=1M'],
             capture_output=True, text=True)
         assert 'No space left on device' in filling.stderr
+        assert 'ERROR' == _status_of_new_server(cloud, name)
         time.sleep(AWAY_SECONDS)
     finally:
         subprocess.run([*enter, 'rm', file], check=True)
@@ -107,7 +137,36 @@ def stepped_clock(cloud):
         clock.write_text(str(step))
         time.sleep(AWAY_SECONDS)
         assert cloud.processes.is_running(service)
+        _soon(1, _is_ahead, cloud.processes.log(service), step)
     cloud.restart(service)
+
+
+def _is_ahead(log, seconds):
+    """Return whether a clock is ahead of ours, by the log of its service."""
+    now = datetime.datetime.now()
+    for line in reversed(log.read_text().splitlines()):
+        try:
+            ahead = datetime.datetime.fromisoformat(line[:23]) - now
+        except ValueError:
+            continue
+        return abs(ahead.total_seconds() - seconds) < STEPS[0] / 2
+    return False
+
+
+def _status_of_new_server(cloud, name):
+    """Create a server on a host; returns what becomes of it."""
+    connection = catalog.connect(cloud.layout)
+    compute = connection.compute
+    server = compute.create_server(
+        name='on-full-disk', flavor_id=compute.find_flavor('load-low').id,
+        image_id=connection.image.find_image('guest').id, networks='none',
+        availability_zone='nova:' + name)
+    try:
+        return _soon(1, lambda: compute.get_server(server.id).status.replace(
+            'BUILD', ''))
+    finally:
+        compute.delete_server(server)
+        compute.wait_for_delete(server, wait=SECONDS)
 
 
 def undefine_left(layout, moved_in_vain):
@@ -134,6 +193,6 @@ def undefine_left(layout, moved_in_vain):
 
 
 #: All of them.
-FAULTS = (killed_compute, killed_scheduler, restarted_broker,
-          restarted_database, absent_placement, restarted_libvirtd, full_disk,
-          stepped_clock)
+FAULTS = (killed_compute, claiming_compute, killed_scheduler,
+          restarted_broker, restarted_database, absent_placement,
+          restarted_libvirtd, full_disk, stepped_clock)

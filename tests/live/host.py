@@ -89,9 +89,12 @@ def main(directory, name):
     restarts = itertools.count()
 
     def tell(number):
-        file.write_text(json.dumps(
+        # It may be read this moment.
+        new = file.with_suffix('.new')
+        new.write_text(json.dumps(
             {'enter': host.enter_command(), 'uri': host.uri,
              'restarts': number}))
+        new.replace(file)
 
     def restart(*args):
         host.restart_libvirtd()

@@ -13,7 +13,8 @@
 """Random operations on servers of all kinds, as several users at once.
 
 Each user draws from numbers of its own and has servers of its own, so that a
-seed says what each of them tries, whatever the others do.
+seed says what each of them draws, whatever the others do. Which operation that
+is depends on the state that its server is in by then.
 """
 
 import collections
@@ -98,10 +99,16 @@ class Users:
                 self._stepped.notify_all()
 
     def wait_for_steps(self, number):
-        """Wait until that many more operations have ended."""
+        """Wait until that many more operations have ended.
+
+        :raises RuntimeError: if it takes too long
+        """
         with self._stepped:
             aim = len(self.steps) + number
-            self._stepped.wait_for(lambda: len(self.steps) >= aim, SECONDS)
+            if not self._stepped.wait_for(
+                    lambda: len(self.steps) >= aim, 2 * SECONDS):
+                raise RuntimeError('%d operations have not ended.' % (
+                    aim - len(self.steps)))
 
     @property
     def stuck(self):
@@ -115,6 +122,11 @@ class Users:
         Those are among them that are deleted.
         """
         return set().union(*(user.moved_in_vain for user in self._users))
+
+    @property
+    def lost(self):
+        """The names of the servers that went and were not to be deleted."""
+        return [name for user in self._users for name in user.lost]
 
     @property
     def left(self):
@@ -159,6 +171,9 @@ class _User:
         #: Names of those that Nova did not come to an end with.
         self.stuck = set()
         self.moved_in_vain = set()
+        #: Names of those that are gone and were not to be deleted.
+        self.lost = set()
+        self._unwanted = set()
 
     def operate(self):
         """Try an operation and wait for its end; returns the Step."""
@@ -172,6 +187,9 @@ class _User:
         server = list(self.servers)[position]
         try:
             found = self._compute.get_server(self.servers[server])
+        except openstack.exceptions.NotFoundException:
+            self._note_gone(server)
+            return self._made('look', server, flavor, DELETED)
         except REFUSALS as error:
             return self._made('look', server, flavor, _refused(error))
         names = ALLOWED.get(found.status, ('delete',))
@@ -181,7 +199,8 @@ class _User:
         """Wait for all servers; returns the names of those that are stuck."""
         for server in set(self.servers) - self.stuck:
             try:
-                self._wait(server, 'look')
+                if self._wait(server, 'look') == DELETED:
+                    self._note_gone(server)
             except tenacity.RetryError:
                 self.stuck.add(server)
         return self.stuck
@@ -190,7 +209,15 @@ class _User:
         """Delete servers of the user, by name; returns the steps."""
         return [self._step('delete', server, '') for server in list(servers)]
 
+    def _note_gone(self, server):
+        del self.servers[server]
+        self.stuck.discard(server)
+        if server not in self._unwanted:
+            self.lost.add(server)
+
     def _step(self, name, server, flavor):
+        if name == 'delete':
+            self._unwanted.add(server)
         try:
             getattr(self, '_' + name)(server, flavor)
             outcome = self._wait(server, name)
@@ -202,8 +229,7 @@ class _User:
         if name in MOVES and outcome in (STUCK, 'ERROR'):
             self.moved_in_vain.add(self.servers[server])
         if outcome == DELETED:
-            del self.servers[server]
-            self.stuck.discard(server)
+            self._note_gone(server)
         return self._made(name, server, flavor, outcome)
 
     def _made(self, *words):

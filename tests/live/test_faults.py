@@ -16,8 +16,10 @@ import json
 
 import pytest
 
+from tests.live import bystanders
 from tests.live import cloud
 from tests.live import faults
+from tests.live import load
 from tests.live import operations
 from tests.live import watch
 
@@ -25,15 +27,25 @@ from tests.live import watch
 BEFORE, AFTER = 6, 8
 
 
+@pytest.fixture(scope='module')
+def untouched(layout, load):
+    """Servers of each flavor that nobody operates on."""
+    with bystanders.Bystanders(layout, 'untouched') as found:
+        yield found
+
+
 @pytest.mark.parametrize('fault', faults.FAULTS, ids=lambda fault:
                          fault.__name__)
-def test_all_is_right_after(fault, layout, load, record_property):
+def test_all_is_right_after(fault, layout, untouched, record_property):
     """It is, except for two things that are Nova's own.
 
     It may never end what it was about to do: such servers are given up. And
     it may leave guests that are shut off where their servers were before a
     move that failed: these are undefined. Both are recorded.
+
+    Other servers do not notice, and new ones become ACTIVE.
     """
+    before = untouched.look()
     with operations.Users(layout, fault.__name__) as users:
         users.wait_for_steps(BEFORE)
         fault(cloud.Cloud(layout))
@@ -47,4 +59,9 @@ def test_all_is_right_after(fault, layout, load, record_property):
         print('%s: %s' % (name, value))
     users.leave()
     left = watch.settle(layout)
-    assert ([], [], []) == (found.violations, users.left, left.violations)
+    assert ([], [], [], []) == (
+        users.lost, found.violations, users.left, left.violations)
+    assert len(load.FLAVORS) == len(before)
+    assert before == untouched.look()
+    with bystanders.Bystanders(layout, 'after'):
+        pass

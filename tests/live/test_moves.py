@@ -16,12 +16,15 @@ Both hosts have 12 CPUs, of which README.rst dedicates 8.
 """
 
 import signal
+import subprocess
 
 import pytest
 import tenacity
 
 from tests.live import client
 from tests.live import cloud
+from tests.live import layout as layouts
+from tests.live import watch
 
 each_kind = pytest.mark.parametrize('kind', ['high', 'low', 'ordinary'])
 
@@ -73,6 +76,7 @@ def expect(layout, openstack):
         assert domain.findtext('resource/partition') == {
             'high': '/high_prio_machine', 'low': '/low_prio_machine',
             'ordinary': '/machine'}[kind]
+        assert [] == watch.settle(layout).violations
 
     return expect_it
 
@@ -85,7 +89,7 @@ def test_hint(kind, boot, here, expect):
 
 @pytest.mark.parametrize('before, after', [
     ('high', 'low'), ('low', 'ordinary'), ('ordinary', 'high')])
-def test_resize(before, after, openstack, boot, there, expect):
+def test_resize(before, after, openstack, boot, expect):
     boot('resized', before)
     openstack.run('server', 'resize', '--flavor', after, '--wait', 'resized')
     openstack.run('server', 'resize', 'confirm', 'resized')
@@ -132,6 +136,12 @@ def test_nova_compute_killed_while_libvirt_moves_a_guest(
          + there in found.processes.log(service).read_text())
     for word in 'destroy', 'undefine':
         client.virsh(layout, there, word, guest)
+    files = [layout.etc / 'nova' / name for name in ('common.conf',
+                                                     'nova.conf')]
+    all_repaired = 4
+    assert all_repaired == subprocess.run(
+        [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix',
+         *('--config-file=%s' % file for file in files)]).returncode
     openstack.run('server', 'reboot', '--hard', '--wait', 'moved')
     expect('moved', here, 'high')
 

@@ -13,7 +13,7 @@
 """Users who operate on servers for as long as one likes.
 
 ``NOVA_PRIO_SOAK_SECONDS`` says for how long. ``NOVA_PRIO_SOAK_SEED`` makes
-them try again what they tried in a run that told this seed.
+them draw again what they drew in a run that told this seed.
 """
 
 import os
@@ -29,10 +29,11 @@ DEFAULT_SECONDS = 180
 
 
 @pytest.fixture(scope='module')
-def users(layout, load):
+def users(layout, load, record_testsuite_property):
     """The users, once they are done; in the end they leave."""
     seed = os.environ.get('NOVA_PRIO_SOAK_SEED') or str(
         random.SystemRandom().randrange(10 ** 6))
+    record_testsuite_property('NOVA_PRIO_SOAK_SEED', seed)
     print('NOVA_PRIO_SOAK_SEED=' + seed)
     with operations.Users(layout, seed) as found:
         time.sleep(int(os.environ.get('NOVA_PRIO_SOAK_SECONDS') or
@@ -43,6 +44,10 @@ def users(layout, load):
 
 def test_nothing_is_stuck(users):
     assert [] == users.stuck
+
+
+def test_nothing_is_lost(users):
+    assert [] == users.lost
 
 
 def test_all_is_right_after(users, layout):

@@ -97,8 +97,9 @@ def watch(layout):
         yield seen
     finally:
         watcher.stop()
-    if not watcher.looks:
-        raise AssertionError('No host could be looked at.')
+    for name, looks in watcher.looks.items():
+        if not looks:
+            raise AssertionError('%s could not be looked at.' % name)
     if seen:
         raise AssertionError('\n'.join(
             '%s to %s: %s' % (*times, sentence)
@@ -112,24 +113,35 @@ class _Watcher(threading.Thread):
         self._layout = layout
         self._seen = seen
         self._end = threading.Event()
-        self.looks = 0
+        self._error = None
+        self.looks = dict.fromkeys(layout.hosts, 0)
 
     def stop(self):
+        """Look no more.
+
+        :raises Exception: what a look failed with, other than that a host is
+            down
+        """
         self._end.set()
         self.join()
+        if self._error:
+            raise self._error
 
     def run(self):
-        while True:
-            for name in self._layout.hosts:
-                with contextlib.suppress(*look.DOWN):
-                    self._look_at(name)
-            if self._end.wait(HOSTS_SECONDS):
-                return
+        try:
+            while True:
+                for name in self._layout.hosts:
+                    with contextlib.suppress(*look.DOWN):
+                        self._look_at(name)
+                if self._end.wait(HOSTS_SECONDS):
+                    return
+        except Exception as error:
+            self._error = error
 
     def _look_at(self, name):
         snapshot = look.at_active_guests(self._layout, name)
         now = time.strftime('%X')
-        self.looks += 1
+        self.looks[name] += 1
         for sentence in invariants.violations(
                 snapshot, invariants.INSTANT):
             first, _ = self._seen.get(sentence, (now, now))

@@ -1,0 +1,83 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Servers that nobody operates on, whatever befalls the cloud."""
+
+import psutil
+
+from tests.live import catalog
+from tests.live import load
+from tests.live import look
+from tests.live import operations
+
+
+class Bystanders:
+    """One server of each flavor of the load, within the body of it.
+
+    :raises openstack.exceptions.SDKException: if one does not become ACTIVE,
+        or does not go
+    """
+
+    def __init__(self, layout, name):
+        """Name them; ``__enter__`` creates them.
+
+        :param name: what their names begin with
+        """
+        self._layout = layout
+        self._name = name
+        self._compute = catalog.connect(layout).compute
+        self._image = catalog.connect(layout).image.find_image('guest').id
+        self._servers = []
+
+    def __enter__(self):
+        try:
+            for name in load.FLAVORS:
+                self._servers.append(self._compute.create_server(
+                    name='%s-%s' % (self._name, name), networks='none',
+                    flavor_id=self._compute.find_flavor(name).id,
+                    image_id=self._image))
+            for server in self._servers:
+                self._compute.wait_for_server(
+                    server, wait=operations.SECONDS)
+        except Exception:
+            self._leave()
+            raise
+        return self
+
+    def __exit__(self, *exc_info):
+        self._leave()
+
+    def _leave(self):
+        for server in self._servers:
+            self._compute.delete_server(server)
+        for server in self._servers:
+            self._compute.wait_for_delete(server, wait=operations.SECONDS)
+
+    def look(self):
+        """Return what they are like.
+
+        :returns: dict, UUID -> (status, host, the process of its guest and
+            what that has of the host, a state.Domain)
+        """
+        statuses = {server.id: self._compute.get_server(server.id).status
+                    for server in self._servers}
+        return {domain.uuid: (statuses[domain.uuid], name,
+                              _process(domain.uuid), domain)
+                for name in self._layout.hosts
+                for host in look.at_active_guests(self._layout, name).hosts
+                for domain in host.domains if domain.uuid in statuses}
+
+
+def _process(uuid):
+    found, = (process.pid for process in psutil.process_iter(['cmdline'])
+              if {'-uuid', uuid} <= {*(process.info['cmdline'] or ())})
+    return found
