@@ -25,6 +25,7 @@ import os_resource_classes as orc
 from oslo_log import log as logging
 
 from nova_prio import capacity
+from nova_prio.compute import in_between
 from nova_prio.compute import usage
 from nova_prio import contract
 from nova_prio import demand
@@ -103,7 +104,8 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         """Count also those that Nova leaves out.
 
         Nova forgets in a recount what it claimed for the evacuation of an
-        instance that was in error before.
+        instance that was in error before, and misses what moves here while it
+        reads.
         """
         super()._update_usage_from_migrations(context, migrations, nodename)
         if self._ledger is None:
@@ -117,6 +119,15 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                     _evacuates_from_error(migration)):
                 self._update_usage_from_migration(
                     context, migration.instance, migration, nodename)
+        for instance, migration in in_between.returning(context, self.host):
+            if not self._ledger.holds(instance.uuid):
+                self._update_usage_from_migration(
+                    context, instance, migration, nodename)
+        for instance in in_between.arrived(
+                context, self.host,
+                {instance.uuid for instance in self._counted}):
+            if not self._ledger.holds(instance.uuid):
+                self._update_usage_from_instance(context, instance, nodename)
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):

@@ -52,18 +52,22 @@ def killed_compute(cloud):
 
 
 def claiming_compute(cloud):
-    """The nova-compute of a host is killed while it claims for a server."""
+    """The nova-compute of a host is killed as soon as a claim succeeds."""
     name = 'nova-compute-' + cloud.layout.hosts[0]
-    with open(cloud.processes.log(name)) as log:
-        log.seek(0, os.SEEK_END)
-        _soon(0.005, lambda: 'Attempting claim' in log.read())
+    _wait_for_line(cloud, name, 'Claim successful')
     _kill(cloud, name)
 
 
 def killed_scheduler(cloud):
-    """The scheduler is killed while it has a request."""
-    _soon(0.05, _server_with, cloud, 'scheduling')
+    """The scheduler is killed as soon as nova-api has accepted a server."""
+    _wait_for_line(cloud, 'compute', '"POST /v2.1/servers" status: 202')
     _kill(cloud, 'nova-scheduler')
+
+
+def _wait_for_line(cloud, name, text):
+    with open(cloud.processes.log(name)) as log:
+        log.seek(0, os.SEEK_END)
+        _soon(0.005, lambda: text in log.read())
 
 
 def _server_with(cloud, task_state):

@@ -192,6 +192,15 @@ def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
         {BLOCKS[0]: {'priority': hint}} if hint else {})))
 
 
+@pytest.mark.parametrize('value', [
+    LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48'])
+def test_extra_specs_that_are_validated(admin, flavor, refused, value):
+    """Nova asks the validator of the package since microversion 2.86."""
+    assert 'hw:cpu_priority' in refused(admin.compute.post(
+        '/flavors/%s/os-extra_specs' % flavor.id, microversion='2.86',
+        json={'extra_specs': {'hw:cpu_priority': value}}))
+
+
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])
 def test_images(member, flavor, refused, value, tmp_path):
     """Of any project: its users write what they like into them."""

@@ -132,6 +132,12 @@ def test_one_block_of_hints_beside_the_other(users, boot, in_force):
         assert ('low', '/low_prio_machine') == in_force(server)
 
 
+def test_a_block_of_hints_hides_no_other(users, ask):
+    assert 403 == ask(users['member'], **{
+        BLOCKS[0]: {'priority': 'high'},
+        BLOCKS[1]: {'priority': 'low'}}).status_code
+
+
 def test_operators_grant_the_hint_to_a_role(
         layout, users, boot, ask, in_force):
     hint = {BLOCKS[0]: {'priority': 'high'}}

@@ -1,0 +1,62 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Instances that Nova's recount of a host misses, for they move meanwhile.
+
+It reads the instances first, the migrations then. A resize that is reverted
+counts as over before its instance is at home again; what else arrives between
+the two reads is in neither. Nova counts both in its next recount, and would
+give their CPUs away until then.
+"""
+
+from nova.compute import task_states
+from nova import exception
+from nova import objects
+
+_NEEDED = ['flavor', 'migration_context', 'numa_topology', 'resources',
+           'system_metadata']
+
+
+def returning(context, host):
+    """Yield the instances whose resize is reverted, that are not back yet.
+
+    :param context: nova.context.RequestContext of the cell
+    :param host: name of the host that they come back to
+    :returns: iterator of (nova.objects.Instance, nova.objects.Migration)
+    """
+    for instance in objects.InstanceList.get_by_filters(
+            context, {'task_state': task_states.RESIZE_REVERTING,
+                      'deleted': False}, expected_attrs=_NEEDED):
+        if instance.host == host or not instance.migration_context:
+            continue
+        migration = objects.Migration.get_by_id(
+            context, instance.migration_context.migration_id)
+        if migration.source_compute == host:
+            yield instance, migration
+
+
+def arrived(context, host, known):
+    """Yield the instances of a host that were not read with the others.
+
+    To be read after those that are returning, or one may be in neither.
+
+    :param context: nova.context.RequestContext of the cell
+    :param known: set of UUIDs, of those that were
+    :returns: iterator of nova.objects.Instance
+    """
+    for uuid in set(objects.InstanceList.get_uuids_by_host(
+            context, host)) - known:
+        try:
+            yield objects.Instance.get_by_uuid(
+                context, uuid, expected_attrs=_NEEDED)
+        except exception.InstanceNotFound:
+            continue

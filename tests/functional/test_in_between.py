@@ -1,0 +1,75 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""A compute recounts while an instance moves: its CPUs are nobody else's."""
+
+from unittest import mock
+
+from nova.compute import manager
+from nova import objects
+
+from tests.functional import base
+
+
+class InBetween(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        self.server = self.boot(self.high, az='nova:mix1')
+        self._migrate_server(self.server)
+
+    def assert_kept(self):
+        """Nobody gets the CPUs of the server, now or after a recount."""
+        other = self.boot(self.high, az='nova:mix1')
+        self.assertEqual(8, len(self._pins(self.server) | self._pins(other)))
+        full = self.report('mix1').to_stats()
+        self.update_host('mix1')
+        self.assertEqual(full, self.report('mix1').to_stats())
+        self._delete_server(self.server)
+        self._delete_server(other)
+        self.assertEqual(8, self.report('mix1').room.high)
+
+    def _pins(self, server):
+        return {pin.get('cpuset') for pin in self.domain(server).findall(
+            'cputune/vcpupin')}
+
+    def test_reverted_and_not_at_home_yet(self):
+        stock = manager.ComputeManager._revert_instance_flavor_host_node
+
+        def come_home(compute, *args):
+            self.update_host('mix1')
+            stock(compute, *args)
+
+        with mock.patch.object(
+                manager.ComputeManager, '_revert_instance_flavor_host_node',
+                come_home):
+            self._revert_resize(self.server)
+        self.assertEqual(4, self.report('mix1').room.high)
+        self.assert_kept()
+
+    def test_arrived_between_two_reads(self):
+        self._revert_resize(self.server)
+        stock = objects.InstanceList.get_by_host_and_node
+
+        def read(*args, **kwargs):
+            found = stock(*args, **kwargs)
+            found.objects = [instance for instance in found
+                             if instance.uuid != self.server['id']]
+            return found
+
+        with mock.patch.object(
+                objects.InstanceList, 'get_by_host_and_node', read):
+            self.update_host('mix1')
+        self.assertEqual(4, self.report('mix1').room.high)
+        self.assert_kept()
