@@ -51,8 +51,6 @@ MORE = {
     'scheduler': '[DEFAULT]\n'
                  'default_log_levels = oslo_messaging._drivers=DEBUG\n'}
 NAME = 'throughput'
-#: Names the directory that ``python -m tests.live up`` was given.
-VARIABLE = 'NOVA_PRIO_LIVE'
 #: Seconds that a server may take to be ACTIVE, or all to be gone.
 SECONDS = 300
 BUILT = re.compile(r'(\S+ \S+) .*\[instance: (\S+)\] '
@@ -252,10 +250,10 @@ def main():
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
                         help='write the table of the guide there as well')
     arguments = parser.parse_args()
-    if VARIABLE not in os.environ:
-        parser.error('%s names no directory: see tests.live.' % VARIABLE)
-    layout = layouts.Layout.load(
-        pathlib.Path(os.environ[VARIABLE]).absolute())
+    try:
+        layout = layouts.Layout.of_environment()
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
     found = {'batches': arguments.batches, 'batch': arguments.batch,
              'workers': arguments.workers, 'plain': [], 'ours': []}
     bench = Bench(layout, arguments.batch, arguments.workers)

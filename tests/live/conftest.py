@@ -13,8 +13,6 @@
 """The live cloud that the tests are for."""
 
 import contextlib
-import os
-import pathlib
 
 import pytest
 
@@ -25,9 +23,6 @@ from tests.live import layout as layouts
 from tests.live import load as loads
 from tests.live import watch
 
-#: Names the directory that ``python -m tests.live up`` was given.
-VARIABLE = 'NOVA_PRIO_LIVE'
-
 #: Flavor -> its property, if any. Each has 4 vCPUs.
 FLAVORS = {'high': ['--property', 'hw:cpu_priority=high'],
            'low': ['--property', 'hw:cpu_priority=low'], 'ordinary': []}
@@ -36,10 +31,7 @@ FLAVORS = {'high': ['--property', 'hw:cpu_priority=high'],
 @pytest.fixture(scope='session')
 def layout():
     """The layout of a cloud that is up."""
-    directory = os.environ.get(VARIABLE)
-    if not directory:
-        pytest.fail('%s names no directory: see tests.live.' % VARIABLE)
-    return layouts.Layout.load(pathlib.Path(directory).absolute())
+    return layouts.Layout.of_environment()
 
 
 @pytest.fixture(scope='session')

@@ -14,6 +14,7 @@
 
 import dataclasses
 import json
+import os
 import pathlib
 import sysconfig
 
@@ -30,6 +31,8 @@ SSH_PORT = 2022
 PROGRAMS = pathlib.Path(sysconfig.get_path('scripts'))
 SAMPLES = pathlib.Path(sysconfig.get_path('data'), 'etc')
 README = pathlib.Path(__file__).parents[2] / 'README.rst'
+#: Names the directory that ``python -m tests.live up`` was given.
+VARIABLE = 'NOVA_PRIO_LIVE'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +61,18 @@ class Layout:
                 'There is no cloud in %s: run "up" first.' % directory)
         found = json.loads(file.read_text())
         return cls(directory, found['first_port'], tuple(found['hosts']))
+
+    @classmethod
+    def of_environment(cls):
+        """Return the layout of the cloud that the environment names.
+
+        :raises ValueError: where it names none
+        """
+        directory = os.environ.get(VARIABLE)
+        if not directory:
+            raise ValueError(
+                '%s names no directory: see tests.live.' % VARIABLE)
+        return cls.load(pathlib.Path(directory).absolute())
 
     def save(self):
         """Make the directory and write down how it is laid out."""
