@@ -38,8 +38,11 @@ def returning(context, host):
                       'deleted': False}, expected_attrs=_NEEDED):
         if instance.host == host or not instance.migration_context:
             continue
-        migration = objects.Migration.get_by_id(
-            context, instance.migration_context.migration_id)
+        try:
+            migration = objects.Migration.get_by_id(
+                context, instance.migration_context.migration_id)
+        except exception.MigrationNotFound:
+            continue
         if migration.source_compute == host:
             yield instance, migration
 

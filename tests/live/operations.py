@@ -63,7 +63,7 @@ Step = collections.namedtuple('Step', 'user number name server flavor outcome')
 class Users:
     """Users who operate on servers of their own, beside the body of it.
 
-    Their servers stay until ``leave``.
+    Their servers stay until ``leave``; it can be entered again before.
     """
 
     def __init__(self, layout, seed, number=4, say=print):
@@ -79,6 +79,7 @@ class Users:
         self._users = [_User(layout, seed, each) for each in range(number)]
 
     def __enter__(self):
+        self._over.clear()
         self._pool = concurrent.futures.ThreadPoolExecutor(len(self._users))
         self._running = [self._pool.submit(self._operate, user)
                          for user in self._users]
