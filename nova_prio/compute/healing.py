@@ -151,12 +151,7 @@ class Healing:
             migration.updated_at or migration.created_at) < self._started
 
     def _end(self, context, client, migration):
-        """End a migration if its instance has arrived, or stays.
-
-        libvirt may have moved the guest all the same. Then the instance goes
-        on to hold what the guest has over there, and healing lets it hold
-        what it has here as well: where it is, only the operator can say.
-        """
+        """End a migration if its instance has arrived, or stays."""
         try:
             instance = objects.Instance.get_by_uuid(
                 context, migration.instance_uuid,
@@ -166,20 +161,7 @@ class Healing:
             if instance.host == migration.source_compute and (
                     migration.status in _AT_SOURCE[migration.migration_type] or
                     not holdings.is_open(migration)):
-                if _waits_for(instance, migration):
-                    instance.drop_migration_context()
-                if migration.is_live_migration and not self._is_here(instance):
-                    holdings.empty(context, client, migration.uuid)
-                    LOG.warning(
-                        'The guest is not here: libvirt moved it to %s, while '
-                        'Nova takes the migration %s for failed. Before the '
-                        'instance is started here again, destroy and undefine '
-                        'the guest there; nova-prio audit --fix then takes '
-                        'away what the instance holds of that host.',
-                        migration.dest_compute, migration.uuid,
-                        instance_uuid=instance.uuid)
-                else:
-                    holdings.give_back(context, client, migration)
+                self._call_off(context, client, migration, instance)
                 status = 'error'
             elif (instance.host == migration.dest_compute and
                     migration.is_live_migration):
@@ -197,6 +179,27 @@ class Healing:
         LOG.warning(
             'The migration %s, which Nova left open, is ended: the instance '
             'is on %s.', migration.uuid, instance.host,
+            instance_uuid=instance.uuid)
+
+    def _call_off(self, context, client, migration, instance):
+        """Forget a move of an instance that stays.
+
+        libvirt may have moved the guest all the same. Then the instance goes
+        on to hold what the guest has over there, and healing lets it hold
+        what it has here as well: where it is, only the operator can say.
+        """
+        if _waits_for(instance, migration):
+            instance.drop_migration_context()
+        if not migration.is_live_migration or self._is_here(instance):
+            holdings.give_back(context, client, migration)
+            return
+        holdings.empty(context, client, migration.uuid)
+        LOG.warning(
+            'The guest is not here: libvirt moved it to %s, while Nova takes '
+            'the migration %s for failed. Before the instance is started here '
+            'again, destroy and undefine the guest there; nova-prio audit '
+            '--fix then takes away what the instance holds of that host.',
+            migration.dest_compute, migration.uuid,
             instance_uuid=instance.uuid)
 
     def _mend(self, context, client, compute_node, uuid, what, seen):

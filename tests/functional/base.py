@@ -93,6 +93,11 @@ class FunctionalTest(cloud.Cloud):
         """Return the domain that a driver generated last, as an element."""
         return etree.fromstring(self.guest_xml(server['id']))
 
+    def cpus_of_vcpus(self, server):
+        """Return the CPU set that each vCPU is pinned to, a list of str."""
+        return [pin.get('cpuset') for pin in self.domain(server).findall(
+            'cputune/vcpupin')]
+
     def resources(self, host, of='inventories'):
         """Return what Placement holds of a host: inventories or usages."""
         return self.placement.get('/resource_providers/%s/%s' % (

@@ -184,7 +184,7 @@ class Healing(Drift):
                 ('_resize_instance', {'migrate': {'host': 'mix2'}},
                  'resize_migrating', 'migrating')):
             server = self.create('high', host='mix1')
-            before = self._cpus(server)
+            before = self.cpus_of_vcpus(server)
             with mock.patch('nova.compute.manager.ComputeManager.' + name,
                             side_effect=self.die(task_state, status)):
                 self.api.post_server_action(server['id'], move)
@@ -199,7 +199,7 @@ class Healing(Drift):
             self.assert_held()
             # Not those that were claimed on the other host.
             self.act(server, rebuild={'imageRef': self.image()})
-            self.assertEqual(before, self._cpus(server))
+            self.assertEqual(before, self.cpus_of_vcpus(server))
             self.assertEqual('', self.heal())
             self.assert_kept()
             self.delete(server)
@@ -210,7 +210,7 @@ class Healing(Drift):
         self.start('mix2')
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
-        before = self._cpus(server)
+        before = self.cpus_of_vcpus(server)
         die = self.die('migrating', 'running')
 
         def move(*args, **kwargs):
@@ -232,7 +232,7 @@ class Healing(Drift):
         needs = self.needs[server['id']]
         needs['mix2'] = needs['mix1']
         self.act(server, rebuild={'imageRef': self.image()})
-        self.assertEqual(before, self._cpus(server))
+        self.assertEqual(before, self.cpus_of_vcpus(server))
         self.assert_kept()
 
     def test_resize_that_failed_at_its_source(self):
@@ -240,7 +240,7 @@ class Healing(Drift):
         self.start('mix2')
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
-        before = self._cpus(server)
+        before = self.cpus_of_vcpus(server)
 
         def fail(*args, **kwargs):
             raise exception.InstanceFaultRollback(
@@ -254,13 +254,9 @@ class Healing(Drift):
         self._died(server, 'error')
         self.assertIn('is ended: the instance is on mix1.', self.heal())
         self.act(server, rebuild={'imageRef': self.image()})
-        self.assertEqual(before, self._cpus(server))
+        self.assertEqual(before, self.cpus_of_vcpus(server))
         self.assertEqual('', self.heal())
         self.assert_kept()
-
-    def _cpus(self, server):
-        return [pin.get('cpuset') for pin in self.domain(server).findall(
-            'cputune/vcpupin')]
 
     def _died(self, server, status):
         migration, = objects.MigrationList.get_by_filters(

@@ -32,17 +32,14 @@ class InBetween(base.FunctionalTest):
     def assert_kept(self):
         """Nobody gets the CPUs of the server, now or after a recount."""
         other = self.boot(self.high, az='nova:mix1')
-        self.assertEqual(8, len(self._pins(self.server) | self._pins(other)))
+        self.assertEqual(8, len({*self.cpus_of_vcpus(self.server),
+                                 *self.cpus_of_vcpus(other)}))
         full = self.report('mix1').to_stats()
         self.update_host('mix1')
         self.assertEqual(full, self.report('mix1').to_stats())
         self._delete_server(self.server)
         self._delete_server(other)
         self.assertEqual(8, self.report('mix1').room.high)
-
-    def _pins(self, server):
-        return {pin.get('cpuset') for pin in self.domain(server).findall(
-            'cputune/vcpupin')}
 
     def test_reverted_and_not_at_home_yet(self):
         stock = manager.ComputeManager._revert_instance_flavor_host_node

@@ -34,8 +34,9 @@ class Bystanders:
         """
         self._layout = layout
         self._name = name
-        self._compute = catalog.connect(layout).compute
-        self._image = catalog.connect(layout).image.find_image('guest').id
+        connection = catalog.connect(layout)
+        self._compute = connection.compute
+        self._image = connection.image.find_image('guest').id
         self._servers = []
 
     def __enter__(self):

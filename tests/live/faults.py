@@ -18,11 +18,10 @@ import signal
 import subprocess
 import time
 
-import tenacity
-
 from tests.live import catalog
 from tests.live import client
 from tests.live import host
+from tests.live import waiting
 
 #: Seconds that a fault lasts that does not end by itself.
 AWAY_SECONDS = 30
@@ -33,21 +32,10 @@ SECONDS = 120
 STEPS = 3600, -3600, 0
 
 
-def _soon(seconds, check, *args):
-    """Return what a check returns as soon as that is true.
-
-    :param seconds: between two checks
-    :raises tenacity.RetryError: if it takes too long
-    """
-    return tenacity.retry(
-        retry=tenacity.retry_if_result(lambda found: not found),
-        stop=tenacity.stop_after_delay(SECONDS),
-        wait=tenacity.wait_fixed(seconds))(check)(*args)
-
-
 def killed_compute(cloud):
     """The nova-compute of a host is killed while it builds a server."""
-    server = _soon(0.1, _server_with, cloud, 'spawning')
+    server = waiting.soon(_server_with, cloud, 'spawning',
+                          every=0.1, within=SECONDS)
     _kill(cloud, 'nova-compute-' + server.compute_host)
 
 
@@ -67,7 +55,7 @@ def killed_scheduler(cloud):
 def _wait_for_line(cloud, name, text):
     with open(cloud.processes.log(name)) as log:
         log.seek(0, os.SEEK_END)
-        _soon(0.005, lambda: text in log.read())
+        waiting.soon(lambda: text in log.read(), every=0.005, within=SECONDS)
 
 
 def _server_with(cloud, task_state):
@@ -150,7 +138,8 @@ def stepped_clock(cloud):
         time.sleep(AWAY_SECONDS)
         assert cloud.processes.is_running(service)
         if step > 0:
-            _soon(1, _is_ahead, cloud.processes.log(service), step)
+            waiting.soon(_is_ahead, cloud.processes.log(service), step,
+                         every=1, within=SECONDS)
     cloud.restart(service)
 
 
@@ -175,8 +164,9 @@ def _status_of_new_server(cloud, name):
         image_id=connection.image.find_image('guest').id, networks='none',
         availability_zone='nova:' + name)
     try:
-        return _soon(1, lambda: compute.get_server(server.id).status.replace(
-            'BUILD', ''))
+        return waiting.soon(
+            lambda: compute.get_server(server.id).status.replace('BUILD', ''),
+            every=1, within=SECONDS)
     finally:
         compute.delete_server(server)
         compute.wait_for_delete(server, wait=SECONDS)

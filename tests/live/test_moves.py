@@ -15,6 +15,7 @@
 Both hosts have 12 CPUs, of which README.rst dedicates 8.
 """
 
+import functools
 import signal
 import subprocess
 
@@ -24,19 +25,10 @@ import tenacity
 from tests.live import client
 from tests.live import cloud
 from tests.live import layout as layouts
+from tests.live import waiting
 from tests.live import watch
 
 each_kind = pytest.mark.parametrize('kind', ['high', 'low', 'ordinary'])
-
-
-def soon(check):
-    """Wait until a check returns true.
-
-    :raises tenacity.RetryError: if it takes too long
-    """
-    tenacity.retry(retry=tenacity.retry_if_result(lambda found: not found),
-                   stop=tenacity.stop_after_delay(client.SECONDS),
-                   wait=tenacity.wait_fixed(0.1))(check)()
 
 
 @pytest.fixture
@@ -120,6 +112,7 @@ def test_live_migration_there_and_back(kind, openstack, boot, here, there,
 def test_nova_compute_killed_while_libvirt_moves_a_guest(
         layout, openstack, boot, here, there, expect):
     """libvirt ends the move alone; what nova-compute says to do works."""
+    soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
     server = boot('moved', 'high', '--host', here)
     guest = server['OS-EXT-SRV-ATTR:instance_name']
     client.virsh(layout, here, 'migrate-setspeed', guest, '1')
