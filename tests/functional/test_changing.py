@@ -74,9 +74,9 @@ class Changing(base.FunctionalTest):
     def _pinned(self):
         report = self.report('mix1')
         self.assertEqual(4, report.high_used)
-        pins = [pin.get('cpuset') for server in self.servers.values()
-                for pin in self.domain(server).findall('cputune/vcpupin')]
-        return ','.join(pin for pin in pins if pin.isdigit())
+        return ','.join(cpus for server in self.servers.values()
+                        for cpus in self.cpus_of_vcpus(server)
+                        if cpus.isdigit())
 
     def _assert_oversold(self, said, sellable):
         """It says so for each, admits nothing, and lets each one leave."""

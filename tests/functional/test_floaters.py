@@ -76,8 +76,7 @@ class Floaters(base.FunctionalTest):
 
     def pins(self, server):
         """Return the CPUs that a server is pinned to."""
-        return {int(pin.get('cpuset')) for pin in
-                self.domain(server).iterfind('cputune/vcpupin')}
+        return set(map(int, self.cpus_of_vcpus(server)))
 
     def test_beside_a_guest_of_all_cpus(self):
         server = self.start_with_one_guest(self.plain)

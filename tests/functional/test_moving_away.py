@@ -79,9 +79,8 @@ class MovingAway(base.FunctionalTest):
     def _pinned(self):
         """Return the CPUs that are pinned, as the options write them."""
         return ','.join(
-            pin.get('cpuset') for _, server, _ in self.leaving
-            for pin in self.domain(server).findall('cputune/vcpupin')
-            if pin.get('cpuset').isdigit())
+            cpus for _, server, _ in self.leaving
+            for cpus in self.cpus_of_vcpus(server) if cpus.isdigit())
 
     def _change(self, dedicated, shared, **options):
         guests = self._guests()
