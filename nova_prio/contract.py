@@ -145,6 +145,8 @@ SEAMS = (
          ('request_spec',)),
     Seam(API, 'nova.scheduler.utils', 'ResourceRequest.merged_resources',
          ('self',)),
+    Seam(SCHEDULER, 'nova.scheduler.host_manager',
+         'HostManager.update_aggregates', ('self', 'aggregates')),
     Seam(SCHEDULER, 'nova.scheduler.host_manager', 'HostState.update',
          ('self', 'compute', 'service', 'aggregates')),
     Seam(SCHEDULER, 'nova.scheduler.weights.cpu', 'CPUWeigher.weigh_objects',

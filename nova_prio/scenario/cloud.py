@@ -50,6 +50,7 @@ try:
     from nova.compute import resource_tracker
     import nova.conf
     from nova import context
+    from nova.scheduler import host_manager
     from nova.scheduler import request_filter
     from nova.tests.fixtures import libvirt as fakelibvirt
     from nova.tests.functional.libvirt import base
@@ -85,6 +86,8 @@ class Installed:
         for name, value in (
                 ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
                  list(request_filter.ALL_REQUEST_FILTERS)),
+                ('nova.scheduler.host_manager.HostManager.update_aggregates',
+                 host_manager.HostManager.update_aggregates),
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',

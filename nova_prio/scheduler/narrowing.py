@@ -22,10 +22,11 @@ from nova_prio import priority_hosts
 
 LOG = logging.getLogger(__name__)
 
-#: The aggregates that keep ordinary instances off, as they were some seconds
-#: ago: each ordinary request needs them, and most clouds have none.
+#: The aggregates that keep ordinary instances off: each ordinary request needs
+#: them, and most clouds have none. Nova tells of each change; a message of it
+#: that is lost, or comes while they are read, is made up for by the time.
 KEEPING_OFF = cache.make_region().configure(
-    'dogpile.cache.memory', expiration_time=5)
+    'dogpile.cache.memory', expiration_time=60)
 
 
 def narrow(ctxt, request_spec):

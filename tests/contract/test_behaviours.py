@@ -62,7 +62,7 @@ def _other_driver(monkeypatch):
 
 def _no_request_filters(monkeypatch):
     monkeypatch.setattr(request_filter, 'ALL_REQUEST_FILTERS', [])
-    monkeypatch.setattr(seams, 'install_request_filter', lambda narrow: False)
+    monkeypatch.setattr(seams, 'install_request_filter', lambda *args: False)
 
 
 def replaced(name, value):

@@ -16,6 +16,7 @@ import logging
 from unittest import mock
 
 import fixtures
+from nova import objects
 
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import narrowing
@@ -80,18 +81,24 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
 
-    def test_known_for_seconds(self):
+    def test_known_until_they_change(self):
         """The aggregates are not read for each request."""
         self.start_seed_host()
         aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
         with mock.patch.object(
                 narrowing.KEEPING_OFF, 'expiration_time', 3600):
             narrowing.KEEPING_OFF.invalidate()
-            self.boot(self.plain)
-            self.api.post_aggregate_action(aggregate['id'], {
-                'set_metadata': {'metadata': {'priority_ordinary': 'false'}}})
-            self._delete_server(self.boot(self.plain))
-        self.boot(self.plain, 'ERROR')
+            with mock.patch.object(
+                    objects.AggregateList, 'get_by_metadata',
+                    side_effect=objects.AggregateList.get_by_metadata) as read:
+                self._delete_server(self.boot(self.plain))
+                self._delete_server(self.boot(self.plain))
+                read.assert_called_once()
+            for value, status in (('false', 'ERROR'), ('true', 'ACTIVE')):
+                self.api.post_aggregate_action(aggregate['id'], {
+                    'set_metadata': {
+                        'metadata': {'priority_ordinary': value}}})
+                self.boot(self.plain, status)
 
     def test_new_ones_only(self):
         self.start_seed_host(aggregate={'priority_mix': 'true',
