@@ -13,9 +13,10 @@
 """What a create costs on a live cloud: ``python -m benchmarks.live``.
 
 With this package and without it, in turn on one cloud: Nova starts anew, then
-servers without a priority are created, some at a time. A pair is one of each
-side; what differs within a pair is the figure. Writes throughput.json, after
-each half of a pair. ``tox -e throughput`` starts the cloud.
+servers without a priority are created, some at a time, and nova-scheduler is
+asked for hosts of more of them, one at a time. A pair is one of each side;
+what differs within a pair is the figure. Writes throughput.json, after each
+half of a pair. ``tox -e throughput`` starts the cloud.
 """
 
 import argparse
@@ -36,6 +37,7 @@ import psutil
 import tenacity
 
 from benchmarks import clock
+from benchmarks import live_scheduler
 from benchmarks import live_tables
 from benchmarks import tables
 from tests.libvirt import boot_sector
@@ -51,6 +53,8 @@ MORE = {
     'scheduler': '[DEFAULT]\n'
                  'default_log_levels = oslo_messaging._drivers=DEBUG\n'}
 NAME = 'throughput'
+#: Requests that do not count: the first ones after a start take longer.
+WARM_REQUESTS = 10
 #: Seconds that a server may take to be ACTIVE, or all to be gone.
 SECONDS = 300
 BUILT = re.compile(r'(\S+ \S+) .*\[instance: (\S+)\] '
@@ -111,17 +115,20 @@ class Builds:
 class Bench:
     """Servers without a priority on a cloud, and what they cost."""
 
-    def __init__(self, layout, batch, workers):
+    def __init__(self, layout, batch, workers, requests):
         """Measure on a cloud that is up.
 
         :param batch: how many servers there are before they are deleted
         :param workers: how many of them are created at a time
+        :param requests: how often nova-scheduler is asked
         """
         self._layout = layout
         self._cloud = cloud.Cloud(layout)
         self._connection = catalog.connect(layout)
         self._batch = batch
         self._workers = workers
+        self._requests = requests
+        self._scheduler = live_scheduler.Scheduler(layout, self._connection)
 
     def prepare(self):
         """Make the image, the flavor, and an aggregate of all hosts."""
@@ -130,8 +137,10 @@ class Bench:
                 'image', 'create', '--file',
                 boot_sector.build(boot_sector.IDLE, directory),
                 '--disk-format', 'raw', '--container-format', 'bare', NAME)
+        self._image = self._connection.image.find_image(NAME).id
         compute = self._connection.compute
-        compute.create_flavor(name=NAME, vcpus=1, ram=64, disk=1)
+        self._flavor = compute.create_flavor(
+            name=NAME, vcpus=1, ram=64, disk=1).id
         aggregate = compute.create_aggregate(name=NAME)
         compute.set_aggregate_metadata(aggregate, {'priority_mix': 'true'})
         for host in self._layout.hosts:
@@ -154,47 +163,55 @@ class Bench:
         # The first servers after a start take longer.
         self.create()
         found = [self.create() for _ in range(batches)]
-        return {name: statistics.fmean(one[name] for one in found)
-                for name in found[0]}
+        return {**self.schedule(), **{
+            name: statistics.fmean(one[name] for one in found)
+            for name in found[0]}}
 
     def create(self):
         """Create a batch and delete it; returns figures as ``half``."""
         logs = self._cloud.processes.log
-        scheduler = Log(logs('nova-scheduler'))
-        computes = Log(*(logs('nova-compute-' + name)
-                         for name in self._layout.hosts))
-        create = functools.partial(
-            self._create_one, Builds(computes),
-            self._connection.compute.find_flavor(NAME).id,
-            self._connection.image.find_image(NAME).id)
+        log = Log(*(logs('nova-compute-' + name)
+                    for name in self._layout.hosts))
+        create = functools.partial(self._create_one, Builds(log))
         cpu = self._cpu_seconds()
         with concurrent.futures.ThreadPoolExecutor(self._workers) as pool:
             times = list(pool.map(create, range(self._batch)))
-        cpu = {key: seconds - cpu[key]
-               for key, seconds in self._cpu_seconds().items()}
-        waits = [float(match[1]) for match in map(
-            SCHEDULED.search, scheduler.lines()) if match]
-        for log in scheduler, computes:
-            log.close()
-        if len(waits) != self._batch:
-            raise RuntimeError('nova-scheduler answered %d times to %d '
-                               'creates.' % (len(waits), self._batch))
+        cpu = self._cpu_seconds() - cpu
+        log.close()
         self._delete()
         starts, ends = zip(*times)
         return {
             'create': (max(ends) - min(starts)) / self._batch,
             'active': statistics.fmean(ends) - statistics.fmean(starts),
-            'scheduler': statistics.fmean(waits),
-            'cpu': sum(cpu.values()) / self._batch,
-            **{'cpu.' + name: seconds / self._batch
-               for name, seconds in cpu.items()}}
+            'cpu': cpu / self._batch}
 
-    def _create_one(self, builds, flavor, image, number):
+    def schedule(self):
+        """Ask nova-scheduler; returns figures as ``half``."""
+        server = self._connection.compute.wait_for_server(
+            self._create_server(0), wait=SECONDS)
+        self._scheduler.ask(server.id, WARM_REQUESTS)
+        log = Log(self._cloud.processes.log('nova-scheduler'))
+        cpu = self._cpu_seconds('nova-scheduler')
+        self._scheduler.ask(server.id, self._requests)
+        cpu = self._cpu_seconds('nova-scheduler') - cpu
+        waits = [float(match[1]) for match in map(
+            SCHEDULED.search, log.lines()) if match]
+        log.close()
+        if len(waits) != self._requests:
+            raise RuntimeError('nova-scheduler answered %d times to %d '
+                               'requests.' % (len(waits), self._requests))
+        self._delete()
+        return {'scheduler': statistics.median(waits),
+                'scheduler.cpu': cpu / self._requests}
+
+    def _create_one(self, builds, number):
         start = time.time()
-        server = self._connection.compute.create_server(
-            name='%s-%d' % (NAME, number), flavor_id=flavor, image_id=image,
-            networks='none')
-        return start, builds.wait(server.id)
+        return start, builds.wait(self._create_server(number).id)
+
+    def _create_server(self, number):
+        return self._connection.compute.create_server(
+            name='%s-%d' % (NAME, number), flavor_id=self._flavor,
+            image_id=self._image, networks='none')
 
     def _delete(self):
         compute = self._connection.compute
@@ -209,13 +226,13 @@ class Bench:
             stop=tenacity.stop_after_delay(SECONDS),
             wait=tenacity.wait_fixed(0.5))(servers)()
 
-    def _cpu_seconds(self):
-        """Return dict, name of a service -> processor time so far.
+    def _cpu_seconds(self, *names):
+        """Return the processor time of services so far, of all by default.
 
-        That of what it ran is included, that of the guests is not.
+        That of what they ran is included, that of the guests is not.
         """
-        return {name: _cpu_seconds(pid)
-                for name, pid in self._cloud.status().items()}
+        pids = self._cloud.status()
+        return sum(_cpu_seconds(pids[name]) for name in names or pids)
 
 
 def _cpu_seconds(pid):
@@ -242,11 +259,13 @@ def main():
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('throughput.json'))
     parser.add_argument('--pairs', type=int, default=30)
-    parser.add_argument('--batches', type=int, default=4,
+    parser.add_argument('--batches', type=int, default=3,
                         help='of servers, in each half of a pair')
     parser.add_argument('--batch', type=int, default=24, help='servers')
     parser.add_argument('--workers', type=int, default=4,
                         help='servers that are created at a time')
+    parser.add_argument('--requests', type=int, default=200,
+                        help='to nova-scheduler, in each half of a pair')
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
                         help='write the table of the guide there as well')
     arguments = parser.parse_args()
@@ -255,8 +274,10 @@ def main():
     except (OSError, ValueError) as error:
         parser.error(str(error))
     found = {'batches': arguments.batches, 'batch': arguments.batch,
-             'workers': arguments.workers, 'plain': [], 'ours': []}
-    bench = Bench(layout, arguments.batch, arguments.workers)
+             'workers': arguments.workers, 'requests': arguments.requests,
+             'plain': [], 'ours': []}
+    bench = Bench(layout, arguments.batch, arguments.workers,
+                  arguments.requests)
     bench.prepare()
 
     def half(side):

@@ -25,9 +25,9 @@ CONFIDENCE = 0.95
 FIGURES = {
     'create': 'time per create, of several at a time',
     'active': 'from the request to ACTIVE',
-    'scheduler': 'in nova-scheduler',
-    'cpu.nova-scheduler': 'processor time of nova-scheduler',
     'cpu': 'processor time of all services',
+    'scheduler': 'in nova-scheduler, one at a time',
+    'scheduler.cpu': 'processor time of nova-scheduler',
 }
 
 

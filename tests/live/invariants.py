@@ -189,10 +189,16 @@ def servers_without_host(snapshot):
 
 
 def hints_not_in_force(snapshot):
-    """What a server was asked to be, it is."""
+    """What a server was asked to be, it is.
+
+    A resize to a flavor that says so takes it over, and the next one ends it.
+    """
+    resized = {migration.server for migration in snapshot.migrations
+               if not migration.keeps_flavor}
     for server in snapshot.servers:
         hint = server.hints.get('priority')
-        if hint is not None and hint != server.priority:
+        if hint not in (None, server.priority) and (
+                server.uuid not in resized):
             yield '%s has the hint %s, its flavor says %s.' % (
                 server.title, hint, server.priority)
 

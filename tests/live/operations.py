@@ -22,6 +22,7 @@ import concurrent.futures
 import itertools
 import random
 import threading
+import typing
 
 import keystoneauth1.exceptions
 import openstack.exceptions
@@ -30,8 +31,8 @@ import tenacity
 from tests.live import catalog
 from tests.live import load
 
-#: Servers that a user has at most.
-MOST = 3
+#: Users, and servers that one of them has at most.
+USERS, MOST = 4, 3
 #: Seconds until a server that Nova works on counts as stuck.
 SECONDS = 180
 DELETED, STUCK = 'DELETED', 'stuck'
@@ -54,10 +55,24 @@ MOVES = {'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
 #: Statuses that a server does not stay in, though it may have no task.
 PASSING = {'BUILD', 'SHELVED'}
 
+#: Hints of a create: none, a priority, or a group of the user, by its policy.
+HINTS = ('', '', '', 'high', 'low', 'soft-affinity', 'soft-anti-affinity')
+POLICIES = HINTS[-2:]
+
 #: One operation: the user's number, its position among those of the user,
-#: its name, the server's name, what flavor was drawn, and how it ended: the
-#: server's status, DELETED, STUCK, or why the request was refused.
-Step = collections.namedtuple('Step', 'user number name server flavor outcome')
+#: its name, the server's name, what was drawn, and how it ended: the server's
+#: status, DELETED, STUCK, or why the request was refused.
+Step = collections.namedtuple('Step', 'user number name server drawn outcome')
+
+
+class Drawn(typing.NamedTuple):
+    """The flavor and the hint of a create; others use the flavor at most."""
+
+    flavor: str
+    hint: str
+
+    def __str__(self):
+        return ' '.join(filter(None, self))
 
 
 class Users:
@@ -66,7 +81,7 @@ class Users:
     Their servers stay until ``leave``; it can be entered again before.
     """
 
-    def __init__(self, layout, seed, number=4, say=print):
+    def __init__(self, layout, seed, number=USERS, say=print):
         """Make them.
 
         :param seed: int; the same one makes them try the same
@@ -135,8 +150,10 @@ class Users:
         return [name for user in self._users for name in user.servers]
 
     def leave(self):
-        """Delete all of their servers."""
+        """Delete all of their servers, and their groups."""
         self._delete(lambda user: user.servers)
+        for user in self._users:
+            user.delete_groups()
 
     def give_up(self):
         """Delete the servers that are stuck; returns their names.
@@ -164,6 +181,8 @@ class _User:
         self._image = connection.image.find_image('guest').id
         self._flavors = {name: self._compute.find_flavor(name).id
                          for name in load.FLAVORS}
+        self._groups = {policy: self._compute.create_server_group(
+            name='user%d' % user, policy=policy).id for policy in POLICIES}
         self._numbers = itertools.count(1)
         self._names = ('user%d-%d' % (user, each)
                        for each in itertools.count(1))
@@ -180,21 +199,22 @@ class _User:
         """Try an operation and wait for its end; returns the Step."""
         # As many draws each time, whatever becomes of them.
         place, share = self._random.random(), self._random.random()
-        flavor = self._random.choice(list(self._flavors))
+        drawn = Drawn(self._random.choice(list(self._flavors)),
+                      self._random.choice(HINTS))
         position = int(place * MOST)
         if position >= len(self.servers):
             server = next(self._names)
-            return self._step('create', server, flavor)
+            return self._step('create', server, drawn)
         server = list(self.servers)[position]
         try:
             found = self._compute.get_server(self.servers[server])
         except openstack.exceptions.NotFoundException:
             self._note_gone(server)
-            return self._made('look', server, flavor, DELETED)
+            return self._made('look', server, drawn, DELETED)
         except REFUSALS as error:
-            return self._made('look', server, flavor, _refused(error))
+            return self._made('look', server, drawn, _refused(error))
         names = ALLOWED.get(found.status, ('delete',))
-        return self._step(names[int(share * len(names))], server, flavor)
+        return self._step(names[int(share * len(names))], server, drawn)
 
     def still_stuck(self):
         """Wait for all servers; returns the names of those that are stuck."""
@@ -208,7 +228,13 @@ class _User:
 
     def delete(self, servers):
         """Delete servers of the user, by name; returns the steps."""
-        return [self._step('delete', server, '') for server in list(servers)]
+        return [self._step('delete', server, Drawn('', ''))
+                for server in list(servers)]
+
+    def delete_groups(self):
+        """Delete the groups that hints may name."""
+        for group in self._groups.values():
+            self._compute.delete_server_group(group)
 
     def _note_gone(self, server):
         del self.servers[server]
@@ -216,11 +242,11 @@ class _User:
         if server not in self._unwanted:
             self.lost.add(server)
 
-    def _step(self, name, server, flavor):
+    def _step(self, name, server, drawn):
         if name == 'delete':
             self._unwanted.add(server)
         try:
-            getattr(self, '_' + name)(server, flavor)
+            getattr(self, '_' + name)(server, drawn)
             outcome = self._wait(server, name)
         except REFUSALS as error:
             outcome = _refused(error)
@@ -231,7 +257,7 @@ class _User:
             self.moved_in_vain.add(self.servers[server])
         if outcome == DELETED:
             self._note_gone(server)
-        return self._made(name, server, flavor, outcome)
+        return self._made(name, server, drawn, outcome)
 
     def _made(self, *words):
         return Step(self._user, next(self._numbers), *words)
@@ -253,36 +279,42 @@ class _User:
                 name == 'delete' and found.status != 'ERROR')
         return None if is_passing else found.status
 
-    def _create(self, server, flavor):
+    def _create(self, server, drawn):
         self.servers[server] = self._compute.create_server(
-            name=server, flavor_id=self._flavors[flavor],
-            image_id=self._image, networks='none').id
+            name=server, flavor_id=self._flavors[drawn.flavor],
+            image_id=self._image, networks='none',
+            scheduler_hints=self._hints(drawn.hint)).id
 
-    def _resize(self, server, flavor):
+    def _hints(self, hint):
+        if hint in POLICIES:
+            return {'group': self._groups[hint]}
+        return {'priority': hint} if hint else {}
+
+    def _resize(self, server, drawn):
         self._compute.resize_server(
-            self.servers[server], self._flavors[flavor])
+            self.servers[server], self._flavors[drawn.flavor])
 
-    def _rebuild(self, server, flavor):
+    def _rebuild(self, server, drawn):
         self._compute.rebuild_server(
             self.servers[server], image=self._image, name=server)
 
-    def _reboot(self, server, flavor):
+    def _reboot(self, server, drawn):
         self._compute.reboot_server(self.servers[server], 'HARD')
 
-    def _live_migrate(self, server, flavor):
+    def _live_migrate(self, server, drawn):
         self._compute.live_migrate_server(
             self.servers[server], block_migration='auto')
 
-    def _confirm(self, server, flavor):
+    def _confirm(self, server, drawn):
         self._compute.confirm_server_resize(self.servers[server])
 
-    def _revert(self, server, flavor):
+    def _revert(self, server, drawn):
         self._compute.revert_server_resize(self.servers[server])
 
     def __getattr__(self, name):
         """Return what only needs the server, such as ``_stop``."""
         act = getattr(self._compute, '%s_server' % name.lstrip('_'))
-        return lambda server, flavor: act(self.servers[server])
+        return lambda server, drawn: act(self.servers[server])
 
 
 def _refused(error):

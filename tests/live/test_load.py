@@ -20,6 +20,7 @@ import collections
 import pytest
 
 from tests.live import load as loads
+from tests.live import watch
 
 #: What the scheduler says, or the conductor where the hosts that the former
 #: chose had sold what they had by then.
@@ -54,6 +55,11 @@ def test_nothing_is_oversold(outcome, record_property):
     record_property('hosts', outcome.record)
     assert {0} == {units for rows in outcome.oversold.values()
                    for units in rows.values()}
+
+
+def test_all_rules_hold(outcome, layout):
+    """They do once each nova-compute has counted the servers of the burst."""
+    assert [] == watch.settle(layout).violations
 
 
 def test_most_is_sold(outcome):

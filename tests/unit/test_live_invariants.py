@@ -367,6 +367,15 @@ def test_hints_not_in_force(hints, specs, is_wrong):
         server(A, specs, hints=hints),)))
 
 
+@pytest.mark.parametrize('changes, is_wrong', [
+    ({}, True), ({'keeps_flavor': False}, False),
+    ({'keeps_flavor': False, 'server': 'another'}, True)])
+def test_a_resize_may_end_a_hint(changes, is_wrong):
+    assert is_wrong == bool(found(
+        invariants.hints_not_in_force, migrations=(migration(**changes),),
+        servers=(server(A, {}, hints={'priority': 'high'}),)))
+
+
 @pytest.mark.parametrize('specs, changes, is_wrong', [
     (HIGH, {}, True), (LOW, {}, True), ({}, {}, False),
     (HIGH, {'host': 'h2'}, False),
