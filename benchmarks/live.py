@@ -147,7 +147,8 @@ class Bench:
             compute.add_host_to_aggregate(aggregate, host)
 
     def clean(self):
-        """Delete what ``prepare`` made, and start Nova as it was."""
+        """Delete servers and what ``prepare`` made; start Nova as it was."""
+        self._delete()
         compute, image = self._connection.compute, self._connection.image
         aggregate = compute.find_aggregate(NAME)
         for host in self._layout.hosts:

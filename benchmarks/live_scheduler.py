@@ -42,6 +42,8 @@ class Scheduler:
         :raises nova.exception.NoValidHost: if there is none
         """
         spec = objects.RequestSpec.get_by_instance_uuid(self._context, server)
+        # Those of networks and devices, which are not stored.
+        spec.requested_resources = []
         for _ in range(number):
             spec.instance_uuid = uuidutils.generate_uuid()
             self._client.select_destinations(
