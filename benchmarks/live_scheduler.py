@@ -10,7 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""nova-scheduler of a live cloud, asked as nova-conductor asks it."""
+"""nova-scheduler of a live cloud, asked as nova-conductor asks it.
+
+Nova's configuration is that of a process: each cloud needs one for this.
+"""
 
 from nova import config
 from nova import context
@@ -18,37 +21,41 @@ from nova import objects
 from nova.scheduler.client import query
 from oslo_utils import uuidutils
 
+from tests.live import catalog
 
-class Scheduler:
-    """What a server asked for, asked again for servers that never are."""
+_CLOUD = {}
 
-    def __init__(self, layout, connection):
-        """Read the configuration of Nova's services.
 
-        :param connection: of the administrator, as catalog.connect() makes it
-        """
-        self._placement = connection.placement
-        self._context = context.get_admin_context()
-        config.parse_args([__name__, *(
-            '--config-file=%s' % (layout.etc / 'nova' / name)
-            for name in ('common.conf', 'nova.conf'))])
-        objects.register_all()
-        self._client = query.SchedulerQueryClient()
+def configure(layout):
+    """Read what Nova's services of a cloud are told, once in a process."""
+    config.parse_args([__name__, *(
+        '--config-file=%s' % (layout.etc / 'nova' / name)
+        for name in ('common.conf', 'nova.conf'))])
+    objects.register_all()
+    _CLOUD.update(
+        context=context.get_admin_context(),
+        client=query.SchedulerQueryClient(),
+        placement=catalog.connect(layout).placement)
 
-    def ask(self, server, number):
-        """Ask for a host that often, one request after the other.
 
-        :param server: UUID of a server; each request is like the one for it
-        :raises nova.exception.NoValidHost: if there is none
-        """
-        spec = objects.RequestSpec.get_by_instance_uuid(self._context, server)
-        # Those of networks and devices, which are not stored.
-        spec.requested_resources = []
-        for _ in range(number):
-            spec.instance_uuid = uuidutils.generate_uuid()
-            self._client.select_destinations(
-                self._context, spec, [spec.instance_uuid],
-                return_objects=True, return_alternates=True)
-            # It holds what was asked for by now.
-            self._placement.delete(
-                '/allocations/' + spec.instance_uuid).raise_for_status()
+def ask(flavor, image, number):
+    """Ask for a host for that many new servers, one after the other.
+
+    :param flavor: its ID
+    :param image: its UUID
+    :raises nova.exception.NoValidHost: if there is none
+    """
+    ctxt = _CLOUD['context']
+    flavor = objects.Flavor.get_by_flavor_id(ctxt, flavor)
+    for _ in range(number):
+        uuid = uuidutils.generate_uuid()
+        spec = objects.RequestSpec.from_components(
+            ctxt, uuid, objects.ImageMeta.from_dict({'id': image}), flavor,
+            None, objects.InstancePCIRequests(requests=[]),
+            {'scheduler_hints': {}}, None, None,
+            security_groups=objects.SecurityGroupList(objects=[]))
+        spec.project_id, spec.user_id = 'project', 'user'
+        _CLOUD['client'].select_destinations(
+            ctxt, spec, [uuid], return_objects=True, return_alternates=True)
+        # It holds what was asked for by now.
+        _CLOUD['placement'].delete('/allocations/' + uuid).raise_for_status()
