@@ -14,9 +14,9 @@
 
 On two clouds, with this package on one of them: servers without a priority are
 created in small batches, on either cloud in turn, and nova-scheduler is asked
-for hosts of more of them. That is a round; for the next one, the clouds change
-places. What differs within a round is the figure. Writes throughput.json after
-each round. ``tox -e throughput`` starts the clouds.
+for hosts of more of them. That is half a round; for the other half, the clouds
+change places. What differs within a round is the figure. Writes
+throughput.json after each half. ``tox -e throughput`` starts the clouds.
 """
 
 import argparse
@@ -40,7 +40,7 @@ TRIM = 0.1
 
 
 def measure(plain, ours, arguments):
-    """Return the figures of a round: two dicts, figure -> seconds.
+    """Return the figures of half a round: two dicts, figure -> seconds.
 
     :param plain: live_cloud.Cloud without this package
     :param ours: the one with it
@@ -72,12 +72,13 @@ def main():
                         metavar='DIRECTORY', help='of a cloud that is up')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('throughput.json'))
-    parser.add_argument('--rounds', type=int, default=12)
+    parser.add_argument('--rounds', type=int, default=6)
     parser.add_argument('--batches', type=int, default=12,
-                        help='of servers on either cloud in a round')
+                        help='of servers on either cloud in half a round')
     parser.add_argument('--batch', type=int, default=8, help='servers')
     parser.add_argument('--turns', type=int, default=20,
-                        help='of requests to either nova-scheduler in a round')
+                        help='of requests to either nova-scheduler in half a '
+                        'round')
     parser.add_argument('--requests', type=int, default=10, help='in a turn')
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
                         help='write the table of the guide there as well')
@@ -90,14 +91,14 @@ def main():
     for each in clouds:
         each.prepare()
     found = {'plain': [], 'ours': []}
-    for _ in range(arguments.rounds):
+    for _ in range(2 * arguments.rounds):
         started = time.monotonic()
         for side, figures in zip(found, measure(*clouds, arguments)):
             found[side].append(figures)
         clouds.reverse()
         arguments.output.write_text(json.dumps(found, indent=1) + '\n')
         print('%3.0f s' % (time.monotonic() - started), *(
-            '%s %+.1f %%' % (name, 100 * live_tables.costs(found, name)[-1])
+            '%s %.4f %.4f' % (name, *(found[side][-1][name] for side in found))
             for name in live_tables.FIGURES), flush=True)
     table = live_tables.throughput(found)
     print(tables.as_text(table))
