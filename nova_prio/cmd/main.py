@@ -13,6 +13,7 @@
 """The command ``nova-prio``; its subcommands come by entry points."""
 
 import argparse
+from importlib import metadata
 import logging
 import sys
 
@@ -21,6 +22,36 @@ from cliff import commandmanager
 from pbr import version
 
 NAMESPACE = 'nova_prio.cli'
+
+
+class Commands(commandmanager.CommandManager):
+    """The subcommands; one that cannot be loaded says why when it is asked."""
+
+    def find_command(self, argv):
+        """Return the class of a command, its name and what is left of argv.
+
+        :raises ValueError: if there is no such command
+        :raises SystemExit: if what it needs is not installed
+        """
+        try:
+            return super().find_command(argv)
+        except ValueError:
+            for entry in metadata.entry_points(group=self.namespace):
+                words = entry.name.replace('_', ' ').split()
+                if argv[:len(words)] == words:
+                    _check(entry, words)
+            raise
+
+
+def _check(entry, words):
+    try:
+        entry.load()
+    except ImportError as error:
+        raise SystemExit(
+            'nova-prio %s needs what is not installed: %s. Install this '
+            'package with its extra %s.' % (
+                ' '.join(words), str(error).rstrip('.'),
+                'scenario' if words[0] == 'scenario' else 'cli'))
 
 
 class NovaPrio(app.App):
@@ -33,7 +64,7 @@ class NovaPrio(app.App):
         super().__init__(
             description=self.__doc__,
             version=version.VersionInfo('nova-prio').version_string(),
-            command_manager=commandmanager.CommandManager(NAMESPACE),
+            command_manager=Commands(NAMESPACE),
             deferred_help=True, **kwargs)
 
     def build_option_parser(self, description, version):
@@ -65,7 +96,7 @@ class NovaPrio(app.App):
 
 
 def main(argv=None):
-    """Run the command line; return the exit status.
+    """Run the command line; return the exit status, or why it did not run.
 
     :param argv: list of arguments without the program's name; None for those
         of the process
