@@ -126,13 +126,18 @@ def refused(written):
         lines = written()
         # It has been written: what is looked for would be there.
         assert any(line.endswith(message) for line in lines)
-        for line in lines:
-            assert not line.startswith(MARK)
-            assert line.isprintable()
-            assert len(line) < LENGTH
-            assert 'Traceback' not in line
+        check_harmless(lines)
         return message
     return check
+
+
+def check_harmless(lines):
+    """Demand of lines in logs that they are what Nova began, and short."""
+    for line in lines:
+        assert not line.startswith(MARK)
+        assert line.isprintable()
+        assert len(line) < LENGTH
+        assert 'Traceback' not in line
 
 
 def create(connection, flavor, image, name='hostile', **body):
@@ -194,11 +199,15 @@ def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
 
 @pytest.mark.parametrize('value', [
     LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48'])
-def test_extra_specs_that_are_validated(admin, flavor, refused, value):
-    """Nova asks the validator of the package since microversion 2.86."""
-    assert 'hw:cpu_priority' in refused(admin.compute.post(
+def test_extra_specs_that_are_validated(admin, flavor, written, value):
+    """Since microversion 2.86, by Nova, which says so to its user alone."""
+    response = admin.compute.post(
         '/flavors/%s/os-extra_specs' % flavor.id, microversion='2.86',
-        json={'extra_specs': {'hw:cpu_priority': value}}))
+        json={'extra_specs': {'hw:cpu_priority': value}})
+    assert (400, "Validation failed; '%s' is not one of: high, low." % value
+            ) == (response.status_code,
+                  response.json()['badRequest']['message'])
+    check_harmless(written())
 
 
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])
