@@ -27,13 +27,13 @@ import threading
 import time
 
 import psutil
-import tenacity
 
 from benchmarks import live_scheduler
 from tests.libvirt import boot_sector
 from tests.live import catalog
 from tests.live import client
 from tests.live import cloud
+from tests.live import waiting
 
 #: With this package and without it: room for all servers of a batch on either
 #: host, and the time that nova-scheduler took for each answer, in its log.
@@ -195,10 +195,7 @@ class Cloud:
 
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
             list(pool.map(compute.delete_server, servers()))
-        tenacity.retry(
-            retry=tenacity.retry_if_result(bool),
-            stop=tenacity.stop_after_delay(SECONDS),
-            wait=tenacity.wait_fixed(0.2))(servers)()
+        waiting.soon(lambda: not servers(), every=0.2, within=SECONDS)
 
     def _cpu_seconds(self, *names):
         """Return the processor time of services so far, of all by default.

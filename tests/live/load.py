@@ -28,6 +28,7 @@ import tenacity
 from tests.live import catalog
 from tests.live import look
 from tests.live import state
+from tests.live import waiting
 
 #: Seconds until a server that is still being built counts as stuck.
 SECONDS = 900
@@ -201,10 +202,7 @@ class Load:
         compute = self._connection.compute
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
             list(pool.map(compute.delete_server, self._servers()))
-        tenacity.retry(
-            retry=tenacity.retry_if_result(bool),
-            stop=tenacity.stop_after_delay(SECONDS),
-            wait=tenacity.wait_fixed(2))(self._servers)()
+        waiting.soon(lambda: not self._servers(), every=2, within=SECONDS)
 
 
 def needs(server):
