@@ -13,6 +13,7 @@
 """Faults of services and hosts while users operate on servers."""
 
 import json
+import re
 
 import pytest
 
@@ -20,11 +21,13 @@ from tests.live import bystanders
 from tests.live import cloud
 from tests.live import faults
 from tests.live import load
+from tests.live import logs
 from tests.live import operations
 from tests.live import watch
 
 #: Operations that end before a fault and after it.
 BEFORE, AFTER = 6, 8
+UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
 @pytest.fixture(scope='module')
@@ -42,7 +45,7 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
     It may never end what it was about to do: such servers are given up, one of
     each user at most. And it may leave guests that are shut off where their
     servers were before a move that failed: these are undefined. Both are
-    recorded.
+    recorded. So is what a nova-compute puts right later, and says so.
 
     Other servers do not notice, and new ones become ACTIVE.
     """
@@ -53,7 +56,9 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
         users.wait_for_steps(AFTER)
     given_up = users.give_up()
     undefined = faults.undefine_left(layout, users.moved_in_vain)
+    written = logs.Written(layout)
     found = watch.settle(layout)
+    said = written.lines('nova-compute-')
     for name, value in (('given_up', given_up),
                         ('undefined', undefined), ('mended', found.mended)):
         record_property(name, json.dumps(value))
@@ -63,7 +68,17 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
     assert len(given_up) <= operations.USERS
     assert ([], [], [], []) == (
         users.lost, found.violations, users.left, left.violations)
+    assert [] == list(_unsaid(found.mended, said))
     assert len(load.FLAVORS) == len(before)
     assert before == untouched.look()
     with bystanders.Bystanders(layout, 'after'):
         pass
+
+
+def _unsaid(sentences, lines):
+    """Yield those that name servers or guests which no line names."""
+    for sentence in sentences:
+        uuids = [match[0] for match in UUID.finditer(sentence)]
+        if uuids and not any(
+                uuid in line for uuid in uuids for line in lines):
+            yield sentence

@@ -23,6 +23,7 @@ import pytest
 
 from tests.libvirt import boot_sector
 from tests.live import client
+from tests.live import logs
 from tests.live import tenant
 
 BLOCKS = tenant.BLOCKS
@@ -99,20 +100,8 @@ def extra_specs(admin):
 
 @pytest.fixture
 def written(layout):
-    """A function that returns what Nova's services have logged since.
-
-    Line feeds alone end a line of it.
-    """
-    files = [layout.log / 'compute.log', *layout.log.glob('nova-*.log')]
-    sizes = {file: file.stat().st_size for file in files}
-
-    def read():
-        for file in files:
-            with open(file, 'rb') as log:
-                log.seek(sizes[file])
-                yield from log.read().decode().split('\n')
-
-    return lambda: list(read())
+    """What Nova's services log during a test."""
+    return logs.Written(layout)
 
 
 @pytest.fixture
@@ -123,7 +112,7 @@ def refused(written):
         assert len(response.text) < LENGTH
         message = response.json()['badRequest']['message']
         assert message.isprintable()
-        lines = written()
+        lines = written.lines()
         # It has been written: what is looked for would be there.
         assert any(line.endswith(message) for line in lines)
         check_harmless(lines)
@@ -164,7 +153,7 @@ def test_a_request_of_a_megabyte(member, flavor, image, written):
     response = create(
         member, flavor, image, **{BLOCKS[0]: {'priority': 'A' * 10 ** 6}})
     assert 413 == response.status_code
-    assert max(map(len, written())) < LENGTH
+    assert max(map(len, written.lines())) < LENGTH
 
 
 @pytest.mark.parametrize('hints', [
@@ -207,7 +196,7 @@ def test_extra_specs_that_are_validated(admin, flavor, written, value):
     assert (400, "Validation failed; '%s' is not one of: high, low." % value
             ) == (response.status_code,
                   response.json()['badRequest']['message'])
-    check_harmless(written())
+    check_harmless(written.lines())
 
 
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])

@@ -1,0 +1,34 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What Nova's services say from a moment on."""
+
+
+class Written:
+    """What they have written to their logs since this was made."""
+
+    def __init__(self, layout):
+        self._sizes = {file: file.stat().st_size for file in (
+            layout.log / 'compute.log', *layout.log.glob('nova-*.log'))}
+
+    def lines(self, prefix=''):
+        """Return the lines in files with names that begin so.
+
+        Line feeds alone end one.
+        """
+        found = []
+        for file, size in self._sizes.items():
+            if file.name.startswith(prefix):
+                with open(file, 'rb') as log:
+                    log.seek(size)
+                    found += log.read().decode().split('\n')
+        return found
