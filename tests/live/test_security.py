@@ -24,11 +24,12 @@ from tests.libvirt import boot_sector
 from tests.live import client
 from tests.live import tenant
 
-HIGH = 'nova_prio:create:hint:high'
+RULE = 'nova_prio:create:hint:'
 BLOCKS = tenant.BLOCKS
 #: Name -> extra specs, and whether all may use it.
 OFFERED = {'plain': ({}, True), 'larger': ({}, True),
-           'reserved': ({'hw:cpu_priority': 'high'}, False)}
+           'reserved': ({'hw:cpu_priority': 'high'}, False),
+           'high': ({'hw:cpu_priority': 'high'}, True)}
 
 
 @pytest.fixture(scope='module')
@@ -87,6 +88,35 @@ def ordinary(users, boot):
         yield server
 
 
+@pytest.fixture(scope='module')
+def low(users, boot):
+    """A server of the member that is low by the hint."""
+    with boot(users['member'], **{BLOCKS[0]: {'priority': 'low'}}) as server:
+        yield server
+
+
+@pytest.fixture
+def act(users):
+    """A function: the member asks for an action; returns the response."""
+    def post(server, **body):
+        return users['member'].compute.post(
+            '/servers/%s/action' % server.id, json=body)
+    return post
+
+
+@pytest.fixture
+def rules(layout):
+    """A function that writes rules of operators into their file."""
+    file = layout.etc / 'nova' / 'policy.yaml'
+
+    def write(**found):
+        file.write_text(yaml.safe_dump(found))
+
+    yield write
+    # Once read, it has to stay.
+    write()
+
+
 @pytest.fixture
 def in_force(layout, admin):
     """A function: a server's priority by its flavor, and its partition."""
@@ -100,6 +130,8 @@ def in_force(layout, admin):
 
 
 ORDINARY = None, '/machine'
+LOW = 'low', '/low_prio_machine'
+HIGH = 'high', '/high_prio_machine'
 
 
 @pytest.mark.parametrize('block', BLOCKS)
@@ -110,8 +142,18 @@ def test_the_hint_high_is_for_administrators(users, ask, role, count, block):
         block: {'priority': 'high'}})
     assert 403 == response.status_code
     if role != 'reader':
-        assert HIGH in response.json()['forbidden']['message']
+        assert RULE + 'high' in response.json()['forbidden']['message']
     assert [] == list(users[role].compute.servers(name='mine'))
+
+
+@pytest.mark.parametrize('block', BLOCKS)
+def test_the_oldest_api_has_the_same_rules(users, offered, image, block):
+    response = users['member'].compute.post(
+        '/servers', microversion='2.1', json={'server': {
+            'name': 'mine', 'flavorRef': offered['plain'].id,
+            'imageRef': image.id}, block: {'priority': 'high'}})
+    assert 403 == response.status_code
+    assert RULE + 'high' in response.json()['forbidden']['message']
 
 
 def test_a_reader_has_no_hint_at_all(users, ask):
@@ -122,14 +164,14 @@ def test_a_reader_has_no_hint_at_all(users, ask):
 @pytest.mark.parametrize('role', ['member', 'manager'])
 def test_the_hint_low_is_for_members(users, boot, in_force, role):
     with boot(users[role], **{BLOCKS[0]: {'priority': 'low'}}) as server:
-        assert ('low', '/low_prio_machine') == in_force(server)
+        assert LOW == in_force(server)
 
 
 def test_one_block_of_hints_beside_the_other(users, boot, in_force):
     with boot(users['member'], **{
             BLOCKS[0]: {'priority': 'low'},
             BLOCKS[1]: {'priority': 'high'}}) as server:
-        assert ('low', '/low_prio_machine') == in_force(server)
+        assert LOW == in_force(server)
 
 
 def test_a_block_of_hints_hides_no_other(users, ask):
@@ -138,30 +180,31 @@ def test_a_block_of_hints_hides_no_other(users, ask):
         BLOCKS[1]: {'priority': 'low'}}).status_code
 
 
-def test_operators_grant_the_hint_to_a_role(
-        layout, users, boot, ask, in_force):
-    hint = {BLOCKS[0]: {'priority': 'high'}}
-    file = layout.etc / 'nova' / 'policy.yaml'
-    file.write_text(yaml.safe_dump({HIGH: 'role:manager'}))
-    try:
-        with boot(users['manager'], **hint) as server:
-            assert ('high', '/high_prio_machine') == in_force(server)
-        assert 403 == ask(users['member'], **hint).status_code
-    finally:
-        # Once read, it has to stay.
-        file.write_text('{}')
-    assert 403 == ask(users['manager'], **hint).status_code
+@pytest.mark.parametrize('expected', [HIGH, LOW])
+def test_operators_keep_the_hint_to_a_role(
+        users, rules, boot, ask, in_force, expected):
+    priority, _ = expected
+    hint = {BLOCKS[0]: {'priority': priority}}
+    rules(**{RULE + priority: 'role:manager'})
+    with boot(users['manager'], **hint) as server:
+        assert expected == in_force(server)
+    response = ask(users['member'], **hint)
+    assert 403 == response.status_code
+    assert RULE + priority in response.json()['forbidden']['message']
+    rules()
+    assert 403 == ask(users['manager'], **{
+        BLOCKS[0]: {'priority': 'high'}}).status_code
 
 
 def test_a_flavor_that_is_not_shown_is_not_there(
-        users, ask, offered, ordinary):
+        users, ask, act, offered, ordinary):
     compute = users['member'].compute
     reserved = offered['reserved'].id
     assert 404 == compute.get('/flavors/' + reserved).status_code
     assert reserved not in {flavor.id for flavor in compute.flavors()}
     assert 400 == ask(users['member'], 'reserved').status_code
-    assert compute.post('/servers/%s/action' % ordinary.id, json={
-        'resize': {'flavorRef': reserved}}).status_code in (400, 404)
+    assert act(ordinary, resize={
+        'flavorRef': reserved}).status_code in (400, 404)
 
 
 @pytest.mark.parametrize('role', tenant.ROLES)
@@ -192,16 +235,32 @@ def test_nobody_lets_himself_see_a_flavor(users, offered, role):
     {'resize': {'flavorRef': '%(larger)s'}},
     {'rebuild': {'imageRef': '%(image)s'}}, {'unshelve': {}},
     {'reboot': {'type': 'HARD'}}])
-def test_no_action_takes_a_hint(users, offered, image, ordinary, action):
+def test_no_action_takes_a_hint(
+        admin, act, offered, image, ordinary, action):
     (name, body), = action.items()
     body = {key: value % {'image': image.id, 'larger': offered['larger'].id}
             for key, value in body.items()}
-    post = users['member'].compute.post
-    url = '/servers/%s/action' % ordinary.id
+
+    def done():
+        return len(list(admin.compute.server_actions(ordinary)))
+
+    before = done()
     for block in BLOCKS:
         hint = {block: {'priority': 'high'}}
-        assert 400 == post(url, json={name: body, **hint}).status_code
-        assert 400 == post(url, json={name: {**body, **hint}}).status_code
+        for asked, reason in (
+                ({name: body, **hint}, 'Malformed request body'),
+                ({name: {**body, **hint}}, block)):
+            response = act(ordinary, **asked)
+            assert 400 == response.status_code
+            assert reason in response.json()['badRequest']['message']
+    assert before == done()
+
+
+def test_a_flavor_does_not_raise_a_low_guest(act, offered, low, in_force):
+    response = act(low, resize={'flavorRef': offered['high'].id})
+    assert 400 == response.status_code
+    assert 'hw:cpu_priority' in response.json()['badRequest']['message']
+    assert LOW == in_force(low)
 
 
 def test_nothing_that_a_user_writes_is_a_priority(
@@ -264,3 +323,29 @@ def test_an_image_does_not_pin_a_low_guest(users, ask, own_image):
                        **{BLOCKS[0]: {'priority': 'low'}})
     assert 400 == response.status_code
     assert 'hw_cpu_policy' in response.json()['badRequest']['message']
+
+
+@pytest.mark.parametrize('name, expected, reason', [
+    # Stock Nova: a rebuild does not change the NUMA topology.
+    ('ordinary', ORDINARY, 'NUMA'), ('low', LOW, 'hw_cpu_policy')])
+def test_an_image_pins_no_guest_later(
+        request, act, own_image, in_force, name, expected, reason):
+    server = request.getfixturevalue(name)
+    with own_image(hw_cpu_policy='dedicated') as image:
+        response = act(server, rebuild={'imageRef': image.id})
+    assert 400 == response.status_code
+    assert reason in response.json()['badRequest']['message']
+    assert expected == in_force(server)
+
+
+def test_a_snapshot_of_a_high_guest_is_no_priority(users, boot, in_force):
+    member = users['member']
+    with boot(member, 'high') as server:
+        assert HIGH == in_force(server)
+        image = member.compute.create_server_image(
+            server, 'snapshot', wait=True, timeout=300)
+    try:
+        with boot(member, image=image) as server:
+            assert ORDINARY == in_force(server)
+    finally:
+        member.image.delete_image(image)
