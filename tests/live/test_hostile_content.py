@@ -33,7 +33,7 @@ LINE = 'high\n' + MARK
 #: Characters that an answer or a line of a log may have, at most.
 LENGTH = 1000
 #: Nova answers by itself, with 500, where Python does not recurse as deep.
-DEEP = 800
+DEEP, TOO_DEEP = 800, 50000
 
 
 def nested(depth):
@@ -143,10 +143,14 @@ def test_hints(member, flavor, image, refused, name, block):
 
 
 @pytest.mark.parametrize('block', BLOCKS)
-@pytest.mark.parametrize('hints', [None, 'priority', ['priority'], 1])
-def test_blocks_that_are_none(member, flavor, image, block, hints):
-    assert 400 == create(
-        member, flavor, image, **{block: hints}).status_code
+@pytest.mark.parametrize('hints', [
+    None, 'priority', ['priority'], 1, LINE, [LINE], 'A' * 100000])
+def test_blocks_that_are_none(member, flavor, image, written, block, hints):
+    """Refused by Nova, which says so to its user alone."""
+    response = create(member, flavor, image, **{block: hints})
+    assert 400 == response.status_code
+    assert block in response.json()['badRequest']['message']
+    check_harmless(written.lines())
 
 
 def test_a_request_of_a_megabyte(member, flavor, image, written):
@@ -156,22 +160,59 @@ def test_a_request_of_a_megabyte(member, flavor, image, written):
     assert max(map(len, written.lines())) < LENGTH
 
 
+def test_a_request_that_is_too_deep(member, written):
+    check_failed(member.compute.post(
+        '/servers', headers={'Content-Type': 'application/json'},
+        data='{"%s": {"priority": %s"%s"%s}}' % (
+            BLOCKS[0], '[' * TOO_DEEP, MARK, ']' * TOO_DEEP)),
+        written.lines(), 'RecursionError')
+
+
+def test_a_nested_hint_of_another_name(member, flavor, image, written):
+    check_failed(create(
+        member, flavor, image, **{BLOCKS[0]: {'note': [{LINE: LINE}]}}),
+        written.lines(), 'ValueError')
+
+
+def check_failed(response, lines, error):
+    """Demand that stock Nova failed, with a request that it did not repeat."""
+    assert 500 == response.status_code
+    assert MARK not in response.text
+    assert len(response.text) < LENGTH
+    assert any(error in line for line in lines)
+    for line in lines:
+        assert MARK not in line
+        assert line.isprintable()
+        assert len(line) < LENGTH
+
+
 @pytest.mark.parametrize('hints', [
     {'Priority': 'high'}, {'priority ': 'high'}, {' priority': 'high'},
-    {'priority\0': 'high'}, {'hw:cpu_priority': 'high'}])
-def test_other_names_are_no_priority(admin, member, flavor, image, hints):
+    {'priority\0': 'high'}, {'hw:cpu_priority': 'high'}, {'note': LINE},
+    {LINE: 'high'}, {'note': 'A' * 50000}])
+def test_other_names_are_no_priority(
+        admin, member, flavor, image, written, hints):
     response = create(member, flavor, image, **{BLOCKS[0]: hints})
     assert 202 == response.status_code
     server = admin.compute.get_server(response.json()['server']['id'])
     member.compute.delete_server(server)
     member.compute.wait_for_delete(server, wait=300)
     assert {} == server.flavor.extra_specs
+    lines = written.lines()
+    assert any(server.id in line for line in lines)
+    check_harmless(lines)
 
 
 @pytest.mark.parametrize('specs, hint', [
     ({'hw:cpu_priority': LINE}, None),
     ({'hw:cpu_priority': 'A' * 255}, 'low'),
     ({'hw:cpu_priority': '<low/>&'}, None),
+    ({'hw:cpu_priority': '\x1b[2J'}, None),
+    ({'hw:cpu_priority': '\u202ehgih'}, None),
+    ({'hw:cpu_priority': '\uff48\uff49\uff47\uff48'}, None),
+    ({'hw:cpu_priority': 'high\0'}, None),
+    ({'hw:cpu_priority': ''}, None),
+    ({'hw:cpu_priority': 1}, None),
     ({'hw:cpu_priority': 'low', 'hw:cpu_policy': LINE}, None),
     ({'hw:cpu_policy': LINE}, 'low'),
     ({'resources:PCPU': LINE}, 'high'),
@@ -187,7 +228,8 @@ def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
 
 
 @pytest.mark.parametrize('value', [
-    LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48'])
+    LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48',
+    '\u202ehgih', 'high\ud800', 'high\0', '', 1, 1.5])
 def test_extra_specs_that_are_validated(admin, flavor, written, value):
     """Since microversion 2.86, by Nova, which says so to its user alone."""
     response = admin.compute.post(
@@ -196,6 +238,20 @@ def test_extra_specs_that_are_validated(admin, flavor, written, value):
     assert (400, "Validation failed; '%s' is not one of: high, low." % value
             ) == (response.status_code,
                   response.json()['badRequest']['message'])
+    check_harmless(written.lines())
+
+
+@pytest.mark.parametrize('microversion', ['2.85', '2.86'])
+@pytest.mark.parametrize('value', [
+    {LINE: LINE}, [LINE], nested(DEEP), None, True, 'A' * 256, 'A' * 100000])
+def test_extra_specs_that_are_no_strings(
+        admin, flavor, written, value, microversion):
+    """Or too long: refused by Nova, which says so to its user alone."""
+    response = admin.compute.post(
+        '/flavors/%s/os-extra_specs' % flavor.id, microversion=microversion,
+        json={'extra_specs': {'hw:cpu_priority': value}})
+    assert 400 == response.status_code
+    assert 'hw:cpu_priority' in response.json()['badRequest']['message']
     check_harmless(written.lines())
 
 
@@ -212,11 +268,12 @@ def test_images(member, flavor, refused, value, tmp_path):
     assert 'hw_cpu_policy' in refused(response)
 
 
-def test_xml(layout, admin, extra_specs, image):
+def test_xml(layout, admin, extra_specs, image, written):
     """Of a priority guest, with all that its owner and operator may write."""
     hostile = ']]></nova:name><resource>&amp;"\'\u2603'
     flavor = extra_specs({
-        'hw:cpu_priority': 'low', 'note': hostile, 'a:b c': hostile})
+        'hw:cpu_priority': 'low', 'note': hostile, 'a:b c': hostile,
+        'line': LINE})
     response = create(admin, flavor, image, hostile)
     compute = admin.compute
     server = compute.wait_for_server(
@@ -228,4 +285,7 @@ def test_xml(layout, admin, extra_specs, image):
     assert ['/low_prio_machine'] == [
         element.text for element in domain.iter('partition')]
     texts = [element.text for element in domain.iter()]
-    assert 3 == texts.count(hostile)
+    assert (3, 1) == (texts.count(hostile), texts.count(LINE))
+    lines = written.lines()
+    assert any(server.id in line for line in lines)
+    check_harmless(lines)
