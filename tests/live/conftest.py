@@ -21,11 +21,13 @@ from tests.live import catalog
 from tests.live import client
 from tests.live import layout as layouts
 from tests.live import load as loads
+from tests.live import logs
 from tests.live import watch
 
 #: Flavor -> its property, if any. Each has 4 vCPUs.
 FLAVORS = {'high': ['--property', 'hw:cpu_priority=high'],
-           'low': ['--property', 'hw:cpu_priority=low'], 'ordinary': []}
+           'low': ['--property', 'hw:cpu_priority=low'],
+           'ordinary': [], 'plain': []}
 
 
 @pytest.fixture(scope='session')
@@ -115,6 +117,11 @@ def watched(layout):
 
 @pytest.fixture(scope='module', autouse=True)
 def settled(layout):
-    """Wait until the cloud has settled after a module, and is in order."""
+    """Wait until the cloud has settled after a module, and is in order.
+
+    This package has failed nowhere in it.
+    """
+    written = logs.Written(layout)
     yield
     assert [] == watch.settle(layout).violations
+    assert [] == written.failures()

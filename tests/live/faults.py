@@ -30,6 +30,7 @@ SECONDS = 120
 #: How many seconds a clock is ahead, one after the other: more than a service
 #: may be silent for before it counts as down.
 STEPS = 3600, -3600, 0
+NO_SPACE = 'No space left on device'
 
 
 def killed_compute(cloud):
@@ -40,7 +41,10 @@ def killed_compute(cloud):
 
 
 def claiming_compute(cloud):
-    """The nova-compute of a host is killed as soon as a claim succeeds."""
+    """The nova-compute of a host is killed in the middle of a claim.
+
+    By then the host has room, and nobody has been told what is left.
+    """
     name = 'nova-compute-' + cloud.layout.hosts[0]
     _wait_for_line(cloud, name, 'Claim successful')
     _kill(cloud, name)
@@ -89,12 +93,30 @@ def absent_placement(cloud):
 
 
 def restarted_libvirtd(cloud):
-    """The libvirtd of a host is restarted; its guests run on."""
+    """The libvirtd of a host is restarted; its guests run on.
+
+    Where it goes away in the middle of a call of nova-compute, the latter may
+    wait for a lock that it holds itself, and is started anew, as an operator
+    has to do.
+    """
     name = cloud.layout.hosts[0]
     before = host.found(cloud.layout, name)
     os.kill(cloud.processes.pid('host-' + name), host.RESTART_LIBVIRTD)
     cloud.processes.wait(
         'host-' + name, lambda: before != host.found(cloud.layout, name))
+    if not _asks_libvirt(cloud, name):
+        print('The nova-compute of %s waits for ever.' % name)
+        cloud.restart('nova-compute-' + name)
+
+
+def _asks_libvirt(cloud, name):
+    """Return whether nova-compute tells of a guest, at the third time."""
+    compute = catalog.connect(cloud.layout).compute
+    server = next(compute.servers(all_projects=True, host=name,
+                                  status='ACTIVE'))
+    # The first one may tell that the connection is gone.
+    return any(compute.get('/servers/%s/diagnostics' % server.id).ok
+               for _ in range(3))
 
 
 def full_disk(cloud):
@@ -110,13 +132,16 @@ def full_disk(cloud):
         filling = subprocess.run(
             [*enter, 'dd', 'if=/dev/zero', 'of=%s' % file, 'bs=1M'],
             capture_output=True, text=True)
-        assert 'No space left on device' in filling.stderr
+        assert NO_SPACE in filling.stderr
         # What users leave meanwhile is filled too.
         with subprocess.Popen(
                 [*enter, 'timeout', str(AWAY_SECONDS), 'sh', '-c',
                  'while sleep 0.1; do head -c 1M /dev/zero >>%s; done' % file],
                 stderr=subprocess.DEVNULL):
+            service = cloud.processes.log('nova-compute-' + name)
+            before = service.read_text().count(NO_SPACE)
             assert 'ERROR' == _status_of_new_server(cloud, name)
+            assert before < service.read_text().count(NO_SPACE)
     finally:
         subprocess.run([*enter, 'rm', file], check=True)
 

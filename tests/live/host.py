@@ -105,7 +105,9 @@ def main(directory, name):
             host.run('mount', '-t', 'tmpfs', '-o', 'size=' + DISK_SIZE, 'none',
                      str(layout.compute_state / 'instances'))
             host.start_ssh()
-            host.run(str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
+            # What is installed runs, not the checkout.
+            host.run('env', '--unset', 'PYTHONPATH',
+                     str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
             tell(next(restarts))
             signal.signal(RESTART_LIBVIRTD, restart)
             while True:

@@ -170,11 +170,23 @@ def guests_unlike_their_servers(snapshot):
 
 def classes_oversold_by_servers(snapshot):
     """Servers, stopped ones too, have no more than is sellable."""
+    users = _users(snapshot)
     for host in snapshot.hosts:
         yield from _oversold(host, 'servers', [
             (server.pins, server.shared_vcpus, server.priority == 'low')
-            for server in snapshot.servers
-            if server.needs_host and server.host == host.name])
+            for name, server in users if name == host.name])
+
+
+def _users(snapshot):
+    """Return pairs: a host, and a server that has its place there.
+
+    The old flavor of a resize that waits is not known, and left out.
+    """
+    servers = {server.uuid: server for server in snapshot.servers}
+    return [(server.host, server) for server in snapshot.servers
+            if server.needs_host] + [
+        (migration.source, servers[migration.server])
+        for migration in _waiting(snapshot) if migration.keeps_flavor]
 
 
 def servers_without_host(snapshot):
@@ -191,10 +203,12 @@ def servers_without_host(snapshot):
 def hints_not_in_force(snapshot):
     """What a server was asked to be, it is.
 
-    A resize to a flavor that says so takes it over, and the next one ends it.
+    A resize to a flavor that says so takes it over, and the next one ends it;
+    one that is reverted does neither.
     """
     resized = {migration.server for migration in snapshot.migrations
-               if not migration.keeps_flavor}
+               if not migration.keeps_flavor and
+               migration.status != state.REVERTED}
     for server in snapshot.servers:
         hint = server.hints.get('priority')
         if hint not in (None, server.priority) and (
@@ -247,16 +261,10 @@ def hypervisors(snapshot):
 
     Where the old flavor of a resize is not known, so is not the host.
     """
-    servers = {server.uuid: server for server in snapshot.servers}
     providers = {provider.name: provider for provider in snapshot.providers}
-    users = [(server.host, server) for server in snapshot.servers
-             if server.needs_host]
-    unknown = set()
-    for migration in _waiting(snapshot):
-        if migration.keeps_flavor:
-            users.append((migration.source, servers[migration.server]))
-        else:
-            unknown.add(migration.source)
+    users = _users(snapshot)
+    unknown = {migration.source for migration in _waiting(snapshot)
+               if not migration.keeps_flavor}
     for hypervisor in snapshot.hypervisors:
         if hypervisor.name in unknown or hypervisor.name not in providers:
             continue

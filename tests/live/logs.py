@@ -12,6 +12,12 @@
 
 """What Nova's services say from a moment on."""
 
+import re
+
+#: A frame of a traceback, by the path; the next one is within so many lines.
+FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
+WITHIN = 4
+
 
 class Written:
     """What they have written to their logs since this was made."""
@@ -32,3 +38,15 @@ class Written:
                     log.seek(size)
                     found += log.read().decode().split('\n')
         return found
+
+    def failures(self):
+        """Return the innermost lines of tracebacks that are of this package.
+
+        What it raises for Nova to catch, Nova does not log so.
+        """
+        lines = self.lines()
+        frames = {number: found[1] for number, line in enumerate(lines)
+                  if (found := FRAME.search(line))}
+        return [lines[number] for number, path in frames.items()
+                if '/nova_prio/' in path and not any(
+                    number + more in frames for more in range(1, WITHIN + 1))]

@@ -35,7 +35,7 @@ from tests.live import load
 USERS, MOST = 4, 3
 #: Seconds until a server that Nova works on counts as stuck.
 SECONDS = 180
-DELETED, STUCK = 'DELETED', 'stuck'
+DELETED, STUCK, REFUSED = 'DELETED', 'stuck', 'refused: '
 #: What a request ends with that the cloud refuses, or cannot take now.
 REFUSALS = (openstack.exceptions.SDKException,
             keystoneauth1.exceptions.ClientException)
@@ -115,16 +115,27 @@ class Users:
                 self._stepped.notify_all()
 
     def wait_for_steps(self, number):
-        """Wait until that many more operations have ended.
+        """Wait until that many more operations are done.
 
         :raises RuntimeError: if it takes too long
         """
         with self._stepped:
-            aim = len(self.steps) + number
+            aim = len(self.done) + number
             if not self._stepped.wait_for(
-                    lambda: len(self.steps) >= aim, 2 * SECONDS):
-                raise RuntimeError('%d operations have not ended.' % (
-                    aim - len(self.steps)))
+                    lambda: len(self.done) >= aim, 2 * SECONDS):
+                raise RuntimeError('%d operations are not done.' % (
+                    aim - len(self.done)))
+
+    @property
+    def done(self):
+        """The operations that were neither refused nor failed."""
+        return [step for step in self.steps if step.outcome != 'ERROR' and
+                not step.outcome.startswith(REFUSED)]
+
+    @property
+    def unserved(self):
+        """The operations that a service had an error of its own at."""
+        return [step for step in self.steps if 'Server Error' in step.outcome]
 
     @property
     def stuck(self):
@@ -318,4 +329,4 @@ class _User:
 
 
 def _refused(error):
-    return 'refused: ' + str(error).partition('\n')[0]
+    return REFUSED + str(error).partition('\n')[0]

@@ -27,7 +27,7 @@ LOW, HIGH = '/low_prio_machine', '/high_prio_machine'
 PARTITIONS = {'high': HIGH, 'low': LOW, None: '/machine'}
 #: States of a migration that nothing works on any more. One that is finished
 #: waits for its user, who confirms or reverts it.
-FINISHED = 'finished'
+FINISHED, REVERTED = 'finished', 'reverted'
 AT_REST = {FINISHED, 'cancelled', 'completed', 'confirmed', 'done', 'error',
            'failed', 'reverted'}
 

@@ -20,11 +20,15 @@ import collections
 import pytest
 
 from tests.live import load as loads
+from tests.live import logs
 from tests.live import watch
 
 #: What the scheduler says, or the conductor where the hosts that the former
 #: chose had sold what they had by then.
-REFUSALS = 'No valid host was found', 'Exceeded maximum number of retries'
+NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
+#: What nova-conductor logs of each attempt before, where a claim refused it.
+FORMER = 'Error from last host'
+CLAIMED = 're-scheduled: Insufficient compute resources: '
 
 
 @pytest.fixture(scope='module', params=loads.NUMBERS)
@@ -34,7 +38,13 @@ def number(request):
 
 
 @pytest.fixture(scope='module')
-def outcome(load, number):
+def written(layout, number):
+    """What Nova's services log of a burst."""
+    return logs.Written(layout)
+
+
+@pytest.fixture(scope='module')
+def outcome(load, number, written):
     """What a burst came to; its servers are deleted in the end."""
     yield load.burst(number)
     load.end()
@@ -69,12 +79,18 @@ def test_most_is_sold(outcome):
             assert sold[row] > outcome.sellable[host][row] / 2, (host, row)
 
 
-def test_each_refusal_has_a_reason(outcome):
-    """None failed by a time-out or an error of a service."""
+def test_each_refusal_has_a_reason(outcome, written):
+    """No host had room, by the scheduler or, at last, by its claim."""
     refused = outcome.of('ERROR')
     assert refused
+    attempts = [line for line in written.lines('nova-conductor')
+                if FORMER in line]
     for server in refused:
-        assert server.fault['message'].startswith(REFUSALS), server.name
+        assert server.fault['message'].startswith((NO_HOST, RETRIED))
+        own = [line for line in attempts if server.id in line]
+        assert own or not server.fault['message'].startswith(RETRIED)
+        for line in own:
+            assert CLAIMED in line
 
 
 def test_placement_holds_what_runs(outcome):

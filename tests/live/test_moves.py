@@ -89,6 +89,21 @@ def test_resize(before, after, openstack, boot, expect):
     expect('resized', found['OS-EXT-SRV-ATTR:host'], after)
 
 
+@pytest.mark.parametrize('kind, other', [('high', 'low'), ('low', 'high')])
+def test_resize_of_a_server_with_a_hint(kind, other, openstack, boot, expect):
+    """It keeps its priority until a flavor has taken that over."""
+    boot('hinted', 'ordinary', '--hint', 'priority=' + kind)
+    with pytest.raises(RuntimeError, match="'priority' is '%s'" % kind):
+        openstack.run('server', 'resize', '--flavor', other, 'hinted')
+    for flavor, after in (
+            ('plain', kind), (kind, kind), ('ordinary', 'ordinary')):
+        openstack.run('server', 'resize', '--flavor', flavor, '--wait',
+                      'hinted')
+        openstack.run('server', 'resize', 'confirm', 'hinted')
+        found = openstack.wait('hinted', 'ACTIVE')
+        expect('hinted', found['OS-EXT-SRV-ATTR:host'], after)
+
+
 @pytest.mark.parametrize('end', ['confirm', 'revert'])
 @each_kind
 def test_cold_migration(kind, end, openstack, boot, here, there, expect):

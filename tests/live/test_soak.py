@@ -72,12 +72,14 @@ def test_all_is_right_after_each_round(soaked):
     assert [[]] * len(violations) == violations
 
 
+def test_no_service_fails(users):
+    assert [] == users.unserved
+
+
 def test_much_was_done(users):
-    """Most of what users may do was done, and not all was refused."""
-    done = [step for step in users.steps
-            if not step.outcome.startswith('refused')]
-    assert len(done) > len(users.steps) / 2
-    assert len({step.name for step in done}) > 8
+    """Most of what users may do was done at least once."""
+    assert len(users.done) > len(users.steps) / 2
+    assert len({step.name for step in users.done}) > 8
 
 
 def test_nothing_is_left(users, layout):

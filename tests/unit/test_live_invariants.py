@@ -349,6 +349,17 @@ def test_classes_oversold_by_servers(servers, row):
             servers=servers)]
 
 
+@pytest.mark.parametrize('changes, is_wrong', [
+    ({}, True), ({'keeps_flavor': False}, False),
+    ({'status': 'confirmed'}, False), ({'source': 'h2'}, False)])
+def test_a_place_to_go_back_to_is_sold(changes, is_wrong):
+    waits = server(host='h2', vcpus=2, status='VERIFY_RESIZE')
+    assert is_wrong == bool(found(
+        invariants.classes_oversold_by_servers, hosts=(host(),),
+        servers=(waits, server('bbbb', vcpus=7)), migrations=(
+            migration(**{'source': 'h1', 'status': 'finished', **changes}),)))
+
+
 @pytest.mark.parametrize('status, has_fault, wanted', [
     ('ACTIVE', False, ['server name (aaaa) is ACTIVE and has no host.']),
     ('ERROR', False, ['server name (aaaa) is in ERROR and does not say why.']),
@@ -369,6 +380,7 @@ def test_hints_not_in_force(hints, specs, is_wrong):
 
 @pytest.mark.parametrize('changes, is_wrong', [
     ({}, True), ({'keeps_flavor': False}, False),
+    ({'keeps_flavor': False, 'status': 'reverted'}, True),
     ({'keeps_flavor': False, 'server': 'another'}, True)])
 def test_a_resize_may_end_a_hint(changes, is_wrong):
     assert is_wrong == bool(found(

@@ -1,0 +1,63 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""What is read in logs of a live cloud."""
+
+import pytest
+
+from tests.live import layout as layouts
+from tests.live import logs
+
+START = '2026-01-01 00:00:00.000 1 ERROR nova.compute.manager '
+TRACKER = '  File "/lib/nova_prio/compute/tracker.py", line 1, in update'
+NOVA = '  File "/lib/nova/compute/manager.py", line 1, in update'
+SOURCE = ['    self.update()', '         ^^^^^^^^']
+#: What is quoted in a line is no frame of a traceback.
+QUOTED = "Error from last host: ['" + TRACKER + "\\n']"
+
+
+@pytest.fixture
+def layout(tmp_path):
+    found = layouts.Layout(tmp_path)
+    found.save()
+    for name in 'compute.log', 'nova-scheduler.log', 'network.log':
+        write(found, name, 'before')
+    return found
+
+
+def write(layout, name, *lines):
+    with open(layout.log / name, 'a') as log:
+        log.writelines(line + '\n' for line in lines)
+
+
+def test_lines_are_those_written_since(layout):
+    written = logs.Written(layout)
+    for name in 'compute.log', 'nova-scheduler.log', 'network.log':
+        write(layout, name, name, 'a\rb')
+    assert {'compute.log', 'nova-scheduler.log', 'a\rb', ''} == set(
+        written.lines())
+    assert ['nova-scheduler.log', 'a\rb', ''] == written.lines(
+        'nova-scheduler')
+
+
+@pytest.mark.parametrize('frames, is_ours', [
+    ([NOVA, *SOURCE, TRACKER, *SOURCE, 'ValueError'], True),
+    ([TRACKER, *SOURCE, 'ValueError', '', 'During handling', '',
+      'Traceback', NOVA, *SOURCE], True),
+    ([TRACKER, *SOURCE, NOVA, *SOURCE, 'ValueError'], False),
+    ([TRACKER, *SOURCE, SOURCE[0], NOVA, *SOURCE], False),
+    ([QUOTED], False)])
+def test_failures_are_of_this_package(layout, frames, is_ours):
+    written = logs.Written(layout)
+    write(layout, 'nova-scheduler.log', *map(START.__add__, frames))
+    assert is_ours == (written.failures() == [START + TRACKER])
+    assert is_ours == bool(written.failures())
