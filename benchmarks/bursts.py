@@ -13,7 +13,7 @@
 """What bursts of creates came to: ``python -m benchmarks.bursts RESULTS``.
 
 RESULTS is what tests/live/test_load.py and tests/live/test_plain_load.py
-recorded in one run, as ``tox -e live`` writes it.
+recorded in one run, as ``tox -e live-all`` writes it.
 """
 
 import argparse
