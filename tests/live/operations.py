@@ -273,12 +273,21 @@ class _User:
     def _made(self, *words):
         return Step(self._user, next(self._numbers), *words)
 
-    @tenacity.retry(
-        retry=tenacity.retry_if_result(lambda status: status is None) |
-        tenacity.retry_if_exception_type(REFUSALS),
-        stop=tenacity.stop_after_delay(SECONDS), wait=tenacity.wait_fixed(1))
     def _wait(self, server, name):
-        """Return the status of a server at rest, or DELETED."""
+        """Return the status of a server at rest, or DELETED.
+
+        :raises tenacity.RetryError: if it takes too long
+        """
+        # Each call retries for itself: what tenacity counts of a function is
+        # shared by all threads that call it.
+        return tenacity.retry(
+            retry=tenacity.retry_if_result(lambda status: status is None) |
+            tenacity.retry_if_exception_type(REFUSALS),
+            stop=tenacity.stop_after_delay(SECONDS),
+            wait=tenacity.wait_fixed(1))(self._status)(server, name)
+
+    def _status(self, server, name):
+        """Return the status of a server, None if it is not at rest."""
         try:
             found = self._compute.get_server(self.servers[server])
         except openstack.exceptions.NotFoundException:
