@@ -200,21 +200,29 @@ def servers_without_host(snapshot):
             yield '%s is in ERROR and does not say why.' % server.title
 
 
-def hints_not_in_force(snapshot):
-    """What a server was asked to be, it is.
+def requests_not_in_force(snapshot):
+    """What an operator's flavor and a user's hint ask for, a server is.
 
-    A resize to a flavor that says so takes it over, and the next one ends it;
-    one that is reverted does neither.
+    A resize to a flavor that says so takes a hint over, and the next one ends
+    it; one that is reverted does neither.
     """
     resized = {migration.server for migration in snapshot.migrations
                if not migration.keeps_flavor and
                migration.status != state.REVERTED}
     for server in snapshot.servers:
+        if server.offered is None:
+            continue
+        asked = server.offered.get('hw:cpu_priority')
         hint = server.hints.get('priority')
-        if hint not in (None, server.priority) and (
-                server.uuid not in resized):
-            yield '%s has the hint %s, its flavor says %s.' % (
-                server.title, hint, server.priority)
+        allowed = {asked or hint, asked} if (
+            server.uuid in resized) else {asked or hint}
+        if server.priority not in allowed:
+            yield '%s has the priority %s; its flavor asks for %s, its hint ' \
+                'for %s.' % (server.title, server.priority, asked, hint)
+        elif server.needs != server.asks(server.priority):
+            yield '%s has %s; its flavor asks for %s with the priority %s.' % (
+                server.title, _resources(server.needs),
+                _resources(server.asks(server.priority)), server.priority)
 
 
 def priorities_off_their_hosts(snapshot):
@@ -286,7 +294,7 @@ def hypervisors(snapshot):
 INSTANT = (cpus_pinned_twice, classes_oversold_by_guests, guests_astray)
 SETTLED = INSTANT + (
     guests_of_servers, guests_without_server, guests_unlike_their_servers,
-    classes_oversold_by_servers, servers_without_host, hints_not_in_force,
+    classes_oversold_by_servers, servers_without_host, requests_not_in_force,
     priorities_off_their_hosts, allocations, offers.inventories,
     offers.providers_overfull, hypervisors)
 

@@ -96,12 +96,16 @@ def at_all(layout, connection):
     :param connection: of the administrator, as catalog.connect() makes it
     """
     compute = connection.compute
+    offered = {flavor['name']: flavor['extra_specs'] for flavor in compute.get(
+        '/flavors/detail', params={'is_public': 'None'}, microversion='2.61'
+        ).json()['flavors']}
     return state.Snapshot(
         hosts=tuple(_host(layout, name, active_only=False)
                     for name in layout.hosts),
-        servers=tuple(map(_server, servers.Server.list(
-            compute, base_path='/servers/detail', microversion='2.100',
-            all_projects=True))),
+        servers=tuple(
+            _server(found, offered) for found in servers.Server.list(
+                compute, base_path='/servers/detail', microversion='2.100',
+                all_projects=True)),
         migrations=tuple(map(_migration, compute.migrations())),
         providers=tuple(_provider(connection.placement, provider) for provider
                         in connection.placement.resource_providers()),
@@ -116,7 +120,7 @@ def at_all(layout, connection):
                 aggregate.metadata.get('priority'))))
 
 
-def _server(found):
+def _server(found, offered):
     image, flavor = found.image, found.flavor
     has_image = bool(image and image.id)
     return state.Server(
@@ -130,7 +134,8 @@ def _server(found):
         {name: ' '.join(values) if isinstance(values, list) else values
          for name, values in (found.scheduler_hints or {}).items()},
         bool(found.fault),
-        found.power_state in (power_state.RUNNING, power_state.PAUSED))
+        found.power_state in (power_state.RUNNING, power_state.PAUSED),
+        offered.get(flavor.original_name))
 
 
 def _migration(found):

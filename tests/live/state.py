@@ -118,6 +118,9 @@ class Server:
     has_fault: bool
     #: Whether Nova takes its guest for one that runs or is paused.
     has_power: bool
+    #: Extra specs of that flavor as the operator wrote them, None if it is
+    #: deleted.
+    offered: dict = None
 
     @property
     def title(self):
@@ -146,28 +149,33 @@ class Server:
         return self.specs.get('hw:cpu_priority')
 
     @property
-    def isolated(self):
-        """CPUs for emulator threads alone, an int."""
-        return int(
-            self.specs.get('hw:emulator_threads_policy') == 'isolate')
-
-    @property
     def needs(self):
         """What it has to hold in Placement: dict, resource class -> int."""
-        policy = self.specs.get('hw:cpu_policy') or (
+        return self._needs(self.specs)
+
+    def asks(self, priority):
+        """Return the same by what the operator wrote, for a priority."""
+        policy = {'hw:cpu_policy': 'dedicated'} if priority == 'high' and (
+            'hw_cpu_policy' not in self.image_properties and
+            'resources:PCPU' not in self.offered) else {}
+        return self._needs({**policy, **self.offered})
+
+    def _needs(self, specs):
+        policy = specs.get('hw:cpu_policy') or (
             self.image_properties.get('hw_cpu_policy', 'shared'))
         dedicated = {'shared': 0, 'dedicated': self.vcpus}.get(policy)
         if dedicated is None:
-            mask = self.specs['hw:cpu_dedicated_mask']
+            mask = specs['hw:cpu_dedicated_mask']
             if mask.startswith('^'):
                 mask = '0-%d,%s' % (self.vcpus - 1, mask)
             dedicated = len(hardware.parse_cpu_spec(mask))
         found = {
             'VCPU': self.vcpus - dedicated,
-            'PCPU': dedicated + self.isolated,
+            'PCPU': dedicated + int(
+                specs.get('hw:emulator_threads_policy') == 'isolate'),
             'MEMORY_MB': self.memory_mb, 'DISK_GB': self.disk_gb}
         wanted = {key.split(':')[1]: int(value) for key, value in
-                  self.specs.items() if key.startswith('resources:')}
+                  specs.items() if key.startswith('resources:')}
         if 'PCPU' in wanted:
             found['VCPU'] = 0
         return {key: units for key, units in {**found, **wanted}.items()

@@ -369,23 +369,41 @@ def test_servers_without_host(status, has_fault, wanted):
         server(host=None, status=status, has_fault=has_fault),))
 
 
-@pytest.mark.parametrize('hints, specs, is_wrong', [
-    ({}, HIGH, False), ({'priority': 'high'}, HIGH, False),
-    ({'priority': 'high'}, LOW, True), ({'priority': 'low'}, {}, True),
-    ({'group': 'low'}, {}, False)])
-def test_hints_not_in_force(hints, specs, is_wrong):
-    assert is_wrong == bool(found(invariants.hints_not_in_force, servers=(
-        server(A, specs, hints=hints),)))
+ASKED_HIGH = {'hw:cpu_priority': 'high'}
+ASKED_LOW = {'hw:cpu_priority': 'low'}
+MIXED = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}
 
 
-@pytest.mark.parametrize('changes, is_wrong', [
-    ({}, True), ({'keeps_flavor': False}, False),
-    ({'keeps_flavor': False, 'status': 'reverted'}, True),
-    ({'keeps_flavor': False, 'server': 'another'}, True)])
-def test_a_resize_may_end_a_hint(changes, is_wrong):
-    assert is_wrong == bool(found(
-        invariants.hints_not_in_force, migrations=(migration(**changes),),
-        servers=(server(A, {}, hints={'priority': 'high'}),)))
+@pytest.mark.parametrize('offered, hints, specs, is_wrong', [
+    (ASKED_HIGH, {}, HIGH, False), (ASKED_HIGH, {}, {}, True),
+    (ASKED_HIGH, {}, {**HIGH, **MIXED}, True),
+    ({**ASKED_HIGH, **MIXED}, {}, {**HIGH, **MIXED}, False),
+    ({**ASKED_HIGH, **MIXED}, {}, HIGH, True),
+    (ASKED_LOW, {}, LOW, False), (ASKED_LOW, {}, HIGH, True),
+    (ASKED_LOW, {}, {**HIGH, **ASKED_LOW}, True),
+    ({}, {}, {}, False), ({}, {}, HIGH, True),
+    ({'hw:cpu_policy': 'dedicated'}, {}, {}, True),
+    ({}, {'priority': 'high'}, HIGH, False),
+    ({}, {'priority': 'high'}, ASKED_HIGH, True),
+    ({}, {'priority': 'high'}, LOW, True),
+    ({}, {'priority': 'low'}, LOW, False),
+    ({}, {'priority': 'low'}, {}, True), ({}, {'group': 'low'}, {}, False),
+    (None, {}, HIGH, False)])
+def test_requests_not_in_force(offered, hints, specs, is_wrong):
+    assert is_wrong == bool(found(invariants.requests_not_in_force, servers=(
+        server(A, specs, hints=hints, offered=offered),)))
+
+
+@pytest.mark.parametrize('specs', [HIGH, {}])
+@pytest.mark.parametrize('changes, may_end', [
+    ({}, False), ({'keeps_flavor': False}, True),
+    ({'keeps_flavor': False, 'status': 'reverted'}, False),
+    ({'keeps_flavor': False, 'server': 'another'}, False)])
+def test_a_resize_may_end_a_hint(changes, may_end, specs):
+    assert (specs != HIGH and not may_end) == bool(found(
+        invariants.requests_not_in_force, migrations=(migration(**changes),),
+        servers=(server(
+            A, specs, hints={'priority': 'high'}, offered={}),)))
 
 
 @pytest.mark.parametrize('specs, changes, is_wrong', [
