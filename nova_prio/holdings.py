@@ -23,6 +23,7 @@ import copy
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import utils as compute_utils
+from nova.compute import vm_states
 from nova import exception
 from nova import objects
 from nova.scheduler import utils as scheduler_utils
@@ -68,11 +69,14 @@ def needed(instance, is_volume_backed):
     """Return what an instance has to hold: dict, resource class -> amount.
 
     The flavor is the one that is embedded in the instance, its image decides
-    about dedicated CPUs as well: so does the scheduler.
+    about dedicated CPUs as well: so does the scheduler. One that is offloaded
+    needs nothing.
 
     :param instance: nova.objects.Instance with flavor and system metadata
     :param is_volume_backed: whether it was booted from a volume
     """
+    if vm_states.allow_resource_removal(instance.vm_state):
+        return {}
     return own(scheduler_utils.ResourceRequest.from_request_spec(
         objects.RequestSpec(
             flavor=instance.flavor, image=instance.image_meta,
@@ -123,6 +127,15 @@ def volume_backed(context, instances):
                     instance.uuid, objects.BlockDeviceMappingList()))}
 
 
+def is_offloaded(instance):
+    """Return whether an instance is on no host, and wants to be on none.
+
+    :param instance: nova.objects.Instance
+    """
+    return (instance.vm_state == vm_states.SHELVED_OFFLOADED and
+            instance.host is None and instance.task_state is None)
+
+
 def at_rest(context, uuid):
     """Return an instance, or None where it is changed or moved right now.
 
@@ -166,7 +179,8 @@ def mend(context, client, provider, host, uuid):
     for _ in range(ATTEMPTS):
         found = client.get_allocs_for_consumer(context, uuid)
         instance = at_rest(context, uuid)
-        if instance is None or instance.host != host:
+        if instance is None or (
+                instance.host != host and not is_offloaded(instance)):
             return None
         needs = needed(instance, compute_utils.is_volume_backed_instance(
             context, instance))
@@ -264,12 +278,14 @@ def _at(allocation, provider):
 def _placed(client, provider, found, needs):
     """Return where an instance has to hold what it needs.
 
-    Disk stays where it is held: at the host, or at a provider that shares its
-    disks with the host.
+    Where that is nothing, all that it holds goes. Disk stays where it is held:
+    at the host, or at a provider that shares its disks with the host.
 
     :param found: what it holds, as Placement answers
     :returns: dict, UUID of a provider -> resource class -> amount
     """
+    if not needs:
+        return dict.fromkeys(found['allocations'], {})
     placed = {provider: dict(needs)}
     if orc.DISK_GB in needs and orc.DISK_GB not in _at(found, provider):
         sharing = _sharing_disks(client, provider)

@@ -35,9 +35,9 @@ _AT_SOURCE = {
 class Healing:
     """Mends allocations that drifted, in each run of the periodic task.
 
-    It looks at instances that are at rest on this host, and at migrations
-    from here. Allocations of what is neither are Nova's to remove, or the
-    operator's.
+    It looks at instances that are at rest on this host, at those that are
+    offloaded, and at migrations from here. Allocations of what is none of
+    these are Nova's to remove, or the operator's.
     """
 
     def __init__(self, is_here):
@@ -70,10 +70,11 @@ class Healing:
                 context, compute_node.uuid)
             held = {uuid: holdings.own(found['resources'])
                     for uuid, found in answer.allocations.items()}
+            others = set(held) - {instance.uuid for instance in instances}
             for instance, needs in holdings.differing(
-                    context, [instance for instance in instances
-                              if instance.task_state is None],
-                    held, classes):
+                    context, [*(instance for instance in instances
+                                if instance.task_state is None),
+                              *_offloaded(context, others)], held, classes):
                 uuid = instance.uuid
                 what = held.get(uuid, {}), needs
                 if seen.get(uuid) == (*what, None):
@@ -81,8 +82,7 @@ class Healing:
                 else:
                     self._mend(context, client, compute_node, uuid, what,
                                seen.get(uuid))
-            self._take_left(context, client, compute_node.host, set(held) - {
-                instance.uuid for instance in instances})
+            self._take_left(context, client, compute_node.host, others)
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
                 ks_exceptions.ClientException) as error:
@@ -222,6 +222,17 @@ class Healing:
             LOG.warning('Placement held %s of this host for the instance, '
                         'which needs %s: put right.', before, after,
                         instance_uuid=uuid)
+
+
+def _offloaded(context, uuids):
+    """Return the instances among consumers that are offloaded.
+
+    Where Placement is away while one is, Nova leaves what it holds.
+    """
+    return list(filter(
+        holdings.is_offloaded, objects.InstanceList.get_by_filters(
+            context, {'uuid': list(uuids), 'deleted': False},
+            expected_attrs=['flavor', 'system_metadata']))) if uuids else []
 
 
 def _waits_for(instance, migration):

@@ -122,6 +122,54 @@ class Healing(Drift):
                 '/allocations/' + server['id']).body['allocations'][
                     self.compute_rp_uuids[host]]['resources'])
 
+    def _shelve(self, server):
+        """Take a server off its host; returns what it held."""
+        self.api.post_server_action(server['id'], {'shelve': None})
+        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
+        return self.needs.pop(server['id'])['mix1']
+
+    def test_offloaded(self):
+        """Placement was away when Nova took them off their host.
+
+        One keeps its host where only the report to Placement failed.
+        """
+        cell = self.host_mappings['mix1'].cell_mapping
+        for host in None, 'mix1':
+            server = self.create('mixed')
+            needs = self._shelve(server)
+            with context.target_cell(
+                    context.get_admin_context(), cell) as cctxt:
+                instance = objects.Instance.get_by_uuid(cctxt, server['id'])
+                if host:
+                    instance.host = instance.node = host
+                    instance.compute_id = (
+                        objects.ComputeNode.get_by_host_and_nodename(
+                            cctxt, host, host).id)
+                    instance.save()
+            self.put(server, **needs)
+            self.assertIn(server['id'], self.heal())
+            self.assert_held()
+            self.assertEqual('', self.heal())
+
+    def test_one_that_is_unshelved_meanwhile(self):
+        """What it holds by then is its own."""
+        server = self.create('low')
+        needs = self._shelve(server)
+        self.put(server, **needs)
+        find = holdings.differing
+
+        def unshelve(*args):
+            found = list(find(*args))
+            self.assertEqual(1, len(found))
+            self.api.post_server_action(server['id'], {'unshelve': None})
+            self._wait_for_state_change(server, 'ACTIVE')
+            return found
+
+        with mock.patch.object(holdings, 'differing', unshelve):
+            self.assertEqual('', self.heal())
+        self.needs[server['id']] = {'mix1': needs}
+        self.assert_held()
+
     def test_live_migration_left_open(self):
         """nova-compute ends when a guest has moved, before that is noted."""
         self.start('mix2')

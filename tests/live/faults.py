@@ -13,6 +13,7 @@
 """What goes wrong in a live cloud, and is over when its function returns."""
 
 import datetime
+import functools
 import os
 import signal
 import subprocess
@@ -197,26 +198,31 @@ def _status_of_new_server(cloud, name):
         compute.wait_for_delete(server, wait=SECONDS)
 
 
-def undefine_left(layout, moved_in_vain):
-    """Undefine what Nova leaves of servers at hosts that they moved from.
+def remove_left(layout, made_in_vain):
+    """Remove guests that Nova leaves where their servers are not.
 
     Where a resize or its end fails at the other host, Nova takes the server
     for one that is there and leaves its guest defined where it was, shut off.
-    An operator undefines it.
+    Where libvirt goes away when a guest has just been started, Nova takes the
+    build for failed and leaves the guest, running. An operator removes it.
 
     :param layout: Layout
-    :param moved_in_vain: UUIDs of the servers
+    :param made_in_vain: UUIDs of the servers
     :returns: list of (name of the host, UUID)
     """
     compute = catalog.connect(layout).compute
     homes = {server.id: server.compute_host
              for server in compute.servers(all_projects=True)}
-    left = [(name, uuid) for name in layout.hosts
-            for uuid in client.virsh(
-                layout, name, 'list', '--inactive', '--uuid').split()
-            if uuid in moved_in_vain and homes.get(uuid) != name]
-    for name, uuid in left:
-        client.virsh(layout, name, 'undefine', uuid)
+    left = []
+    for name in layout.hosts:
+        virsh = functools.partial(client.virsh, layout, name)
+        running = virsh('list', '--uuid').split()
+        for uuid in virsh('list', '--all', '--uuid').split():
+            if uuid in made_in_vain and homes.get(uuid) != name:
+                left.append((name, uuid))
+                if uuid in running:
+                    virsh('destroy', uuid)
+                virsh('undefine', uuid)
     return left
 
 

@@ -50,8 +50,9 @@ ALLOWED = {
     'SHELVED_OFFLOADED': ('delete', 'unshelve', 'unshelve'),
     'PAUSED': ('delete', 'unpause'),
 }
-#: What takes a server from one host to another, or ends that.
-MOVES = {'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
+#: What makes guests: a create, or what takes a server from one host to another
+#: or ends that.
+MAKING = {'create', 'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
 #: Statuses that a server does not stay in, though it may have no task.
 PASSING = {'BUILD', 'SHELVED'}
 
@@ -143,12 +144,12 @@ class Users:
         return [step for step in self.steps if step.outcome == STUCK]
 
     @property
-    def moved_in_vain(self):
-        """UUIDs of the servers with a move that Nova did not bring to an end.
+    def made_in_vain(self):
+        """UUIDs of the servers that Nova did not come to an end with making.
 
         Those are among them that are deleted.
         """
-        return set().union(*(user.moved_in_vain for user in self._users))
+        return set().union(*(user.made_in_vain for user in self._users))
 
     @property
     def lost(self):
@@ -201,7 +202,7 @@ class _User:
         self.servers = {}
         #: Names of those that Nova did not come to an end with.
         self.stuck = set()
-        self.moved_in_vain = set()
+        self.made_in_vain = set()
         #: Names of those that are gone and were not to be deleted.
         self.lost = set()
         self._unwanted = set()
@@ -264,8 +265,8 @@ class _User:
         except tenacity.RetryError:
             outcome = STUCK
             self.stuck.add(server)
-        if name in MOVES and outcome in (STUCK, 'ERROR'):
-            self.moved_in_vain.add(self.servers[server])
+        if name in MAKING and outcome in (STUCK, 'ERROR'):
+            self.made_in_vain.add(self.servers[server])
         if outcome == DELETED:
             self._note_gone(server)
         return self._made(name, server, drawn, outcome)

@@ -43,9 +43,9 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
     """It is, except for two things that are Nova's own.
 
     It may never end what it was about to do: such servers are given up, one of
-    each user at most. And it may leave guests that are shut off where their
-    servers were before a move that failed: these are undefined. Both are
-    recorded. So is what a nova-compute puts right later, and says so.
+    each user at most. And it may leave guests where their servers are not,
+    after a move or a create that failed: these are removed. Both are recorded.
+    So is what a nova-compute puts right later, and says so.
 
     Other servers do not notice, and new ones become ACTIVE.
     """
@@ -55,12 +55,12 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
         fault(cloud.Cloud(layout))
         users.wait_for_steps(AFTER)
     given_up = users.give_up()
-    undefined = faults.undefine_left(layout, users.moved_in_vain)
+    removed = faults.remove_left(layout, users.made_in_vain)
     written = logs.Written(layout)
     found = watch.settle(layout)
     said = written.lines('nova-compute-')
     for name, value in (('given_up', given_up),
-                        ('undefined', undefined), ('mended', found.mended)):
+                        ('removed', removed), ('mended', found.mended)):
         record_property(name, json.dumps(value))
         print('%s: %s' % (name, value))
     users.leave()
