@@ -15,6 +15,7 @@
 from nova import context
 from nova import objects
 from nova import rpc
+from oslo_utils import importutils
 
 from nova_prio import survey
 
@@ -54,6 +55,10 @@ def connect(conf):
 
     # Registers what cells may take from the options.
     rpc.init(conf)
+    # Nova looks at its options where it is installed.
+    profiler = importutils.try_import('osprofiler.opts')
+    if profiler:
+        profiler.set_defaults(conf)
     for group, database in (('database', main_api), ('api_database', api)):
         # Services wait for a database that starts later; a check need not.
         conf.set_override('max_retries', 0, group=group)

@@ -45,6 +45,8 @@ NAMES = ((None, 'compute_driver'), ('filter_scheduler', 'available_filters'),
          ('filter_scheduler', 'enabled_filters'),
          ('filter_scheduler', 'weight_classes'))
 
+#: Exit status of oslo.upgradecheck where a check itself does not work.
+UNUSABLE = 255
 SUCCESS, WARNING, FAILURE = (
     upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING,
     upgradecheck.Code.FAILURE)
@@ -263,7 +265,11 @@ def main():
     # findings.
     logging.getLogger('nova').addHandler(logging.NullHandler())
     conf = seams.register_options()
-    return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
+    try:
+        return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
+    except cfg.ConfigFilesNotFoundError as error:
+        print('%s.' % error, file=sys.stderr)
+        return UNUSABLE
 
 
 if __name__ == '__main__':

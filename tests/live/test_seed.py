@@ -16,10 +16,12 @@ The host has 12 CPUs, of which README.rst dedicates 8, and a ratio of 2.
 """
 
 import collections
+import subprocess
 
 import pytest
 
 from tests.live import client
+from tests.live import layout as layouts
 from tests.live import watch
 
 
@@ -72,6 +74,17 @@ def test_low_floats_over_all_cpus(servers, layout):
     for server in of(servers, 'low'):
         assert '0-11' == client.domain(layout, server).find(
             'vcpu').get('cpuset')
+
+
+@pytest.mark.parametrize('service', ['api', 'scheduler'])
+def test_the_configuration_is_right(servers, layout, service):
+    done = subprocess.run(
+        [layouts.PROGRAMS / 'nova-prio-status', *(
+            '--config-file=%s' % (layout.etc / 'nova' / (name + '.conf'))
+            for name in ('common', 'nova', 'readme-' + service)),
+         'upgrade', 'check'],
+        capture_output=True, text=True)
+    assert 0 == done.returncode, done.stdout + done.stderr
 
 
 def test_partitions(servers, layout):

@@ -186,6 +186,12 @@ def run(*arguments):
          *arguments], capture_output=True, text=True)
 
 
+def test_a_file_that_is_not_there(tmp_path):
+    done = run('--config-file', str(tmp_path / 'none'), 'upgrade', 'check')
+    assert (255, 'Failed to find some config files: %s.\n' % (
+        tmp_path / 'none')) == (done.returncode, done.stderr)
+
+
 def test_command_line(tmp_path):
     path = tmp_path / 'nova.conf'
     path.write_text('[nova_prio]\nenabled = true\n')
