@@ -14,6 +14,7 @@
 
 import concurrent.futures
 import functools
+import socket
 import sys
 import time
 
@@ -40,8 +41,14 @@ class Cloud:
         self._say = say
 
     def up(self):
-        """Start all that does not run, in the order that they need."""
+        """Start all that does not run, in the order that they need.
+
+        :raises ValueError: where its ports are not its own
+        """
         started = time.monotonic()
+        if not any(self.status().values()):
+            for listener in layouts.LISTENERS:
+                self._check_port(self.layout.port(listener))
         self.layout.save()
         configuration.write(self.layout)
         catalog.write(self.layout)
@@ -53,6 +60,18 @@ class Cloud:
             self._say('%5.1f s %s' % (
                 time.monotonic() - started,
                 step.__doc__.splitlines()[0].rstrip('.')))
+
+    @staticmethod
+    def _check_port(port):
+        with socket.socket() as found:
+            # Ports of connections that have just ended may be had.
+            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                found.bind((layouts.ADDRESS, port))
+            except OSError as error:
+                raise ValueError(
+                    'Port %d is in use: choose another --first-port.' % port
+                ) from error
 
     def down(self):
         """Stop all that runs, the last one first."""

@@ -75,10 +75,20 @@ class Layout:
         return cls.load(pathlib.Path(directory).absolute())
 
     def save(self):
-        """Make the directory and write down how it is laid out."""
+        """Make the directory and write down how it is laid out.
+
+        :raises ValueError: where it has a cloud on other ports
+        """
+        file = self.directory / 'layout.json'
+        if file.exists() and self.load(self.directory) != self:
+            raise ValueError(
+                'The cloud in %s has the first port %d, not %d: for another '
+                'one, take it down and delete the directory.' % (
+                    self.directory, self.load(self.directory).first_port,
+                    self.first_port))
         for path in self.etc, self.log, self.run:
             path.mkdir(parents=True, exist_ok=True)
-        (self.directory / 'layout.json').write_text(json.dumps(
+        file.write_text(json.dumps(
             {'first_port': self.first_port, 'hosts': self.hosts}))
 
     @property
