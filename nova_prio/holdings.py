@@ -39,6 +39,7 @@ ATTEMPTS = 4
 
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
                     'cancelled', 'done'))
+_NOWHERE = frozenset((vm_states.SHELVED_OFFLOADED, vm_states.ERROR))
 # Consumers have generations from the first of these on, queries of providers
 # by trait and aggregate likewise.
 _ALLOCATIONS, _PROVIDERS = '1.28', '1.22'
@@ -69,13 +70,14 @@ def needed(instance, is_volume_backed):
     """Return what an instance has to hold: dict, resource class -> amount.
 
     The flavor is the one that is embedded in the instance, its image decides
-    about dedicated CPUs as well: so does the scheduler. One that is offloaded
-    needs nothing.
+    about dedicated CPUs as well: so does the scheduler. One that is offloaded,
+    or that failed before it was on a host, needs nothing.
 
     :param instance: nova.objects.Instance with flavor and system metadata
     :param is_volume_backed: whether it was booted from a volume
     """
-    if vm_states.allow_resource_removal(instance.vm_state):
+    if vm_states.allow_resource_removal(instance.vm_state) or (
+            is_nowhere(instance)):
         return {}
     return own(scheduler_utils.ResourceRequest.from_request_spec(
         objects.RequestSpec(
@@ -127,13 +129,13 @@ def volume_backed(context, instances):
                     instance.uuid, objects.BlockDeviceMappingList()))}
 
 
-def is_offloaded(instance):
-    """Return whether an instance is on no host, and wants to be on none.
+def is_nowhere(instance):
+    """Return whether an instance is on no host, and nothing brings it to one.
 
     :param instance: nova.objects.Instance
     """
-    return (instance.vm_state == vm_states.SHELVED_OFFLOADED and
-            instance.host is None and instance.task_state is None)
+    return (instance.vm_state in _NOWHERE and instance.host is None and
+            instance.task_state is None)
 
 
 def at_rest(context, uuid):
@@ -180,7 +182,7 @@ def mend(context, client, provider, host, uuid):
         found = client.get_allocs_for_consumer(context, uuid)
         instance = at_rest(context, uuid)
         if instance is None or (
-                instance.host != host and not is_offloaded(instance)):
+                instance.host != host and not is_nowhere(instance)):
             return None
         needs = needed(instance, compute_utils.is_volume_backed_instance(
             context, instance))

@@ -35,9 +35,9 @@ _AT_SOURCE = {
 class Healing:
     """Mends allocations that drifted, in each run of the periodic task.
 
-    It looks at instances that are at rest on this host, at those that are
-    offloaded, and at migrations from here. Allocations of what is none of
-    these are Nova's to remove, or the operator's.
+    It looks at instances that are at rest on this host or on none, and at
+    migrations from here. Allocations of what is neither are Nova's to remove,
+    or the operator's.
     """
 
     def __init__(self, is_here):
@@ -74,7 +74,7 @@ class Healing:
             for instance, needs in holdings.differing(
                     context, [*(instance for instance in instances
                                 if instance.task_state is None),
-                              *_offloaded(context, others)], held, classes):
+                              *_nowhere(context, others)], held, classes):
                 uuid = instance.uuid
                 what = held.get(uuid, {}), needs
                 if seen.get(uuid) == (*what, None):
@@ -224,13 +224,14 @@ class Healing:
                         instance_uuid=uuid)
 
 
-def _offloaded(context, uuids):
-    """Return the instances among consumers that are offloaded.
+def _nowhere(context, uuids):
+    """Return the instances among consumers that are on no host.
 
-    Where Placement is away while one is, Nova leaves what it holds.
+    Nova leaves what they hold where Placement is away when one is offloaded,
+    and where nova-compute is killed in the middle of a claim.
     """
     return list(filter(
-        holdings.is_offloaded, objects.InstanceList.get_by_filters(
+        holdings.is_nowhere, objects.InstanceList.get_by_filters(
             context, {'uuid': list(uuids), 'deleted': False},
             expected_attrs=['flavor', 'system_metadata']))) if uuids else []
 

@@ -128,28 +128,53 @@ class Healing(Drift):
         self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
         return self.needs.pop(server['id'])['mix1']
 
+    def _change(self, server, **values):
+        """Change what Nova knows of an instance."""
+        cell = self.host_mappings['mix1'].cell_mapping
+        with context.target_cell(
+                context.get_admin_context(), cell) as cctxt:
+            instance = objects.Instance.get_by_uuid(cctxt, server['id'])
+            node = objects.ComputeNode.get_by_host_and_nodename(
+                cctxt, 'mix1', 'mix1')
+            if 'host' in values:
+                values.update(node=values['host'],
+                              compute_id=values['host'] and node.id)
+            instance.update(values)
+            instance.save()
+
+    def _assert_taken_away(self, server, needs):
+        """Let a server hold what it does not need."""
+        self.put(server, **needs)
+        self.assertIn(server['id'], self.heal())
+        self.assert_held()
+        self.assertEqual('', self.heal())
+
     def test_offloaded(self):
         """Placement was away when Nova took them off their host.
 
         One keeps its host where only the report to Placement failed.
         """
-        cell = self.host_mappings['mix1'].cell_mapping
-        for host in None, 'mix1':
+        for values in {}, {'host': 'mix1'}:
             server = self.create('mixed')
             needs = self._shelve(server)
-            with context.target_cell(
-                    context.get_admin_context(), cell) as cctxt:
-                instance = objects.Instance.get_by_uuid(cctxt, server['id'])
-                if host:
-                    instance.host = instance.node = host
-                    instance.compute_id = (
-                        objects.ComputeNode.get_by_host_and_nodename(
-                            cctxt, host, host).id)
-                    instance.save()
-            self.put(server, **needs)
-            self.assertIn(server['id'], self.heal())
-            self.assert_held()
+            self._change(server, **values)
+            self._assert_taken_away(server, needs)
+
+    def test_failed_before_it_was_on_a_host(self):
+        """nova-compute was killed in the middle of its claim."""
+        server = self.create('high')
+        self._change(server, host=None, vm_state='error')
+        self._assert_taken_away(server, self.needs.pop(server['id'])['mix1'])
+
+    def test_on_its_way_to_a_host(self):
+        """What is built, or unshelved, holds what it needs in time."""
+        for values in ({'vm_state': 'building', 'task_state': 'scheduling'},
+                       {'vm_state': 'building'},
+                       {'vm_state': 'shelved_offloaded',
+                        'task_state': 'unshelving'}):
+            self._change(self.create('low'), host=None, **values)
             self.assertEqual('', self.heal())
+            self.assert_held()
 
     def test_one_that_is_unshelved_meanwhile(self):
         """What it holds by then is its own."""

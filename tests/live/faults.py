@@ -100,21 +100,21 @@ def restarted_libvirtd(cloud):
     wait for a lock that it holds itself, and is started anew, as an operator
     has to do.
     """
-    name = cloud.layout.hosts[0]
+    server = catalog.connect(cloud.layout).compute.find_server(
+        'untouched-load-high', all_projects=True)
+    name = server.compute_host
     before = host.found(cloud.layout, name)
     os.kill(cloud.processes.pid('host-' + name), host.RESTART_LIBVIRTD)
     cloud.processes.wait(
         'host-' + name, lambda: before != host.found(cloud.layout, name))
-    if not _asks_libvirt(cloud, name):
+    if not _asks_libvirt(cloud, server):
         print('The nova-compute of %s waits for ever.' % name)
         cloud.restart('nova-compute-' + name)
 
 
-def _asks_libvirt(cloud, name):
+def _asks_libvirt(cloud, server):
     """Return whether nova-compute tells of a guest, at the third time."""
     compute = catalog.connect(cloud.layout).compute
-    server = next(compute.servers(all_projects=True, host=name,
-                                  status='ACTIVE'))
     # The first one may tell that the connection is gone.
     return any(compute.get('/servers/%s/diagnostics' % server.id).ok
                for _ in range(3))

@@ -229,11 +229,18 @@ class _User:
         return self._step(names[int(share * len(names))], server, drawn)
 
     def still_stuck(self):
-        """Wait for all servers; returns the names of those that are stuck."""
+        """Wait for all servers; returns the names of those that are stuck.
+
+        So are those that Nova gave up itself, and does not say why.
+        """
         for server in set(self.servers) - self.stuck:
             try:
-                if self._wait(server, 'look') == DELETED:
+                status = self._wait(server, 'look')
+                if status == DELETED:
                     self._note_gone(server)
+                elif status == 'ERROR' and not self._compute.get_server(
+                        self.servers[server]).fault:
+                    self.stuck.add(server)
             except tenacity.RetryError:
                 self.stuck.add(server)
         return self.stuck

@@ -37,9 +37,22 @@ def untouched(layout, load):
         yield found
 
 
-@pytest.mark.parametrize('fault', faults.FAULTS, ids=lambda fault:
-                         fault.__name__)
-def test_all_is_right_after(fault, layout, untouched, record_property):
+@pytest.fixture(params=faults.FAULTS, ids=lambda fault: fault.__name__)
+def fault(request):
+    """A function: something goes wrong, and is over."""
+    return request.param
+
+
+@pytest.fixture
+def users(layout, fault):
+    """Users, who leave in the end."""
+    found = operations.Users(layout, fault.__name__)
+    yield found
+    found.leave()
+
+
+def test_all_is_right_after(
+        fault, users, layout, untouched, record_property):
     """It is, except for two things that are Nova's own.
 
     It may never end what it was about to do: such servers are given up, one of
@@ -50,7 +63,7 @@ def test_all_is_right_after(fault, layout, untouched, record_property):
     Other servers do not notice, and new ones become ACTIVE.
     """
     before = untouched.look()
-    with operations.Users(layout, fault.__name__) as users:
+    with users:
         users.wait_for_steps(BEFORE)
         fault(cloud.Cloud(layout))
         users.wait_for_steps(AFTER)
