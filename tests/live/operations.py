@@ -161,6 +161,11 @@ class Users:
         """The names of their servers."""
         return [name for user in self._users for name in user.servers]
 
+    def confirm(self):
+        """Confirm each resize and migration that waits for that."""
+        with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
+            self.steps += sum(pool.map(_User.confirm, self._users), [])
+
     def leave(self):
         """Delete all of their servers, and their groups."""
         self._delete(lambda user: user.servers)
@@ -244,6 +249,12 @@ class _User:
             except tenacity.RetryError:
                 self.stuck.add(server)
         return self.stuck
+
+    def confirm(self):
+        """Confirm what waits for that; returns the steps."""
+        return [self._step('confirm', name, Drawn('', ''))
+                for name, uuid in list(self.servers.items())
+                if 'VERIFY_RESIZE' == self._compute.get_server(uuid).status]
 
     def delete(self, servers):
         """Delete servers of the user, by name; returns the steps."""
