@@ -108,12 +108,7 @@ class Healing(Drift):
         server, other = self.create('high'), self.create('low')
         self.start_move(server, 'mix2')
         self.put({**server, 'host': 'mix2'}, VCPU=2)
-        cell = self.host_mappings['mix1'].cell_mapping
-        with context.target_cell(
-                context.get_admin_context(), cell) as cctxt:
-            instance = objects.Instance.get_by_uuid(cctxt, other['id'])
-            instance.task_state = 'rebooting'
-            instance.save()
+        self._change(other, task_state='rebooting')
         self.put(other, VCPU=1)
         self.update_host('mix2')
         self.assertEqual('', self.heal())
