@@ -27,6 +27,8 @@ from tests.live import watch
 
 #: Operations that end before a fault and after it.
 BEFORE, AFTER = 6, 8
+#: Begins what is said of allocations.
+ALLOCATION = 'On '
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 
 
@@ -84,6 +86,8 @@ def test_all_is_right_after(
         print('%s: %s' % (name, value))
     users.leave()
     left = watch.settle(layout)
+    assert [] == [sentence for sentence in until_confirmed
+                  if not sentence.startswith(ALLOCATION)]
     owners = [name.partition('-')[0] for name in given_up]
     assert sorted(set(owners)) == sorted(owners)
     assert ([], [], [], []) == (
