@@ -17,7 +17,6 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 """
 
 import copy
-import functools
 
 import nova.conf
 from nova.virt import hardware
@@ -35,6 +34,7 @@ from nova_prio.compute import healing
 from nova_prio.compute import inventory
 from nova_prio.compute import live_migration
 from nova_prio.compute import partitions
+from nova_prio.compute import strangers
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
 from nova_prio import contract
@@ -56,7 +56,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     whether the VCPU inventory of a host without mix was raised to what is in
     use, which the ratio may exceed by a remainder. ``partitions`` knows
     whether libvirt starts guests in those of both priorities, ``floated`` are
-    the dedicated CPUs on which guests of other times float.
+    the dedicated CPUs on which guests of other times float, ``strangers``
+    finds guests that are no instances of the host.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -70,6 +71,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.floated = frozenset()
+        self.strangers = strangers.Strangers()
         self._seen = [], frozenset()
         self._warned_of_memory = False
 
@@ -112,9 +114,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         :param instances: list of nova.objects.Instance, on this host
         :param moving: UUIDs of those that move from or to here
         """
+        seen, dedicated = self._seen
         self.floated = floaters.floated(
-            *self._seen, instances, moving,
-            functools.partial(floaters.is_there, self._host))
+            seen, dedicated, instances,
+            self.strangers.find(self._host, seen, instances, moving))
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""

@@ -15,9 +15,7 @@
 
 A guest that floats keeps the CPUs that it was started on, whatever the CPU
 sets are by now, until it is rebooted hard or moved. And a guest may run on
-when Nova counts it no longer: its instance was deleted while nova-compute
-seemed to be down, or a live migration was taken for failed. libvirt alone
-knows them.
+when Nova counts it no longer. libvirt alone knows them.
 """
 
 import contextlib
@@ -26,13 +24,11 @@ import typing
 
 from lxml import etree
 from nova.compute import vm_states
-from nova import exception
 from nova.virt.libvirt import host as libvirt_host
 from nova.virt.libvirt import utils as libvirt_utils
 
 from nova_prio import capacity
 from nova_prio.compute import guest_xml
-from nova_prio.compute import partitions
 from nova_prio import demand
 from nova_prio import policy
 
@@ -87,58 +83,28 @@ def look(host):
     return found
 
 
-def is_there(host, uuid):
-    """Return whether a guest still runs; also where libvirt does not say.
-
-    :param host: nova.virt.libvirt.host.Host
-    :param uuid: that of its instance
-    """
-    try:
-        return bool(host.get_connection().lookupByUUIDString(uuid).isActive())
-    except libvirt_host.libvirt.libvirtError as error:
-        return (error.get_error_code() !=
-                libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
-    except exception.HypervisorUnavailable:
-        return True
-
-
-def floated(seen, dedicated, instances, moving, is_there):
+def floated(seen, dedicated, instances, strangers):
     """Return the dedicated CPUs on which guests run that are not pinned there.
-
-    A guest that is no instance of the host counts with all its CPUs, unless it
-    moves from or to there: its CPUs are claimed then.
 
     :param seen: list of Seen
     :param dedicated: set of CPU numbers
     :param instances: list of nova.objects.Instance, on this host
-    :param moving: UUIDs of those that move from or to there
-    :param is_there: function that says of a guest, by its UUID, whether it
-        still runs: one that was deleted just now does not count
+    :param strangers: list of Seen, guests that run and are none of these: they
+        count with all their CPUs
     :returns: frozenset of CPU numbers
     """
-    if not dedicated:
-        return frozenset()
     known = {instance.uuid: instance for instance in instances}
     found = set()
     for guest in [*seen, *_rescued(instances)]:
         instance = known.get(guest.uuid)
-        if instance is not None:
-            comes_back = instance.vm_state in _COMES_BACK
+        if instance and (guest.is_up or instance.vm_state in _COMES_BACK):
             is_low = policy.in_force(
                 instance.flavor.extra_specs) == capacity.LOW
-            pinned = demand.pins(instance)
-        else:
-            comes_back = False
-            is_low = (guest.partition ==
-                      guest_xml.PARTITIONS[capacity.LOW])
-            pinned = set()
-        if not (guest.is_up or comes_back) or guest.name.startswith(
-                partitions.PROBE):
-            continue
-        if instance is None and (
-                guest.uuid in moving or not is_there(guest.uuid)):
-            continue
-        found |= guest_xml.cpus_of_users(guest, is_low, dedicated) - pinned
+            found |= guest_xml.cpus_of_users(
+                guest, is_low, dedicated) - demand.pins(instance)
+    for guest in strangers:
+        is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
+        found |= guest_xml.cpus_of_users(guest, is_low, dedicated)
     return frozenset(found & dedicated)
 
 

@@ -34,6 +34,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
 from nova_prio.compute import partitions
+from nova_prio.compute import strangers
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -69,6 +70,14 @@ class Floaters(base.FunctionalTest):
         self.api.post_server_action(
             server['id'], {'reboot': {'type': 'HARD'}})
         self._wait_for_state_change(server, 'ACTIVE')
+
+    def delete_unseen(self, server, name='mix1'):
+        """Delete a server while nova-compute seems to be down."""
+        service, = self.api.get_services(
+            host=name, binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self._delete_server(server)
+        self.api.put_service_force_down(service['id'], False)
 
     def assert_blocked(self, cpus, name='mix1'):
         self.update_host(name)
@@ -240,15 +249,30 @@ class Floaters(base.FunctionalTest):
         self.start_seed_host(dedicated='0-5', shared='6-11')
         server = self.boot(self.high)
         kept = self.pins(server)
-        service, = self.api.get_services(
-            host='mix1', binary='nova-compute')
-        self.api.put_service_force_down(service['id'], True)
-        self._delete_server(server)
-        self.api.put_service_force_down(service['id'], False)
+        self.delete_unseen(server)
         self.assert_blocked(hardware.format_cpu_spec(kept))
         self.boot(self.high, 'ERROR')
         other = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
         self.assertEqual(set(range(6)) - kept, self.pins(other))
+
+    def test_a_guest_whose_instance_is_gone_is_named_once(self):
+        self.start_seed_host()
+        server = self.boot(self.low)
+        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
+        said = ('The guest %s runs here, but its instance is not on this host.'
+                % server['OS-EXT-SRV-ATTR:instance_name'])
+        self.delete_unseen(server)
+        for times in 0, 1, 1:
+            self.update_host('mix1')
+            self.assertEqual(times, log.output.count(said))
+        connection = self.computes['mix1'].driver._host.get_connection()
+        domain = connection.lookupByUUIDString(server['id'])
+        domain.destroy()
+        self.update_host('mix1')
+        domain.create()
+        for times in 1, 2:
+            self.update_host('mix1')
+            self.assertEqual(times, log.output.count(said))
 
     def test_probes_of_the_partitions(self):
         """They are not guests of Nova; of low ones threads count alone."""
@@ -258,23 +282,24 @@ class Floaters(base.FunctionalTest):
                                ('high', 'x'), (None, 'x')):
             xml = guest_xml.of_priority(partitions._PROBE_XML % (
                 'kvm', name, '0-7'), priority, {8} if priority else None)
-            found.append(floaters.floated(
-                [floaters.Seen.of(xml, True)], {0, 1}, [], set(),
-                lambda uuid: True))
+            with mock.patch.object(strangers, 'is_there') as is_there:
+                seen = [floaters.Seen.of(xml, True)]
+                there, gone = (
+                    strangers.Strangers().find(None, seen, [], set())
+                    for is_there.return_value in (True, False))
+            found.append(floaters.floated([], {0, 1}, [], there))
+            self.assertEqual([], gone)
         self.assertEqual([set(), set(), {0, 1}, {0, 1}], found)
-        self.assertEqual(set(), floaters.floated(
-            [floaters.Seen.of(xml, True)], {0, 1}, [], set(),
-            lambda uuid: False))
 
     def test_whether_a_guest_is_there(self):
         self.start_seed_host()
         server = self.boot(self.low)
         host = self.computes['mix1'].driver._host
-        self.assertTrue(floaters.is_there(host, server['id']))
-        self.assertFalse(floaters.is_there(host, uuids.none))
+        self.assertTrue(strangers.is_there(host, server['id']))
+        self.assertFalse(strangers.is_there(host, uuids.none))
         for error in (exception.HypervisorUnavailable(host='mix1'),
                       libvirt.make_libvirtError(
                           libvirt.libvirtError, 'timed out',
                           error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT)):
             with mock.patch.object(host, 'get_connection', side_effect=error):
-                self.assertTrue(floaters.is_there(host, server['id']))
+                self.assertTrue(strangers.is_there(host, server['id']))

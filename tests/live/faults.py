@@ -13,11 +13,11 @@
 """What goes wrong in a live cloud, and is over when its function returns."""
 
 import datetime
-import functools
 import os
 import signal
 import subprocess
 import time
+import typing
 
 from tests.live import catalog
 from tests.live import client
@@ -198,32 +198,47 @@ def _status_of_new_server(cloud, name):
         compute.wait_for_delete(server, wait=SECONDS)
 
 
-def remove_left(layout, made_in_vain):
-    """Remove guests that Nova leaves where their servers are not.
+class Left(typing.NamedTuple):
+    """A guest that Nova left where its server is not."""
+
+    host: str
+    uuid: str
+    is_running: bool
+
+
+def left(layout, made_in_vain):
+    """Return the guests that Nova leaves where their servers are not.
 
     Where a resize or its end fails at the other host, Nova takes the server
     for one that is there and leaves its guest defined where it was, shut off.
     Where libvirt goes away when a guest has just been started, Nova takes the
-    build for failed and leaves the guest, running. An operator removes it.
+    build for failed and leaves the guest, running.
 
     :param layout: Layout
     :param made_in_vain: UUIDs of the servers
-    :returns: list of (name of the host, UUID)
+    :returns: list of Left
     """
     compute = catalog.connect(layout).compute
     homes = {server.id: server.compute_host
              for server in compute.servers(all_projects=True)}
-    left = []
+    found = []
     for name in layout.hosts:
-        virsh = functools.partial(client.virsh, layout, name)
-        running = virsh('list', '--uuid').split()
-        for uuid in virsh('list', '--all', '--uuid').split():
-            if uuid in made_in_vain and homes.get(uuid) != name:
-                left.append((name, uuid))
-                if uuid in running:
-                    virsh('destroy', uuid)
-                virsh('undefine', uuid)
-    return left
+        running = client.virsh(layout, name, 'list', '--uuid').split()
+        defined = client.virsh(layout, name, 'list', '--all', '--uuid').split()
+        found += [Left(name, uuid, uuid in running) for uuid in defined
+                  if uuid in made_in_vain and homes.get(uuid) != name]
+    return found
+
+
+def remove(layout, guest):
+    """Remove a guest, as an operator does.
+
+    :param layout: Layout
+    :param guest: Left
+    """
+    if guest.is_running:
+        client.virsh(layout, guest.host, 'destroy', guest.uuid)
+    client.virsh(layout, guest.host, 'undefine', guest.uuid)
 
 
 #: All of them.

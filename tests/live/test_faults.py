@@ -23,6 +23,7 @@ from tests.live import faults
 from tests.live import load
 from tests.live import logs
 from tests.live import operations
+from tests.live import waiting
 from tests.live import watch
 
 #: Operations that end before a fault and after it.
@@ -59,19 +60,26 @@ def test_all_is_right_after(
 
     It may never end what it was about to do: such servers are given up, one of
     each user at most. And it may leave guests where their servers are not,
-    after a move or a create that failed: these are removed. What a resize
-    holds may be wrong until it is confirmed. All are recorded, as is what a
-    nova-compute puts right later, and says so.
+    after a move or a create that failed: these are removed, those that run
+    once nova-compute has named them. What a resize holds may be wrong until it
+    is confirmed. All are recorded, as is what a nova-compute puts right later,
+    and says so.
 
     Other servers do not notice, and new ones become ACTIVE.
     """
     before = untouched.look()
+    written = logs.Written(layout)
     with users:
         users.wait_for_steps(BEFORE)
         fault(cloud.Cloud(layout))
         users.wait_for_steps(AFTER)
     given_up = users.give_up()
-    removed = faults.remove_left(layout, users.made_in_vain)
+    removed = faults.left(layout, users.made_in_vain)
+    for guest in removed:
+        if guest.is_running:
+            waiting.soon(_is_named, guest, written, every=5,
+                         within=watch.SETTLE_SECONDS)
+        faults.remove(layout, guest)
     written = logs.Written(layout)
     found = watch.settle(layout)
     until_confirmed = found.violations
@@ -97,6 +105,17 @@ def test_all_is_right_after(
     assert before == untouched.look()
     with bystanders.Bystanders(layout, 'after'):
         pass
+
+
+def _is_named(guest, written):
+    """Return whether nova-compute says that a guest is not to be there.
+
+    :param guest: faults.Left
+    :param written: logs.Written
+    """
+    return any(
+        guest.uuid in line and 'but its instance is not on this host' in line
+        for line in written.lines('nova-compute-' + guest.host))
 
 
 def _unsaid(sentences, lines):

@@ -1,0 +1,80 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+
+"""Guests that run on the host, though their instances are not on it.
+
+Nova leaves one where its instance was deleted while nova-compute seemed to be
+down, where a live migration was taken for failed, and where libvirt went away
+when it had just been started.
+"""
+
+from nova import exception
+from nova.virt.libvirt import host as libvirt_host
+from oslo_log import log as logging
+
+from nova_prio.compute import partitions
+
+LOG = logging.getLogger(__name__)
+
+# The first time, Nova may be about to end it.
+_WARN_AT = 2
+
+
+class Strangers:
+    """Finds them, and warns of each once while it lasts."""
+
+    def __init__(self):
+        # UUID -> how many times in turn it was found.
+        self._times = {}
+
+    def find(self, host, seen, instances, moving):
+        """Return the guests that run on the host and are not known to Nova.
+
+        :param host: nova.virt.libvirt.host.Host
+        :param seen: list of nova_prio.compute.floaters.Seen
+        :param instances: list of nova.objects.Instance, on this host
+        :param moving: UUIDs of those that move from or to there: their CPUs
+            are claimed
+        :returns: list of those of ``seen``
+        """
+        known = {instance.uuid for instance in instances}.union(moving)
+        found = [guest for guest in seen
+                 if guest.is_up and guest.uuid not in known and
+                 not guest.name.startswith(partitions.PROBE) and
+                 # It may have been deleted just now.
+                 is_there(host, guest.uuid)]
+        self._times = {guest.uuid: 1 + self._times.get(guest.uuid, 0)
+                       for guest in found}
+        for guest in found:
+            if self._times[guest.uuid] == _WARN_AT:
+                LOG.warning(
+                    'The guest %s runs here, but its instance is not on this '
+                    'host. Where Nova does not end it by itself, destroy and '
+                    'undefine it with virsh.', guest.name,
+                    instance_uuid=guest.uuid)
+        return found
+
+
+def is_there(host, uuid):
+    """Return whether a guest still runs; also where libvirt does not say.
+
+    :param host: nova.virt.libvirt.host.Host
+    :param uuid: that of its instance
+    """
+    try:
+        return bool(host.get_connection().lookupByUUIDString(uuid).isActive())
+    except libvirt_host.libvirt.libvirtError as error:
+        return (error.get_error_code() !=
+                libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
+    except exception.HypervisorUnavailable:
+        return True
