@@ -18,6 +18,7 @@
 
 import contextlib
 import dataclasses
+import re
 import threading
 import time
 
@@ -26,6 +27,7 @@ import openstack.exceptions
 
 from tests.live import catalog
 from tests.live import invariants
+from tests.live import logs
 from tests.live import look
 
 #: Seconds between two looks: at the hosts only, and at all.
@@ -33,6 +35,7 @@ HOSTS_SECONDS = 3
 ALL_SECONDS = 2
 #: A nova-compute puts right what drifted each minute: twice that, and more.
 SETTLE_SECONDS = 150
+UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 #: What a look raises while one of the services is down.
 DOWN = look.DOWN + (openstack.exceptions.SDKException,
                     keystoneauth1.exceptions.ClientException)
@@ -42,7 +45,7 @@ DOWN = look.DOWN + (openstack.exceptions.SDKException,
 class Outcome:
     """What a cloud was like when it had settled, or did not in time."""
 
-    #: Those at the end, sentences.
+    #: Those at the end, sentences, and those that were mended without a word.
     violations: list
     seconds: float
     #: Those that ended while nothing was in motion -> seconds until then.
@@ -58,6 +61,7 @@ def settle(layout, seconds=SETTLE_SECONDS):
     """
     connection = catalog.connect(layout)
     started = time.monotonic()
+    written = logs.Written(layout)
     seen, mended = set(), {}
     while True:
         violations, is_at_rest = _now(layout, connection)
@@ -67,8 +71,23 @@ def settle(layout, seconds=SETTLE_SECONDS):
                            if sentence not in violations})
             seen = set(violations)
         if not violations or passed >= seconds:
-            return Outcome(violations, passed, mended)
+            return Outcome(
+                [*violations, *_unsaid(mended, written)], passed, mended)
         time.sleep(ALL_SECONDS)
+
+
+def _unsaid(mended, written):
+    """Yield what was mended of servers or guests that no nova-compute names.
+
+    :param mended: sentences
+    :param written: logs.Written
+    """
+    lines = written.lines('nova-compute-')
+    for sentence in mended:
+        uuids = [match[0] for match in UUID.finditer(sentence)]
+        if uuids and not any(
+                uuid in line for uuid in uuids for line in lines):
+            yield 'Mended without a word: ' + sentence
 
 
 def _now(layout, connection):
