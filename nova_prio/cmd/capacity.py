@@ -53,8 +53,9 @@ class Show(lister.Lister):
             '--by-aggregate', action='store_true',
             help='list the aggregates, each with the sum of its hosts')
         parser.add_argument(
-            '--flavor', metavar='ID',
-            help='list how many instances of this flavor have room, too')
+            '--flavor', metavar='FLAVOR',
+            help='list how many instances of this flavor (name or ID) '
+            'have room, too')
         return parser
 
     def take_action(self, parsed_args):
@@ -62,8 +63,11 @@ class Show(lister.Lister):
         with controller.nova(parsed_args) as context:
             from nova_prio import survey
             hosts, silent = survey.hosts(context)
-            kind = (_kind(context, parsed_args.flavor)
-                    if parsed_args.flavor else None)
+            kind = None
+            if parsed_args.flavor:
+                with refusals.as_command_errors():
+                    kind = survey.kind_of(
+                        controller.flavor(context, parsed_args.flavor))
         for cell in silent:
             self.app.LOG.warning(
                 'Cell %s does not answer; its hosts are left out.', cell)
@@ -172,16 +176,6 @@ class Solve(show.ShowOne):
             ('ordinary_vcpus', rows.ordinary),
             ('overall_ratio', round(float(terms.overall_ratio), 4))),
             strict=True)
-
-
-def _kind(context, flavor_id):
-    """Return the survey.Kind of a flavor of the cloud."""
-    from nova import objects
-
-    from nova_prio import survey
-    with refusals.as_command_errors():
-        return survey.kind_of(
-            objects.Flavor.get_by_flavor_id(context, flavor_id))
 
 
 def _numbers(host, kind):

@@ -41,10 +41,10 @@ class Gain(report.Report):
         parser.add_argument(
             'aggregate', metavar='AGGREGATE', help='name of a host aggregate')
         parser.add_argument(
-            '--flavor', metavar='ID',
-            help='list how many more instances of this flavor the CPUs sell, '
-            'too; where it names no priority, with the scheduler hint for a '
-            'low one')
+            '--flavor', metavar='FLAVOR',
+            help='list how many more instances of this flavor (name or ID) '
+            'the CPUs sell, too; where it names no priority, with the '
+            'scheduler hint for a low one')
         return parser
 
     def take_action(self, parsed_args):
@@ -70,21 +70,19 @@ class Gain(report.Report):
         return columns, [[row[column] for column in columns] for row in rows]
 
 
-def _vcpus_of(context, flavor_id):
+def _vcpus_of(context, wanted):
     """Return the vCPUs of a flavor with low priority, or None without one."""
-    if flavor_id is None:
+    if wanted is None:
         return None
-    from nova import objects
-
     from nova_prio import policy
     from nova_prio import survey
     with refusals.as_command_errors():
-        flavor = objects.Flavor.get_by_flavor_id(context, flavor_id)
+        flavor = controller.flavor(context, wanted)
         named = flavor.extra_specs.get(policy.EXTRA_SPEC)
         if named == capacity.HIGH:
             raise exceptions.CommandError(
                 "--flavor is '%s', whose %s is '%s'; allowed is 'low' or none."
-                % (flavor_id, policy.EXTRA_SPEC, named))
+                % (wanted, policy.EXTRA_SPEC, named))
         return survey.kind_of(flavor, None if named else {
             policy.HINT: capacity.LOW}).drawn.low
 

@@ -78,6 +78,18 @@ def nova(parsed_args):
             % ' '.join(str(error).split())) from error
 
 
+def flavor(context, wanted):
+    """Return a nova.objects.Flavor, by its name or ID as --flavor gives it."""
+    from nova import exception
+    from nova import objects
+    for find in objects.Flavor.get_by_flavor_id, objects.Flavor.get_by_name:
+        with contextlib.suppress(
+                exception.FlavorNotFound, exception.FlavorNotFoundByName):
+            return find(context, wanted)
+    raise exceptions.CommandError(
+        "--flavor is '%s'; allowed are names and IDs of flavors." % wanted)
+
+
 @contextlib.contextmanager
 def one_sentence():
     """End the command with one sentence where a service does not answer."""

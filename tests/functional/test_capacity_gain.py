@@ -87,7 +87,7 @@ class CapacityGain(base.FunctionalTest):
         self.start_seed_host('mix1')
         for arguments, words in (
                 ({'aggregate': 'none'}, "AGGREGATE is 'none'; allowed are"),
-                ({'flavor': 'none'}, 'Flavor none could not be found'),
+                ({'flavor': 'none'}, "--flavor is 'none'; allowed are"),
                 ({'flavor': self.high}, "is '%s', whose hw:cpu_priority is "
                  "'high'; allowed is 'low' or none" % self.high),
                 ({'flavor': self.flavor(4, **{'hw:cpu_policy': 'dedicated'})},

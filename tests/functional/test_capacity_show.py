@@ -67,6 +67,9 @@ class CapacityShow(base.FunctionalTest):
             found = {name: numbers[-1] for name, numbers in self.numbers(
                 '--flavor', flavor).items()}
             self.assertEqual(expected, found, flavor)
+            name = self.api.get_flavor(flavor)['name']
+            self.assertEqual(self.numbers('--flavor', flavor),
+                             self.numbers('--flavor', name))
         for _ in range(3):
             self.boot(self.high)
         self.boot(self.high, 'ERROR')
@@ -75,6 +78,6 @@ class CapacityShow(base.FunctionalTest):
         for arguments, words in (
                 (['--host', 'none'], "--host is 'none'; allowed are names of"),
                 (['--aggregate', 'none'], "--aggregate is 'none'; allowed"),
-                (['--flavor', 'none'], 'Flavor none could not be found')):
+                (['--flavor', 'none'], "--flavor is 'none'; allowed are")):
             self.show(*arguments, status=1)
             self.assertIn(words, self.said)
