@@ -25,8 +25,6 @@ from nova_prio import capacity
 from nova_prio.compute import guest_xml
 from nova_prio import policy
 
-_NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
-
 
 class NotRead(Exception):
     """The guests of this host cannot be read, said in one sentence."""
@@ -94,11 +92,11 @@ def parse(xml):
     :param xml: str
     """
     domain = etree.fromstring(xml)
-    made = domain.find('metadata/%sinstance' % _NOVA)
+    made = guest_xml.of_nova(domain)
     if made is None:
         return None
     partition = domain.findtext('resource/partition')
-    specs = made.find('{0}flavor/{0}extraSpecs'.format(_NOVA))
+    specs = made.find('{0}flavor/{0}extraSpecs'.format(guest_xml.NOVA))
     if specs is None:
         # Nova 31 does not write them: the partition tells what is left.
         priority = {path: each for each, path in

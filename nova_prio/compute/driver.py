@@ -115,9 +115,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         :param moving: UUIDs of those that move from or to here
         """
         seen, dedicated = self._seen
+        known = {instance.uuid for instance in instances}
         self.floated = floaters.floated(
-            seen, dedicated, instances,
-            self.strangers.find(self._host, seen, instances, moving))
+            seen, dedicated, instances, self.strangers.find(
+                self._host, seen,
+                lambda uuid: uuid in known or self.ledger.holds(uuid),
+                moving))
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""

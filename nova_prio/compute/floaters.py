@@ -43,7 +43,7 @@ class Seen(typing.NamedTuple):
 
     ``uuid`` is that of its instance; ``vcpus`` and ``threads`` are the CPUs on
     which each vCPU, and each of the emulator and I/O threads, may run:
-    frozensets, None for all CPUs.
+    frozensets, None for all CPUs; ``is_of_nova`` tells whether Nova made it.
     """
 
     name: str
@@ -52,6 +52,7 @@ class Seen(typing.NamedTuple):
     vcpus: list
     threads: list
     is_up: bool
+    is_of_nova: bool
 
     @classmethod
     def of(cls, xml, is_up):
@@ -60,7 +61,8 @@ class Seen(typing.NamedTuple):
         return cls(domain.findtext('name'), domain.findtext('uuid'),
                    domain.findtext('resource/partition'),
                    guest_xml.cpus_of_vcpus(domain),
-                   guest_xml.cpus_of_threads(domain), is_up)
+                   guest_xml.cpus_of_threads(domain), is_up,
+                   guest_xml.of_nova(domain) is not None)
 
 
 def look(host):

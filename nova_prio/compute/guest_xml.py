@@ -23,6 +23,8 @@ from nova.virt import hardware
 
 from nova_prio import capacity
 
+#: The namespace of what Nova writes about an instance.
+NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 PARTITIONS = {capacity.HIGH: '/high_prio_machine',
               capacity.LOW: '/low_prio_machine'}
 
@@ -55,6 +57,14 @@ def of_priority(xml, priority, shared=None):
                 'cpuset', cpuset)
         etree.indent(cputune, level=1)
     return etree.tostring(domain, encoding='unicode')
+
+
+def of_nova(domain):
+    """Return the element that Nova writes about an instance, or None.
+
+    :param domain: lxml.etree.Element of a guest, whosever it is
+    """
+    return domain.find('metadata/%sinstance' % NOVA)
 
 
 def cpus_of_vcpus(domain):

@@ -71,6 +71,8 @@ class Healing:
             held = {uuid: holdings.own(found['resources'])
                     for uuid, found in answer.allocations.items()}
             others = set(held) - {instance.uuid for instance in instances}
+            # It may be what an instance here lacks.
+            self._take_left(context, client, compute_node.host, others)
             for instance, needs in holdings.differing(
                     context, [*(instance for instance in instances
                                 if instance.task_state is None),
@@ -82,7 +84,6 @@ class Healing:
                 else:
                     self._mend(context, client, compute_node, uuid, what,
                                seen.get(uuid))
-            self._take_left(context, client, compute_node.host, others)
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
                 ks_exceptions.ClientException) as error:

@@ -19,6 +19,7 @@ start a guest.
 """
 
 import threading
+import uuid
 
 import nova.conf
 from nova.virt import hardware
@@ -40,6 +41,7 @@ PROBE = 'nova-prio-probe-'
 # A guest without devices, which never runs.
 _PROBE_XML = '''<domain type="%s">
   <name>%s</name>
+  <uuid>%s</uuid>
   <memory unit="MiB">16</memory>
   <vcpu cpuset="%s">1</vcpu>
   <os><type>hvm</type></os>
@@ -116,14 +118,26 @@ class _Probe(threading.Thread):
         super().__init__(name=PROBE + priority, daemon=True)
         self.error = None
         self._connection = connection
+        # The same one each time.
+        self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
         self._xml = guest_xml.of_priority(
-            _PROBE_XML % (CONF.libvirt.virt_type, PROBE + priority,
+            _PROBE_XML % (CONF.libvirt.virt_type, self.name, self._uuid,
                           hardware.format_cpu_spec(shared)), priority)
 
     def run(self):
         try:
+            self._end_left()
             self._connection.createXML(
                 self._xml, libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED
             ).destroy()
         except libvirt_host.libvirt.libvirtError as error:
             self.error = error
+
+    def _end_left(self):
+        """End one that stayed, since libvirtd or nova-compute went away."""
+        try:
+            self._connection.lookupByUUIDString(self._uuid).destroy()
+        except libvirt_host.libvirt.libvirtError as error:
+            if (error.get_error_code() !=
+                    libvirt_host.libvirt.VIR_ERR_NO_DOMAIN):
+                raise

@@ -31,37 +31,43 @@ _WARN_AT = 2
 
 
 class Strangers:
-    """Finds them, and warns of each once while it lasts."""
+    """Finds them, and warns of each once while it lasts.
+
+    What Nova did not make is found as well: it has CPUs too.
+    """
 
     def __init__(self):
-        # UUID -> how many times in turn it was found.
+        # UUID -> how many times in turn one of Nova's was found.
         self._times = {}
 
-    def find(self, host, seen, instances, moving):
-        """Return the guests that run on the host and are not known to Nova.
+    def find(self, host, seen, is_counted, moving):
+        """Return the guests that run on the host and do not count there.
 
         :param host: nova.virt.libvirt.host.Host
         :param seen: list of nova_prio.compute.floaters.Seen
-        :param instances: list of nova.objects.Instance, on this host
-        :param moving: UUIDs of those that move from or to there: their CPUs
-            are claimed
+        :param is_counted: function that says of a UUID whether what the
+            instance has of the host is in Nova's books
+        :param moving: UUIDs of instances that move from or to there
         :returns: list of those of ``seen``
         """
-        known = {instance.uuid for instance in instances}.union(moving)
         found = [guest for guest in seen
-                 if guest.is_up and guest.uuid not in known and
+                 if guest.is_up and not is_counted(guest.uuid) and
                  not guest.name.startswith(partitions.PROBE) and
                  # It may have been deleted just now.
                  is_there(host, guest.uuid)]
-        self._times = {guest.uuid: 1 + self._times.get(guest.uuid, 0)
-                       for guest in found}
+        self._times = {
+            guest.uuid: 1 + self._times.get(guest.uuid, 0)
+            for guest in found
+            if guest.is_of_nova and guest.uuid not in moving}
         for guest in found:
-            if self._times[guest.uuid] == _WARN_AT:
+            if self._times.get(guest.uuid) == _WARN_AT:
                 LOG.warning(
                     'The guest %s runs here, but its instance is not on this '
-                    'host. Where Nova does not end it by itself, destroy and '
-                    'undefine it with virsh.', guest.name,
-                    instance_uuid=guest.uuid)
+                    'host. See where that runs: after a live migration that '
+                    'Nova takes for failed, this may be its only guest. One '
+                    'that is of no use, and that Nova does not end by itself, '
+                    'is to be destroyed and undefined with virsh.',
+                    guest.name, instance_uuid=guest.uuid)
         return found
 
 

@@ -51,7 +51,10 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         return getattr(self.driver, 'ledger', None)
 
     def update_available_resource(self, context, nodename, startup=False):
-        """Recount the resources of the host.
+        """Recount the resources of the host, of all projects.
+
+        Nova does so in the name of a user, too, who has migrated one of his
+        instances.
 
         :raises SystemExit: with one line, where the service is starting and
             an instance is pinned outside of the dedicated CPUs: Nova's recount
@@ -59,7 +62,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         """
         try:
             super().update_available_resource(
-                context, nodename, startup=startup)
+                context.elevated(), nodename, startup=startup)
         except exception.CPUPinningUnknown as error:
             if startup and self._ledger is not None:
                 contract.refuse(
@@ -96,9 +99,10 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
     def _update_usage_from_instances(self, context, instances, nodename):
         if self._ledger is not None:
             self._ledger.clear()
-            self._counted = list(instances)
-        return super()._update_usage_from_instances(
+        # Nova goes on with this dict.
+        self._counted = super()._update_usage_from_instances(
             context, instances, nodename)
+        return self._counted
 
     def _update_usage_from_migrations(self, context, migrations, nodename):
         """Count also those that Nova leaves out.
@@ -110,9 +114,6 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         super()._update_usage_from_migrations(context, migrations, nodename)
         if self._ledger is None:
             return
-        self.driver.find_floated(self._counted, {
-            migration.instance_uuid for migration in migrations
-            if holdings.is_open(migration)})
         for migration in migrations:
             if (migration.dest_compute == self.host and
                     not self._ledger.holds(migration.instance_uuid) and
@@ -124,10 +125,13 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 self._update_usage_from_migration(
                     context, instance, migration, nodename)
         for instance in in_between.arrived(
-                context, self.host,
-                {instance.uuid for instance in self._counted}):
+                context, self.host, set(self._counted)):
+            self._counted[instance.uuid] = instance
             if not self._ledger.holds(instance.uuid):
                 self._update_usage_from_instance(context, instance, nodename)
+        self.driver.find_floated(list(self._counted.values()), {
+            migration.instance_uuid for migration in migrations
+            if holdings.is_open(migration)})
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):

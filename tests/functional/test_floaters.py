@@ -79,6 +79,12 @@ class Floaters(base.FunctionalTest):
         self._delete_server(server)
         self.api.put_service_force_down(service['id'], False)
 
+    def keep_xml(self):
+        """Let guests be as they were made: the fake drops some of that."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.XMLDesc',
+            lambda domain, flags: self.guest_xml(domain.UUIDString())))
+
     def assert_blocked(self, cpus, name='mix1'):
         self.update_host(name)
         self.assertEqual(cpus, self.report(name).blocked_cpus)
@@ -207,10 +213,7 @@ class Floaters(base.FunctionalTest):
         self.start_seed_host(dedicated='0-5', shared='6-11')
         self.boot(self.low)
         self.restart(dedicated='0-8', shared='9-11')
-        # The fake's own drops where the emulator runs.
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova.tests.fixtures.libvirt.Domain.XMLDesc',
-            lambda domain, flags: self.guest_xml(domain.UUIDString())))
+        self.keep_xml()
         self.assert_blocked('6-8')
 
     def test_libvirt_does_not_answer(self):
@@ -261,6 +264,7 @@ class Floaters(base.FunctionalTest):
         log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
         said = ('The guest %s runs here, but its instance is not on this host.'
                 % server['OS-EXT-SRV-ATTR:instance_name'])
+        self.keep_xml()
         self.delete_unseen(server)
         for times in 0, 1, 1:
             self.update_host('mix1')
@@ -274,18 +278,40 @@ class Floaters(base.FunctionalTest):
             self.update_host('mix1')
             self.assertEqual(times, log.output.count(said))
 
+    def test_who_is_not_named(self):
+        """What Nova did not make, and what moves."""
+        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
+        found = strangers.Strangers()
+        guest = floaters.Seen(
+            'guest', uuids.guest, None, [None], [], True, True)
+        foreign = guest._replace(uuid=uuids.foreign, is_of_nova=False)
+        with mock.patch.object(strangers, 'is_there'):
+            for counted, moving, named in (
+                    ({uuids.guest}, set(), 0), (set(), {uuids.guest}, 0),
+                    (set(), set(), 1)):
+                for _ in range(2):
+                    there = found.find(None, [guest, foreign],
+                                       counted.__contains__, moving)
+                self.assertEqual(
+                    [each for each in (guest, foreign)
+                     if each.uuid not in counted], there)
+                self.assertEqual(
+                    named, log.output.count('The guest guest runs here'))
+
     def test_probes_of_the_partitions(self):
         """They are not guests of Nova; of low ones threads count alone."""
         self.start_seed_host()
         found = []
         for priority, name in (('high', partitions.PROBE), ('low', 'x'),
                                ('high', 'x'), (None, 'x')):
-            xml = guest_xml.of_priority(partitions._PROBE_XML % (
-                'kvm', name, '0-7'), priority, {8} if priority else None)
+            xml = guest_xml.of_priority(
+                partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
+                priority, {8} if priority else None)
             with mock.patch.object(strangers, 'is_there') as is_there:
                 seen = [floaters.Seen.of(xml, True)]
                 there, gone = (
-                    strangers.Strangers().find(None, seen, [], set())
+                    strangers.Strangers().find(
+                        None, seen, set().__contains__, set())
                     for is_there.return_value in (True, False))
             found.append(floaters.floated([], {0, 1}, [], there))
             self.assertEqual([], gone)

@@ -15,6 +15,7 @@
 from unittest import mock
 
 from nova.compute import manager
+from nova import context
 from nova import objects
 
 from tests.functional import base
@@ -28,6 +29,11 @@ class InBetween(base.FunctionalTest):
             self.start_seed_host(name)
         self.server = self.boot(self.high, az='nova:mix1')
         self._migrate_server(self.server)
+
+    def recount(self):
+        """Recount for a user of another project, who has migrated away."""
+        self.computes['mix1'].rt.update_available_resource(
+            context.RequestContext('user', 'project'), 'mix1')
 
     def assert_kept(self):
         """Nobody gets the CPUs of the server, now or after a recount."""
@@ -45,7 +51,7 @@ class InBetween(base.FunctionalTest):
         stock = manager.ComputeManager._revert_instance_flavor_host_node
 
         def come_home(compute, *args):
-            self.update_host('mix1')
+            self.recount()
             stock(compute, *args)
 
         with mock.patch.object(
@@ -67,6 +73,6 @@ class InBetween(base.FunctionalTest):
 
         with mock.patch.object(
                 objects.InstanceList, 'get_by_host_and_node', read):
-            self.update_host('mix1')
+            self.recount()
         self.assertEqual(4, self.report('mix1').room.high)
         self.assert_kept()

@@ -12,11 +12,15 @@
 
 """Servers of each priority in a stock Nova, as the kernel sees them."""
 
+from unittest import mock
+
+import libvirt
 from lxml import etree
 from nova.virt import hardware
 import pytest
 
 from nova_prio.compute import guest_xml
+from nova_prio.compute.partitions import PROBE
 from tests import commands
 from tests.libvirt import cloud
 from tests.libvirt import daemon
@@ -122,6 +126,19 @@ def test_restarts_of_services(bed, servers, host):
     new_pids, *others = seen()
     assert [uuids, used] == others
     assert not set(pids) & set(new_pids)
+
+
+def test_a_guest_that_tried_a_partition_and_was_left(bed, host):
+    """libvirtd or nova-compute may go away before it is destroyed."""
+    partitions = bed.driver.partitions
+    with mock.patch.object(libvirt.virDomain, 'destroy',
+                           side_effect=libvirt.libvirtError('gone')):
+        bed.driver.prove_partitions()
+    assert 'gone' in partitions.problem
+    assert PROBE in host.virsh('list', '--name')
+    bed.update_host()
+    assert partitions.problem is None
+    assert PROBE not in host.virsh('list', '--name')
 
 
 def test_low_servers_follow_the_configuration_at_the_next_reboot(

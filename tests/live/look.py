@@ -64,7 +64,7 @@ def _domains(layout, name, active_only):
     for found in xml.etree.ElementTree.fromstring(
             '<domains>%s</domains>' % text):
         is_active = 'id' in found.attrib
-        if found.findtext('name').startswith(PROBE):
+        if active_only and found.findtext('name').startswith(PROBE):
             continue
         if is_active or not active_only:
             yield _domain(found, is_active)
