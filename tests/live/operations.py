@@ -36,6 +36,8 @@ USERS, MOST = 4, 3
 #: Seconds until a server that Nova works on counts as stuck.
 SECONDS = 180
 DELETED, STUCK, REFUSED = 'DELETED', 'stuck', 'refused: '
+#: How a move ends whose server stays where it is: Nova tells of that nowhere.
+UNMOVED = REFUSED + 'it has not moved'
 #: What a request ends with that the cloud refuses, or cannot take now.
 REFUSALS = (openstack.exceptions.SDKException,
             keystoneauth1.exceptions.ClientException)
@@ -53,6 +55,8 @@ ALLOWED = {
 #: What makes guests: a create, or what takes a server from one host to another
 #: or ends that.
 MAKING = {'create', 'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
+#: What takes a server to another host, where it may wait to be confirmed.
+MOVES = {'resize', 'migrate', 'live_migrate'}
 #: Statuses that a server does not stay in, though it may have no task.
 PASSING = {'BUILD', 'SHELVED'}
 
@@ -162,9 +166,12 @@ class Users:
         return [name for user in self._users for name in user.servers]
 
     def confirm(self):
-        """Confirm each resize and migration that waits for that."""
+        """Confirm what waits for that; returns the UUIDs of the servers."""
         with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
-            self.steps += sum(pool.map(_User.confirm, self._users), [])
+            steps = sum(pool.map(_User.confirm, self._users), [])
+        self.steps += steps
+        return {user.servers[step.server] for step in steps
+                for user in self._users if step.server in user.servers}
 
     def leave(self):
         """Delete all of their servers, and their groups."""
@@ -276,8 +283,12 @@ class _User:
         if name == 'delete':
             self._unwanted.add(server)
         try:
+            home = self._host(server) if name in MOVES else None
             getattr(self, '_' + name)(server, drawn)
             outcome = self._wait(server, name)
+            if name in MOVES and outcome not in (DELETED, 'ERROR') and (
+                    home == self._host(server)):
+                outcome = UNMOVED
         except REFUSALS as error:
             outcome = _refused(error)
         except tenacity.RetryError:
@@ -288,6 +299,9 @@ class _User:
         if outcome == DELETED:
             self._note_gone(server)
         return self._made(name, server, drawn, outcome)
+
+    def _host(self, server):
+        return self._compute.get_server(self.servers[server]).compute_host
 
     def _made(self, *words):
         return Step(self._user, next(self._numbers), *words)

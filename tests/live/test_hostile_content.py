@@ -71,7 +71,7 @@ def member(layout):
 def flavor(admin, hosts):
     """A flavor without extra specs; the hosts take priorities."""
     found = admin.compute.create_flavor(
-        name='plain', vcpus=1, ram=64, disk=1)
+        name='hostile-plain', vcpus=1, ram=64, disk=1)
     yield found
     admin.compute.delete_flavor(found)
 

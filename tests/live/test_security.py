@@ -46,7 +46,8 @@ def offered(admin, hosts):
     found = {}
     for number, (name, (specs, is_public)) in enumerate(OFFERED.items(), 1):
         found[name] = compute.create_flavor(
-            name=name, vcpus=number, ram=64, disk=1, is_public=is_public)
+            name='offered-' + name, vcpus=number, ram=64, disk=1,
+            is_public=is_public)
         compute.create_flavor_extra_specs(found[name], specs)
     yield found
     for flavor in found.values():
