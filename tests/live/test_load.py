@@ -77,6 +77,7 @@ def test_most_is_sold(outcome):
     for host, sold in outcome.sold.items():
         for row in 'high', 'low':
             assert sold[row] > outcome.sellable[host][row] / 2, (host, row)
+    assert any(sold['ordinary'] for sold in outcome.sold.values())
 
 
 def test_each_refusal_has_a_reason(outcome, written):

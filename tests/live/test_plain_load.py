@@ -42,3 +42,7 @@ def test_what_is_oversold(plain_load, number, record_property):
     plain_load.end()
     assert number == len(outcome.of('ACTIVE') + outcome.of('ERROR'))
     record_property('hosts', outcome.record)
+    # Otherwise there is nothing to compare with.
+    for host, sold in outcome.sold.items():
+        for row, units in outcome.sellable[host].items():
+            assert sold[row] > units / 2, (host, row)
