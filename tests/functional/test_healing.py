@@ -351,6 +351,19 @@ class Healing(Drift):
         self.assert_held()
         self.assertEqual('', self.heal())
 
+    def test_what_a_migration_left_and_an_instance_lacks(self):
+        self.start('mix2')
+        server, moved = (self.create('high') for _ in range(2))
+        self.start_move(moved, 'mix2')
+        self.confirm(moved)
+        self._delete_server_allocations(server['id'])
+        self.put({'id': moved['migration'], 'host': 'mix1'}, PCPU=15)
+        self.assertIn('Placement does not take it: ', self.heal())
+        said = self.heal('%(message)s')
+        self.assertIn('has ended', said)
+        self.assertIn('put right', said)
+        self.assert_held()
+
     def test_no_room(self):
         """It is said once that Placement refuses, and done when it fits."""
         server = self.create('high')
