@@ -14,8 +14,9 @@
 """Guests that run on the host, though their instances are not on it.
 
 Nova leaves one where its instance was deleted while nova-compute seemed to be
-down, where a live migration was taken for failed, and where libvirt went away
-when it had just been started.
+down, where a live migration was taken for failed, and where libvirt or the
+database went away when it had just been started: the instance may have been
+built anew on another host by then.
 """
 
 from nova import exception

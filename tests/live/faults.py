@@ -211,8 +211,9 @@ def left(layout, made_in_vain):
 
     Where a resize or its end fails at the other host, Nova takes the server
     for one that is there and leaves its guest defined where it was, shut off.
-    Where libvirt goes away when a guest has just been started, Nova takes the
-    build for failed and leaves the guest, running.
+    Where libvirt or the database goes away when a guest has just been started,
+    Nova takes the build for failed and leaves the guest, running, though
+    another host may build the server anew.
 
     :param layout: Layout
     :param made_in_vain: UUIDs of the servers

@@ -14,6 +14,9 @@
 
 import re
 
+UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
+#: What nova-conductor says of a server that another host is to build.
+FORMER = 'Error from last host'
 #: A frame of a traceback, by the path; the next one is within so many lines.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 WITHIN = 4
@@ -50,3 +53,12 @@ class Written:
         return [lines[number] for number, path in frames.items()
                 if '/nova_prio/' in path and not any(
                     number + more in frames for more in range(1, WITHIN + 1))]
+
+
+def built_anew(written):
+    """Return UUIDs, also of servers that could not be built on a first host.
+
+    :param written: Written
+    """
+    return {found[0] for line in written.lines('nova-conductor')
+            if FORMER in line for found in UUID.finditer(line)}

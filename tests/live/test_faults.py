@@ -74,7 +74,8 @@ def test_all_is_right_after(
         fault(cloud.Cloud(layout))
         users.wait_for_steps(AFTER)
     given_up = users.give_up()
-    removed = faults.left(layout, users.made_in_vain)
+    removed = faults.left(
+        layout, users.made_in_vain | logs.built_anew(written))
     for guest in removed:
         if guest.is_running:
             waiting.soon(_is_named, guest, written, every=5,

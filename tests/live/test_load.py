@@ -27,7 +27,6 @@ from tests.live import watch
 #: chose had sold what they had by then.
 NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
 #: What nova-conductor logs of each attempt before, where a claim refused it.
-FORMER = 'Error from last host'
 CLAIMED = 're-scheduled: Insufficient compute resources: '
 
 
@@ -85,7 +84,7 @@ def test_each_refusal_has_a_reason(outcome, written):
     refused = outcome.of('ERROR')
     assert refused
     attempts = [line for line in written.lines('nova-conductor')
-                if FORMER in line]
+                if logs.FORMER in line]
     for server in refused:
         assert server.fault['message'].startswith((NO_HOST, RETRIED))
         own = [line for line in attempts if server.id in line]

@@ -18,7 +18,6 @@
 
 import contextlib
 import dataclasses
-import re
 import threading
 import time
 
@@ -35,7 +34,6 @@ HOSTS_SECONDS = 3
 ALL_SECONDS = 2
 #: A nova-compute puts right what drifted each minute: twice that, and more.
 SETTLE_SECONDS = 150
-UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 #: What a look raises while one of the services is down.
 DOWN = look.DOWN + (openstack.exceptions.SDKException,
                     keystoneauth1.exceptions.ClientException)
@@ -84,7 +82,7 @@ def _unsaid(mended, written):
     """
     lines = written.lines('nova-compute-')
     for sentence in mended:
-        uuids = [match[0] for match in UUID.finditer(sentence)]
+        uuids = [match[0] for match in logs.UUID.finditer(sentence)]
         if uuids and not any(
                 uuid in line for uuid in uuids for line in lines):
             yield 'Mended without a word: ' + sentence
