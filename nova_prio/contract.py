@@ -179,6 +179,8 @@ SEAMS = (
          ('self', 'host', 'driver')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker.update_available_resource',
          ('self', 'context', 'nodename', 'startup')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_available_resource',
+         ('self', 'context', 'resources', 'startup')),
     Seam(COMPUTE, 'nova.exception', 'CPUPinningUnknown'),
     Seam(COMPUTE, 'nova.exception', 'PlacementPciException'),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._get_usage_dict',

@@ -15,7 +15,8 @@
 It reads the instances first, the migrations then. A resize that is reverted
 counts as over before its instance is at home again; what else arrives between
 the two reads is in neither. Nova counts both in its next recount, and would
-give their CPUs away until then.
+give their CPUs away until then. Where the former leaves, it counts the CPUs
+that the instance has at home.
 """
 
 from nova.compute import task_states
@@ -24,6 +25,36 @@ from nova import objects
 
 _NEEDED = ['flavor', 'migration_context', 'numa_topology', 'resources',
            'system_metadata']
+
+
+def leaving(instances, host):
+    """Return the instances of a host whose resize to there is reverted.
+
+    They have given back all that they had there.
+
+    :param instances: iterable of nova.objects.Instance, on that host
+    :param host: name of the host
+    :returns: dict, UUID -> nova.objects.Instance
+    """
+    found = {}
+    for instance in instances:
+        migration = _of_revert(instance)
+        if migration and migration.status == 'reverted' and (
+                migration.dest_compute == host != migration.source_compute):
+            found[instance.uuid] = instance
+    return found
+
+
+def _of_revert(instance):
+    """Return the nova.objects.Migration that is reverted, or None."""
+    if (instance.task_state != task_states.RESIZE_REVERTING or
+            not instance.migration_context):
+        return None
+    try:
+        return objects.Migration.get_by_id(
+            instance._context, instance.migration_context.migration_id)
+    except exception.MigrationNotFound:
+        return None
 
 
 def returning(context, host):
@@ -36,14 +67,8 @@ def returning(context, host):
     for instance in objects.InstanceList.get_by_filters(
             context, {'task_state': task_states.RESIZE_REVERTING,
                       'deleted': False}, expected_attrs=_NEEDED):
-        if instance.host == host or not instance.migration_context:
-            continue
-        try:
-            migration = objects.Migration.get_by_id(
-                context, instance.migration_context.migration_id)
-        except exception.MigrationNotFound:
-            continue
-        if migration.source_compute == host:
+        migration = instance.host != host and _of_revert(instance)
+        if migration and migration.source_compute == host:
             yield instance, migration
 
 

@@ -12,6 +12,8 @@
 
 """The resource tracker, counting usage by class and reporting it."""
 
+import inspect
+
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
 from nova.compute import task_states
@@ -25,6 +27,7 @@ import os_resource_classes as orc
 from oslo_log import log as logging
 
 from nova_prio import capacity
+from nova_prio.compute import books
 from nova_prio.compute import in_between
 from nova_prio.compute import usage
 from nova_prio import contract
@@ -73,6 +76,23 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                        str(error).rstrip('.')))
             raise
 
+    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def _update_available_resource(self, context, resources, startup=False):
+        """Recount, and keep the old numbers where that fails half-way."""
+        nodename = resources['hypervisor_hostname']
+        kept = None
+        if self._ledger is not None and nodename in self.compute_nodes:
+            kept = books.Books(self, nodename)
+        self._is_counted = False
+        try:
+            # Without the lock, which is held here.
+            inspect.unwrap(super()._update_available_resource.__func__)(
+                self, context, resources, startup=startup)
+        except Exception:
+            if kept and not self._is_counted:
+                kept.restore(self)
+            raise
+
     def _get_usage_dict(self, object_or_dict, instance, **updates):
         found = super()._get_usage_dict(object_or_dict, instance, **updates)
         if self._ledger is not None:
@@ -97,11 +117,15 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             count(*usage[_KEY])
 
     def _update_usage_from_instances(self, context, instances, nodename):
+        left = {}
         if self._ledger is not None:
             self._ledger.clear()
+            left = in_between.leaving(instances, self.host)
         # Nova goes on with this dict.
         self._counted = super()._update_usage_from_instances(
-            context, instances, nodename)
+            context, [instance for instance in instances
+                      if instance.uuid not in left], nodename)
+        self._counted.update(left)
         return self._counted
 
     def _update_usage_from_migrations(self, context, migrations, nodename):
@@ -132,6 +156,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         self.driver.find_floated(list(self._counted.values()), {
             migration.instance_uuid for migration in migrations
             if holdings.is_open(migration)})
+        self._is_counted = True
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):

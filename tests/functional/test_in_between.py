@@ -14,9 +14,11 @@
 
 from unittest import mock
 
+import fixtures
 from nova.compute import manager
 from nova import context
 from nova import objects
+from oslo_db import exception as db_exc
 
 from tests.functional import base
 
@@ -59,6 +61,42 @@ class InBetween(base.FunctionalTest):
                 come_home):
             self._revert_resize(self.server)
         self.assertEqual(4, self.report('mix1').room.high)
+        self.assert_kept()
+
+    def test_reverted_and_not_away_yet(self):
+        """Its CPUs at home are others' where it still seems to be."""
+        self._revert_resize(self.server)
+        other = self.boot(self.high, az='nova:mix2')
+        self.assertEqual(self.cpus_of_vcpus(self.server),
+                         self.cpus_of_vcpus(other))
+        self._migrate_server(self.server)
+        stock = manager.ComputeManager._revert_instance_flavor_host_node
+        log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
+
+        def come_home(compute, *args):
+            self.update_host('mix2')
+            stock(compute, *args)
+
+        with mock.patch.object(
+                manager.ComputeManager, '_revert_instance_flavor_host_node',
+                come_home):
+            self._revert_resize(self.server)
+        self.assertNotIn('Error updating resources', log.output)
+        self.assertEqual(4, self.report('mix2').room.high)
+        self.assert_kept()
+
+    def test_a_recount_that_fails_changes_nothing(self):
+        self._revert_resize(self.server)
+        before = self.report('mix1').to_stats()
+        for name in ('InstanceList.get_by_host_and_node',
+                     'MigrationList.get_in_progress_and_error',
+                     'InstanceList.get_uuids_by_host'):
+            with mock.patch('nova.objects.' + name,
+                            side_effect=db_exc.DBConnectionError()):
+                self.assertRaises(db_exc.DBConnectionError, self.recount)
+            tracker = self.computes['mix1'].rt
+            self.assertEqual(before, tracker.priority_report(
+                tracker.compute_nodes['mix1']).to_stats())
         self.assert_kept()
 
     def test_arrived_between_two_reads(self):
