@@ -37,6 +37,19 @@ class InBetween(base.FunctionalTest):
         self.computes['mix1'].rt.update_available_resource(
             context.RequestContext('user', 'project'), 'mix1')
 
+    def revert(self, recount):
+        """Revert the move; a host recounts before the server is at home."""
+        stock = manager.ComputeManager._revert_instance_flavor_host_node
+
+        def come_home(compute, *args):
+            recount()
+            stock(compute, *args)
+
+        with mock.patch.object(
+                manager.ComputeManager, '_revert_instance_flavor_host_node',
+                come_home):
+            self._revert_resize(self.server)
+
     def assert_kept(self):
         """Nobody gets the CPUs of the server, now or after a recount."""
         other = self.boot(self.high, az='nova:mix1')
@@ -50,16 +63,7 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(8, self.report('mix1').room.high)
 
     def test_reverted_and_not_at_home_yet(self):
-        stock = manager.ComputeManager._revert_instance_flavor_host_node
-
-        def come_home(compute, *args):
-            self.recount()
-            stock(compute, *args)
-
-        with mock.patch.object(
-                manager.ComputeManager, '_revert_instance_flavor_host_node',
-                come_home):
-            self._revert_resize(self.server)
+        self.revert(self.recount)
         self.assertEqual(4, self.report('mix1').room.high)
         self.assert_kept()
 
@@ -70,17 +74,8 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(self.cpus_of_vcpus(self.server),
                          self.cpus_of_vcpus(other))
         self._migrate_server(self.server)
-        stock = manager.ComputeManager._revert_instance_flavor_host_node
         log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
-
-        def come_home(compute, *args):
-            self.update_host('mix2')
-            stock(compute, *args)
-
-        with mock.patch.object(
-                manager.ComputeManager, '_revert_instance_flavor_host_node',
-                come_home):
-            self._revert_resize(self.server)
+        self.revert(lambda: self.update_host('mix2'))
         self.assertNotIn('Error updating resources', log.output)
         self.assertEqual(4, self.report('mix2').room.high)
         self.assert_kept()

@@ -26,7 +26,7 @@ from tests.live import watch
 #: What the scheduler says, or the conductor where the hosts that the former
 #: chose had sold what they had by then.
 NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
-#: What nova-conductor logs of each attempt before, where a claim refused it.
+#: What follows logs.FORMER where a claim refused an attempt before.
 CLAIMED = 're-scheduled: Insufficient compute resources: '
 
 
