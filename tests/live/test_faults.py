@@ -84,8 +84,7 @@ def test_all_is_right_after(
     first = watch.settle(layout)
     until_confirmed = first.violations
     confirmed = users.confirm()
-    not_of_confirmed = [sentence for sentence in until_confirmed
-                        if not _is_of(layout, confirmed, sentence)]
+    not_of_confirmed = _not_of(layout, confirmed, until_confirmed)
     found = watch.settle(layout)
     for name, value in (('given_up', given_up),
                         ('removed', removed),
@@ -107,16 +106,17 @@ def test_all_is_right_after(
         pass
 
 
-def _is_of(layout, servers, sentence):
-    """Return whether a sentence says what servers or their migrations hold.
+def _not_of(layout, servers, sentences):
+    """Return the sentences not of what servers or their migrations hold.
 
     :param servers: UUIDs
     """
     migrations = look.at_all(layout, catalog.connect(layout)).migrations
-    return sentence.startswith(ALLOCATION) and any(
-        uuid in sentence for uuid in [
-            *servers, *(migration.uuid for migration in migrations
-                        if migration.server in servers)])
+    holders = [*servers, *(migration.uuid for migration in migrations
+                           if migration.server in servers)]
+    return [sentence for sentence in sentences
+            if not (sentence.startswith(ALLOCATION)
+                    and any(uuid in sentence for uuid in holders))]
 
 
 def _is_named(guest, written):
