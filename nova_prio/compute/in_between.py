@@ -16,7 +16,8 @@ It reads the instances first, the migrations then. A resize that is reverted
 counts as over before its instance is at home again; what else arrives between
 the two reads is in neither. Nova counts both in its next recount, and would
 give their CPUs away until then. Where the former leaves, it counts the CPUs
-that the instance has at home.
+that the instance has at home. And one that moves on, while the source of its
+live migration still cleans up, counts with the CPUs that it is to have next.
 """
 
 from nova.compute import task_states
@@ -25,6 +26,23 @@ from nova import objects
 
 _NEEDED = ['flavor', 'migration_context', 'numa_topology', 'resources',
            'system_metadata']
+
+
+def moving_on(instances, host):
+    """Give instances back what they have on a host, for its recount.
+
+    Nova takes their move to elsewhere for the one to there, which is not over.
+
+    :param instances: iterable of nova.objects.Instance, on that host; not to
+        be saved
+    :param host: name of the host
+    """
+    for instance in instances:
+        claimed = instance.migration_context
+        if claimed and claimed.new_numa_topology is instance.numa_topology:
+            migration = _last_move(instance)
+            if migration and migration.dest_compute != host:
+                instance.revert_migration_context()
 
 
 def leaving(instances, host):
@@ -47,8 +65,14 @@ def leaving(instances, host):
 
 def _of_revert(instance):
     """Return the nova.objects.Migration that is reverted, or None."""
-    if (instance.task_state != task_states.RESIZE_REVERTING or
-            not instance.migration_context):
+    if instance.task_state != task_states.RESIZE_REVERTING:
+        return None
+    return _last_move(instance)
+
+
+def _last_move(instance):
+    """Return the nova.objects.Migration that was claimed for, or None."""
+    if not instance.migration_context:
         return None
     try:
         return objects.Migration.get_by_id(

@@ -120,6 +120,7 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         left = {}
         if self._ledger is not None:
             self._ledger.clear()
+            in_between.moving_on(instances, self.host)
             left = in_between.leaving(instances, self.host)
         # Nova goes on with this dict.
         self._counted = super()._update_usage_from_instances(

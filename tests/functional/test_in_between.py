@@ -80,6 +80,37 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(4, self.report('mix2').room.high)
         self.assert_kept()
 
+    def test_moves_on_before_its_arrival_is_over(self):
+        """Its CPUs where it goes are others' where it still is."""
+        self._confirm_resize(self.server)
+        for host in 'mix1', 'mix2':
+            self.boot(self.high, az='nova:' + host)
+        self._say_it_arrives()
+        log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
+        stock = manager.ComputeManager._terminate_volume_connections
+
+        def leave(compute, *args):
+            self.update_host('mix2')
+            stock(compute, *args)
+
+        with mock.patch.object(
+                manager.ComputeManager, '_terminate_volume_connections',
+                leave):
+            self._migrate_server(self.server)
+        self.assertNotIn('Error updating resources', log.output)
+        self.assertEqual(0, self.report('mix2').room.high)
+
+    def _say_it_arrives(self):
+        """Let the live migration that brought the server go on."""
+        admin = context.get_admin_context()
+        cell = self.host_mappings['mix2'].cell_mapping
+        with context.target_cell(admin, cell) as cctxt:
+            migration, = objects.MigrationList.get_by_filters(
+                cctxt, {'instance_uuid': self.server['id']})
+            migration.migration_type = 'live-migration'
+            migration.status = 'running'
+            migration.save()
+
     def test_a_recount_that_fails_changes_nothing(self):
         self._revert_resize(self.server)
         before = self.report('mix1').to_stats()
