@@ -95,6 +95,18 @@ class LiveMigration:
         return super().post_claim_migrate_data(
             context, instance, migrate_data, claim)
 
+    def rollback_live_migration_at_destination(
+            self, context, instance, *args, **kwargs):
+        """Clean up here, and leave the instance as it is at home.
+
+        Nova lends it what it was to have here, and saves it where its disks
+        are not shared, maybe after the source has: its CPUs at home would be
+        given away, and others counted as its own.
+        """
+        instance.obj_reset_changes(recursive=True)
+        super().rollback_live_migration_at_destination(
+            context, instance, *args, **kwargs)
+
     def _live_migration_operation(self, context, instance, dest,
                                   block_migration, migrate_data, guest,
                                   *args, **kwargs):

@@ -12,11 +12,14 @@
 
 """Live migration between hosts that differ: in sets, in mix, in the driver."""
 
+import functools
 import logging
 
 import fixtures
 from lxml import etree
+from nova.compute import rpcapi
 from nova import exception
+from nova import objects
 from nova.tests.functional.api import client
 from oslo_serialization import jsonutils
 
@@ -38,6 +41,12 @@ KINDS = {
 }
 LOW = {kind for kind in KINDS if kind.startswith('low')}
 PRIORITY = {kind for kind in KINDS if kind.startswith('high')} | LOW
+
+DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
+
+
+def fail(*args, **kwargs):
+    raise exception.MigrationError(reason='it was made to fail')
 
 
 class LiveMigration(base.FunctionalTest):
@@ -237,18 +246,13 @@ class LiveMigration(base.FunctionalTest):
     def test_failures(self):
         """Before anything moved, while the guest moves, and at its end."""
         self._start_mix2()
-
-        def fail(*args, **kwargs):
-            raise exception.MigrationError(reason='it was made to fail')
-
         before = self._used()
-        driver = 'nova.virt.libvirt.driver.LibvirtDriver.'
         with fixtures.MonkeyPatch(
-                driver + 'check_can_live_migrate_source', fail):
+                DRIVER + 'check_can_live_migrate_source', fail):
             for server in self.servers.values():
                 self._assert_refused(
                     'it was made to fail', self._migrate, server)
-        with fixtures.MonkeyPatch(driver + 'pre_live_migration', fail):
+        with fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail):
             for server in self.servers.values():
                 self._migrate(server)
                 self._assert_on('mix1', server)
@@ -259,3 +263,38 @@ class LiveMigration(base.FunctionalTest):
                 self._live_migrate(server, 'failed')
                 self._assert_on('mix1', server)
         self._assert_accounts(**before)
+
+    def test_cleaning_up_after_a_failure(self):
+        """The source may have ended it before the destination has."""
+        self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
+        server = self.servers['pinned']
+        pinned = self._instance(server).numa_topology.cpu_pinning
+        clean_up = rpcapi.ComputeAPI.rollback_live_migration_at_destination
+        late = []
+
+        def wait(api, context, instance, *args, **kwargs):
+            late.append(functools.partial(
+                clean_up, api, context, instance.obj_clone(), *args,
+                **kwargs))
+
+        with (fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail),
+              fixtures.MonkeyPatch(
+                  DRIVER + '_check_shared_storage_test_file',
+                  lambda *args: False),
+              fixtures.MonkeyPatch(
+                  'nova.compute.rpcapi.ComputeAPI.'
+                  'rollback_live_migration_at_destination', wait)):
+            self._live_migrate(server, 'failed')
+        for each in late:
+            each()
+        self._assert_on('mix1', server)
+        instance = self._instance(server)
+        self.assertEqual(pinned, instance.numa_topology.cpu_pinning)
+        self.assertIsNone(instance.migration_context)
+
+    def _instance(self, server):
+        """Return the instance of a server on mix1, as Nova has saved it."""
+        with self.record('mix1') as node:
+            return objects.Instance.get_by_uuid(
+                node._context, server['id'],
+                expected_attrs=['migration_context', 'numa_topology'])
