@@ -17,6 +17,8 @@ import re
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 #: What nova-conductor says of a server that another host is to build.
 FORMER = 'Error from last host'
+#: What nova-compute says where its books do not add up, on one line.
+RECOUNT = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)')
 #: A frame of a traceback, by the path; the next one is within so many lines.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 WITHIN = 4
@@ -45,14 +47,17 @@ class Written:
     def failures(self):
         """Return the innermost lines of tracebacks that are of this package.
 
-        What it raises for Nova to catch, Nova does not log so.
+        What it raises for Nova to catch, Nova does not log so. Recounts that
+        fail since a CPU seems to be another's are returned as well.
         """
         lines = self.lines()
         frames = {number: found[1] for number, line in enumerate(lines)
                   if (found := FRAME.search(line))}
-        return [lines[number] for number, path in frames.items()
-                if '/nova_prio/' in path and not any(
-                    number + more in frames for more in range(1, WITHIN + 1))]
+        recounts = [line for line in lines if RECOUNT.search(line)]
+        return recounts + [
+            lines[number] for number, path in frames.items()
+            if '/nova_prio/' in path and not any(
+                number + more in frames for more in range(1, WITHIN + 1))]
 
 
 def built_anew(written):

@@ -61,3 +61,12 @@ def test_failures_are_of_this_package(layout, frames, is_ours):
     write(layout, 'nova-scheduler.log', *map(START.__add__, frames))
     assert is_ours == (written.failures() == [START + TRACKER])
     assert is_ours == bool(written.failures())
+
+
+def test_a_recount_that_found_a_cpu_twice_is_a_failure(layout):
+    written = logs.Written(layout)
+    said = START + 'Error updating resources for node compute1.: '
+    pinned = said + 'nova.exception.CPUPinningInvalid: CPU set to pin [1] ...'
+    write(layout, 'nova-scheduler.log',
+          pinned, said + 'DBConnectionError', START + NOVA)
+    assert [pinned] == written.failures()
