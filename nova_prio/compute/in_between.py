@@ -17,7 +17,8 @@ counts as over before its instance is at home again; what else arrives between
 the two reads is in neither. Nova counts both in its next recount, and would
 give their CPUs away until then. Where the former leaves, it counts the CPUs
 that the instance has at home. And one that moves on, while the source of its
-live migration still cleans up, counts with the CPUs that it is to have next.
+live migration still cleans up, counts with the CPUs that it is to have next,
+as does one that is resized on its host.
 """
 
 from nova.compute import task_states
@@ -31,17 +32,22 @@ _NEEDED = ['flavor', 'migration_context', 'numa_topology', 'resources',
 def moving_on(instances, host):
     """Give instances back what they have on a host, for its recount.
 
-    Nova takes their move to elsewhere for the one to there, which is not over.
+    Nova takes their move to elsewhere for the one to there, which is not over,
+    and counts what is claimed for a resize on the host as theirs already: it
+    counts that as claimed as well.
 
-    :param instances: iterable of nova.objects.Instance, on that host; not to
-        be saved
+    :param instances: iterable of nova.objects.Instance, on that host
     :param host: name of the host
     """
     for instance in instances:
         claimed = instance.migration_context
         if claimed and claimed.new_numa_topology is instance.numa_topology:
             migration = _last_move(instance)
-            if migration and migration.dest_compute != host:
+            # Nova tells by the flavor as well that a resize is not finished.
+            if migration and migration.source_compute == host and (
+                    migration.dest_compute != host or
+                    migration.old_instance_type_id ==
+                    instance.instance_type_id):
                 instance.revert_migration_context()
 
 

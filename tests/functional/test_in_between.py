@@ -80,12 +80,8 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(4, self.report('mix2').room.high)
         self.assert_kept()
 
-    def test_moves_on_before_its_arrival_is_over(self):
-        """Its CPUs where it goes are others' where it still is."""
-        self._confirm_resize(self.server)
-        for host in 'mix1', 'mix2':
-            self.boot(self.high, az='nova:' + host)
-        self._say_it_arrives()
+    def _recount_before_it_leaves(self, move, *args):
+        """Move the server; mix2 recounts before its guest is gone there."""
         log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
         stock = manager.ComputeManager._terminate_volume_connections
 
@@ -96,9 +92,27 @@ class InBetween(base.FunctionalTest):
         with mock.patch.object(
                 manager.ComputeManager, '_terminate_volume_connections',
                 leave):
-            self._migrate_server(self.server)
+            move(self.server, *args)
         self.assertNotIn('Error updating resources', log.output)
         self.assertEqual(0, self.report('mix2').room.high)
+
+    def test_moves_on_before_its_arrival_is_over(self):
+        """Its CPUs where it goes are others' where it still is."""
+        self._confirm_resize(self.server)
+        _, other = (self.boot(self.high, az='nova:' + host)
+                    for host in ('mix1', 'mix2'))
+        self._say_it_arrives()
+        self._recount_before_it_leaves(self._migrate_server)
+        self.assertEqual(self.cpus_of_vcpus(other),
+                         self.cpus_of_vcpus(self.server))
+
+    def test_resized_on_its_host(self):
+        """What is claimed there counts once, with what it has."""
+        self._confirm_resize(self.server)
+        self.flags(allow_resize_to_same_host=True)
+        self.host_down('mix1')
+        self._recount_before_it_leaves(
+            self._resize_server, self.flavor(**{'hw:cpu_priority': 'high'}))
 
     def _say_it_arrives(self):
         """Let the live migration that brought the server go on."""

@@ -273,9 +273,11 @@ class LiveMigration(base.FunctionalTest):
         late = []
 
         def wait(api, context, instance, *args, **kwargs):
+            lent = instance.obj_clone()
+            lent.migration_context.new_pci_requests.requests.append(
+                objects.InstancePCIRequest(count=1, spec=[]))
             late.append(functools.partial(
-                clean_up, api, context, instance.obj_clone(), *args,
-                **kwargs))
+                clean_up, api, context, lent, *args, **kwargs))
 
         with (fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail),
               fixtures.MonkeyPatch(
@@ -285,10 +287,12 @@ class LiveMigration(base.FunctionalTest):
                   'nova.compute.rpcapi.ComputeAPI.'
                   'rollback_live_migration_at_destination', wait)):
             self._live_migrate(server, 'failed')
-        for each in late:
-            each()
+        clean_up_late, = late
+        clean_up_late()
         self._assert_on('mix1', server)
         instance = self._instance(server)
+        self.assertTrue(instance.cleaned)
+        self.assertEqual([], instance.pci_requests.requests)
         self.assertEqual(pinned, instance.numa_topology.cpu_pinning)
         self.assertIsNone(instance.migration_context)
 
@@ -297,4 +301,5 @@ class LiveMigration(base.FunctionalTest):
         with self.record('mix1') as node:
             return objects.Instance.get_by_uuid(
                 node._context, server['id'],
-                expected_attrs=['migration_context', 'numa_topology'])
+                expected_attrs=['migration_context', 'numa_topology',
+                                'pci_requests'])
