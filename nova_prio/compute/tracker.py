@@ -185,6 +185,20 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
         self._prove_partitions(instance.flavor)
         return super().rebuild_claim(context, instance, *args, **kwargs)
 
+    def live_migration_claim(self, context, instance, *args, **kwargs):
+        """Claim for a live migration to here.
+
+        The instance keeps its requests for PCI devices, by which Nova claims
+        the devices. With new ones, which Nova reads from the flavor, nobody
+        would find what the devices are for, and no guest would start again.
+        """
+        claim = super().live_migration_claim(
+            context, instance, *args, **kwargs)
+        if self._ledger is not None:
+            instance.migration_context.new_pci_requests = instance.pci_requests
+            instance.save()
+        return claim
+
     def _prove_partitions(self, flavor):
         """Look anew whether guests start here, before they have moved."""
         if (self._ledger is not None and

@@ -20,8 +20,12 @@ from lxml import etree
 from nova.compute import rpcapi
 from nova import exception
 from nova import objects
+from nova.objects import fields
+from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.api import client
+from nova.virt.libvirt import driver
 from oslo_serialization import jsonutils
+from oslo_utils import versionutils
 
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
@@ -303,3 +307,64 @@ class LiveMigration(base.FunctionalTest):
                 node._context, server['id'],
                 expected_attrs=['migration_context', 'numa_topology',
                                 'pci_requests'])
+
+
+class Devices(base.FunctionalTest):
+    """Guests with a virtual function of each host, which may migrate live."""
+
+    ADDITIONAL_FILTERS = ['PciPassthroughFilter']
+    DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
+              'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
+
+    def setUp(self):
+        self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
+                   alias=[jsonutils.dumps({
+                       **self.DEVICE, 'name': 'function',
+                       'device_type': fields.PciDeviceType.SRIOV_VF})],
+                   group='pci')
+        super().setUp()
+        self.let_guests_migrate()
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+
+    def start_compute(self, *args, **kwargs):
+        return super().start_compute(
+            *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
+                num_pci=0, num_pfs=1, num_vfs=3),
+            libvirt_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
+            qemu_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
+
+    def test_they_start_again_where_they_are(self):
+        for extra_specs in KINDS['ordinary'], KINDS['pinned']:
+            server = self.boot(self.flavor(1, **extra_specs[1], **{
+                'pci_passthrough:alias': 'function:1'}))
+            here = self.host_of(server)
+            there, = {'mix1', 'mix2'} - {here}
+            with fixtures.MonkeyPatch(
+                    'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
+                    lambda domain, *args, **kwargs: domain.fail_job()):
+                self._live_migrate(server, 'failed')
+            self._assert_starts_on(here, there, server)
+            self._live_migrate(server, 'completed')
+            self._assert_starts_on(there, here, server)
+            self._delete_server(server)
+
+    def _assert_starts_on(self, host, other, server):
+        """It does, and has one device there and none on the other host."""
+        self.assertEqual(host, self.host_of(server))
+        self._reboot_server(server, hard=True)
+        self.assertEqual(
+            1, len(self.domain(server).findall('devices/hostdev')))
+        for name, free in (host, 2), (other, 3):
+            # On shared disks, Nova leaves it there until the recount.
+            self.update_host(name)
+            self.soon(self._assert_free, name, free)
+
+    def _assert_free(self, host, count):
+        with self.record(host) as node:
+            devices = objects.PciDeviceList.get_by_compute_node(
+                node._context, node.id)
+        self.assertEqual(
+            count, len([found for found in devices if found.is_available()]))
