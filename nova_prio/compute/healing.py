@@ -125,7 +125,8 @@ class Healing:
         it holds here. An instance that has not moved keeps the CPUs that were
         claimed for it on the other host as well: a rebuild would pin it to
         these here, whosever they are. So this has to run before the host takes
-        requests. Nova leaves these CPUs also where a resize fails here.
+        requests. Nova leaves these CPUs also where a resize fails here, and
+        where a live migration is aborted that has not begun.
 
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
@@ -134,7 +135,8 @@ class Healing:
             error
         :param instances: dict, UUID -> nova.objects.Instance, on this host
         """
-        for migration in migrations:
+        for migration in [*migrations,
+                          *_claimed_for(context, instances, migrations)]:
             if (migration.source_compute != host or
                     migration.migration_type not in _AT_SOURCE):
                 continue
@@ -159,11 +161,12 @@ class Healing:
                 expected_attrs=['migration_context'])
             if instance.task_state is not None:
                 return
+            has_ended = not holdings.is_open(migration)
             if instance.host == migration.source_compute and (
                     migration.status in _AT_SOURCE[migration.migration_type] or
-                    not holdings.is_open(migration)):
+                    has_ended):
                 self._call_off(context, client, migration, instance)
-                status = 'error'
+                status = migration.status if has_ended else 'error'
             elif (instance.host == migration.dest_compute and
                     migration.is_live_migration):
                 holdings.empty(context, client, migration.uuid)
@@ -174,12 +177,12 @@ class Healing:
             migration.save()
         except (exception.NovaException, holdings.NotMended,
                 ks_exceptions.ClientException) as error:
-            LOG.warning('The migration %s, which Nova left open, is not '
+            LOG.warning('The migration %s, which Nova left unfinished, is not '
                         'ended: %s', migration.uuid, error)
             return
         LOG.warning(
-            'The migration %s, which Nova left open, is ended: the instance '
-            'is on %s.', migration.uuid, instance.host,
+            'The migration %s, which Nova left unfinished, is ended: the '
+            'instance is on %s.', migration.uuid, instance.host,
             instance_uuid=instance.uuid)
 
     def _call_off(self, context, client, migration, instance):
@@ -235,6 +238,21 @@ def _nowhere(context, uuids):
         holdings.is_nowhere, objects.InstanceList.get_by_filters(
             context, {'uuid': list(uuids), 'deleted': False},
             expected_attrs=['flavor', 'system_metadata']))) if uuids else []
+
+
+def _claimed_for(context, instances, known):
+    """Yield the migrations that instances have claims of.
+
+    :param instances: dict, UUID -> nova.objects.Instance
+    :param known: list of nova.objects.Migration, to be left out
+    """
+    ids = {instance.migration_context.migration_id
+           for instance in instances.values() if instance.migration_context}
+    for migration_id in ids - {migration.id for migration in known}:
+        try:
+            yield objects.Migration.get_by_id(context, migration_id)
+        except exception.MigrationNotFound:
+            continue
 
 
 def _waits_for(instance, migration):

@@ -14,6 +14,7 @@
 
 import functools
 import logging
+import threading
 
 import fixtures
 from lxml import etree
@@ -299,6 +300,44 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual([], instance.pci_requests.requests)
         self.assertEqual(pinned, instance.numa_topology.cpu_pinning)
         self.assertIsNone(instance.migration_context)
+
+    def test_aborted_before_it_began(self):
+        """It keeps nothing of the other host, which a rebuild would use."""
+        self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
+        first, queued = self.servers['ordinary'], self.servers['pinned']
+        pinned = self._instance(queued).numa_topology.cpu_pinning
+        is_over = threading.Event()
+
+        def wait(domain, *args, **kwargs):
+            is_over.wait(60)
+            domain.fail_job()
+
+        with fixtures.MonkeyPatch(
+                'nova.tests.fixtures.libvirt.Domain.migrateToURI3', wait):
+            try:
+                for server, status in (first, 'running'), (queued, 'queued'):
+                    self.api.post_server_action(server['id'], {
+                        'os-migrateLive': {'host': 'mix2',
+                                           'block_migration': 'auto'}})
+                    migration = self._wait_for_migration_status(
+                        server, [status])
+                self.api.delete_migration(queued['id'], migration['id'])
+                self._wait_for_migration_status(queued, ['cancelled'])
+                self._wait_for_state_change(queued, 'ACTIVE')
+                self.update_host('mix1')
+            finally:
+                is_over.set()
+            self._wait_for_migration_status(first, ['failed'])
+        self.assertIsNone(self._instance(queued).migration_context)
+        self._rebuild_server(queued, queued['image']['id'])
+        self.assertEqual(
+            pinned, self._instance(queued).numa_topology.cpu_pinning)
+        self.assertEqual(
+            pinned, set(map(int, self.cpus_of_vcpus(queued))))
+        self._assert_on('mix1', queued)
+        self.update_host('mix2')
+        self.assertEqual((0, 0, 0), self.report('mix2').used)
+        self._assert_accounts()
 
     def _instance(self, server):
         """Return the instance of a server on mix1, as Nova has saved it."""
