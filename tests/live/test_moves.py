@@ -154,6 +154,33 @@ def test_nova_compute_killed_while_libvirt_moves_a_guest(
     expect('moved', here, 'high')
 
 
+def test_live_migration_aborted_in_the_queue(
+        layout, openstack, admin, boot, here, there, expect):
+    """A rebuild does not use the CPUs that it was to have elsewhere."""
+    def migration(server, status):
+        return next((each for each in admin.compute.server_migrations(
+            server['id']) if each.status == status), None)
+
+    soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
+    # The first to migrate gets the CPUs there that the other has here.
+    queued, slow = [boot(name, 'high', '--host', here)
+                    for name in ('queued', 'slow')]
+    client.virsh(layout, here, 'migrate-setspeed',
+                 slow['OS-EXT-SRV-ATTR:instance_name'], '1')
+    for server, status in (slow, 'running'), (queued, 'queued'):
+        admin.compute.live_migrate_server(
+            server['id'], host=there, block_migration='auto')
+        waits = soon(migration, server, status)
+    admin.compute.abort_server_migration(waits, queued['id'])
+    log = cloud.Cloud(layout).processes.log('nova-compute-' + here)
+    soon(lambda: 'The migration %s, which Nova left unfinished, is ended'
+         % waits.uuid in log.read_text())
+    openstack.run('server', 'rebuild', '--wait', 'queued')
+    openstack.wait('slow', 'ACTIVE')
+    expect('slow', there, 'high')
+    expect('queued', here, 'high')
+
+
 def test_evacuation_after_a_killed_compute(layout, openstack, boot, here,
                                            there, expect):
     kinds = 'high', 'low', 'ordinary'

@@ -63,10 +63,12 @@ def test_failures_are_of_this_package(layout, frames, is_ours):
     assert is_ours == bool(written.failures())
 
 
-def test_a_recount_that_found_a_cpu_twice_is_a_failure(layout):
+@pytest.mark.parametrize('error', [
+    'CPUPinningInvalid', 'CPUUnpinningInvalid', 'CPUPinningUnknown'])
+def test_a_recount_that_found_a_cpu_twice_is_a_failure(layout, error):
     written = logs.Written(layout)
     said = START + 'Error updating resources for node compute1.: '
-    pinned = said + 'nova.exception.CPUPinningInvalid: CPU set to pin [1] ...'
+    pinned = said + 'nova.exception.%s: CPU set to pin [1] ...' % error
     write(layout, 'nova-scheduler.log',
           pinned, said + 'DBConnectionError', START + NOVA)
     assert [pinned] == written.failures()
