@@ -267,6 +267,24 @@ class LiveMigration(base.FunctionalTest):
             for server in self.servers.values():
                 self._live_migrate(server, 'failed')
                 self._assert_on('mix1', server)
+        # Nova drops there, at once, what has a topology alone.
+        self.update_host('mix2')
+        self._assert_accounts(**before)
+
+    def test_failure_where_the_destination_is_gone(self):
+        """What Nova claims nothing for, it does not wait for either."""
+        self._start_mix2()
+        before = self._used()
+        with (fixtures.MonkeyPatch(
+                'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
+                lambda domain, *args, **kwargs: domain.fail_job()),
+              fixtures.MonkeyPatch(
+                  'nova.compute.rpcapi.ComputeAPI.'
+                  'drop_move_claim_at_destination', fail)):
+            for kind in 'low', 'ordinary':
+                self._live_migrate(self.servers[kind], 'failed')
+                self._assert_on('mix1', self.servers[kind])
+        self.update_host('mix2')
         self._assert_accounts(**before)
 
     def test_cleaning_up_after_a_failure(self):
