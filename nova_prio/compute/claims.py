@@ -52,6 +52,11 @@ class _Wish:
         return self.demand.priority
 
 
+def _is_ours(found):
+    # Other drivers in the same process have a tracker of their own.
+    return isinstance(found, tracker.PriorityResourceTracker)
+
+
 class _ClassTest:
     """Tests the rows of the host, its memory, and the NUMA fit by class.
 
@@ -63,8 +68,7 @@ class _ClassTest:
         """Return all that speaks against the claim in one text, or None."""
         wish = _Wish.of(getattr(self, 'flavor', self.instance.flavor),
                         self.numa_topology)
-        # Other drivers in the same process have a tracker of their own.
-        is_ours = isinstance(self.tracker, tracker.PriorityResourceTracker)
+        is_ours = _is_ours(self.tracker)
         if is_ours and self.tracker.is_overfull and wish.drawn.low:
             return ('the host has sold more vCPUs than it may, and takes no '
                     'further ones until they fit')
@@ -120,3 +124,12 @@ class PriorityClaim(_ClassTest, claims.Claim):
 
 class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
     """A claim for an instance that moves to the host."""
+
+    def __init__(self, context, instance, nodename, flavor, image_meta,
+                 tracker, compute_node, pci_requests, migration, limits=None):
+        if _is_ours(tracker) and tracker.keeps_requests(migration):
+            # Nova saves this object with the claim.
+            pci_requests.requests = instance.pci_requests.requests
+        super().__init__(context, instance, nodename, flavor, image_meta,
+                         tracker, compute_node, pci_requests, migration,
+                         limits=limits)

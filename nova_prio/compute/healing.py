@@ -19,6 +19,7 @@ from nova import objects
 from oslo_log import log as logging
 from oslo_utils import timeutils
 
+from nova_prio.compute import in_between
 from nova_prio import holdings
 
 LOG = logging.getLogger(__name__)
@@ -119,14 +120,18 @@ class Healing:
             self._left.add(uuid)
 
     def end_left_open(self, context, client, host, migrations, instances):
-        """End the migrations from here that nobody works on any more.
+        """End the migrations that nobody works on any more.
+
+        Those from here, and those to here that have not begun.
 
         Where nova-compute is killed, Nova leaves the migration open, and what
         it holds here. An instance that has not moved keeps the CPUs that were
         claimed for it on the other host as well: a rebuild would pin it to
         these here, whosever they are. So this has to run before the host takes
-        requests. Nova leaves these CPUs also where a resize fails here, and
-        where a live migration is aborted that has not begun.
+        requests. Nova leaves these CPUs also where a resize fails here, where
+        a live migration is aborted that has not begun, and where its checks
+        fail after the claim: then the PCI devices that it claimed stay as
+        well, as long as it is in error.
 
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
@@ -136,11 +141,14 @@ class Healing:
         :param instances: dict, UUID -> nova.objects.Instance, on this host
         """
         for migration in [*migrations,
-                          *_claimed_for(context, instances, migrations)]:
-            if (migration.source_compute != host or
-                    migration.migration_type not in _AT_SOURCE):
+                          *_claimed_for(instances, migrations)]:
+            if migration.migration_type not in _AT_SOURCE:
                 continue
-            if holdings.is_open(migration):
+            if _never_began(migration):
+                is_left = True
+            elif migration.source_compute != host:
+                is_left = False
+            elif holdings.is_open(migration):
                 is_left = self._is_of_an_earlier_run(migration)
             else:
                 # Nova ended it and left the instance as it was.
@@ -162,7 +170,13 @@ class Healing:
             if instance.task_state is not None:
                 return
             has_ended = not holdings.is_open(migration)
-            if instance.host == migration.source_compute and (
+            if _never_began(migration):
+                _forget(instance, migration)
+                status = 'failed'
+            elif has_ended and not _waits_for(instance, migration):
+                # Nova has done it by now.
+                return
+            elif instance.host == migration.source_compute and (
                     migration.status in _AT_SOURCE[migration.migration_type] or
                     has_ended):
                 self._call_off(context, client, migration, instance)
@@ -192,9 +206,9 @@ class Healing:
         on to hold what the guest has over there, and healing lets it hold
         what it has here as well: where it is, only the operator can say.
         """
-        if _waits_for(instance, migration):
-            instance.drop_migration_context()
-        if not migration.is_live_migration or self._is_here(instance):
+        _forget(instance, migration)
+        if (not migration.is_live_migration or self._is_here(instance) or
+                migration.status in ('queued', 'preparing')):
             holdings.give_back(context, client, migration)
             return
         holdings.empty(context, client, migration.uuid)
@@ -240,19 +254,19 @@ def _nowhere(context, uuids):
             expected_attrs=['flavor', 'system_metadata']))) if uuids else []
 
 
-def _claimed_for(context, instances, known):
+def _claimed_for(instances, known):
     """Yield the migrations that instances have claims of.
 
     :param instances: dict, UUID -> nova.objects.Instance
     :param known: list of nova.objects.Migration, to be left out
     """
-    ids = {instance.migration_context.migration_id
-           for instance in instances.values() if instance.migration_context}
-    for migration_id in ids - {migration.id for migration in known}:
-        try:
-            yield objects.Migration.get_by_id(context, migration_id)
-        except exception.MigrationNotFound:
-            continue
+    ids = {migration.id for migration in known}
+    for instance in instances.values():
+        claimed = instance.migration_context
+        if claimed and claimed.migration_id not in ids:
+            migration = in_between.last_move(instance)
+            if migration:
+                yield migration
 
 
 def _waits_for(instance, migration):
@@ -262,6 +276,20 @@ def _waits_for(instance, migration):
     """
     claimed = instance and instance.migration_context
     return bool(claimed) and claimed.migration_id == migration.id
+
+
+def _forget(instance, migration):
+    if _waits_for(instance, migration):
+        instance.drop_migration_context()
+
+
+def _never_began(migration):
+    """Return whether the checks of a live migration failed.
+
+    Nova notes where it starts from once they have passed.
+    """
+    return (migration.is_live_migration and migration.status == 'error' and
+            migration.source_node is None)
 
 
 def _has_ended(context, host, uuid):

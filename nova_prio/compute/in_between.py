@@ -42,7 +42,7 @@ def moving_on(instances, host):
     for instance in instances:
         claimed = instance.migration_context
         if claimed and claimed.new_numa_topology is instance.numa_topology:
-            migration = _last_move(instance)
+            migration = last_move(instance)
             # Nova tells by the flavor as well that a resize is not finished.
             if migration and migration.source_compute == host and (
                     migration.dest_compute != host or
@@ -73,11 +73,14 @@ def _of_revert(instance):
     """Return the nova.objects.Migration that is reverted, or None."""
     if instance.task_state != task_states.RESIZE_REVERTING:
         return None
-    return _last_move(instance)
+    return last_move(instance)
 
 
-def _last_move(instance):
-    """Return the nova.objects.Migration that was claimed for, or None."""
+def last_move(instance):
+    """Return the nova.objects.Migration that was claimed for, or None.
+
+    :param instance: nova.objects.Instance
+    """
     if not instance.migration_context:
         return None
     try:

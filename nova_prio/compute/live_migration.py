@@ -110,10 +110,6 @@ class LiveMigration:
         are not shared, maybe after the source has: its CPUs at home would be
         given away, and others counted as its own.
         """
-        # These are saved whether they have changed or not.
-        instance.pci_requests = (
-            objects.InstancePCIRequests.get_by_instance_uuid(
-                context, instance.uuid))
         instance.obj_reset_changes(recursive=True)
         super().rollback_live_migration_at_destination(
             context, instance, *args, **kwargs)

@@ -188,16 +188,26 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
     def live_migration_claim(self, context, instance, *args, **kwargs):
         """Claim for a live migration to here.
 
-        The instance keeps its requests for PCI devices, by which Nova claims
-        the devices. With new ones, which Nova reads from the flavor, nobody
-        would find what the devices are for, and no guest would start again.
+        :raises nova.exception.ComputeResourcesUnavailable: whatever it was
+            that failed; Nova takes all else for the end of an instance which
+            runs on, and may fit elsewhere
         """
-        claim = super().live_migration_claim(
-            context, instance, *args, **kwargs)
-        if self._ledger is not None:
-            instance.migration_context.new_pci_requests = instance.pci_requests
-            instance.save()
-        return claim
+        if self._ledger is None:
+            return super().live_migration_claim(
+                context, instance, *args, **kwargs)
+        try:
+            # Checks that failed after their claim have left them.
+            self.free_pci_device_allocations_for_instance(context, instance)
+            self.free_pci_device_claims_for_instance(context, instance)
+            return super().live_migration_claim(
+                context, instance, *args, **kwargs)
+        except exception.ComputeResourcesUnavailable:
+            raise
+        except Exception as error:
+            LOG.exception('The claim for a live migration has failed.',
+                          instance=instance)
+            raise exception.ComputeResourcesUnavailable(
+                reason='The claim has failed: %s' % error) from error
 
     def _prove_partitions(self, flavor):
         """Look anew whether guests start here, before they have moved."""
@@ -225,11 +235,38 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
             self.tracked_migrations.pop(instance.uuid, None)
             self.tracked_instances.add(instance.uuid)
 
-    def _move_claim(self, context, instance, *args, **kwargs):
+    def _move_claim(self, context, instance, new_flavor, nodename, migration,
+                    *args, **kwargs):
         if self._ledger is not None and instance.host == self.host:
             # A resize on this host: what moved here before lives here now.
             self._ledger.settle(instance.uuid)
-        return super()._move_claim(context, instance, *args, **kwargs)
+        if not self.keeps_requests(migration):
+            return super()._move_claim(context, instance, new_flavor, nodename,
+                                       migration, *args, **kwargs)
+        # The aliases may have changed, or not be known here.
+        flavor = new_flavor.obj_clone()
+        flavor.extra_specs.pop('pci_passthrough:alias', None)
+        try:
+            return super()._move_claim(context, instance, flavor, nodename,
+                                       migration, *args, **kwargs)
+        finally:
+            claimed = instance.migration_context
+            if claimed and not claimed.new_numa_topology:
+                # Stock Nova has none without a topology, and may leave it.
+                instance.drop_migration_context()
+
+    def keeps_requests(self, migration):
+        """Return whether an instance keeps its requests for PCI devices.
+
+        Nova claims the devices of a live migration by the requests that the
+        instance has. With new ones, which it reads from the flavor for the
+        claim, it does not find what the devices are for, and the guest does
+        not start again.
+
+        :param migration: nova.objects.Migration to here, or None
+        """
+        return (self._ledger is not None and migration is not None and
+                migration.is_live_migration)
 
     def _update_to_placement(self, context, compute_node, startup):
         """Update, and go on where Placement does not let go of CPUs.

@@ -14,6 +14,7 @@
 
 import contextlib
 
+import fixtures
 from lxml import etree
 from nova import context
 from nova import objects
@@ -21,6 +22,8 @@ from nova.tests.functional.api import client
 
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
+
+FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
 
 
 class FunctionalTest(cloud.Cloud):
@@ -68,6 +71,17 @@ class FunctionalTest(cloud.Cloud):
         body['server'].update(min_count=count, max_count=count, **kwargs)
         server = (api or self.api).post_server(body)
         return self._wait_for_state_change(server, state)
+
+    def no_guest_migrates(self):
+        """Return a context in which libvirt fails to migrate guests live."""
+        return fixtures.MonkeyPatch(
+            FAKE_MIGRATE, lambda domain, *args, **kwargs: domain.fail_job())
+
+    def migrations_of(self, server_id):
+        """Return the migrations of a server, as the API shows them."""
+        found = self.api.api_get(
+            '/os-migrations?instance_uuid=' + server_id).body['migrations']
+        return sorted(found, key=lambda migration: migration['id'])
 
     def soon(self, check, *args):
         """Return what a check returns that will pass, within ten seconds."""

@@ -26,7 +26,6 @@ from nova.virt.libvirt import driver
 
 from tests.functional import base
 
-FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
 SPAWN = 'nova.virt.libvirt.driver.LibvirtDriver.spawn'
 
 
@@ -135,12 +134,10 @@ class Accounting(base.FunctionalTest):
 
     def newest_migration_is(self, server, status):
         """Wait until the last migration of a server has a status."""
-        def check():
-            migrations = self.api.api_get(
-                '/os-migrations?instance_uuid=' + server.id).body['migrations']
-            newest = max(migrations, key=lambda each: each['id'])
-            self.assertEqual(status, newest['status'])
-        self._wait_for_assert(check, max_retries=40)
+        self._wait_for_assert(
+            lambda: self.assertEqual(
+                status, self.migrations_of(server.id)[-1]['status']),
+            max_retries=40)
 
     def create(self, kind, host=None):
         """Create a server; returns it, or None where it was refused."""
@@ -217,9 +214,7 @@ class Accounting(base.FunctionalTest):
         server.holds = [(shown['OS-EXT-SRV-ATTR:host'], server.kind)]
 
     def migrate_live_in_vain(self, server):
-        with fixtures.MonkeyPatch(
-                FAKE_MIGRATE,
-                lambda domain, destination, params, flags: domain.fail_job()):
+        with self.no_guest_migrates():
             self.api.post_server_action(server.id, {'os-migrateLive': {
                 'host': None, 'block_migration': 'auto'}})
             self.newest_migration_is(server, 'failed')

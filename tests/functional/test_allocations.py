@@ -124,9 +124,7 @@ class Allocations(test_requests.Requests):
         self.act(server, 'VERIFY_RESIZE', **(
             {'resize': {'flavorRef': self.flavors[kind]}} if kind
             else {'migrate': None}))
-        newest, *_ = self.api.api_get(
-            '/os-migrations?instance_uuid=' + server['id']).body['migrations']
-        server['migration'] = newest['uuid']
+        server['migration'] = self.migrations_of(server['id'])[-1]['uuid']
         self.needs[server['migration']] = self.needs[server['id']]
         self.needs[server['id']] = self.needed(server, kind, target)
         self.assert_held()

@@ -279,17 +279,7 @@ class Healing(Drift):
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
         before = self.cpus_of_vcpus(server)
-        die = self.die('migrating', 'running')
-
-        def move(*args, **kwargs):
-            self.computes['mix1'].driver.destroy(args[0], args[2], [])
-            die(*args, **kwargs)
-
-        with mock.patch('nova.compute.manager.ComputeManager.'
-                        '_do_live_migration', side_effect=move):
-            self.api.post_server_action(server['id'], {'os-migrateLive': {
-                'host': 'mix2', 'block_migration': 'auto'}})
-            migration = self.soon(self._died, server, 'running')
+        migration = self._lose_guest(server, 'running')
         self.assertIn('libvirt moved it to mix2', self.said_by_restart('mix1'))
         self.assertEqual({}, self._get_allocations_by_server_uuid(
             migration.uuid))
@@ -302,6 +292,29 @@ class Healing(Drift):
         self.act(server, rebuild={'imageRef': self.image()})
         self.assertEqual(before, self.cpus_of_vcpus(server))
         self.assert_kept()
+
+    def _lose_guest(self, server, status):
+        """Kill nova-compute in a live migration, and the guest is gone."""
+        die = self.die('migrating', status)
+
+        def move(*args, **kwargs):
+            self.computes['mix1'].driver.destroy(args[0], args[2], [])
+            die(*args, **kwargs)
+
+        with mock.patch('nova.compute.manager.ComputeManager.'
+                        '_do_live_migration', side_effect=move):
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': 'mix2', 'block_migration': 'auto'}})
+            return self.soon(self._died, server, status)
+
+    def test_killed_before_libvirt_could_move_a_guest(self):
+        """A guest that is gone has not gone there."""
+        self.start('mix2')
+        self._lose_guest(self.create('high', host='mix1'), 'preparing')
+        said = self.said_by_restart('mix1')
+        self.assertIn('is ended: the instance is on mix1.', said)
+        self.assertNotIn('libvirt moved it', said)
+        self.assert_held()
 
     def test_resize_that_failed_at_its_source(self):
         """What was claimed on the other host is forgotten."""
@@ -319,8 +332,17 @@ class Healing(Drift):
             self.assertRaises(
                 client.OpenStackApiException, self.api.post_server_action,
                 server['id'], {'migrate': {'host': 'mix2'}})
-        self._died(server, 'error')
+        migration = self._died(server, 'error')
+        with self.record('mix1') as node:
+            seen = objects.InstanceList.get_by_host(
+                node._context, 'mix1', expected_attrs=['migration_context'])
         self.assertIn('is ended: the instance is on mix1.', self.heal())
+        # Who has read it before says nothing of what has ended by now.
+        log = self.useFixture(fixtures.FakeLogger(healing.LOG.name))
+        self.computes['mix1'].driver.healing.end_left_open(
+            seen[0]._context, None, 'mix1', [migration],
+            {instance.uuid: instance for instance in seen})
+        self.assertEqual('', log.output)
         self.act(server, rebuild={'imageRef': self.image()})
         self.assertEqual(before, self.cpus_of_vcpus(server))
         self.assertEqual('', self.heal())

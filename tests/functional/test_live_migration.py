@@ -54,6 +54,10 @@ def fail(*args, **kwargs):
     raise exception.MigrationError(reason='it was made to fail')
 
 
+def refuse(*args, **kwargs):
+    raise exception.MigrationPreCheckError(reason='it was made to fail')
+
+
 class LiveMigration(base.FunctionalTest):
     """One guest of each kind on mix1, whose sets are not those of mix2."""
 
@@ -79,6 +83,12 @@ class LiveMigration(base.FunctionalTest):
         self.api.post_server_action(server['id'], {'os-migrateLive': {
             'host': host, 'block_migration': 'auto', **forced}})
         self._wait_for_state_change(server, 'ACTIVE')
+        self.soon(self._assert_over, server)
+
+    def _assert_over(self, server):
+        """The source has counted anew, too."""
+        self.assertIn(self.migrations_of(server['id'])[-1]['status'],
+                      ('completed', 'error', 'failed'))
 
     def _force(self, server, host='mix2'):
         """Migrate it round the scheduler.
@@ -261,9 +271,7 @@ class LiveMigration(base.FunctionalTest):
             for server in self.servers.values():
                 self._migrate(server)
                 self._assert_on('mix1', server)
-        with fixtures.MonkeyPatch(
-                'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
-                lambda domain, *args, **kwargs: domain.fail_job()):
+        with self.no_guest_migrates():
             for server in self.servers.values():
                 self._live_migrate(server, 'failed')
                 self._assert_on('mix1', server)
@@ -275,12 +283,9 @@ class LiveMigration(base.FunctionalTest):
         """What Nova claims nothing for, it does not wait for either."""
         self._start_mix2()
         before = self._used()
-        with (fixtures.MonkeyPatch(
-                'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
-                lambda domain, *args, **kwargs: domain.fail_job()),
-              fixtures.MonkeyPatch(
-                  'nova.compute.rpcapi.ComputeAPI.'
-                  'drop_move_claim_at_destination', fail)):
+        with self.no_guest_migrates(), fixtures.MonkeyPatch(
+                'nova.compute.rpcapi.ComputeAPI.'
+                'drop_move_claim_at_destination', fail):
             for kind in 'low', 'ordinary':
                 self._live_migrate(self.servers[kind], 'failed')
                 self._assert_on('mix1', self.servers[kind])
@@ -296,11 +301,8 @@ class LiveMigration(base.FunctionalTest):
         late = []
 
         def wait(api, context, instance, *args, **kwargs):
-            lent = instance.obj_clone()
-            lent.migration_context.new_pci_requests.requests.append(
-                objects.InstancePCIRequest(count=1, spec=[]))
             late.append(functools.partial(
-                clean_up, api, context, lent, *args, **kwargs))
+                clean_up, api, context, instance.obj_clone(), *args, **kwargs))
 
         with (fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail),
               fixtures.MonkeyPatch(
@@ -315,7 +317,6 @@ class LiveMigration(base.FunctionalTest):
         self._assert_on('mix1', server)
         instance = self._instance(server)
         self.assertTrue(instance.cleaned)
-        self.assertEqual([], instance.pci_requests.requests)
         self.assertEqual(pinned, instance.numa_topology.cpu_pinning)
         self.assertIsNone(instance.migration_context)
 
@@ -330,8 +331,7 @@ class LiveMigration(base.FunctionalTest):
             is_over.wait(60)
             domain.fail_job()
 
-        with fixtures.MonkeyPatch(
-                'nova.tests.fixtures.libvirt.Domain.migrateToURI3', wait):
+        with fixtures.MonkeyPatch(base.FAKE_MIGRATE, wait):
             try:
                 for server, status in (first, 'running'), (queued, 'queued'):
                     self.api.post_server_action(server['id'], {
@@ -339,6 +339,8 @@ class LiveMigration(base.FunctionalTest):
                                            'block_migration': 'auto'}})
                     migration = self._wait_for_migration_status(
                         server, [status])
+                # Without a topology nothing is claimed that would be left.
+                self.assertIsNone(self._instance(first).migration_context)
                 self.api.delete_migration(queued['id'], migration['id'])
                 self._wait_for_migration_status(queued, ['cancelled'])
                 self._wait_for_state_change(queued, 'ACTIVE')
@@ -362,8 +364,7 @@ class LiveMigration(base.FunctionalTest):
         with self.record('mix1') as node:
             return objects.Instance.get_by_uuid(
                 node._context, server['id'],
-                expected_attrs=['migration_context', 'numa_topology',
-                                'pci_requests'])
+                expected_attrs=['migration_context', 'numa_topology'])
 
 
 class Devices(base.FunctionalTest):
@@ -394,30 +395,92 @@ class Devices(base.FunctionalTest):
                 driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
     def test_they_start_again_where_they_are(self):
-        for extra_specs in KINDS['ordinary'], KINDS['pinned']:
-            server = self.boot(self.flavor(1, **extra_specs[1], **{
-                'pci_passthrough:alias': 'function:1'}))
-            here = self.host_of(server)
-            there, = {'mix1', 'mix2'} - {here}
-            with fixtures.MonkeyPatch(
-                    'nova.tests.fixtures.libvirt.Domain.migrateToURI3',
-                    lambda domain, *args, **kwargs: domain.fail_job()):
+        for server, here, there in self._servers():
+            with self.no_guest_migrates():
                 self._live_migrate(server, 'failed')
             self._assert_starts_on(here, there, server)
             self._live_migrate(server, 'completed')
             self._assert_starts_on(there, here, server)
             self._delete_server(server)
 
+    def _servers(self):
+        """Yield a server without and with a topology, its host and another."""
+        for kind in 'ordinary', 'pinned':
+            server = self.boot(self.flavor(1, **KINDS[kind][1], **{
+                'pci_passthrough:alias': 'function:1'}))
+            here = self.host_of(server)
+            there, = {'mix1', 'mix2'} - {here}
+            yield server, here, there
+
+    def test_checks_that_fail_after_the_claim(self):
+        """The devices that they have claimed are free for the next try."""
+        for server, here, there in self._servers():
+            for is_counted in False, True:
+                self._fail_to_migrate(
+                    server, DRIVER + 'check_source_migrate_data_at_dest',
+                    refuse)
+                if is_counted:
+                    self.update_host(there)
+                    self._assert_newest('failed', server)
+                    self.update_host(there)
+                    self.soon(self._assert_free, there, 3)
+                self._live_migrate(server, 'completed')
+                self._assert_starts_on(there, here, server)
+                here, there = there, here
+            self._delete_server(server)
+
+    def _fail_to_migrate(self, server, name, how):
+        """Let a check fail; the server stays as it was."""
+        host = self.host_of(server)
+        with fixtures.MonkeyPatch(name, how):
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                server['id'], {'os-migrateLive': {
+                    'host': None, 'block_migration': 'auto'}})
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual(host, self.host_of(server))
+        self._assert_newest('error', server)
+
+    def _assert_newest(self, status, server):
+        self.assertEqual(
+            status, self.migrations_of(server['id'])[-1]['status'])
+
+    def test_claims_that_fail(self):
+        """They are failed checks, whatever has failed."""
+        for server, here, there in self._servers():
+            self._fail_to_migrate(
+                server, 'nova.scheduler.client.report.SchedulerReportClient.'
+                'update_from_provider_tree', fail)
+            for host in here, there:
+                self.update_host(host)
+            self._rebuild_server(server, server['image']['id'])
+            self._assert_has_device(server)
+            self._assert_starts_on(here, there, server)
+            self._delete_server(server)
+
+    def test_aliases_that_the_destination_does_not_know(self):
+        """The instance keeps what it requested when it was created."""
+        servers = list(self._servers())
+        self.flags(alias=[], group='pci')
+        for server, here, there in servers:
+            self._live_migrate(server, 'completed')
+            self.assertEqual(there, self.host_of(server))
+            self._reboot_server(server, hard=True)
+            self._assert_has_device(server)
+
     def _assert_starts_on(self, host, other, server):
         """It does, and has one device there and none on the other host."""
         self.assertEqual(host, self.host_of(server))
         self._reboot_server(server, hard=True)
-        self.assertEqual(
-            1, len(self.domain(server).findall('devices/hostdev')))
+        self._assert_has_device(server)
         for name, free in (host, 2), (other, 3):
             # On shared disks, Nova leaves it there until the recount.
             self.update_host(name)
             self.soon(self._assert_free, name, free)
+
+    def _assert_has_device(self, server):
+        self.assertEqual(
+            1, len(self.domain(server).findall('devices/hostdev')))
 
     def _assert_free(self, host, count):
         with self.record(host) as node:

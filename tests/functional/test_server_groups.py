@@ -129,10 +129,9 @@ class ServerGroups(base.FunctionalTest):
         self.soon(self._assert_moved, server)
 
     def _assert_moved(self, server):
-        migrations = self.api.api_get(
-            '/os-migrations?instance_uuid=%s' % server['id']).body
         self.assertLessEqual(
-            {migration['status'] for migration in migrations['migrations']},
+            {migration['status']
+             for migration in self.migrations_of(server['id'])},
             {'completed', 'confirmed', 'done'})
 
     def _evacuate(self, server):
