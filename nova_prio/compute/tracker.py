@@ -29,6 +29,7 @@ from oslo_log import log as logging
 from nova_prio import capacity
 from nova_prio.compute import books
 from nova_prio.compute import in_between
+from nova_prio.compute import move_claims
 from nova_prio.compute import usage
 from nova_prio import contract
 from nova_prio import demand
@@ -43,7 +44,8 @@ LOG = logging.getLogger(__name__)
 _KEY = 'nova_prio'
 
 
-class PriorityResourceTracker(resource_tracker.ResourceTracker):
+class PriorityResourceTracker(
+        move_claims.MoveClaims, resource_tracker.ResourceTracker):
     """Nova's tracker, which keeps the ledger of our driver as well.
 
     With a driver that has no ledger it does what Nova's tracker does.
@@ -173,100 +175,6 @@ class PriorityResourceTracker(resource_tracker.ResourceTracker):
                 context, self.reportclient, cn,
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,
                 list(instance_by_uuid.values()))
-
-    def resize_claim(self, context, instance, flavor, *args, **kwargs):
-        """Claim for a resize or cold migration to here."""
-        self._prove_partitions(flavor)
-        return super().resize_claim(
-            context, instance, flavor, *args, **kwargs)
-
-    def rebuild_claim(self, context, instance, *args, **kwargs):
-        """Claim for an evacuation to here."""
-        self._prove_partitions(instance.flavor)
-        return super().rebuild_claim(context, instance, *args, **kwargs)
-
-    def live_migration_claim(self, context, instance, *args, **kwargs):
-        """Claim for a live migration to here.
-
-        :raises nova.exception.ComputeResourcesUnavailable: whatever it was
-            that failed; Nova takes all else for the end of an instance which
-            runs on, and may fit elsewhere
-        """
-        if self._ledger is None:
-            return super().live_migration_claim(
-                context, instance, *args, **kwargs)
-        try:
-            # Checks that failed after their claim have left them.
-            self.free_pci_device_allocations_for_instance(context, instance)
-            self.free_pci_device_claims_for_instance(context, instance)
-            return super().live_migration_claim(
-                context, instance, *args, **kwargs)
-        except exception.ComputeResourcesUnavailable:
-            raise
-        except Exception as error:
-            LOG.exception('The claim for a live migration has failed.',
-                          instance=instance)
-            raise exception.ComputeResourcesUnavailable(
-                reason='The claim has failed: %s' % error) from error
-
-    def _prove_partitions(self, flavor):
-        """Look anew whether guests start here, before they have moved."""
-        if (self._ledger is not None and
-                policy.in_force(flavor.extra_specs) is not None):
-            self.driver.prove_partitions()
-
-    def update_usage(self, context, instance, nodename):
-        """Update the usage after a change of an instance, also if it moved.
-
-        Nova tracks an instance that moved here and stays as a migration until
-        the next recount, and one that was resized here not at all. Both count
-        on, whatever becomes of them in the meantime.
-        """
-        if self._ledger is not None:
-            self._track_as_resident(instance)
-        super().update_usage(context, instance, nodename)
-
-    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _track_as_resident(self, instance):
-        if (self._ledger.holds(instance.uuid) and
-                not resource_tracker._instance_in_resize_state(instance) and
-                not resource_tracker._instance_is_live_migrating(instance)):
-            self._ledger.settle(instance.uuid)
-            self.tracked_migrations.pop(instance.uuid, None)
-            self.tracked_instances.add(instance.uuid)
-
-    def _move_claim(self, context, instance, new_flavor, nodename, migration,
-                    *args, **kwargs):
-        if self._ledger is not None and instance.host == self.host:
-            # A resize on this host: what moved here before lives here now.
-            self._ledger.settle(instance.uuid)
-        if not self.keeps_requests(migration):
-            return super()._move_claim(context, instance, new_flavor, nodename,
-                                       migration, *args, **kwargs)
-        # The aliases may have changed, or not be known here.
-        flavor = new_flavor.obj_clone()
-        flavor.extra_specs.pop('pci_passthrough:alias', None)
-        try:
-            return super()._move_claim(context, instance, flavor, nodename,
-                                       migration, *args, **kwargs)
-        finally:
-            claimed = instance.migration_context
-            if claimed and not claimed.new_numa_topology:
-                # Stock Nova has none without a topology, and may leave it.
-                instance.drop_migration_context()
-
-    def keeps_requests(self, migration):
-        """Return whether an instance keeps its requests for PCI devices.
-
-        Nova claims the devices of a live migration by the requests that the
-        instance has. With new ones, which it reads from the flavor for the
-        claim, it does not find what the devices are for, and the guest does
-        not start again.
-
-        :param migration: nova.objects.Migration to here, or None
-        """
-        return (self._ledger is not None and migration is not None and
-                migration.is_live_migration)
 
     def _update_to_placement(self, context, compute_node, startup):
         """Update, and go on where Placement does not let go of CPUs.
