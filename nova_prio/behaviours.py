@@ -121,6 +121,8 @@ ALL = (
     Behaviour(contract.COMPUTE, 'isolated emulator threads without dedicated '
               'vCPUs on node 0 find no place',
               trials.isolated_emulator_threads('7', finds_a_place=False)),
+    Behaviour(contract.COMPUTE, 'PCI devices are allocated that are in the '
+              'claims of their tracker', trials.pci_claims),
     Behaviour(contract.COMMANDS, 'nova_prio.audit can be imported',
               trials.importable('nova_prio.audit')),
 )

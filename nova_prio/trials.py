@@ -141,6 +141,21 @@ def isolated_emulator_threads(mask, finds_a_place):
     return trial
 
 
+def pci_claims():
+    from nova import objects
+    from nova.pci import manager
+    objects.register_all()
+    tracker = manager.PciDevTracker.__new__(manager.PciDevTracker)
+    tracker.pci_devs = []
+    tracker._initial_instance_usage()
+    device = objects.PciDevice(
+        status='claimed', instance_uuid='of one', dev_type='type-PCI')
+    tracker.claims['of one'] = [device]
+    tracker.allocate_instance({'uuid': 'of one', 'pci_devices': []})
+    if tracker.claims or device.status != 'allocated':
+        return 'it allocates others'
+
+
 def validators(is_enabled, accepted, refused):
     """Return a trial: what nova-api says of extra specs.
 

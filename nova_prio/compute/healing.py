@@ -144,7 +144,7 @@ class Healing:
                           *_claimed_for(instances, migrations)]:
             if migration.migration_type not in _AT_SOURCE:
                 continue
-            if _never_began(migration):
+            if migration.dest_compute == host and _never_began(migration):
                 is_left = True
             elif migration.source_compute != host:
                 is_left = False
@@ -155,23 +155,27 @@ class Healing:
                 is_left = migration.dest_compute != host and _waits_for(
                     instances.get(migration.instance_uuid), migration)
             if is_left:
-                self._end(context, client, migration)
+                self._end(context, client, host, migration)
 
     def _is_of_an_earlier_run(self, migration):
         return timeutils.normalize_time(
             migration.updated_at or migration.created_at) < self._started
 
-    def _end(self, context, client, migration):
+    def _end(self, context, client, host, migration):
         """End a migration if its instance has arrived, or stays."""
         try:
+            now = objects.Migration.get_by_id(context, migration.id)
             instance = objects.Instance.get_by_uuid(
                 context, migration.instance_uuid,
                 expected_attrs=['migration_context'])
-            if instance.task_state is not None:
+            if (now.status != migration.status or
+                    instance.task_state is not None):
                 return
             has_ended = not holdings.is_open(migration)
-            if _never_began(migration):
+            if migration.source_compute != host:
                 _forget(instance, migration)
+                if instance.host == migration.source_compute:
+                    holdings.give_back(context, client, migration)
                 status = 'failed'
             elif has_ended and not _waits_for(instance, migration):
                 # Nova has done it by now.
@@ -284,11 +288,12 @@ def _forget(instance, migration):
 
 
 def _never_began(migration):
-    """Return whether the checks of a live migration failed.
+    """Return whether a live migration is in its checks, or failed there.
 
     Nova notes where it starts from once they have passed.
     """
-    return (migration.is_live_migration and migration.status == 'error' and
+    return (migration.is_live_migration and
+            migration.status in ('accepted', 'error') and
             migration.source_node is None)
 
 

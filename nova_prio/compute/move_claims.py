@@ -46,18 +46,14 @@ class MoveClaims:
             that failed; Nova takes all else for the end of an instance which
             runs on, and may fit elsewhere
         """
-        if self._ledger is None:
-            return super().live_migration_claim(
-                context, instance, *args, **kwargs)
         try:
-            # Checks that failed after their claim have left them.
-            self.free_pci_device_allocations_for_instance(context, instance)
-            self.free_pci_device_claims_for_instance(context, instance)
             return super().live_migration_claim(
                 context, instance, *args, **kwargs)
         except exception.ComputeResourcesUnavailable:
             raise
         except Exception as error:
+            if self._ledger is None:
+                raise
             LOG.exception('The claim for a live migration has failed.',
                           instance=instance)
             raise exception.ComputeResourcesUnavailable(
@@ -91,23 +87,46 @@ class MoveClaims:
 
     def _move_claim(self, context, instance, new_flavor, nodename, migration,
                     *args, **kwargs):
-        if self._ledger is not None and instance.host == self.host:
-            # A resize on this host: what moved here before lives here now.
-            self._ledger.settle(instance.uuid)
+        if self._ledger is not None:
+            if instance.host == self.host:
+                # A resize on this host: what moved here before lives here now.
+                self._ledger.settle(instance.uuid)
+            elif self.pci_tracker:
+                # Nova forgets what a move has claimed that failed.
+                self.pci_tracker.free_instance_claims(context, instance)
         if not self.keeps_requests(migration):
             return super()._move_claim(context, instance, new_flavor, nodename,
                                        migration, *args, **kwargs)
         # The aliases may have changed, or not be known here.
         flavor = new_flavor.obj_clone()
         flavor.extra_specs.pop('pci_passthrough:alias', None)
+        has_claimed = False
         try:
-            return super()._move_claim(context, instance, flavor, nodename,
-                                       migration, *args, **kwargs)
+            claim = super()._move_claim(context, instance, flavor, nodename,
+                                        migration, *args, **kwargs)
+            has_claimed = bool(claim.claimed_numa_topology)
+            return claim
         finally:
-            claimed = instance.migration_context
-            if claimed and not claimed.new_numa_topology:
+            if not has_claimed:
                 # Stock Nova has none without a topology, and may leave it.
                 instance.drop_migration_context()
+
+    def _update_usage_from_migration(self, context, instance, migration,
+                                     nodename):
+        """Count what moves, and leave devices claimed until it has moved.
+
+        In a recount, Nova allocates those that a live migration to here has
+        claimed. If it fails, they are not freed any more, and if it is tried
+        on another host by then, the devices there are taken for these.
+        """
+        claimed = self.keeps_requests(migration) and (
+            self.pci_tracker.claims.pop(instance.uuid, None))
+        try:
+            super()._update_usage_from_migration(
+                context, instance, migration, nodename)
+        finally:
+            if claimed:
+                self.pci_tracker.claims[instance.uuid] = claimed
 
     def keeps_requests(self, migration):
         """Return whether an instance keeps its requests for PCI devices.
@@ -117,7 +136,7 @@ class MoveClaims:
         claim, it does not find what the devices are for, and the guest does
         not start again.
 
-        :param migration: nova.objects.Migration to here, or None
+        :param migration: nova.objects.Migration, or None
         """
         return (self._ledger is not None and migration is not None and
                 migration.is_live_migration)

@@ -136,11 +136,17 @@ class PriorityResourceTracker(
 
         Nova forgets in a recount what it claimed for the evacuation of an
         instance that was in error before, and misses what moves here while it
-        reads.
+        reads. A live migration in error it takes for the next one of the
+        instance, wherever that goes.
         """
-        super()._update_usage_from_migrations(context, migrations, nodename)
         if self._ledger is None:
+            super()._update_usage_from_migrations(
+                context, migrations, nodename)
             return
+        super()._update_usage_from_migrations(
+            context, [migration for migration in migrations
+                      if not (migration.is_live_migration and
+                              migration.status == 'error')], nodename)
         for migration in migrations:
             if (migration.dest_compute == self.host and
                     not self._ledger.holds(migration.instance_uuid) and

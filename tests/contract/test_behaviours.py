@@ -103,6 +103,9 @@ def replaced(name, value):
     (replaced('nova.virt.hardware.numa_fit_instance_to_host',
               lambda *args, **kwargs: 'a place'),
      'find no place', 'it finds a place'),
+    (replaced('nova.pci.manager.PciDevTracker.allocate_instance',
+              lambda tracker, instance: None),
+     'PCI devices', 'it allocates others'),
     (replaced('nova_prio.contract.SEAMS', (
         contract.Seam(contract.COMPUTE, 'nova.compute', 'gone'),)),
      'tracker is that', 'nova-compute would refuse to start'),

@@ -18,6 +18,7 @@ import threading
 
 import fixtures
 from lxml import etree
+from nova.compute import manager
 from nova.compute import rpcapi
 from nova import exception
 from nova import objects
@@ -359,6 +360,20 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual((0, 0, 0), self.report('mix2').used)
         self._assert_accounts()
 
+    def test_rebuild_after_a_claim_that_failed(self):
+        """It keeps nothing of the other host."""
+        self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
+        server = self.servers['pinned']
+        pinned = self._instance(server).numa_topology.cpu_pinning
+        with fixtures.MonkeyPatch(
+                'nova.scheduler.client.report.SchedulerReportClient.'
+                'update_from_provider_tree', fail):
+            self._assert_refused(
+                'it was made to fail', self._migrate, server)
+        self._rebuild_server(server, server['image']['id'])
+        self.assertEqual(
+            pinned, self._instance(server).numa_topology.cpu_pinning)
+
     def _instance(self, server):
         """Return the instance of a server on mix1, as Nova has saved it."""
         with self.record('mix1') as node:
@@ -403,11 +418,15 @@ class Devices(base.FunctionalTest):
             self._assert_starts_on(there, here, server)
             self._delete_server(server)
 
+    def _boot(self, extra_specs=None, **kwargs):
+        return self.boot(self.flavor(1, **{
+            'pci_passthrough:alias': 'function:1', **(extra_specs or {})}),
+            **kwargs)
+
     def _servers(self):
         """Yield a server without and with a topology, its host and another."""
         for kind in 'ordinary', 'pinned':
-            server = self.boot(self.flavor(1, **KINDS[kind][1], **{
-                'pci_passthrough:alias': 'function:1'}))
+            server = self._boot(KINDS[kind][1])
             here = self.host_of(server)
             there, = {'mix1', 'mix2'} - {here}
             yield server, here, there
@@ -429,16 +448,97 @@ class Devices(base.FunctionalTest):
                 here, there = there, here
             self._delete_server(server)
 
-    def _fail_to_migrate(self, server, name, how):
+    def test_another_host_after_checks_that_failed(self):
+        """The first one counts nothing of it, and allocates no device."""
+        self.start_seed_host('mix3')
+        server = self._boot()
+        first, second = sorted(set(self.computes) - {self.host_of(server)})
+        self._fail_to_migrate(
+            server, DRIVER + 'check_source_migrate_data_at_dest', refuse,
+            first)
+        used = []
+
+        def recount(driver, *args):
+            self.update_host(first)
+            used.append(self.report(first).used)
+            return args[2]
+
+        with fixtures.MonkeyPatch(
+                DRIVER + 'check_source_migrate_data_at_dest', recount):
+            self._live_migrate(server, 'completed', host=second)
+        self.assertEqual([(0, 0, 0)], used)
+        self.update_host(first)
+        self._assert_starts_on(second, first, server)
+
+    def test_the_next_host_of_one_migration(self):
+        """The first one may recount before it is tried there."""
+        self.start_seed_host('mix3')
+        server = self._boot()
+        here = self.host_of(server)
+        for host in set(self.computes) - {here}:
+            self._boot(host=host)
+        claim = manager.ComputeManager._live_migration_claim
+        tried = []
+
+        def recount_and_claim(compute, *args):
+            for host in tried:
+                self.update_host(host)
+            tried.append(compute.host)
+            return claim(compute, *args)
+
+        def refuse_first(driver, context, instance, data, *args):
+            return data if len(tried) > 1 else refuse()
+
+        with (fixtures.MonkeyPatch(
+                DRIVER + 'check_source_migrate_data_at_dest', refuse_first),
+              fixtures.MonkeyPatch(
+                  'nova.compute.manager.ComputeManager._live_migration_claim',
+                  recount_and_claim)):
+            self._live_migrate(server, 'completed')
+        first, second = tried
+        self.assertEqual(second, self.host_of(server))
+        self._reboot_server(server, hard=True)
+        self._assert_has_device(server)
+        self.update_host(first)
+        self._assert_free(first, 2)
+
+    def test_cold_migration_after_checks_that_failed(self):
+        server, here, there = next(self._servers())
+        self._fail_to_migrate(
+            server, DRIVER + 'check_source_migrate_data_at_dest', refuse)
+        self.api.post_server_action(server['id'], {'migrate': None})
+        self._wait_for_state_change(server, 'VERIFY_RESIZE')
+        self._confirm_resize(server)
+        self._assert_starts_on(there, here, server)
+
+    def test_allocations_after_checks_that_failed(self):
+        """The conductor may not have given them back."""
+        server, here, there = next(self._servers())
+        held = self._held(server)
+        with fixtures.MonkeyPatch(
+                'nova.conductor.tasks.migrate.revert_allocation_for_migration',
+                refuse):
+            self._fail_to_migrate(
+                server, DRIVER + 'check_source_migrate_data_at_dest', refuse)
+        self.update_host(there)
+        self._assert_newest('failed', server)
+        self.assertEqual(held, self._held(server))
+
+    def _held(self, server):
+        held = self._get_allocations_by_server_uuid(server['id'])
+        return {provider: found['resources']
+                for provider, found in held.items()}
+
+    def _fail_to_migrate(self, server, name, how, host=None):
         """Let a check fail; the server stays as it was."""
-        host = self.host_of(server)
+        here = self.host_of(server)
         with fixtures.MonkeyPatch(name, how):
             self.assertRaises(
                 client.OpenStackApiException, self.api.post_server_action,
                 server['id'], {'os-migrateLive': {
-                    'host': None, 'block_migration': 'auto'}})
+                    'host': host, 'block_migration': 'auto'}})
         self._wait_for_state_change(server, 'ACTIVE')
-        self.assertEqual(host, self.host_of(server))
+        self.assertEqual(here, self.host_of(server))
         self._assert_newest('error', server)
 
     def _assert_newest(self, status, server):
