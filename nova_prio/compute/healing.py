@@ -144,7 +144,8 @@ class Healing:
                           *_claimed_for(instances, migrations)]:
             if migration.migration_type not in _AT_SOURCE:
                 continue
-            if migration.dest_compute == host and _never_began(migration):
+            if (migration.dest_compute == host and
+                    in_between.never_began(migration)):
                 is_left = True
             elif migration.source_compute != host:
                 is_left = False
@@ -285,16 +286,6 @@ def _waits_for(instance, migration):
 def _forget(instance, migration):
     if _waits_for(instance, migration):
         instance.drop_migration_context()
-
-
-def _never_began(migration):
-    """Return whether a live migration is in its checks, or failed there.
-
-    Nova notes where it starts from once they have passed.
-    """
-    return (migration.is_live_migration and
-            migration.status in ('accepted', 'error') and
-            migration.source_node is None)
 
 
 def _has_ended(context, host, uuid):

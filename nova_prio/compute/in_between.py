@@ -90,6 +90,18 @@ def last_move(instance):
         return None
 
 
+def never_began(migration):
+    """Return whether a live migration is in its checks, or failed there.
+
+    Nova notes where it starts from once they have passed.
+
+    :param migration: nova.objects.Migration
+    """
+    return (migration.is_live_migration and
+            migration.status in ('accepted', 'error') and
+            migration.source_node is None)
+
+
 def returning(context, host):
     """Yield the instances whose resize is reverted, that are not back yet.
 

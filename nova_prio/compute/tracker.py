@@ -136,8 +136,8 @@ class PriorityResourceTracker(
 
         Nova forgets in a recount what it claimed for the evacuation of an
         instance that was in error before, and misses what moves here while it
-        reads. A live migration in error it takes for the next one of the
-        instance, wherever that goes.
+        reads. A live migration whose checks failed it takes for the next one
+        of the instance, wherever that goes.
         """
         if self._ledger is None:
             super()._update_usage_from_migrations(
@@ -145,8 +145,8 @@ class PriorityResourceTracker(
             return
         super()._update_usage_from_migrations(
             context, [migration for migration in migrations
-                      if not (migration.is_live_migration and
-                              migration.status == 'error')], nodename)
+                      if holdings.is_open(migration) or
+                      not in_between.never_began(migration)], nodename)
         for migration in migrations:
             if (migration.dest_compute == self.host and
                     not self._ledger.holds(migration.instance_uuid) and
