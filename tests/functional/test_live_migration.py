@@ -465,7 +465,9 @@ class Devices(base.FunctionalTest):
 
         with fixtures.MonkeyPatch(
                 DRIVER + 'check_source_migrate_data_at_dest', recount):
-            self._live_migrate(server, 'completed', host=second)
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': second, 'block_migration': 'auto'}})
+            self._wait_for_migration_status(server, ['completed'])
         self.assertEqual([(0, 0, 0)], used)
         self.update_host(first)
         self._assert_starts_on(second, first, server)
