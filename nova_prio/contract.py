@@ -247,6 +247,8 @@ SEAMS = (
          ('self', 'context', 'instance')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker.live_migration_claim',
          ('self', 'context', 'instance')),
+    Seam(COMPUTE, _TRACKER, 'ResourceTracker.abort_instance_claim',
+         ('self', 'context', 'instance', 'nodename')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._move_claim',
          ('self', 'context', 'instance', 'new_flavor', 'nodename',
           'migration')),

@@ -38,6 +38,7 @@ from nova_prio.compute import strangers
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
 from nova_prio import contract
+from nova_prio import demand
 from nova_prio import policy
 from nova_prio import priority_hosts
 from nova_prio import seams
@@ -121,6 +122,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 self._host, seen,
                 lambda uuid: uuid in known or self.ledger.holds(uuid),
                 moving))
+
+    def keep_from_others(self, instance):
+        """Block the CPUs of an instance until the guests are looked at next.
+
+        :param instance: nova.objects.Instance with its NUMA topology; nothing
+            is blocked where libvirt says that it has no guest
+        """
+        if strangers.is_there(self._host, instance.uuid):
+            self.floated |= demand.pins(instance)
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""

@@ -182,6 +182,19 @@ class PriorityResourceTracker(
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,
                 list(instance_by_uuid.values()))
 
+    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def abort_instance_claim(self, context, instance, nodename):
+        """Take a claim back, and keep CPUs on which a guest may run.
+
+        Nova leaves a guest behind that was being started when libvirt went
+        away. The next recount asks libvirt for it.
+        """
+        if self._ledger is not None:
+            self.driver.keep_from_others(instance)
+        # Without the lock, which is held here.
+        inspect.unwrap(super().abort_instance_claim.__func__)(
+            self, context, instance, nodename)
+
     def _update_to_placement(self, context, compute_node, startup):
         """Update, and go on where Placement does not let go of CPUs.
 

@@ -28,6 +28,7 @@ from nova import context
 from nova import exception
 from nova.tests.fixtures import libvirt
 from nova.virt import hardware
+from nova.virt.libvirt import driver
 from nova.virt.libvirt import guest
 from oslo_utils.fixture import uuidsentinel as uuids
 
@@ -257,6 +258,37 @@ class Floaters(base.FunctionalTest):
         self.boot(self.high, 'ERROR')
         other = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
         self.assertEqual(set(range(6)) - kept, self.pins(other))
+
+    def test_a_guest_that_is_left_when_its_build_fails(self):
+        """libvirt went away while it was started; the next one comes soon."""
+        self.start_seed_host()
+        self.keep_xml()
+        spawn = driver.LibvirtDriver.spawn
+
+        def leave(*args, **kwargs):
+            spawn(*args, **kwargs)
+            away()
+
+        def away(*args, **kwargs):
+            raise exception.HypervisorUnavailable(host='mix1')
+
+        name = 'nova.virt.libvirt.driver.LibvirtDriver.'
+        with (fixtures.MonkeyPatch(name + 'spawn', leave),
+              fixtures.MonkeyPatch(name + 'destroy', away)):
+            left = self.boot(self.high, 'ERROR')
+        kept = self.pins(left)
+        self.assertEqual(4, len(kept))
+        self.assertEqual(hardware.format_cpu_spec(kept),
+                         self.report('mix1').blocked_cpus)
+        self.assertEqual(set(range(8)) - kept,
+                         self.pins(self.boot(self.high)))
+        self.assert_blocked(hardware.format_cpu_spec(kept))
+        connection = self.computes['mix1'].driver._host.get_connection()
+        connection.lookupByUUIDString(left['id']).destroy()
+        self.assert_blocked('')
+        with fixtures.MonkeyPatch(name + 'spawn', away):
+            self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
+        self.assertEqual('', self.report('mix1').blocked_cpus)
 
     def test_a_guest_whose_instance_is_gone_is_named_once(self):
         self.start_seed_host()
