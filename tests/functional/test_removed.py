@@ -83,7 +83,7 @@ class Removed(base.FunctionalTest):
                     if isinstance(method, staticmethod) else stock)
         self._put_back('nova.compute.api.flavors', api.flavors._stock)
         self._put_back('nova.compute.resource_tracker.ResourceTracker',
-                       tracker.PriorityResourceTracker.__base__)
+                       tracker.PriorityResourceTracker.__bases__[-1])
         self._put_back('nova.compute.resource_tracker.claims', claims)
         request_filter.ALL_REQUEST_FILTERS.remove(narrowing.narrow)
         self._put_back(
