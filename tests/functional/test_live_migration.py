@@ -49,6 +49,8 @@ LOW = {kind for kind in KINDS if kind.startswith('low')}
 PRIORITY = {kind for kind in KINDS if kind.startswith('high')} | LOW
 
 DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
+#: What Nova runs last at the destination, after all claims there.
+LAST_CHECK = DRIVER + 'check_source_migrate_data_at_dest'
 
 
 def fail(*args, **kwargs):
@@ -435,9 +437,7 @@ class Devices(base.FunctionalTest):
         """The devices that they have claimed are free for the next try."""
         for server, here, there in self._servers():
             for is_counted in False, True:
-                self._fail_to_migrate(
-                    server, DRIVER + 'check_source_migrate_data_at_dest',
-                    refuse)
+                self._fail_to_migrate(server)
                 if is_counted:
                     self.update_host(there)
                     self._assert_newest('failed', server)
@@ -453,9 +453,7 @@ class Devices(base.FunctionalTest):
         self.start_seed_host('mix3')
         server = self._boot()
         first, second = sorted(set(self.computes) - {self.host_of(server)})
-        self._fail_to_migrate(
-            server, DRIVER + 'check_source_migrate_data_at_dest', refuse,
-            first)
+        self._fail_to_migrate(server, host=first)
         used = []
 
         def recount(driver, *args):
@@ -463,8 +461,7 @@ class Devices(base.FunctionalTest):
             used.append(self.report(first).used)
             return args[2]
 
-        with fixtures.MonkeyPatch(
-                DRIVER + 'check_source_migrate_data_at_dest', recount):
+        with fixtures.MonkeyPatch(LAST_CHECK, recount):
             self.api.post_server_action(server['id'], {'os-migrateLive': {
                 'host': second, 'block_migration': 'auto'}})
             self._wait_for_migration_status(server, ['completed'])
@@ -491,8 +488,7 @@ class Devices(base.FunctionalTest):
         def refuse_first(driver, context, instance, data, *args):
             return data if len(tried) > 1 else refuse()
 
-        with (fixtures.MonkeyPatch(
-                DRIVER + 'check_source_migrate_data_at_dest', refuse_first),
+        with (fixtures.MonkeyPatch(LAST_CHECK, refuse_first),
               fixtures.MonkeyPatch(
                   'nova.compute.manager.ComputeManager._live_migration_claim',
                   recount_and_claim)):
@@ -506,8 +502,7 @@ class Devices(base.FunctionalTest):
 
     def test_cold_migration_after_checks_that_failed(self):
         server, here, there = next(self._servers())
-        self._fail_to_migrate(
-            server, DRIVER + 'check_source_migrate_data_at_dest', refuse)
+        self._fail_to_migrate(server)
         self.api.post_server_action(server['id'], {'migrate': None})
         self._wait_for_state_change(server, 'VERIFY_RESIZE')
         self._confirm_resize(server)
@@ -520,8 +515,7 @@ class Devices(base.FunctionalTest):
         with fixtures.MonkeyPatch(
                 'nova.conductor.tasks.migrate.revert_allocation_for_migration',
                 refuse):
-            self._fail_to_migrate(
-                server, DRIVER + 'check_source_migrate_data_at_dest', refuse)
+            self._fail_to_migrate(server)
         self.update_host(there)
         self._assert_newest('failed', server)
         self.assertEqual(held, self._held(server))
@@ -531,7 +525,8 @@ class Devices(base.FunctionalTest):
         return {provider: found['resources']
                 for provider, found in held.items()}
 
-    def _fail_to_migrate(self, server, name, how, host=None):
+    def _fail_to_migrate(self, server, name=LAST_CHECK, how=refuse,
+                         host=None):
         """Let a check fail; the server stays as it was."""
         here = self.host_of(server)
         with fixtures.MonkeyPatch(name, how):
