@@ -61,6 +61,27 @@ def refuse(*args, **kwargs):
     raise exception.MigrationPreCheckError(reason='it was made to fail')
 
 
+def fail_and_clean_up_late(test, server):
+    """Fail to migrate a server: the source has ended it by the clean-up."""
+    clean_up = rpcapi.ComputeAPI.rollback_live_migration_at_destination
+    late = []
+
+    def wait(api, context, instance, *args, **kwargs):
+        late.append(functools.partial(
+            clean_up, api, context, instance.obj_clone(), *args, **kwargs))
+
+    with (fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail),
+          fixtures.MonkeyPatch(
+              DRIVER + '_check_shared_storage_test_file',
+              lambda *args: False),
+          fixtures.MonkeyPatch(
+              'nova.compute.rpcapi.ComputeAPI.'
+              'rollback_live_migration_at_destination', wait)):
+        test._live_migrate(server, 'failed')
+    clean_up_late, = late
+    clean_up_late()
+
+
 class LiveMigration(base.FunctionalTest):
     """One guest of each kind on mix1, whose sets are not those of mix2."""
 
@@ -300,23 +321,7 @@ class LiveMigration(base.FunctionalTest):
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         server = self.servers['pinned']
         pinned = self._instance(server).numa_topology.cpu_pinning
-        clean_up = rpcapi.ComputeAPI.rollback_live_migration_at_destination
-        late = []
-
-        def wait(api, context, instance, *args, **kwargs):
-            late.append(functools.partial(
-                clean_up, api, context, instance.obj_clone(), *args, **kwargs))
-
-        with (fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail),
-              fixtures.MonkeyPatch(
-                  DRIVER + '_check_shared_storage_test_file',
-                  lambda *args: False),
-              fixtures.MonkeyPatch(
-                  'nova.compute.rpcapi.ComputeAPI.'
-                  'rollback_live_migration_at_destination', wait)):
-            self._live_migrate(server, 'failed')
-        clean_up_late, = late
-        clean_up_late()
+        fail_and_clean_up_late(self, server)
         self._assert_on('mix1', server)
         instance = self._instance(server)
         self.assertTrue(instance.cleaned)
@@ -419,6 +424,22 @@ class Devices(base.FunctionalTest):
             self._live_migrate(server, 'completed')
             self._assert_starts_on(there, here, server)
             self._delete_server(server)
+
+    def test_they_keep_their_requests_where_it_is_cleaned_up_late(self):
+        for server, here, there in self._servers():
+            requested = self._requests(server)
+            fail_and_clean_up_late(self, server)
+            self.assertEqual(1, len(requested))
+            self.assertEqual(requested, self._requests(server))
+            self._assert_starts_on(here, there, server)
+            self._delete_server(server)
+
+    def _requests(self, server):
+        """Return the ids of its requests for devices, as Nova has saved."""
+        with self.record('mix1') as node:
+            found = objects.InstancePCIRequests.get_by_instance_uuid(
+                node._context, server['id'])
+        return [request.request_id for request in found.requests]
 
     def _boot(self, extra_specs=None, **kwargs):
         return self.boot(self.flavor(1, **{
