@@ -10,19 +10,21 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Measures and writes bench.json: ``python -m benchmarks``.
+"""Measure and write bench.json: ``python -m benchmarks``.
 
-One run, both sides in turn: the filters and the weighers at each number of
-hosts, where their time goes, the fold, the weighers of server groups, and the
-audit. Ends with a table of the figures beside what is allowed; its exit status
-is 0 unless the answers differ.
+Each part of the benchmark compares both sides in turn, in one process. The
+figures of a part are in the file as soon as the part is measured. The run
+ends with a table of the figures beside the allowed ones. The exit status is 0
+unless the answers of the two sides differ.
 """
 
 import argparse
+import functools
 import importlib.metadata
 import json
 import logging
 import math
+import pathlib
 import platform
 
 # Its own imports of Nova's have to be the first.
@@ -42,48 +44,103 @@ from benchmarks import tables
 from nova_prio import seams
 
 SIZES = (100, 1000, 10000)
-#: How many hosts are enough where the time per host is all that is looked at.
+#: How many hosts are enough to know the time per host.
 ENOUGH_HOSTS = 1000
 
 
-def at_each_size(states, sizes, repeats):
-    """Return dict, number of hosts as str -> figures.
+class Bench:
+    """The hosts and the size of one run.
 
-    Fewer hosts are looked at more often: a short time needs it more.
-
-    :param states: list of HostState, as many as the largest size
+    ``sizes`` are the numbers of hosts, ascending; ``repeats`` is how often
+    each side is measured.
     """
+
+    def __init__(self, sizes, repeats):
+        self.sizes = sorted(set(sizes))
+        self.repeats = repeats
+        self.size = min(ENOUGH_HOSTS, self.sizes[-1])
+
+    @functools.cached_property
+    def states(self):
+        """The HostStates, as many as the largest size."""
+        return [hosts.host(number) for number in range(self.sizes[-1])]
+
+    @functools.cache
+    def states_for(self, kind):
+        """Return HostStates for a kind of request.
+
+        :param kind: tuple of the items of the keyword arguments of
+            ``hosts.host``
+        """
+        return [hosts.host(number, **dict(kind))
+                for number in range(self.size)]
+
+    def at_each_size(self, measure):
+        """Return the figures of each number of hosts.
+
+        A small number of hosts is measured more often, since a short time
+        varies more.
+
+        :param measure: (list of HostState, repeats) -> dict of figures
+        :returns: dict with the figures of the largest number of hosts, and
+            'sizes', a dict, number of hosts as str -> figures
+        """
+        found = {str(size): measure(
+            self.states[:size],
+            self.repeats * max(1, ENOUGH_HOSTS // size))
+            for size in self.sizes}
+        return {**found[str(self.sizes[-1])], 'sizes': found}
+
+
+def _filters(bench):
     high, low, ordinary = (
         request_specs.high(), request_specs.low(), request_specs.ordinary())
-    found = {}
-    for size in sorted(sizes):
-        of_size = states[:size], repeats * max(1, ENOUGH_HOSTS // size)
-        found[str(size)] = {
-            **filters.pinned(high, *of_size),
-            **filters.floating(low, *of_size),
-            **filters.floating(ordinary, *of_size),
-            **filters.weigher(low, *of_size)}
-    return found
-
-
-def at_one_size(size, repeats):
-    """Return the figures of all else, with keys as in the contract."""
-    made = {}
-
-    def states_for(request):
-        kind = tuple(sorted(request.hosts.items()))
-        if kind not in made:
-            made[kind] = [hosts.host(number, **request.hosts)
-                          for number in range(size)]
-        return made[kind]
-
-    found = {}
+    found = bench.at_each_size(lambda *of_size: {
+        **filters.pinned(high, *of_size),
+        **filters.floating(low, *of_size),
+        **filters.floating(ordinary, *of_size)})
     for request in request_specs.other_pinned():
-        found.update(filters.pinned(request, states_for(request), repeats))
-    high = request_specs.high()
-    found.update(parts.times(high, states_for(high), repeats))
-    found.update(parts.memory())
+        found.update(filters.pinned(
+            request, bench.states_for(tuple(sorted(request.hosts.items()))),
+            bench.repeats))
     return found
+
+
+def _weigher(bench):
+    low = request_specs.low()
+    return bench.at_each_size(
+        lambda *of_size: filters.weigher(low, *of_size))
+
+
+def _parts(bench):
+    high = request_specs.high()
+    return parts.times(
+        high, bench.states_for(tuple(sorted(high.hosts.items()))),
+        bench.repeats)
+
+
+def _memory(bench):
+    return parts.memory(min(200, bench.size))
+
+
+def _fold(bench):
+    # A repeat takes milliseconds.
+    return fold.measure(repeats=3 * bench.repeats)
+
+
+def _groups(bench):
+    return groups.measure(bench.states, bench.repeats)
+
+
+def _audit(bench):
+    # One run of the audit takes about half a minute.
+    return audit.measure(bench.size, max(1, bench.repeats // 2))
+
+
+#: Name of each part of the benchmark -> (Bench) -> dict of figures.
+PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
+         'memory': _memory, 'fold': _fold, 'groups': _groups,
+         'audit': _audit}
 
 
 def growth(found):
@@ -91,17 +148,21 @@ def growth(found):
 
     ``over`` is the time per host over that with fewer hosts; the time for all
     hosts grows as their number to the power of ``exponent``: 1 is linear.
+
+    :param found: dict of figures; parts that were not measured are left out
     """
-    largest = max(found['sizes'], key=int)
+    largest = max(found.get('sizes', {'0': {}}), key=int)
 
     def per_host(key, size):
         suffix = '' if key.startswith(('filter', 'weigher')) else '_' + size
-        return found['sizes'][size][key + suffix + '.ours_us']
+        return found['sizes'][size].get(key + suffix + '.ours_us')
 
     grown = {}
     for key in ('filter.high.feasible', 'filter.high.full', 'low', 'ordinary',
                 'weigher'):
-        for size in sorted(set(found['sizes']) - {largest}, key=int):
+        for size in sorted(set(found.get('sizes', ())) - {largest}, key=int):
+            if per_host(key, size) is None:
+                continue
             over = per_host(key, largest) / per_host(key, size)
             grown['growth.%s.over_%s' % (key, size)] = over
             # The smallest number comes first and says most.
@@ -111,45 +172,57 @@ def growth(found):
     return grown
 
 
+def _names(text):
+    """Return the parts that an argument names, in the order of PARTS."""
+    names = text.split(',')
+    unknown = sorted(set(names) - set(PARTS))
+    if unknown:
+        raise argparse.ArgumentTypeError(
+            'there is no part %s; choose from %s' % (
+                ', '.join(unknown), ', '.join(PARTS)))
+    return [name for name in PARTS if name in names]
+
+
 def main():
-    """Measure, write what was found and print it beside what is allowed."""
+    """Measure, write the figures and print them beside the allowed ones."""
     parser = argparse.ArgumentParser(
         prog='python -m benchmarks', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument('--output', default='bench.json')
+    parser.add_argument('--output', type=pathlib.Path,
+                        default=pathlib.Path('bench.json'))
+    parser.add_argument('--only', type=_names, default=list(PARTS),
+                        metavar='PART[,PART...]',
+                        help='parts to measure: ' + ', '.join(PARTS))
     parser.add_argument('--sizes', type=int, nargs='+', default=SIZES,
                         help='numbers of hosts')
     parser.add_argument('--repeats', type=int, default=5,
                         help='how often each side is measured; ten times as '
                         'often at 100 hosts, half as often in the audit')
     arguments = parser.parse_args()
-    # Neither side writes to a log, which would cost Nova's side more.
+    # A log line would cost Nova's side more than ours.
     logging.disable(logging.INFO)
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()
     conf = seams.register_options()
     conf.set_override('disable_fallback_pcpu_query', True, group='workarounds')
-    states = [hosts.host(number) for number in range(max(arguments.sizes))]
+    bench = Bench(arguments.sizes, arguments.repeats)
     found = {
         'nova': importlib.metadata.version('nova'),
         'python': platform.python_version(),
         'repeats': arguments.repeats,
         'ratio': 'ours_us / stock_us',
-        'sizes': at_each_size(
-            states, arguments.sizes, arguments.repeats),
+        'sizes': {},
+        'missing': list(PARTS),
     }
-    found.update(at_one_size(
-        min(ENOUGH_HOSTS, max(arguments.sizes)), arguments.repeats))
-    found.update(found['sizes'][str(max(arguments.sizes))])
-    found.update(growth(found))
-    found.update(fold.measure())
-    found.update(groups.measure(states, arguments.repeats))
-    # A pass of our audit takes about half a minute.
-    found.update(audit.measure(min(ENOUGH_HOSTS, max(arguments.sizes)),
-                               max(1, arguments.repeats // 2)))
-    with open(arguments.output, 'w') as output:
-        json.dump(found, output, indent=2)
-        output.write('\n')
+    for name in arguments.only:
+        figures = PARTS[name](bench)
+        for size, of_size in figures.pop('sizes', {}).items():
+            found['sizes'].setdefault(size, {}).update(of_size)
+        found.update(figures)
+        found.update(growth(found))
+        found['missing'].remove(name)
+        arguments.output.write_text(json.dumps(found, indent=2) + '\n')
+        print('%s: measured' % name, flush=True)
     print(tables.as_text(tables.figures(found)))
 
 

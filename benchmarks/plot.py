@@ -116,6 +116,9 @@ def main():
     arguments = parser.parse_args()
     with open(arguments.bench) as bench:
         found = json.load(bench)
+    if found['missing']:
+        parser.error('%s has no figures of %s; measure all parts in one run.'
+                     % (arguments.bench, ', '.join(found['missing'])))
     for table in (tables.context, tables.figures, tables.sizes, tables.parts,
                   tables.memory, tables.folds):
         tables.write(table(found), arguments.directory / (

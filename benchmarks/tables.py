@@ -89,44 +89,34 @@ def context(found):
 
 
 def figures(found):
-    """Return the Table of both sides and of what is allowed.
+    """Return the Table of both sides and of the allowed figures.
 
-    :param found: dict, as read from bench.json
+    :param found: dict, as read from bench.json; parts that were not measured
+        are left out
     """
-    def per_host(what, key, allowed):
-        ratio = found[key + '.ratio']
-        return (what, _us(found[key + '.stock_us']),
-                _us(found[key + '.ours_us']), _times(ratio), _times(allowed),
-                verdict(ratio <= allowed))
-
     rows = []
+
+    def per_host(words, key, allowed):
+        if key + '.ratio' in found:
+            ratio = found[key + '.ratio']
+            rows.append((
+                words, _us(found[key + '.stock_us']),
+                _us(found[key + '.ours_us']), _times(ratio), _times(allowed),
+                verdict(ratio <= allowed)))
+
     for kind, (words, of_room, of_full) in PINNED.items():
         for which, hosts, allowed in (
                 ('feasible', ROOM, of_room), ('full', FULL, of_full)):
-            rows.append(per_host('%s, %s' % (words, hosts), 'filter.%s.%s' % (
-                kind, which), allowed))
-    size = max(map(int, found['sizes']))
-    for kind, words in FLOATING.items():
-        key = '%s_%d' % (kind, size)
-        ours, allowed = (found[key + '_seconds'],
-                         FLOATING_SECONDS * size / FLOATING_HOSTS)
-        rows.append((
-            '%s, filter and weigher, %s hosts' % (words, _number(size)),
-            '%.3g s' % found[key + '.stock_seconds'], '%.3g s' % ours,
-            _times(found[key + '.ratio']), '%.3g s' % allowed,
-            verdict(ours <= allowed)))
-    rows.append(per_host('weigher', 'weigher', WEIGHER_RATIO))
+            per_host('%s, %s' % (words, hosts),
+                     'filter.%s.%s' % (kind, which), allowed)
+    rows += _floating(found)
+    per_host('weigher', 'weigher', WEIGHER_RATIO)
     for policy, weigher in GROUP_WEIGHERS.items():
         for domains, (words, allowed) in GROUPS.items():
             for order, which in ORDER.items():
-                rows.append(per_host(
-                    '%s, %s, %s' % (weigher, words, which),
-                    'groups.%s.%s%s' % (policy, domains, order), allowed))
-    rows.append((
-        'audit, %s hosts' % _number(found['audit.hosts']),
-        '%.3g s' % found['audit.stock_seconds'],
-        '%.3g s' % found['audit.ours_seconds'], _times(found['audit.ratio']),
-        _times(AUDIT_RATIO), verdict(found['audit.ratio'] <= AUDIT_RATIO)))
+                per_host('%s, %s, %s' % (weigher, words, which),
+                         'groups.%s.%s%s' % (policy, domains, order), allowed)
+    rows += _audit(found)
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)
         if exponent:
@@ -134,15 +124,41 @@ def figures(found):
                 'growth: ' + words, '', 'hosts^%.2f' % exponent, '',
                 'hosts^%.2f' % GROWTH_EXPONENT,
                 verdict(exponent <= GROWTH_EXPONENT)))
-    more = found['audit.peak_growth']
-    rows.append((
-        'growth: memory of the audit, from %s to %s hosts' % (
-            _number(found['audit.part.hosts']),
-            _number(found['audit.hosts'])),
-        '', 'times %.3g' % more, '', 'times %.3g' % AUDIT_PEAK_GROWTH,
-        verdict(more <= AUDIT_PEAK_GROWTH)))
     return Table(
         ('request', 'Nova', 'ours', 'ours to Nova', 'allowed', ''), rows)
+
+
+def _floating(found):
+    """Yield the rows of requests without pinned CPUs, at the largest size."""
+    size = max(map(int, found['sizes']), default=0)
+    for kind, words in FLOATING.items():
+        key = '%s_%d' % (kind, size)
+        if key + '_seconds' in found:
+            ours, allowed = (found[key + '_seconds'],
+                             FLOATING_SECONDS * size / FLOATING_HOSTS)
+            yield (
+                '%s, filter and weigher, %s hosts' % (words, _number(size)),
+                '%.3g s' % found[key + '.stock_seconds'], '%.3g s' % ours,
+                _times(found[key + '.ratio']), '%.3g s' % allowed,
+                verdict(ours <= allowed))
+
+
+def _audit(found):
+    """Yield the rows of the audit: its time and the growth of its memory."""
+    if 'audit.hosts' in found:
+        hosts = _number(found['audit.hosts'])
+        yield (
+            'audit, %s hosts' % hosts,
+            '%.3g s' % found['audit.stock_seconds'],
+            '%.3g s' % found['audit.ours_seconds'],
+            _times(found['audit.ratio']), _times(AUDIT_RATIO),
+            verdict(found['audit.ratio'] <= AUDIT_RATIO))
+        more = found['audit.peak_growth']
+        yield (
+            'growth: memory of the audit, from %s to %s hosts' % (
+                _number(found['audit.part.hosts']), hosts),
+            '', 'times %.3g' % more, '', 'times %.3g' % AUDIT_PEAK_GROWTH,
+            verdict(more <= AUDIT_PEAK_GROWTH))
 
 
 def parts(found):
