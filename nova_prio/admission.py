@@ -23,6 +23,7 @@ from nova_prio import capacity
 #: Reasons of a refusal, as they stand in the log.
 NO_PARTITION = 'no_partition'
 TOO_MANY_VCPUS = 'too_many_vcpus'
+TOO_MANY_SHARED_VCPUS = 'too_many_shared_vcpus'
 WHOLE_CORES = 'whole_cores'
 MEMORY = 'memory'
 CAPACITY = {'high': 'high_capacity', 'low': 'low_capacity',
@@ -77,8 +78,8 @@ def refusals(host, wish, room, free_memory_mb):
 
     On a host without mix, ask for priority instances only.
 
-    :param host: object with ``mix``, ``floating_cpus``, ``sellable``,
-        ``blocked`` and ``partition_problem``
+    :param host: object with ``mix``, ``floating_cpus``, ``shared_cpus`` (both
+        numbers), ``sellable``, ``blocked`` and ``partition_problem``
     :param wish: object with ``priority``, ``drawn``, ``vcpus``, ``memory_mb``
         and ``wants_whole_cores`` of the instance
     :param room: ``capacity.Rows`` that are left on the host
@@ -100,6 +101,12 @@ def refusals(host, wish, room, free_memory_mb):
         yield Refusal(
             TOO_MANY_VCPUS, 'the instance has more vCPUs than the host has '
             'CPUs to float on', wish.vcpus, host.floating_cpus)
+    # Nova gives the VCPU inventory of a host with s shared CPUs a max_unit of
+    # s. That of a mix host is larger, because low-priority instances need it.
+    if host.mix and wish.drawn.ordinary > host.shared_cpus:
+        yield Refusal(
+            TOO_MANY_SHARED_VCPUS, 'the instance has more shared vCPUs than '
+            'the host has shared CPUs', wish.drawn.ordinary, host.shared_cpus)
     for shortage in capacity.shortages(wish.drawn, room):
         yield Refusal(
             CAPACITY[shortage.row],

@@ -127,6 +127,11 @@ class HostReport(base.VersionedObject):
                              self.ordinary_used)
 
     @property
+    def shared_cpus(self):
+        """The number of shared CPUs of the host."""
+        return len(cpu_set(self.cpu_shared_set))
+
+    @property
     def blocked(self):
         """The dedicated CPUs that guests of other times keep, a frozenset."""
         return cpu_set(self.blocked_cpus)
@@ -192,6 +197,7 @@ class HostReport(base.VersionedObject):
         try:
             capacity.exact_ratio(report.cpu_allocation_ratio)
             report.blocked
+            report.shared_cpus
         except (ValueError, exception.Invalid) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)

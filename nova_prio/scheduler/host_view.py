@@ -61,6 +61,7 @@ class Report(typing.NamedTuple):
 
     mix: bool
     floating_cpus: int
+    shared_cpus: int
     vcpus_used: int
     ratio: decimal.Decimal
     low_by_cell: dict
@@ -74,7 +75,8 @@ class Report(typing.NamedTuple):
     def of(cls, report):
         """Return the values of a HostReport."""
         return cls(
-            report.mix, report.floating_cpus, report.vcpus_used,
+            report.mix, report.floating_cpus, report.shared_cpus,
+            report.vcpus_used,
             capacity.exact_ratio(report.cpu_allocation_ratio),
             report.low_by_cell, report.sellable, report.taken, report.room,
             report.partition_problem, report.blocked)

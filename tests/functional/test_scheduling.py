@@ -78,6 +78,57 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
             log.output)
 
 
+class WideOrdinary(base.FunctionalTest):
+    """Instances with more shared vCPUs than the host has shared CPUs."""
+
+    def setUp(self):
+        super().setUp()
+        self.scheduler_log = self.useFixture(fixtures.FakeLogger(
+            name=priority_filter.LOG.name, level=logging.DEBUG))
+        self.claim_log = self.useFixture(fixtures.FakeLogger(
+            name='nova.compute.claims', level=logging.INFO))
+
+    def _wide_flavors(self):
+        """Return the wide flavors: eight shared vCPUs, and five of six."""
+        return (self.flavor(8), self.flavor(6, **{
+            'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}))
+
+    def test_mix_host_refuses_wide_ordinary_instance(self):
+        """The ordinary row has 8 vCPUs free, on 4 shared CPUs."""
+        self.start_seed_host()
+        for flavor, vcpus in zip(self._wide_flavors(), (8, 5)):
+            self.boot(flavor, 'ERROR')
+            self.assertIn(
+                'refused: too_many_shared_vcpus: the instance has more shared '
+                'vCPUs than the host has shared CPUs (needed %d, available '
+                '4).' % vcpus, self.scheduler_log.output)
+        self.assertEqual('', self.claim_log.output)
+        self.boot(self.flavor(4))
+        self.boot(self.flavor(12, **{'hw:cpu_priority': 'low'}))
+
+    def test_claim_refuses_wide_ordinary_instance_on_forced_host(self):
+        """A forced host skips the filters."""
+        self.start_seed_host()
+        for flavor in self._wide_flavors():
+            server = self.boot(flavor, 'ERROR', az='nova:mix1')
+            self.assertEqual({}, self._get_allocations_by_server_uuid(
+                server['id']))
+        self.assertEqual('', self.scheduler_log.output)
+        self.assertEqual(2, self.claim_log.output.count(
+            'the instance has more shared vCPUs than the host has shared '
+            'CPUs'), self.claim_log.output)
+        self.assertEqual((0, 0, 0), self.report('mix1').used)
+
+    def test_host_without_mix_decides_as_stock(self):
+        """There, max_unit of the inventory is the number of shared CPUs."""
+        self.start_seed_host(mix=False)
+        for flavor in self._wide_flavors():
+            self.boot(flavor, 'ERROR')
+        self.assertEqual('', self.scheduler_log.output)
+        self.assertEqual(4, self.resources('mix1')['VCPU']['max_unit'])
+        self.boot(self.flavor(4))
+
+
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
 

@@ -46,6 +46,25 @@ class Switching(base.FunctionalTest):
         self._confirm_resize(server)
         self.assertEqual('mix2', self.host_of(server))
 
+    def test_a_wide_ordinary_instance_can_be_moved_away_from_a_mix_host(self):
+        """It was there before mix, when more CPUs were shared."""
+        self.let_guests_migrate()
+        self.start_seed_host(mix=False, shared='8-15', cpus=16)
+        flavor = self.flavor(vcpus=8)
+        cold, live = self.boot(flavor), self.boot(flavor)
+        self._set('mix1', cpu_priority_mix_enable=True)
+        self._host_options['mix1']['compute', 'cpu_shared_set'] = '8-11'
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        self.boot(flavor, 'ERROR', az='nova:mix1')
+        self.start_seed_host('other', mix=False, shared='8-15', cpus=16)
+        self._migrate_server(cold)
+        self._confirm_resize(cold)
+        self._live_migrate(live)
+        for server in cold, live:
+            self.assertEqual('other', self.host_of(server))
+        self.assertEqual((0, 0, 0), self.report('mix1').used)
+
     def test_without_mix_low_instances_float_on_shared_cpus(self):
         self.start_seed_host(mix=False)
         domain = self.domain(self.boot(self.low))

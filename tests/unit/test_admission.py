@@ -20,7 +20,8 @@ from nova_prio import capacity
 
 def host(mix=True, partition_problem='', blocked=()):
     return types.SimpleNamespace(
-        mix=mix, floating_cpus=12, sellable=capacity.Rows(8, 16, 8),
+        mix=mix, floating_cpus=12, shared_cpus=4,
+        sellable=capacity.Rows(8, 16, 8),
         partition_problem=partition_problem, blocked=frozenset(blocked))
 
 
@@ -46,6 +47,25 @@ def test_all_reasons_in_one_go():
     assert [('too_many_vcpus', 13, 12)] == reasons(
         host(), wish('low', (0, 13, 0), vcpus=13))
     assert [] == reasons(host(), wish())
+
+
+@pytest.mark.parametrize('mix, priority, drawn, refused', [
+    # s = 4 shared CPUs, and room for 8 vCPUs in the ordinary row.
+    (True, None, (0, 4, 4), False),
+    (True, None, (0, 5, 5), True),
+    # Mixed policy, without a priority and with one.
+    (True, None, (8, 5, 5), True),
+    (True, 'high', (8, 5, 5), True),
+    (True, 'high', (8, 4, 4), False),
+    # Pinned ones draw no shared vCPU, low ones none from the ordinary row.
+    (True, 'high', (8, 0, 0), False),
+    (True, 'low', (0, 12, 0), False),
+    (False, 'high', (2, 5, 5), False),
+])
+def test_more_shared_vcpus_than_shared_cpus_on_a_mix_host(
+        mix, priority, drawn, refused):
+    found = reasons(host(mix), wish(priority, drawn, vcpus=sum(drawn[:2])))
+    assert found == ([('too_many_shared_vcpus', 5, 4)] if refused else [])
 
 
 @pytest.mark.parametrize('mix, priority, refused', [

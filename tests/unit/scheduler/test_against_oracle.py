@@ -141,6 +141,9 @@ def class_fits(host, wish):
             len(cell.cpuset) + len(cell.pcpuset) * host.is_mix
             for cell in host.topology.cells):
         return False
+    if host.is_mix and wish.priority != 'low' and wish.shared > sum(
+            len(cell.cpuset) for cell in host.topology.cells):
+        return False
     needs = (wish.dedicated, wish.shared,
              0 if wish.priority == 'low' else wish.shared)
     return all(need <= max(sellable - used, 0)

@@ -121,6 +121,15 @@ def test_more_vcpus_than_cpus_to_float_on(decide):
     assert ('too_many_vcpus', 13, 12) == decide(large, nova.host_state())
 
 
+def test_more_shared_vcpus_than_shared_cpus(decide):
+    large = nova.flavor(vcpus=5)
+    assert ('too_many_shared_vcpus', 5, 4) == decide(large, nova.host_state())
+    assert decide(large, nova.host_state(cpus=NO_MIX)) is None
+    mixed = nova.flavor(vcpus=6, hw__cpu_policy='mixed',
+                        hw__cpu_dedicated_mask='0')
+    assert ('too_many_shared_vcpus', 5, 4) == decide(mixed, nova.host_state())
+
+
 @pytest.mark.parametrize('flavor', [nova.HIGH, nova.LOW])
 @pytest.mark.parametrize('host, reason', [
     (dict(stats={}), 'no_report'),
