@@ -1,0 +1,51 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+import gc
+import tracemalloc
+import types
+
+from nova_prio import capacity
+from nova_prio.objects import host_report
+from nova_prio.scheduler import host_view
+from tests.unit import nova_objects
+
+
+def large_host(number):
+    """Return the state of a host whose report differs from all others."""
+    cells = {cell: number for cell in range(8)}
+    report = host_report.HostReport.of(
+        nova_objects.CPUS, capacity.used(4, 30, 4), 38 + number, cells)
+    return types.SimpleNamespace(
+        stats={host_report.STATS_KEY: report.to_stats()})
+
+
+def test_same_text_is_read_once():
+    host_view._read.cache_clear()
+    assert host_view.report_of(large_host(0)) is host_view.report_of(
+        large_host(0))
+
+
+def test_reports_of_all_hosts_take_at_most_10_mib():
+    host_view._read.cache_clear()
+    host_view.report_of(large_host(0))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(4200):
+            host_view.report_of(large_host(number))
+        gc.collect()
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert host_view._read.cache_info().currsize == host_view.MOST_REPORTS
+    assert kept < 10 * 1024 * 1024
