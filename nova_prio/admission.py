@@ -42,6 +42,15 @@ class Refusal(typing.NamedTuple):
     needed: int | None = None
     available: int | None = None
 
+    def __str__(self):
+        """Return reason, detail and the numbers that there are."""
+        numbers = ', '.join(
+            '%s %d' % (name, getattr(self, name))
+            for name in ('needed', 'available')
+            if getattr(self, name) is not None)
+        return '%s: %s%s' % (
+            self.reason, self.detail, numbers and ' (%s)' % numbers)
+
 
 class _RowText(typing.NamedTuple):
     """What is said of a row without room."""

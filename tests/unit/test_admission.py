@@ -88,6 +88,16 @@ def test_without_partitions_no_priority_instance(priority, refused):
     assert found == ([('no_partition', None, None)] if refused else [])
 
 
+@pytest.mark.parametrize('numbers, text', [
+    ({'needed': 4, 'available': 0}, 'why: because (needed 4, available 0)'),
+    ({'needed': 4}, 'why: because (needed 4)'),
+    ({}, 'why: because'),
+])
+def test_a_refusal_as_text_has_only_the_numbers_that_there_are(
+        numbers, text):
+    assert text == str(admission.Refusal('why', 'because', **numbers))
+
+
 def test_in_words():
     refusal, = admission.refusals(
         host(), wish('low', (0, 4, 0)), capacity.Rows(8, 3, 0), 4096)

@@ -94,11 +94,9 @@ class PriorityFilter(filters.BaseHostFilter):
             return True
         if LOG.isEnabledFor(logging.DEBUG):
             LOG.debug(
-                'Host %(host)s, node %(node)s refused: %(reason)s: %(detail)s '
-                '(needed %(needed)s, available %(available)s).',
+                'Host %(host)s, node %(node)s refused: %(refusal)s.',
                 {'host': host_state.host, 'node': host_state.nodename,
-                 'reason': refusal.reason, 'detail': str(refusal.detail),
-                 'needed': refusal.needed, 'available': refusal.available},
+                 'refusal': refusal},
                 instance_uuid=request.uuid)
         return False
 

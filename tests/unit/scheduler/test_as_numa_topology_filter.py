@@ -222,6 +222,6 @@ def test_a_bad_record_stops_no_request(caplog, cpus, change):
         passed = list(priority_filter.PriorityFilter().filter_all(
             [bad, good], nova_objects.request_spec(flavor)))
         assert good in passed
-        refusals = [(record.args['host'], bool(record.args['reason']))
+        refusals = [(record.args['host'], bool(record.args['refusal']))
                     for record in caplog.records]
         assert refusals == ([] if bad in passed else [('bad', True)])

@@ -48,9 +48,9 @@ def decide(caplog):
         refusal, = refusals
         assert ('host1', 'node1') == (refusal.args['host'],
                                       refusal.args['node'])
-        assert refusal.args['detail'] in refusal.getMessage()
-        return tuple(refusal.args[key]
-                     for key in ('reason', 'needed', 'available'))
+        assert 'None' not in refusal.getMessage()
+        refusal = refusal.args['refusal']
+        return refusal.reason, refusal.needed, refusal.available
 
     return decide
 
