@@ -23,6 +23,7 @@ from oslo_log import log as logging
 
 from nova_prio import policy
 from nova_prio.scheduler import domains
+from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
@@ -56,22 +57,20 @@ class Members:
         :param request_spec: nova.objects.RequestSpec with a server group
         :param candidates: list of nova.scheduler.host_manager.HostState
         :returns: paths as of nova_prio.scheduler.domains: a list with one for
-            each candidate, and another with one for each member that is on a
-            host, candidate or not
+            each candidate, None if its aggregates cannot be read, and another
+            with one for each member that is on a host, candidate or not
         """
         group = request_spec.instance_group
-        to_candidates = [self._path(state.host, (
-            (key, aggregate.metadata[key]) for aggregate in state.aggregates
-            for key in self._keys if key in aggregate.metadata))
-            for state in candidates]
+        to_candidates = list(map(self._path_to, candidates))
+        readable = list(filter(None, to_candidates))
         found = self._read.get(request_spec)
         if found is None:
             found = _Found(self._hosts_of(request_spec), len(group.hosts), {})
             self._read[request_spec] = found
-            self._warn_of_unknown_keys(to_candidates)
+            self._warn_of_unknown_keys(readable)
         hosts = [*found.hosts, *group.hosts[found.hosts_before:]]
         # Any candidate may get an instance of this request.
-        found.paths.update((path[-1], path) for path in to_candidates)
+        found.paths.update((path[-1], path) for path in readable)
         found.paths.update(self._paths_to(set(hosts).difference(found.paths)))
         return to_candidates, [found.paths[host] for host in hosts]
 
@@ -122,6 +121,18 @@ class Members:
                     nova_context.get_admin_context(), self._keys, hosts):
                 pairs[host].append(pair)
         return {host: self._path(host, pairs[host]) for host in hosts}
+
+    def _path_to(self, state):
+        """Return the path of a candidate; None if it cannot be read."""
+        try:
+            return self._path(state.host, (
+                (key, aggregate.metadata[key])
+                for aggregate in state.aggregates
+                for key in self._keys if key in aggregate.metadata))
+        except Exception:
+            failures.log('A server group weigher', 'the host weighs zero',
+                         state)
+            return None
 
     def _path(self, host, pairs):
         """Return the path of a host.

@@ -28,6 +28,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 from nova_prio import admission
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
+from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter as reasons
 from tests.functional import base
 
@@ -417,6 +418,9 @@ class BadHosts(Requests):
             self.start_seed_host('mix', **CELLS)
         high, low, ordinary = (self.flavor(2, **extra_specs, **ONE_CELL)
                                for extra_specs in (HIGH, LOW, ORDINARY))
+        failures._log.cache_clear()
+        errors = self.useFixture(fixtures.FakeLogger(
+            name=failures.LOG.name, level=logging.ERROR))
         no_report = {'stats': {}}
         unreadable = {'stats': {host_report.STATS_KEY: '[7]'}}
         with self.record('mix') as node:
@@ -439,9 +443,13 @@ class BadHosts(Requests):
                 (low, reasons.NO_REPORT, no_report),
                 (ordinary, 'S0 S0', no_report),
                 (high, reasons.UNREADABLE_HOST, {'free_ram_mb': None}),
+                (low, reasons.UNREADABLE_HOST, {'free_ram_mb': None}),
                 (low, reasons.NO_NUMA_TOPOLOGY, {'numa_topology': None})):
             self._write(**{**empty, **edits})
             self.assertEqual(wanted, self.try_out(flavor, 'mix'), edits)
+        self.assertIn('PriorityFilter failed for host mix, node mix: the host '
+                      'is refused.', errors.output)
+        self.assertEqual(1, errors.output.count('Traceback'), errors.output)
         self._write(**empty)
         # They leave 1 of 4 CPUs in each cell by the host's ratio of 2.0.
         resident, _ = (self.ask(self.flavor(vcpus, **TWO_CELLS))

@@ -20,6 +20,7 @@ from oslo_log import log
 
 from nova_prio import admission
 from nova_prio.objects import host_report
+from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import numa_fit
 from nova_prio.scheduler import request_view
@@ -86,8 +87,8 @@ class PriorityFilter(filters.BaseHostFilter):
         except host_report.UnreadableReport as error:
             refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
         except Exception as error:
-            # Nova catches nothing that a filter raises: one bad record would
-            # fail each request of this scheduler.
+            failures.log(type(self).__name__, 'the host is refused',
+                         host_state)
             refusal = admission.Refusal(UNREADABLE_HOST, '%s: %s' % (
                 type(error).__name__, error))
         if refusal is None:

@@ -16,6 +16,7 @@ import nova.conf
 from nova.scheduler import weights
 
 from nova_prio.scheduler import domains
+from nova_prio.scheduler import failures
 from nova_prio.scheduler import members
 
 CONF = nova.conf.CONF
@@ -58,17 +59,24 @@ class _GroupWeigher(weights.BaseHostWeigher):
 
         :param weighed_obj_list: list of nova.scheduler.weights.WeighedHost
         :param weight_properties: nova.objects.RequestSpec
-        :returns: list of float, in the same order; all zero for a request
-            that is of no group of the policy, and where the multiplier is zero
+        :returns: list of float, in the same order; all zero if the request
+            is of no group of the policy, if the multiplier is zero, or if the
+            members cannot be read
         """
         group = weight_properties.instance_group
         if (group is None or group.policy != self.policy or
                 not self._multiplier):
             return [0.0] * len(weighed_obj_list)
-        candidates, found = self._members.paths(
-            weight_properties, [each.obj for each in weighed_obj_list])
-        return [float(step) for step in domains.steps(
-            candidates, found, self.stack)]
+        try:
+            candidates, found = self._members.paths(
+                weight_properties, [each.obj for each in weighed_obj_list])
+            steps = iter(domains.steps(
+                [path for path in candidates if path], found, self.stack))
+            return [float(next(steps)) if path else 0.0
+                    for path in candidates]
+        except Exception:
+            failures.log(type(self).__name__, 'all hosts weigh zero')
+            return [0.0] * len(weighed_obj_list)
 
     def _weigh_object(self, host_state, weight_properties):
         """Return zero: a host alone is no better than another."""

@@ -20,6 +20,7 @@ from nova.scheduler.weights import cpu
 
 from nova_prio import capacity
 from nova_prio.objects import host_report
+from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
 
@@ -31,7 +32,8 @@ class PriorityWeighter(cpu.CPUWeigher):
     """Weighs a host by the CPUs left in the row that the request draws from.
 
     High-priority instances by the high row, low-priority ones by the low row
-    of the host's report; a missing or unreadable report weighs zero. Ordinary
+    of the host's report; a host weighs zero if its report is missing, or if
+    an exception is raised for it, which is logged at ERROR. Ordinary
     instances as Nova's CPU weigher, whose place it takes. With a negative
     ``[nova_prio] priority_weight_multiplier`` instances stack.
     """
@@ -49,9 +51,12 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     def weight_multiplier(self, host_state):
         """Return the multiplier: of the host's aggregates, or the option."""
-        if any(map(self._has_multiplier, host_state.aggregates)):
-            return utils.get_weight_multiplier(
-                host_state, MULTIPLIER, self._multiplier)
+        try:
+            if any(map(self._has_multiplier, host_state.aggregates)):
+                return utils.get_weight_multiplier(
+                    host_state, MULTIPLIER, self._multiplier)
+        except Exception:
+            return self._zero(host_state)
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
@@ -73,14 +78,23 @@ class PriorityWeighter(cpu.CPUWeigher):
         """Return Nova's weight; zero for a host that was not updated yet."""
         if host_state.cpu_allocation_ratio is None:
             return 0.0
-        return super()._weigh_object(host_state, weight_properties)
+        try:
+            return super()._weigh_object(host_state, weight_properties)
+        except Exception:
+            return self._zero(host_state)
 
-    @staticmethod
-    def _free(host_state, request, row):
+    def _free(self, host_state, request, row):
         try:
             report = host_view.report_of(host_state)
+            if report is None:
+                return 0.0
+            return float(host_view.room(host_state, report, request)[row])
         except host_report.UnreadableReport:
-            report = None
-        if report is None:
             return 0.0
-        return float(host_view.room(host_state, report, request)[row])
+        except Exception:
+            return self._zero(host_state)
+
+    def _zero(self, host_state):
+        """Log the exception that is being handled; returns the weight."""
+        failures.log(type(self).__name__, 'the host weighs zero', host_state)
+        return 0.0
