@@ -23,6 +23,9 @@ AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false" it keeps new ordinary instances off the hosts.
 ORDINARY_KEY = 'priority_ordinary'
 
+#: All keys of aggregate metadata that are read.
+KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
+
 #: ``[DEFAULT] compute_driver`` of such a host.
 DRIVER = 'prio.PriorityLibvirtDriver'
 
@@ -85,7 +88,7 @@ def misread(aggregate):
     :returns: dict, key -> value, of the keys above
     """
     found = {key: aggregate.metadata.get(key)
-             for key in (*AGGREGATE_KEYS, ORDINARY_KEY)}
+             for key in KEYS}
     return {key: value for key, value in found.items() if value is not None
             and not (_says(value, 'true') or _says(value, 'false'))}
 

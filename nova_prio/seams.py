@@ -158,31 +158,20 @@ class _FlavorsOfResize:
         return getattr(self._stock, name)
 
 
-def install_request_filter(function, aggregates_changed):
+def install_request_filter(function):
     """Let nova-scheduler pass each request through a function.
 
     It does so before Placement is asked. Calling it again changes nothing.
 
     :param function: (context, request spec) -> whether it changed the latter
-    :param aggregates_changed: is called when nova-api tells that an aggregate
-        did
     :returns: whether it does so from now on, and has not before
     :raises SystemExit: where Nova does not match
     """
     contract.check(contract.SCHEDULER)
-    from nova.scheduler import host_manager
     from nova.scheduler import request_filter
     is_new = function not in request_filter.ALL_REQUEST_FILTERS
     if is_new:
         request_filter.ALL_REQUEST_FILTERS.append(function)
-        stock = host_manager.HostManager.update_aggregates
-
-        @functools.wraps(stock)
-        def update_aggregates(self, aggregates):
-            stock(self, aggregates)
-            aggregates_changed()
-
-        host_manager.HostManager.update_aggregates = update_aggregates
     return is_new
 
 

@@ -50,7 +50,6 @@ try:
     from nova.compute import resource_tracker
     import nova.conf
     from nova import context
-    from nova.scheduler import host_manager
     from nova.scheduler import request_filter
     from nova.tests.fixtures import libvirt as fakelibvirt
     from nova.tests.functional.libvirt import base
@@ -86,15 +85,10 @@ class Installed:
         for name, value in (
                 ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
                  list(request_filter.ALL_REQUEST_FILTERS)),
-                ('nova.scheduler.host_manager.HostManager.update_aggregates',
-                 host_manager.HostManager.update_aggregates),
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',
-                 resource_tracker.claims),
-                # The aggregates may be those of another bed.
-                ('nova_prio.scheduler.narrowing.KEEPING_OFF.expiration_time',
-                 0)):
+                 resource_tracker.claims)):
             self.useFixture(fixtures.MonkeyPatch(name, value))
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()

@@ -10,9 +10,28 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Which hosts a request is kept to, or from, before Placement is asked."""
+"""Which hosts a request is kept to, or from, before Placement is asked.
 
-from dogpile import cache
+The aggregates are read for each request, in one query without their hosts.
+They are not kept between requests, because an answer that is out of date can
+misplace an instance. Nova notifies the schedulers of a change after its API
+has answered, and a notification can be late or lost. Until it arrives,
+``host_state.aggregates`` is out of date, too, and a forced host skips the
+filters: nothing after the request filter would notice that
+
+* an aggregate is no longer marked for priority instances, or
+* an aggregate keeps ordinary instances off from now on.
+
+With a fresh answer here, a late notification can only lead to a refusal:
+PriorityFilter refuses the hosts of an aggregate that is newly marked, or that
+admits ordinary instances again, until it is notified.
+"""
+
+import collections
+import typing
+
+from nova.db.api import api
+from nova.db.api import models
 from nova import exception
 from nova import objects
 from oslo_log import log as logging
@@ -22,11 +41,12 @@ from nova_prio import priority_hosts
 
 LOG = logging.getLogger(__name__)
 
-#: The aggregates that keep ordinary instances off: each ordinary request needs
-#: them, and most clouds have none. Nova tells of each change; a message of it
-#: that is lost, or comes while they are read, is made up for by the time.
-KEEPING_OFF = cache.make_region().configure(
-    'dogpile.cache.memory', expiration_time=60)
+
+class _Aggregate(typing.NamedTuple):
+    """UUID and metadata of an aggregate, as ``priority_hosts`` reads them."""
+
+    uuid: str
+    metadata: dict
 
 
 def narrow(ctxt, request_spec):
@@ -53,10 +73,7 @@ def narrow(ctxt, request_spec):
         _check_unfolded(ctxt, request_spec, priority)
     if priority is None:
         return _keep_ordinary_off(ctxt, request_spec)
-    uuids = {aggregate.uuid
-             for key in priority_hosts.AGGREGATE_KEYS
-             for aggregate in objects.AggregateList.get_by_metadata(
-                 ctxt, key=key)
+    uuids = {aggregate.uuid for aggregate in _aggregates(ctxt)
              if priority_hosts.is_marked(aggregate)}
     if not uuids:
         raise exception.RequestFilterFailed(reason=(
@@ -72,16 +89,36 @@ def narrow(ctxt, request_spec):
 
 
 def _keep_ordinary_off(ctxt, request_spec):
-    uuids = KEEPING_OFF.get_or_create('uuids', lambda: {
-        aggregate.uuid for aggregate in objects.AggregateList.get_by_metadata(
-            ctxt, key=priority_hosts.ORDINARY_KEY)
-        if priority_hosts.keeps_ordinary_off(aggregate)})
-    if not uuids or not _is_new(ctxt, request_spec):
+    uuids = {aggregate.uuid for aggregate in _aggregates(ctxt)
+             if priority_hosts.keeps_ordinary_off(aggregate)}
+    if not uuids or not is_new(ctxt, request_spec.instance_uuid):
         return False
     _destination(request_spec).append_forbidden_aggregates(uuids)
     LOG.debug('Kept an ordinary request off aggregates %s.',
               ', '.join(sorted(uuids)))
     return True
+
+
+def _aggregates(ctxt):
+    """Return a list of the _Aggregates that have metadata of ours."""
+    metadata = collections.defaultdict(dict)
+    for uuid, key, value in _read_metadata(ctxt):
+        metadata[uuid][key] = value
+    return [_Aggregate(*each) for each in metadata.items()]
+
+
+@api.context_manager.reader
+def _read_metadata(context):
+    """Return (UUID, key, value) of the metadata of ours of all aggregates.
+
+    Nova's objects would bring the hosts of the aggregates, too, and take as
+    long as there are hosts.
+    """
+    aggregate, metadata = models.Aggregate, models.AggregateMetadata
+    return context.session.query(
+        aggregate.uuid, metadata.key, metadata.value).join(
+        metadata, metadata.aggregate_id == aggregate.id).filter(
+        metadata.key.in_(priority_hosts.KEYS)).all()
 
 
 def _destination(request_spec):
@@ -91,15 +128,18 @@ def _destination(request_spec):
     return request_spec.requested_destination
 
 
-def _is_new(ctxt, request_spec):
-    """Return whether the instance is being created: no cell has it yet."""
+def is_new(ctxt, instance_uuid):
+    """Return whether an instance is being created: no cell has it yet.
+
+    :param ctxt: nova.context.RequestContext
+    """
     return objects.InstanceMapping.get_by_instance_uuid(
-        ctxt, request_spec.instance_uuid).cell_mapping is None
+        ctxt, instance_uuid).cell_mapping is None
 
 
 def _check_unfolded(ctxt, request_spec, priority):
     """Refuse a new instance; say of an older one that it is ordinary."""
-    if _is_new(ctxt, request_spec):
+    if is_new(ctxt, request_spec.instance_uuid):
         raise exception.RequestFilterFailed(reason=(
             "The instance asks for a CPU priority that nova-api did not fold "
             "into its flavor; set [nova_prio] enabled to true for nova-api."))

@@ -38,8 +38,7 @@ def start():
             contract.refuse('[nova_prio] %s: %s.' % (name, error))
     for problem in checks.problems(conf):
         contract.refuse(problem)
-    if seams.install_request_filter(
-            narrowing.narrow, narrowing.KEEPING_OFF.invalidate):
+    if seams.install_request_filter(narrowing.narrow):
         LOG.info(
             'nova_prio %(release)s: PriorityFilter is enabled, '
             'weight_classes %(classes)s, priority_weight_multiplier '

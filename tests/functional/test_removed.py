@@ -86,9 +86,6 @@ class Removed(base.FunctionalTest):
                        tracker.PriorityResourceTracker.__bases__[-1])
         self._put_back('nova.compute.resource_tracker.claims', claims)
         request_filter.ALL_REQUEST_FILTERS.remove(narrowing.narrow)
-        self._put_back(
-            'nova.scheduler.host_manager.HostManager.update_aggregates',
-            host_manager.HostManager.update_aggregates.__wrapped__)
         self.flags(
             available_filters=['nova.scheduler.filters.all_filters'],
             enabled_filters=['ComputeFilter', 'NUMATopologyFilter'],

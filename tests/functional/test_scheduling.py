@@ -16,10 +16,8 @@ import logging
 from unittest import mock
 
 import fixtures
-from nova import objects
 
 from nova_prio.scheduler.filters import priority_filter
-from nova_prio.scheduler import narrowing
 from tests.functional import base
 
 
@@ -78,6 +76,58 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
             log.output)
 
 
+class Aggregates(base.FunctionalTest):
+    """The metadata of an aggregate change while requests come."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host()
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self.aggregate_id = aggregate['id']
+        # What is known from the first request must not be used later.
+        for flavor in (self.low, self.plain):
+            self._delete_server(self.boot(flavor))
+
+    def _lose_notifications(self):
+        self.useFixture(fixtures.MockPatch(
+            'nova.scheduler.rpcapi.SchedulerAPI.update_aggregates'))
+
+    def _assert_states(self, low, ordinary, **metadata):
+        """Change the metadata, and look what becomes of new instances."""
+        self.api.post_aggregate_action(
+            self.aggregate_id, {'set_metadata': {'metadata': metadata}})
+        for flavor, state in ((self.low, low), (self.plain, ordinary)):
+            # To a forced host, too, for which no filter runs.
+            for zone in (None, 'nova:mix1'):
+                self._delete_server(self.boot(flavor, state, az=zone))
+
+    def test_each_change_is_in_force_at_once(self):
+        self._assert_states('ERROR', 'ACTIVE', priority_mix='false')
+        self._assert_states('ACTIVE', 'ACTIVE', priority='true')
+        self._assert_states('ACTIVE', 'ERROR', priority_ordinary='false')
+        self._assert_states('ACTIVE', 'ACTIVE', priority_ordinary=None)
+
+    def test_lost_notification_of_an_end_misplaces_no_instance(self):
+        self._lose_notifications()
+        self._assert_states('ERROR', 'ERROR', priority_mix='false',
+                            priority_ordinary='false')
+
+    def test_lost_notification_of_a_mark_refuses(self):
+        self.api.post_aggregate_action(self.aggregate_id, {
+            'set_metadata': {'metadata': {'priority_mix': 'false'}}})
+        self._lose_notifications()
+        self.api.post_aggregate_action(self.aggregate_id, {
+            'set_metadata': {'metadata': {'priority_mix': 'true'}}})
+        self.boot(self.low, 'ERROR')
+
+    def test_hosts_of_the_aggregates_are_not_read(self):
+        """That would take as long as there are hosts."""
+        with mock.patch('nova.objects.aggregate._get_by_metadata_from_db',
+                        side_effect=AssertionError()):
+            for flavor in (self.low, self.plain):
+                self.boot(flavor)
+
+
 class WideOrdinary(base.FunctionalTest):
     """Instances with more shared vCPUs than the host has shared CPUs."""
 
@@ -131,25 +181,6 @@ class WideOrdinary(base.FunctionalTest):
 
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
-
-    def test_known_until_they_change(self):
-        """The aggregates are not read for each request."""
-        self.start_seed_host()
-        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
-        with mock.patch.object(
-                narrowing.KEEPING_OFF, 'expiration_time', 3600):
-            narrowing.KEEPING_OFF.invalidate()
-            with mock.patch.object(
-                    objects.AggregateList, 'get_by_metadata',
-                    side_effect=objects.AggregateList.get_by_metadata) as read:
-                self._delete_server(self.boot(self.plain))
-                self._delete_server(self.boot(self.plain))
-                read.assert_called_once()
-            for value, status in (('false', 'ERROR'), ('true', 'ACTIVE')):
-                self.api.post_aggregate_action(aggregate['id'], {
-                    'set_metadata': {
-                        'metadata': {'priority_ordinary': value}}})
-                self.boot(self.plain, status)
 
     def test_new_ones_only(self):
         self.start_seed_host(aggregate={'priority_mix': 'true',
