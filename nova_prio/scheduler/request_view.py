@@ -16,11 +16,13 @@ import dataclasses
 import functools
 import typing
 
+from nova import context
 from nova.objects import fields
 
 from nova_prio import capacity
 from nova_prio import demand
 from nova_prio import priority_hosts
+from nova_prio.scheduler import narrowing
 from nova_prio.scheduler import numa_fit
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
@@ -40,9 +42,10 @@ class Request:
     time or isolates its threads. ``cell_memory_mb`` is the memory of its only
     cell where nothing but the numbers of free CPUs and memory of a cell
     decides whether it fits; otherwise ``nova_fit`` is the NovaFit that does.
-    ``uuid`` is that of the instance. ``is_marked`` says of an aggregate
-    whether it is one for priority instances, and reads it once: hosts share
-    them.
+    ``uuid`` is that of the instance. ``is_marked`` and ``keeps_ordinary_off``
+    are those of ``priority_hosts``. They read each aggregate once: hosts share
+    them. ``is_new``, without arguments, tells whether the instance is being
+    created, and reads that once.
     """
 
     demand: capacity.Demand
@@ -59,6 +62,8 @@ class Request:
     nova_fit: object
     uuid: str
     is_marked: typing.Callable
+    keeps_ordinary_off: typing.Callable
+    is_new: typing.Callable
 
 
 def read(spec_obj):
@@ -95,7 +100,11 @@ def read(spec_obj):
         nova_fit=(None if topology is None or cell_memory_mb is not None
                   else numa_fit.NovaFit(topology, pci_requests)),
         uuid=spec_obj.instance_uuid,
-        is_marked=functools.cache(priority_hosts.is_marked))
+        is_marked=functools.cache(priority_hosts.is_marked),
+        keeps_ordinary_off=functools.cache(
+            priority_hosts.keeps_ordinary_off),
+        is_new=functools.cache(lambda: narrowing.is_new(
+            context.get_admin_context(), spec_obj.instance_uuid)))
 
 
 def _memory_of_plain_cell(topology, pci_requests, network_metadata):

@@ -16,6 +16,7 @@ import logging
 from unittest import mock
 
 import fixtures
+from nova import exception
 
 from nova_prio.scheduler.filters import priority_filter
 from tests.functional import base
@@ -181,6 +182,37 @@ class WideOrdinary(base.FunctionalTest):
 
 class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
+
+    def test_new_ones_are_refused_if_placement_was_not_told(self):
+        """Nova only logs a warning if Placement does not answer."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=priority_filter.LOG.name, level=logging.DEBUG))
+        self.start_host('plain0')
+        with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
+                        'aggregate_add_host',
+                        side_effect=exception.PlacementAPIConnectFailure()):
+            self.start_seed_host(aggregate={'priority_mix': 'true',
+                                            'priority_ordinary': 'false'})
+            self.start_host('plain1', aggregate={
+                'priority_ordinary': 'false'})
+        for host in ('mix1', 'plain1'):
+            server = self.boot(self.plain, 'ERROR', host=host)
+            self.assertIn(
+                'Host %s, node %s refused: not_for_ordinary: an aggregate of '
+                'the host has priority_ordinary=false, which keeps new '
+                'ordinary instances off.' % (host, host), log.output)
+        # Others move there, as they do if Placement is right.
+        server = self.boot(self.plain)
+        self.assertEqual('plain0', server['OS-EXT-SRV-ATTR:host'])
+        self.api.post_server_action(server['id'], {
+            'migrate': {'host': 'mix1'}})
+        self._wait_for_state_change(server, 'VERIFY_RESIZE')
+        self._confirm_resize(server)
+        self._rebuild_server(server, self.image())
+        self.host_down('mix1')
+        self.api.post_server_action(server['id'], {
+            'evacuate': {'host': 'plain1'}})
+        self.soon(lambda: self.assertEqual('plain1', self.host_of(server)))
 
     def test_new_ones_only(self):
         self.start_seed_host(aggregate={'priority_mix': 'true',

@@ -32,6 +32,7 @@ NO_REPORT = 'no_report'
 UNREADABLE_REPORT = 'unreadable_report'
 UNREADABLE_HOST = 'unreadable_host'
 NOT_A_PRIORITY_HOST = 'not_a_priority_host'
+NOT_FOR_ORDINARY = 'not_for_ordinary'
 NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
 NO_THREADS = 'no_threads'
 NO_NUMA_TOPOLOGY = 'no_numa_topology'
@@ -51,7 +52,10 @@ class PriorityFilter(filters.BaseHostFilter):
     folded priority from the flavor of the request, the report of the host
     from its stats, and ``priority_mix`` (or ``priority``) from the metadata
     of the host's aggregates. A host with an unreadable report takes nothing;
-    one without a report, or in no marked aggregate, no priority instance.
+    one without a report, or in no marked aggregate, no priority instance. A
+    host in an aggregate with ``priority_ordinary=false`` takes no new ordinary
+    instance. The request filter asks Placement for no such host, but
+    Placement's mirror of the aggregates may be out of date.
     """
 
     # Nova's API refuses a rebuild that would change the NUMA topology.
@@ -105,6 +109,12 @@ class PriorityFilter(filters.BaseHostFilter):
 def _class_refusal(host_state, report, request):
     """Return why the class of the instance has no place on the host."""
     priority = request.priority
+    if (priority is None and
+            any(map(request.keeps_ordinary_off, host_state.aggregates)) and
+            request.is_new()):
+        return admission.Refusal(
+            NOT_FOR_ORDINARY, 'an aggregate of the host has '
+            'priority_ordinary=false, which keeps new ordinary instances off')
     if priority is None and (report is None or not report.mix):
         return None
     if report is None:
