@@ -39,6 +39,7 @@ from benchmarks import fold
 from benchmarks import groups
 from benchmarks import hosts
 from benchmarks import parts
+from benchmarks import request_filter
 from benchmarks import request_specs
 from benchmarks import tables
 from nova_prio import seams
@@ -137,10 +138,15 @@ def _audit(bench):
     return audit.measure(bench.size, max(1, bench.repeats // 2))
 
 
+def _request_filter(bench):
+    return request_filter.measure(
+        min(3 * ENOUGH_HOSTS, bench.sizes[-1]), bench.repeats)
+
+
 #: Name of each part of the benchmark -> (Bench) -> dict of figures.
 PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
          'memory': _memory, 'fold': _fold, 'groups': _groups,
-         'audit': _audit}
+         'request_filter': _request_filter, 'audit': _audit}
 
 
 def growth(found):
@@ -151,7 +157,7 @@ def growth(found):
 
     :param found: dict of figures; parts that were not measured are left out
     """
-    largest = max(found.get('sizes', {'0': {}}), key=int)
+    largest = max(found['sizes'], key=int, default=None)
 
     def per_host(key, size):
         suffix = '' if key.startswith(('filter', 'weigher')) else '_' + size
@@ -160,7 +166,7 @@ def growth(found):
     grown = {}
     for key in ('filter.high.feasible', 'filter.high.full', 'low', 'ordinary',
                 'weigher'):
-        for size in sorted(set(found.get('sizes', ())) - {largest}, key=int):
+        for size in sorted(set(found['sizes']) - {largest}, key=int):
             if per_host(key, size) is None:
                 continue
             over = per_host(key, largest) / per_host(key, size)

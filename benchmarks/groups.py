@@ -130,17 +130,22 @@ def _put_into_aggregates(states):
             aggregate.update_metadata({key: str(number)})
             of_aggregate = states[first:first + size]
             aggregate.hosts = [state.host for state in of_aggregate]
-            _save_hosts(context.get_admin_context(), aggregate)
+            save_hosts(context.get_admin_context(), aggregate.id,
+                       aggregate.hosts)
             for state in of_aggregate:
                 state.aggregates = [*state.aggregates, aggregate]
 
 
 @api.context_manager.writer
-def _save_hosts(admin, aggregate):
-    """Write the hosts of an aggregate, which Nova does for one at a time."""
-    admin.session.add_all(
-        models.AggregateHost(host=host, aggregate_id=aggregate.id)
-        for host in aggregate.hosts)
+def save_hosts(context, aggregate_id, hosts):
+    """Write the hosts of an aggregate at once; Nova writes one at a time.
+
+    :param context: nova.context.RequestContext, as the decorator names it
+    :param hosts: names of the hosts
+    """
+    context.session.add_all(
+        models.AggregateHost(host=host, aggregate_id=aggregate_id)
+        for host in hosts)
 
 
 def _member(state):

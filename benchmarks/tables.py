@@ -43,6 +43,9 @@ GROUP_WEIGHERS = {'soft_affinity': 'SoftAffinityWeigher',
                   'soft_anti_affinity': 'SoftAntiAffinityWeigher'}
 #: Instances of one request.
 ORDER = {'.first': 'first instance', '': 'each further one'}
+#: Requests by class, and microseconds that our request filter may take.
+REQUEST_FILTER = {'low': 'low priority', 'ordinary': 'new ordinary'}
+REQUEST_FILTER_US = 2000
 #: Our audit asks Placement three times about a host, that of Nova once.
 AUDIT_RATIO = 3
 #: How much more memory our audit may hold after the first page of hosts.
@@ -116,6 +119,15 @@ def figures(found):
             for order, which in ORDER.items():
                 per_host('%s, %s, %s' % (weigher, words, which),
                          'groups.%s.%s%s' % (policy, domains, order), allowed)
+    for kind, words in REQUEST_FILTER.items():
+        key = 'request_filter.' + kind
+        if key + '.ours_us' in found:
+            rows.append((
+                'request filter, %s, %s hosts in the aggregate' % (
+                    words, _number(found['request_filter.hosts'])),
+                _us(found[key + '.stock_us']), _us(found[key + '.ours_us']),
+                _times(found[key + '.ratio']), _us(REQUEST_FILTER_US),
+                verdict(found[key + '.ours_us'] <= REQUEST_FILTER_US)))
     rows += _audit(found)
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)

@@ -1,0 +1,84 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The request filter beside that of Nova which reads aggregates, too.
+
+On Nova's own database, in a file as its tests have it. Nova's filter keeps the
+requests of a project to its aggregates, and reads these with all their hosts.
+Ours keeps priority requests to the aggregates for them, and new ordinary ones
+off others; for the latter it reads whether the instance is new.
+"""
+
+import uuid
+
+import nova.conf
+from nova import context
+from nova import objects
+from nova.scheduler import request_filter
+
+from benchmarks import clock
+from benchmarks import groups
+from benchmarks import request_specs
+from nova_prio import priority_hosts
+from nova_prio.scenario import cloud
+from nova_prio.scheduler import narrowing
+
+
+def measure(hosts=3000, repeats=5, number=20):
+    """Return figures of one request, with all hosts in one aggregate.
+
+    :param hosts: number of hosts in the aggregate
+    :param repeats: how often each side is measured
+    :param number: number of requests that are measured at a time
+    :raises SystemExit: if one of the two filters lets a request pass as it is
+    """
+    # The cloud reads a configuration of its own.
+    nova.conf.CONF.clear()
+    with cloud.Cloud.running():
+        nova.conf.CONF.set_override(
+            'limit_tenants_to_placement_aggregate', True, group='scheduler')
+        found = {'request_filter.hosts': hosts}
+        for request in request_specs.low(), request_specs.ordinary():
+            admin = context.get_admin_context()
+            request.spec.instance_uuid = str(uuid.uuid4())
+            request.spec.project_id = str(uuid.uuid4())
+            objects.InstanceMapping(
+                admin, instance_uuid=request.spec.instance_uuid,
+                project_id=request.spec.project_id, user_id='user',
+                cell_mapping=None).create()
+            _make_aggregate(admin, hosts, request.key, {
+                'filter_tenant_id': request.spec.project_id,
+                priority_hosts.AGGREGATE_KEYS[0]: 'true',
+                priority_hosts.ORDINARY_KEY: 'false'})
+
+            def run(narrow):
+                specs = [request.spec.obj_clone() for _ in range(number)]
+                seconds, answers = clock.seconds(lambda: [
+                    narrow(context.get_admin_context(), spec)
+                    for spec in specs])
+                if not all(answers):
+                    raise SystemExit('%s lets a request of class %s pass as '
+                                     'it is.' % (narrow, request.key))
+                return seconds
+
+            found.update(clock.figures(
+                'request_filter.' + request.key, *clock.alternate(
+                    lambda: run(request_filter.require_tenant_aggregate),
+                    lambda: run(narrowing.narrow), repeats), number))
+    return found
+
+
+def _make_aggregate(admin, hosts, name, metadata):
+    aggregate = objects.Aggregate(admin, name=name, metadata=metadata)
+    aggregate.create()
+    groups.save_hosts(admin, aggregate.id,
+                      ['host%d' % number for number in range(hosts)])
