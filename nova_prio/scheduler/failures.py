@@ -10,7 +10,6 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-
 """What the scheduler does about an exception that nobody expected.
 
 Nova catches nothing that a filter or a weigher raises: one bad host would fail

