@@ -174,9 +174,11 @@ def mend(context, client, provider, host, uuid):
     :param client: nova.scheduler.client.report.SchedulerReportClient
     :param provider: UUID of the resource provider of the host
     :param host: name of the host
-    :returns: (what it held at the host, what it holds now), two dicts,
-        resource class -> amount; or None where it is changed right now
-    :raises NotMended: where Placement does not take it
+    :returns: (what it held, what it holds now), two dicts, resource class ->
+        amount, both with the disks that are shared with the host; or None
+        if it is changed right now
+    :raises NotMended: if Placement does not take all of it; CPUs and memory
+        may have been written then, if the sentence says so
     """
     for _ in range(ATTEMPTS):
         found = client.get_allocs_for_consumer(context, uuid)
@@ -186,32 +188,40 @@ def mend(context, client, provider, host, uuid):
             return None
         needs = needed(instance, compute_utils.is_volume_backed_instance(
             context, instance))
-        wanted = _with(
-            found, _placed(client, provider, found, needs), instance)
-        change = _at(found, provider), _at(wanted, provider)
-        if wanted['allocations'] == found['allocations']:
-            return change
-        if put(context, client, '/allocations/' + uuid, wanted):
-            return change
+        sharing = sharing_disks(client, provider)
+        placed, problem = _placed(provider, sharing, found, needs)
+        wanted = _with(found, placed, instance)
+        if problem is None:
+            try:
+                if _write(context, client, uuid, found, wanted):
+                    return (_total(found, provider, sharing),
+                            _total(wanted, provider, sharing))
+                continue
+            except NotMended as error:
+                problem = error
+        # CPUs and memory are in use on the host, wherever the disk is: a disk
+        # without a place must not let Placement sell them again.
+        rest = _with(found, _disk_as_found(placed, found), instance)
+        if rest == wanted and isinstance(problem, NotMended):
+            raise problem
+        if _write(context, client, uuid, found, rest):
+            raise NotMended('Its CPUs and memory are as needed now, but its '
+                            'DISK_GB is not: %s' % problem)
     raise NotMended('Others change what it holds at the same time: %d '
                     'attempts failed' % ATTEMPTS)
 
 
-def everywhere(context, client, provider, instance):
+def everywhere(context, client, provider, sharing, instance):
     """Return what an instance holds and needs, shared disks included.
 
     :param provider: UUID of the resource provider of its host
+    :param sharing: UUIDs of the providers that share disks with the host
     :param instance: nova.objects.Instance with flavor and system metadata
     :returns: two dicts, resource class -> amount
     """
     found = client.get_allocs_for_consumer(context, instance.uuid)
-    needs = needed(instance, compute_utils.is_volume_backed_instance(
-        context, instance))
-    held = {}
-    for uuid, resources in _placed(client, provider, found, needs).items():
-        held.update({name: amount for name, amount in _at(found, uuid).items()
-                     if uuid == provider or name in resources})
-    return held, needs
+    return _total(found, provider, sharing), needed(
+        instance, compute_utils.is_volume_backed_instance(context, instance))
 
 
 def empty(context, client, uuid):
@@ -277,44 +287,96 @@ def _at(allocation, provider):
         provider, {'resources': {}})['resources'])
 
 
-def _placed(client, provider, found, needs):
-    """Return where an instance has to hold what it needs.
+def _total(allocation, provider, sharing):
+    """Return the amounts at a host and the disks at sharing providers."""
+    total = _at(allocation, provider)
+    for uuid in sharing:
+        disk = _at(allocation, uuid).get(orc.DISK_GB)
+        if disk:
+            total[orc.DISK_GB] = total.get(orc.DISK_GB, 0) + disk
+    return total
 
-    Where that is nothing, all that it holds goes. Disk stays where it is held:
-    at the host, or at a provider that shares its disks with the host.
 
-    :param found: what it holds, as Placement answers
-    :returns: dict, UUID of a provider -> resource class -> amount
+def _write(context, client, uuid, found, wanted):
+    """Write an allocation if it differs; return whether it is as wanted."""
+    return (wanted['allocations'] == found['allocations'] or
+            put(context, client, '/allocations/' + uuid, wanted))
+
+
+def _placed(provider, sharing, found, needs):
+    """Return the expected allocations of an instance, by provider.
+
+    If it needs nothing, all its allocations go. A disk stays at the provider
+    that holds it. If the host and a sharing provider both hold it, the host
+    has it: an evacuation leaves the disk of the old host at the sharing
+    provider. If none holds it, it belongs to the sharing provider, because
+    Nova's libvirt driver reports local disks even if they are not in use.
+
+    :param provider: UUID of the resource provider of the host
+    :param sharing: UUIDs of the providers that share disks with the host
+    :param found: the present allocations, as Placement answers
+    :returns: (dict, UUID of a provider -> resource class -> amount; why the
+        disk has no place in it, or None)
     """
     if not needs:
-        return dict.fromkeys(found['allocations'], {})
-    placed = {provider: dict(needs)}
-    if orc.DISK_GB in needs and orc.DISK_GB not in _at(found, provider):
-        sharing = _sharing_disks(client, provider)
-        holding = [uuid for uuid in sharing if orc.DISK_GB in _at(found, uuid)]
-        if not holding and orc.DISK_GB in answer(
-                client, '/resource_providers/%s/inventories' % provider
-                )['inventories']:
-            return placed
-        if len(holding or sharing) != 1:
-            raise NotMended('%d resource providers share disks with the host, '
-                            'where one is expected' % len(holding or sharing))
-        disk, = holding or sharing
-        placed[disk] = {orc.DISK_GB: placed[provider].pop(orc.DISK_GB)}
-    return placed
+        return dict.fromkeys(found['allocations'], {}), None
+    holding = [uuid for uuid in (provider, *sharing)
+               if orc.DISK_GB in _at(found, uuid)]
+    placed = {uuid: _but_disk(_at(found, uuid)) for uuid in holding}
+    placed[provider] = _but_disk(needs)
+    if orc.DISK_GB in needs:
+        places = holding or sharing or [provider]
+        if provider not in places and len(places) > 1:
+            return placed, (
+                'The resource providers %s share disks with the host, and the '
+                'instance holds DISK_GB at %s of them; let it hold its '
+                'DISK_GB at one of them, with "openstack resource provider '
+                'allocation set"' % (' and '.join(sorted(places)),
+                                     'each' if holding else 'none'))
+        placed.setdefault(places[0], {})[orc.DISK_GB] = needs[orc.DISK_GB]
+    return placed, None
 
 
-def _sharing_disks(client, provider):
-    """Return the UUIDs of the providers that share disks with a host."""
-    aggregates = answer(
-        client, '/resource_providers/%s/aggregates' % provider)['aggregates']
+def _but_disk(resources):
+    return {name: amount for name, amount in resources.items()
+            if name != orc.DISK_GB}
+
+
+def _disk_as_found(placed, found):
+    """Return expected allocations with the present DISK_GB in them."""
+    kept = {}
+    for provider, resources in placed.items():
+        disk = _at(found, provider).get(orc.DISK_GB)
+        kept[provider] = {**_but_disk(resources),
+                          **({orc.DISK_GB: disk} if disk else {})}
+    return kept
+
+
+def sharing_disks(client, provider, aggregates=None):
+    """Return the UUIDs of the providers that share disks with a host.
+
+    A provider that is full shares as well, so Placement must not be asked for
+    those with room.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param provider: UUID of the resource provider of the host
+    :param aggregates: UUIDs of its aggregates in Placement, if they are known
+    :raises NotMended: if Placement does not answer
+    """
+    if aggregates is None:
+        aggregates = answer(
+            client, '/resource_providers/%s/aggregates' % provider
+            )['aggregates']
     if not aggregates:
         return []
-    return [found['uuid'] for found in answer(
-        client, '/resource_providers?member_of=in:%s&required=%s'
-        '&resources=DISK_GB:1' % (
+    sharing = answer(
+        client, '/resource_providers?member_of=in:%s&required=%s' % (
             ','.join(aggregates), os_traits.MISC_SHARES_VIA_AGGREGATE)
-        )['resource_providers']]
+        )['resource_providers']
+    return [found['uuid'] for found in sharing
+            if found['uuid'] != provider and orc.DISK_GB in answer(
+                client, '/resource_providers/%s/inventories' % found['uuid']
+                )['inventories']]
 
 
 def answer(client, url, version=_PROVIDERS):

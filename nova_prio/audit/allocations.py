@@ -27,6 +27,9 @@ from nova_prio import holdings
 # Consumers have types from this version on. Nova gives them none.
 _WITH_TYPE, _UNTYPED = '1.38', 'unknown'
 
+_SUM_OF_DISKS = ('DISK_GB is the sum of the host and of the resource '
+                 'providers that share disks with it (%s).')
+
 
 def findings(view, context, client):
     """Yield what is wrong with the allocations at a host.
@@ -68,13 +71,12 @@ def _is_still(look, stray):
 
 def _of_instances(view, client):
     for instance, needs in holdings.differing(
-            view.context, view.at_rest, view.allocations, view.inventories):
-        held = holdings.own(view.allocations.get(instance.uuid, {}))
-        if orc.DISK_GB in needs and orc.DISK_GB not in held:
-            # What its host does not have, it may hold at a provider that
-            # shares its disks.
+            view.context, view.at_rest, view.held, view.classes):
+        held = holdings.own(view.held.get(instance.uuid, {}))
+        if view.sharing:
+            # The allocations at the sharing providers were read before.
             held, needs = holdings.everywhere(
-                view.context, client, view.node.uuid, instance)
+                view.context, client, view.node.uuid, view.sharing, instance)
             if held == needs:
                 continue
         if not held:
@@ -84,9 +86,12 @@ def _of_instances(view, client):
             kind = finding.WRONG_CLASS
         else:
             kind = finding.WRONG_AMOUNT
+        notes = [_note(instance)]
+        if view.sharing and held.get(orc.DISK_GB) != needs.get(orc.DISK_GB):
+            notes.append(_SUM_OF_DISKS % ', '.join(view.sharing))
         yield finding.Finding(
             view.name, kind, instance.uuid, finding.text(needs),
-            finding.text(held), note=_note(instance),
+            finding.text(held), note=' '.join(filter(None, notes)),
             repair=repairs.Mend(view.node.uuid, view.name, instance.uuid))
 
 

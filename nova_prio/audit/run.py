@@ -14,6 +14,7 @@
 """The audit of a cloud, host by host."""
 
 import collections
+import functools
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
@@ -47,6 +48,8 @@ class Audit:
         self._client = client
         self._name = name
         self._read_guests = read_guests
+        # A sharing provider has the disks of many hosts.
+        self._read_disks = functools.cache(views.disks_at)
 
     def run(self, names=None):
         """Look at hosts, one after the other.
@@ -91,7 +94,7 @@ class Audit:
         return found, view
 
     def _look(self, context, node):
-        view = views.read(context, self._client, node)
+        view = views.read(context, self._client, node, self._read_disks)
         # Repairs are made in this order: some need room that others make.
         found = [*hosts.findings(view), *allocations.findings(
             view, self._context, self._client)]
@@ -121,7 +124,7 @@ class Audit:
         for instance in view.instances:
             needs.update(holdings.needed(
                 instance, instance.uuid in from_volume))
-        for resources in view.allocations.values():
+        for resources in view.held.values():
             held.update(holdings.own(resources))
         return finding.Finding(
             view.name, '', needed=finding.text(needs),

@@ -13,6 +13,7 @@
 
 """What Nova and Placement say of a host, read at one moment."""
 
+import collections
 import dataclasses
 import functools
 import typing
@@ -49,7 +50,10 @@ class HostView:
     are not changed or moved right now. ``consumers`` are the UUIDs of these
     instances and of the open migrations from and to it. ``allocations`` is
     what Placement holds there, dict, consumer -> resource class -> amount;
-    ``inventories`` and ``traits`` are those of its resource provider.
+    ``inventories``, ``traits`` and ``aggregates`` are those of its resource
+    provider. ``sharing`` are the UUIDs of the providers that share disks with
+    it, ``disks`` the DISK_GB there, dict, consumer -> amount, which may be a
+    little older.
     ``report`` is its HostReport or None; ``problem`` says why it cannot be
     read.
     """
@@ -64,6 +68,9 @@ class HostView:
     allocations: dict
     inventories: dict
     traits: list
+    aggregates: list
+    sharing: list
+    disks: dict
 
     @property
     def name(self):
@@ -75,6 +82,24 @@ class HostView:
         """Whether nothing is changed or moved there right now."""
         return (len(self.at_rest) == len(self.instances) and
                 len(self.consumers) == len(self.instances))
+
+    @functools.cached_property
+    def held(self):
+        """The allocations at the host, with the disks that it shares.
+
+        A dict as ``allocations``, also of those that hold only a disk.
+        """
+        held = dict(self.allocations)
+        for uuid in (self.consumers | held.keys()) & self.disks.keys():
+            resources = held.get(uuid, {})
+            held[uuid] = {**resources, orc.DISK_GB: self.disks[uuid] +
+                          resources.get(orc.DISK_GB, 0)}
+        return held
+
+    @property
+    def classes(self):
+        """The resource classes that an instance can hold for this host."""
+        return {*self.inventories, *([orc.DISK_GB] if self.sharing else [])}
 
     @functools.cached_property
     def demands(self):
@@ -110,14 +135,31 @@ class HostView:
         return InPlacement(sum(vcpu), max(vcpu), sum(memory_mb))
 
 
-def read(context, client, node):
+def disks_at(client, provider):
+    """Return the DISK_GB at a provider: dict, consumer -> amount.
+
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param provider: UUID of a resource provider
+    :raises holdings.NotMended: if Placement does not answer
+    """
+    found = holdings.answer(
+        client, '/resource_providers/%s/allocations' % provider)
+    return {uuid: held['resources'][orc.DISK_GB]
+            for uuid, held in found['allocations'].items()
+            if orc.DISK_GB in held['resources']}
+
+
+def read(context, client, node, read_disks=None):
     """Return the HostView of a compute node.
 
     :param context: nova.context.RequestContext of its cell
     :param client: nova.scheduler.client.report.SchedulerReportClient
     :param node: nova.objects.ComputeNode
+    :param read_disks: function to call instead of :func:`disks_at`
     :raises holdings.NotMended: where Placement does not answer
     """
+    read_disks = read_disks or disks_at
+
     def answer(what):
         return holdings.answer(
             client, '/resource_providers/%s/%s' % (node.uuid, what))
@@ -131,6 +173,11 @@ def read(context, client, node):
     # Placement first: what is scheduled has its allocation before its host.
     held = {uuid: found['resources']
             for uuid, found in answer('allocations')['allocations'].items()}
+    aggregates = answer('aggregates')['aggregates']
+    sharing = holdings.sharing_disks(client, node.uuid, aggregates)
+    disks = collections.Counter()
+    for provider in sharing:
+        disks.update(read_disks(client, provider))
     moves = objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname)
     moving = {move.instance_uuid for move in moves}
@@ -143,7 +190,8 @@ def read(context, client, node):
          if instance.task_state is None and instance.uuid not in moving],
         frozenset([*(move.uuid for move in moves), *moving,
                    *(instance.uuid for instance in instances)]),
-        held, inventories, answer('traits')['traits'])
+        held, inventories, answer('traits')['traits'], aggregates, sharing,
+        disks)
 
 
 def number_of_hosts(context):

@@ -290,11 +290,11 @@ def _allocations(view, then):
         remedy += (' On the way back it has to leave first: Nova does not '
                    'start without CPU sets where PCPU is held.')
     for instance, needs in holdings.differing(
-            view.context, view.at_rest, view.allocations, then):
+            view.context, view.at_rest, view.held,
+            {*then, *view.classes.difference(view.inventories)}):
         yield rows.Row(
             rows.ALLOCATION, instance.uuid,
-            holdings.own(view.allocations.get(instance.uuid, {})), needs,
-            remedy)
+            holdings.own(view.held.get(instance.uuid, {})), needs, remedy)
 
 
 def steps(host, cpus, found):

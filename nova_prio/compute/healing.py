@@ -242,9 +242,8 @@ class Healing:
         if before == after:
             self._seen[uuid] = (*what, None)
         else:
-            LOG.warning('Placement held %s of this host for the instance, '
-                        'which needs %s: put right.', before, after,
-                        instance_uuid=uuid)
+            LOG.warning('Placement held %s for the instance, which needs %s: '
+                        'put right.', before, after, instance_uuid=uuid)
 
 
 def _nowhere(context, uuids):

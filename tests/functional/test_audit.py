@@ -256,8 +256,8 @@ class Allocations(Audit):
         server = self.create('pinned')
         self.put(server, VCPU=1, MEMORY_MB=1)
         view = mock.Mock(
-            context=context.get_admin_context(), allocations={},
-            inventories={'VCPU': {}, 'MEMORY_MB': {}})
+            context=context.get_admin_context(), held={}, sharing=[],
+            classes={'VCPU', 'MEMORY_MB'})
         with self.instance(server) as view.at_rest:
             view.at_rest = [objects.Instance.get_by_uuid(
                 view.at_rest._context, server['id'],

@@ -1,0 +1,223 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Allocations of disks at a provider that shares them with the hosts."""
+
+import logging
+
+import fixtures
+from nova.tests.functional.api import client
+
+from nova_prio.cmd import report
+from nova_prio.compute import healing
+from tests import commands
+from tests.functional import test_audit
+
+
+class SharedDisks(test_audit.Audit):
+    """Two mix hosts and a provider that shares its disks with them."""
+
+    def setUp(self):
+        super().setUp()
+        self.compute_rp_uuids['shared'] = self.share_disks()
+
+    def heal(self):
+        """Run the periodic task of each host; returns its warnings."""
+        log = self.useFixture(fixtures.FakeLogger(
+            name=healing.LOG.name, level=logging.WARNING))
+        for host in sorted(set(self.computes) - self.hosts_down):
+            self.update_host(host)
+        return log.output
+
+    def create_at(self, provider, kind='high'):
+        """Create a server on mix1 whose disk is at a provider."""
+        server = self.create(kind)
+        needs = self.needs[server['id']]
+        disk = needs['mix1'].pop('DISK_GB')
+        needs.setdefault(provider, {})['DISK_GB'] = disk
+        self._delete_server_allocations(server['id'])
+        for host, resources in needs.items():
+            self.put({**server, 'host': host}, **resources)
+        self.assert_held()
+        return server
+
+    def resize_shared(self, provider='shared', **values):
+        """Let a sharing provider have another inventory."""
+        url = ('/resource_providers/%s/inventories/DISK_GB'
+               % self.compute_rp_uuids[provider])
+        found = self.placement.get(url).body
+        answer = self.placement.put(url, {**found, **values})
+        self.assertEqual(200, answer.status, answer.body)
+
+
+class SmallDisks(SharedDisks):
+    """Disks that fit the hosts as well."""
+
+    def test_lost_disk_returns_to_sharing_provider(self):
+        servers = [self.create_at('shared', kind)
+                   for kind in ('high', 'low', 'ordinary')]
+        self.assertEqual('', self.heal())
+        for server in servers:
+            self._delete_server_allocations(server['id'])
+        self.assertIn('put right', self.heal())
+        self.assert_held()
+        self.assertEqual('', self.heal())
+        for server in servers:
+            self._delete_server_allocations(server['id'])
+        self.assert_mended({('mix1', 'missing_allocation', server['id'])
+                            for server in servers})
+        self.assert_held()
+
+    def test_disk_stays_at_the_provider_that_holds_it(self):
+        for provider in 'mix1', 'shared':
+            server = self.create_at(provider)
+            needs = dict(self.needs[server['id']]['mix1'])
+            self.put(server, **{**needs, 'MEMORY_MB': 1})
+            self.assertIn('put right', self.heal())
+            self.assert_held()
+        self.audit()
+
+    def test_surplus_at_sharing_provider_is_found_and_repaired(self):
+        """The host holds the disk, or the sharing provider holds too much."""
+        local, shared = self.create_at('mix1'), self.create_at('shared')
+        self.audit()
+        for server, disk in (local, 1), (shared, 50):
+            self.put({**server, 'host': 'shared'}, DISK_GB=disk)
+        row, _ = self.audit(status=report.FOUND)
+        self.assertIn(self.compute_rp_uuids['shared'], row['Remedy'])
+        self.assert_mended({('mix1', 'wrong_amount', server['id'])
+                            for server in (local, shared)})
+        self.assert_held()
+
+    def test_audit_counts_a_sharing_provider_that_is_full(self):
+        server = self.create_at('shared')
+        disk = self.needs[server['id']]['shared']['DISK_GB']
+        self.resize_shared(total=disk)
+        self.audit()
+        self.resize_shared(total=2 * disk)
+        self.put({**server, 'host': 'shared'}, DISK_GB=2 * disk)
+        self.assert_mended({('mix1', 'wrong_amount', server['id'])})
+        self.assert_held()
+
+    def test_healing_keeps_other_disk_when_sharing_provider_is_full(self):
+        """A full provider shares, too: the disk does not go to the host."""
+        server = self.create_at('shared')
+        needs = self.needs[server['id']]
+        self._delete_server_allocations(server['id'])
+        self.resize_shared(reserved=9999, total=10000)
+        said = self.heal()
+        self.assertIn('Its CPUs and memory are as needed now, but its DISK_GB '
+                      'is not: Placement does not take it: ', said)
+        disk = needs.pop('shared')
+        self.assert_held()
+        # It is said again with the present amounts, and then no more.
+        self.assertIn('but its DISK_GB is not', self.heal())
+        self.assertEqual('', self.heal())
+        row, = self.audit('--fix', status=report.FAILED)
+        self.assertEqual(('wrong_amount', 'failed'),
+                         (row['Finding'], row['State']))
+        self.assertIn('Its CPUs and memory are as needed', row['Remedy'])
+        self.resize_shared(reserved=0)
+        self.assertIn('put right', self.heal())
+        needs['shared'] = disk
+        self.assert_held()
+
+    def test_several_sharing_providers(self):
+        """One that holds the disk keeps it; else CPUs and memory return."""
+        held = self.create_at('shared')
+        first = self.compute_rp_uuids['shared']
+        second = self._post_resource_provider('second')['uuid']
+        self.compute_rp_uuids['second'] = second
+        self._set_inventory(second, {
+            'resource_class': 'DISK_GB', 'total': 100})
+        self._set_provider_traits(second, ['MISC_SHARES_VIA_AGGREGATE'])
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(second, aggregate['uuid'])
+        self.put(held, PCPU=2, MEMORY_MB=1)
+        self.heal()
+        self.assert_held()
+        lost = self.create_at('second')
+        self._delete_server_allocations(lost['id'])
+        said = self.heal()
+        self.assertIn('Its CPUs and memory are as needed now', said)
+        self.assertIn('The resource providers %s and %s share disks with the '
+                      'host, and the instance holds DISK_GB at none of them; '
+                      % tuple(sorted((first, second))), said)
+        disk = self.needs[lost['id']].pop('second')
+        self.assert_held()
+        row, = self.audit('--fix', status=report.FAILED)
+        self.assertIn('holds DISK_GB at none of them; ', row['Remedy'])
+        for provider in 'shared', 'second':
+            self.put({**lost, 'host': provider}, **disk)
+            self.needs[lost['id']][provider] = disk
+        row, = self.audit('--fix', status=report.FAILED)
+        self.assertIn('holds DISK_GB at each of them; ', row['Remedy'])
+        self.assert_held()
+
+    def test_plan_of_a_host_counts_shared_disks(self):
+        self.create_at('shared')
+        _, rows, said = commands.run(
+            'host', 'plan', 'mix1', '--dedicated', '0-7,12-19',
+            '--shared', '8-11,20-23', '--ratio', '3.0')
+        self.assertEqual([], [row for row in rows
+                              if row['Part'] == 'allocation'], said)
+
+    def test_evacuation_to_a_named_host(self):
+        """Nova claims a disk there and leaves the one that is shared."""
+        server = self.create_at('shared')
+        needs = self.needs[server['id']]
+        self.host_down('mix1')
+        self.act(server, 'SHUTOFF', evacuate={'host': 'mix2'})
+        self.host_up('mix1')
+        needs['mix2'] = {**needs.pop('mix1'), **needs['shared']}
+        self.assert_held()
+        del needs['shared']
+        self.assert_mended({('mix2', 'wrong_amount', server['id'])})
+        self.assert_held()
+
+
+class LargeDisks(SharedDisks):
+    """Disks that fit the sharing provider alone."""
+
+    ROOT_GB = 200
+
+    def needed(self, *args, **kwargs):
+        (host, needed), = super().needed(*args, **kwargs).items()
+        return {'shared': {'DISK_GB': needed.pop('DISK_GB')}, host: needed}
+
+    def test_lost_allocations_are_healed_and_repaired(self):
+        servers = self.create_all(host=None)
+        for heal in (self.heal, lambda: self.assert_mended({
+                (server['host'], 'missing_allocation', server['id'])
+                for server in servers})):
+            for server in servers:
+                self._delete_server_allocations(server['id'])
+            heal()
+            self.assert_held()
+        self.assertEqual('', self.heal())
+
+    def test_migration_to_a_named_host_is_refused(self):
+        """Nova asks for candidates in the tree of that host alone."""
+        server = self.create('low', host=None)
+        target, = {'mix1', 'mix2'} - {server['host']}
+        for action, values in (('migrate', {}), ('os-migrateLive', {
+                'block_migration': 'auto'})):
+            error = self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                server['id'], {action: {**values, 'host': target}})
+            self.assertIn('NoValidHost', str(error))
+            self.assert_held()
+        self._live_migrate(server)
+        self.assertEqual(target, self.host_of(server))
+        self.needs[server['id']] = self.needed(server, host=target)
+        self.assert_held()
+        self.start_move(server, server['host'])
