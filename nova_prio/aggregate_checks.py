@@ -65,6 +65,64 @@ def warnings(conf, services, aggregates, hosts, all_hosts_known):
         yield from _for_weighers(conf, aggregates)
 
 
+def mirror_warnings(aggregates, hosts):
+    """Yield the differences between the aggregates of Nova and of Placement.
+
+    Ask Placement once for each aggregate that restricts requests, not for each
+    host.
+
+    :param aggregates: list of nova.objects.Aggregate: all there are
+    :param hosts: list of nova_prio.survey.Host
+    """
+    # Take a second to import.
+    from nova.scheduler.client import report
+
+    from nova_prio import holdings
+    asked_for = list(filter(priority_hosts.restricts_requests, aggregates))
+    try:
+        # Some releases ask Placement at once.
+        client = report.SchedulerReportClient() if asked_for else None
+        for aggregate in asked_for:
+            there = {provider['uuid'] for provider in holdings.answer(
+                client, '/resource_providers?member_of=' + aggregate.uuid
+                )['resource_providers']}
+            yield from _unlike_mirror(aggregate, hosts, there)
+    except (holdings.NotMended, *holdings.NO_PLACEMENT) as error:
+        yield ('The aggregates of Placement cannot be compared with the host '
+               'aggregates: %s; see [placement] in nova.conf, and run this '
+               'again.' % ' '.join(str(error).split()).rstrip('.'))
+
+
+def _unlike_mirror(aggregate, hosts, there):
+    """Yield sentences on hosts that Nova or Placement alone has in it.
+
+    :param there: UUIDs of the providers that Placement has in the aggregate
+    """
+    missing = {host.name for host in hosts if host.uuid not in there
+               and host.name in aggregate.hosts}
+    left = {host.name for host in hosts if host.uuid in there
+            and host.name not in aggregate.hosts}
+    is_marked = priority_hosts.is_marked(aggregate)
+    keeps_off = priority_hosts.keeps_ordinary_off(aggregate)
+    if missing:
+        yield ("%s of the host aggregate '%s' is not in that aggregate in "
+               'Placement, which %s; run "nova-manage placement '
+               'sync_aggregates".' % (_named(missing), aggregate.name, _and(
+                   is_marked and 'offers it to no priority instance',
+                   keeps_off and 'offers it to new ordinary instances')))
+    if left:
+        yield ("%s is not in the host aggregate '%s', but in that aggregate "
+               'in Placement, which %s; run "nova-prio audit --fix", or take '
+               'it out with "openstack resource provider aggregate set".' % (
+                   _named(left), aggregate.name, _and(
+                       is_marked and 'offers it to priority instances',
+                       keeps_off and 'offers it to no new ordinary instance')))
+
+
+def _and(*texts):
+    return ' and '.join(filter(None, texts))
+
+
 def _misread(aggregate, has_ours):
     for key, value in priority_hosts.misread(aggregate).items():
         # Clouds use the other key for other things too.

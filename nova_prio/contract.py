@@ -379,6 +379,8 @@ SEAMS = (
          'MigrationList.get_in_progress_by_host_and_node',
          ('context', 'host', 'node')),
     Seam(COMMANDS, 'nova.virt.hardware', 'parse_cpu_spec', ('spec',)),
+    Seam(COMMANDS, _REPORT, 'SchedulerReportClient.get',
+         ('self', 'url', 'version')),
     Seam(COMMANDS, _REPORT, 'SchedulerReportClient.get_providers_in_tree',
          ('self', 'context', 'uuid')),
 )

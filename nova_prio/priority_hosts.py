@@ -81,6 +81,14 @@ def keeps_ordinary_off(aggregate):
     return _says(aggregate.metadata.get(ORDINARY_KEY), 'false')
 
 
+def restricts_requests(aggregate):
+    """Return whether Placement is asked for hosts inside or outside of it.
+
+    :param aggregate: nova.objects.Aggregate
+    """
+    return is_marked(aggregate) or keeps_ordinary_off(aggregate)
+
+
 def misread(aggregate):
     """Return the metadata of an aggregate that say neither true nor false.
 

@@ -23,6 +23,7 @@ ORPHANED_ALLOCATION = 'orphaned_allocation'
 LEFT_ALLOCATION = 'left_allocation'
 WRONG_INVENTORY = 'wrong_inventory'
 WRONG_TRAITS = 'wrong_traits'
+WRONG_AGGREGATES = 'wrong_aggregates'
 UNREADABLE_REPORT = 'unreadable_report'
 OLD_REPORT = 'old_report'
 OVERSOLD = 'oversold'
@@ -48,6 +49,7 @@ REMEDIES = {
     LEFT_ALLOCATION: _FIX,
     WRONG_INVENTORY: _FIX,
     WRONG_TRAITS: _FIX,
+    WRONG_AGGREGATES: _FIX,
     UNREADABLE_REPORT: 'Restart nova-compute there, with a release of '
                        'nova-prio that the controllers have too.',
     OLD_REPORT: _UPDATE,

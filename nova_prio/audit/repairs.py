@@ -79,7 +79,7 @@ class TakeAway(typing.NamedTuple):
 
 
 class Write(typing.NamedTuple):
-    """Replace the inventories or the traits of a host.
+    """Replace the inventories, the traits or the aggregates of a host.
 
     ``what`` names which, ``there`` is what was read, ``wanted`` all of what is
     written.

@@ -20,6 +20,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
 from nova import objects
 
+from nova_prio.audit import aggregates
 from nova_prio.audit import allocations
 from nova_prio.audit import finding
 from nova_prio.audit import guests
@@ -48,6 +49,7 @@ class Audit:
         self._client = client
         self._name = name
         self._read_guests = read_guests
+        self._aggregates = aggregates.Aggregates(context)
         # A sharing provider has the disks of many hosts.
         self._read_disks = functools.cache(views.disks_at)
 
@@ -96,8 +98,8 @@ class Audit:
     def _look(self, context, node):
         view = views.read(context, self._client, node, self._read_disks)
         # Repairs are made in this order: some need room that others make.
-        found = [*hosts.findings(view), *allocations.findings(
-            view, self._context, self._client)]
+        found = [*hosts.findings(view), *self._aggregates.findings(view),
+                 *allocations.findings(view, self._context, self._client)]
         if node.host == self._name:
             found += guests.findings(self._name, *self._read_guests(), view)
         return found, view

@@ -240,6 +240,8 @@ class Checks(upgradecheck.UpgradeCommands):
         for warning in aggregate_checks.warnings(
                 self._conf, self.services, aggregates, hosts, not silent):
             yield WARNING, warning
+        for warning in aggregate_checks.mirror_warnings(aggregates, hosts):
+            yield WARNING, warning
 
     _upgrade_checks = (
         ('Use of the package', _use),

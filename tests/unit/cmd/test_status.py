@@ -12,9 +12,11 @@
 
 """What nova-prio-status finds, in options and in files of options."""
 
+import contextlib
 import json
 import pathlib
 import re
+import sqlite3
 import subprocess
 import sys
 import textwrap
@@ -232,6 +234,27 @@ def test_databases(nova_conf, nova_manage, tmp_path):
     code, details = aggregates_of(nova_conf)
     assert WARNING == code
     assert 'does not answer, so that its hosts are not looked' in details
+
+
+@pytest.mark.parametrize('options', ['', '[placement]\n'
+                                     'auth_type = admin_token\ntoken = t\n'
+                                     'endpoint = http://127.0.0.1:1\n'])
+def test_aggregates_without_placement(nova_conf, options):
+    with contextlib.closing(
+            sqlite3.connect(nova_conf.with_name('api.db'))) as database:
+        database.execute("insert into aggregates (id, uuid, name) "
+                         "values (1, 'f00', 'a')")
+        database.execute(
+            "insert into aggregate_metadata (aggregate_id, key, value) "
+            "values (1, 'priority_mix', 'true')")
+        database.commit()
+    nova_conf.write_text(nova_conf.read_text() + options)
+    code, details = aggregates_of(nova_conf)
+    assert WARNING == code
+    assert details.startswith('The aggregates of Placement cannot be compared '
+                              'with the host aggregates: '), details
+    assert details.endswith('; see [placement] in nova.conf, and run this '
+                            'again.'), details
 
 
 @pytest.mark.parametrize('connection, words', [
