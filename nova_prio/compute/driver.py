@@ -17,6 +17,7 @@ on a host without ``cpu_priority_mix_enable`` nothing is added.
 """
 
 import copy
+import threading
 
 import nova.conf
 from nova.virt import hardware
@@ -58,7 +59,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     use, which the ratio may exceed by a remainder. ``partitions`` knows
     whether libvirt starts guests in those of both priorities, ``floated`` are
     the dedicated CPUs on which guests of other times float, ``strangers``
-    finds guests that are no instances of the host.
+    finds guests that are no instances of the host. ``is_stopping`` is set when
+    nova-compute stops.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -73,6 +75,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.partitions = partitions.Partitions(self._host)
         self.floated = frozenset()
         self.strangers = strangers.Strangers()
+        self.is_stopping = threading.Event()
         self._seen = [], frozenset()
         self._warned_of_memory = False
 
@@ -86,6 +89,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().init_host(host)
         self._say_what_is_in_force()
         self.prove_partitions()
+
+    def cleanup_host(self, host):
+        """Stop the driver, and the watcher of its resource tracker."""
+        self.is_stopping.set()
+        super().cleanup_host(host)
 
     def _say_what_is_in_force(self):
         dedicated, shared = (

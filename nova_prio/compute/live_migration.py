@@ -91,10 +91,10 @@ class LiveMigration:
     def post_claim_migrate_data(self, context, instance, migrate_data, claim):
         """Tell the source where the guest was fitted, if it has a topology.
 
-        Without one, stock Nova would not have claimed. Where the migration
-        fails, a source that knows of the claim waits until it is dropped here,
-        and gives the instance up if this host does not answer: it is not told,
-        and the claim goes with the next recount.
+        Without one, stock Nova would not have claimed. If the migration fails,
+        a source that knows of the claim waits until this host drops it, and
+        gives the instance up if this host does not answer. Therefore the
+        source is not told: see nova_prio.compute.incoming.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration

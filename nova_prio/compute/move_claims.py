@@ -17,12 +17,13 @@ from nova import exception
 from nova import utils
 from oslo_log import log as logging
 
+from nova_prio.compute import incoming
 from nova_prio import policy
 
 LOG = logging.getLogger(__name__)
 
 
-class MoveClaims:
+class MoveClaims(incoming.IncomingMigrations):
     """What a ResourceTracker does otherwise when instances move.
 
     Stands before it in the order of the bases of our tracker.
@@ -30,12 +31,14 @@ class MoveClaims:
 
     def resize_claim(self, context, instance, flavor, *args, **kwargs):
         """Claim for a resize or cold migration to here."""
+        self._release_ended(context)
         self._prove_partitions(flavor)
         return super().resize_claim(
             context, instance, flavor, *args, **kwargs)
 
     def rebuild_claim(self, context, instance, *args, **kwargs):
         """Claim for an evacuation to here."""
+        self._release_ended(context)
         self._prove_partitions(instance.flavor)
         return super().rebuild_claim(context, instance, *args, **kwargs)
 
@@ -46,6 +49,7 @@ class MoveClaims:
             that failed; Nova takes all else for the end of an instance which
             runs on, and may fit elsewhere
         """
+        self._release_ended(context)
         try:
             return super().live_migration_claim(
                 context, instance, *args, **kwargs)

@@ -53,10 +53,13 @@ class UsageLedger:
 
     def __init__(self):
         self._usages = {}
+        # UUIDs of the instances whose move brings them to the host.
+        self._incoming = set()
 
     def clear(self):
         """Forget everything; a recount follows."""
         self._usages.clear()
+        self._incoming.clear()
 
     def holds(self, uuid):
         """Return whether an instance counts on the host, in any role."""
@@ -76,6 +79,11 @@ class UsageLedger:
         if role == RESIDENT:
             self._usages.pop((uuid, MOVE), None)
         self._usages[uuid, role] = usage
+        self._incoming.discard(uuid)
+
+    def expect(self, uuid):
+        """Count the move of an instance as one that has not arrived yet."""
+        self._incoming.add(uuid)
 
     def remove(self, uuid, role, usage):
         """Take a Usage away; what was never counted changes nothing.
@@ -122,15 +130,23 @@ class UsageLedger:
 
     @property
     def vcpu(self):
-        """VCPU that Placement holds for all instances."""
-        return sum(usage.vcpu for usage in self._usages.values())
+        """VCPU in Placement of all instances but those yet to arrive.
+
+        Placement had room for an incoming instance, and may have removed the
+        allocation of one that will never arrive.
+        """
+        return sum(usage.vcpu for usage in self._arrived())
 
     @property
     def memory_mb(self):
-        """MEMORY_MB that Placement holds for all instances."""
-        return sum(usage.memory_mb for usage in self._usages.values())
+        """MEMORY_MB in Placement of all instances but those yet to arrive."""
+        return sum(usage.memory_mb for usage in self._arrived())
 
     @property
     def largest_vcpu(self):
-        """VCPU of the instance that holds most of them; 0 if none."""
-        return max((usage.vcpu for usage in self._usages.values()), default=0)
+        """The largest VCPU of one of these instances; 0 if there is none."""
+        return max((usage.vcpu for usage in self._arrived()), default=0)
+
+    def _arrived(self):
+        return [usage for (uuid, role), usage in self._usages.items()
+                if role != MOVE or uuid not in self._incoming]

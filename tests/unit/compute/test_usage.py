@@ -14,6 +14,7 @@ import itertools
 
 import hypothesis
 from hypothesis import strategies as st
+import pytest
 
 from nova_prio import capacity
 from nova_prio.compute import usage
@@ -132,3 +133,24 @@ def test_nothing_to_settle():
     ledger.add('a', usage.MOVE, ORDINARY)
     ledger.settle('a')
     assert (4, 2) == (ledger.low_shared, ledger.ordinary_shared)
+
+
+def test_incoming_move_is_not_in_the_amounts_of_the_inventories():
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.MOVE, LOW)
+    ledger.expect('a')
+    assert (0, 0, 0) == (ledger.vcpu, ledger.memory_mb, ledger.largest_vcpu)
+    assert 4 == ledger.low_shared
+    ledger.settle('a')
+    assert (4, 512, 4) == (
+        ledger.vcpu, ledger.memory_mb, ledger.largest_vcpu)
+
+
+@pytest.mark.parametrize('role', [usage.RESIDENT, usage.MOVE])
+def test_incoming_move_that_was_replaced_is_in_the_amounts(role):
+    """The instance arrived, or moves away from the host again."""
+    ledger = usage.UsageLedger()
+    ledger.add('a', usage.MOVE, LOW)
+    ledger.expect('a')
+    ledger.add('a', role, LOW)
+    assert 4 == ledger.vcpu

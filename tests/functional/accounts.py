@@ -1,0 +1,68 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The accounts of a host: all that Nova and this package count of it."""
+
+from nova import objects
+from oslo_serialization import jsonutils
+
+_USAGE = ('vcpus_used', 'memory_mb_used', 'local_gb_used', 'free_ram_mb',
+          'free_disk_gb', 'numa_topology')
+
+
+def of_host(cloud, host):
+    """Return the accounts of a host, without a recount.
+
+    :param cloud: tests.functional.base.FunctionalTest
+    :returns: dict, name -> value that can be compared
+    """
+    tracker = cloud.computes[host].rt
+    ledger = getattr(cloud.computes[host].driver, 'ledger', None)
+    with cloud.record(host) as record:
+        devices = objects.PciDeviceList.get_by_compute_node(
+            record._context, record.id)
+        return {
+            'report': record.stats.get('nova_prio'),
+            'usage in the record': _usage(record),
+            'usage in the tracker': _usage(tracker.compute_nodes[host]),
+            'instances': set(tracker.tracked_instances),
+            'migrations': set(tracker.tracked_migrations),
+            'ledger': ledger and dict(ledger._usages),
+            'devices': {found.address: found.status for found in devices},
+            'claimed devices': {
+                uuid: len(found) for uuid, found
+                in tracker.pci_tracker.claims.items() if found},
+            'Placement': _providers(cloud, host),
+        }
+
+
+def of_all(cloud):
+    """Return dict, host -> its accounts."""
+    return {host: of_host(cloud, host) for host in cloud.computes}
+
+
+def _usage(node):
+    pools = node.pci_device_pools or []
+    return ({name: getattr(node, name) for name in _USAGE},
+            sorted(jsonutils.dumps(pool.to_dict(), sort_keys=True)
+                   for pool in pools))
+
+
+def _providers(cloud, host):
+    """Return inventories and usages of a host and the providers below it."""
+    found = cloud.placement.get(
+        '/resource_providers?in_tree=' + cloud.compute_rp_uuids[host],
+        version='1.14').body['resource_providers']
+    return {provider['name']: [
+        cloud.placement.get('/resource_providers/%s/%s' % (
+            provider['uuid'], part)).body[part]
+        for part in ('inventories', 'usages')] for provider in found}

@@ -1,0 +1,290 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Accounts of both hosts after live migrations that failed or were aborted.
+
+No host recounts in these tests, except by itself.
+"""
+
+import contextlib
+import threading
+
+import fixtures
+from nova.objects import fields
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.tests.functional.api import client
+from nova.virt.libvirt import driver
+from oslo_serialization import jsonutils
+from oslo_utils import versionutils
+
+from nova_prio.scenario import cloud
+from tests.functional import accounts
+from tests.functional import base
+from tests.functional import test_live_migration as live
+
+CONDUCTOR = 'nova.conductor.tasks.live_migrate.LiveMigrationTask.'
+
+
+class _Rollback(base.FunctionalTest):
+    """Guests on mix1 that fail to migrate to mix2."""
+
+    KINDS = 'high', 'low', 'low in both cells', 'ordinary', 'pinned'
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        options = dict(cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
+        self.start_seed_host('mix1', **options)
+        self.servers = {}
+        for kind in self.KINDS:
+            vcpus, extra_specs = live.KINDS[kind]
+            self.servers[kind] = self.boot(self.flavor(vcpus, **extra_specs))
+        self.start_seed_host('mix2', **options)
+        self._prepare()
+        self.before = accounts.of_all(self)
+
+    def _prepare(self):
+        pass
+
+    def _ask_to_migrate(self, server):
+        self.api.post_server_action(server['id'], {'os-migrateLive': {
+            'host': 'mix2', 'block_migration': 'auto'}})
+
+    def _assert_as_before(self, *servers):
+        """Wait until all accounts are as before, with the servers on mix1."""
+        for server in servers:
+            self._wait_for_state_change(server, 'ACTIVE')
+            self.assertEqual('mix1', self.host_of(server))
+        self._wait_for_assert(
+            lambda: self.assertEqual(self.before, accounts.of_all(self)),
+            max_retries=30, sleep=0.1)
+
+    def _fail_each(self, name, how, *statuses):
+        """Replace a function by one that fails, and migrate each server."""
+        for server in self.servers.values():
+            with fixtures.MonkeyPatch(name, how):
+                with contextlib.suppress(client.OpenStackApiException):
+                    self._ask_to_migrate(server)
+                self._wait_for_migration_status(server, statuses)
+            self._assert_as_before(server)
+
+    @contextlib.contextmanager
+    def _guests_that_wait(self):
+        """Let each guest migrate until its migration is aborted."""
+        is_over = threading.Event()
+
+        def wait(domain, *args, **kwargs):
+            is_over.wait(60)
+
+        def abort(domain):
+            domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
+            is_over.set()
+
+        with (fixtures.MonkeyPatch(base.FAKE_MIGRATE, wait),
+              fixtures.MonkeyPatch(
+                  'nova.tests.fixtures.libvirt.Domain.abortJob', abort)):
+            try:
+                yield
+            finally:
+                is_over.set()
+
+    def _abort(self, server, status):
+        migration = self._wait_for_migration_status(server, [status])
+        self.api.delete_migration(server['id'], migration['id'])
+        self._wait_for_migration_status(server, ['cancelled'])
+
+
+class _Paths:
+
+    def test_check_at_destination_fails_after_the_claim(self):
+        self._fail_each(live.LAST_CHECK, live.refuse, 'error', 'failed')
+
+    def test_check_at_source_fails(self):
+        self._fail_each(live.DRIVER + 'check_can_live_migrate_source',
+                        live.fail, 'error')
+
+    def test_ports_cannot_be_bound_after_the_claim(self):
+        self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
+                        live.refuse, 'error', 'failed')
+
+    def test_preparation_at_destination_fails(self):
+        self._fail_each(live.DRIVER + 'pre_live_migration', live.fail,
+                        'failed')
+
+    def test_libvirt_fails(self):
+        self._fail_each(
+            base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
+            domain.fail_job(), 'failed')
+
+    def test_libvirt_raises(self):
+        """Nova 33 and 34 set the instance to ERROR then."""
+        for server in self.servers.values():
+            with fixtures.MonkeyPatch(base.FAKE_MIGRATE, live.fail):
+                self._ask_to_migrate(server)
+                self._wait_for_migration_status(server, ['error', 'failed'])
+            self._assert_as_before()
+
+    def test_abort_while_running(self):
+        for server in self.servers.values():
+            with self._guests_that_wait():
+                self._ask_to_migrate(server)
+                self._abort(server, 'running')
+            self._assert_as_before(server)
+
+    def test_abort_while_queued(self):
+        first, *queued = self.servers.values()
+        with self._guests_that_wait():
+            self._ask_to_migrate(first)
+            self._wait_for_migration_status(first, ['running'])
+            for server in queued:
+                self._ask_to_migrate(server)
+                self._abort(server, 'queued')
+                self._wait_for_state_change(server, 'ACTIVE')
+            self._abort(first, 'running')
+        self._assert_as_before(*self.servers.values())
+
+
+class Rollback(_Paths, _Rollback):
+    """Both hosts run our driver."""
+
+
+class RollbackToStockSource(_Paths, _Rollback):
+    """The source runs stock Nova, which does not know of all claims."""
+
+    KINDS = 'high', 'ordinary', 'pinned'
+
+    def _prepare(self):
+        self._host_options['mix1'][None, 'compute_driver'] = cloud.STOCK_DRIVER
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+
+
+class UnreleasedClaims(base.FunctionalTest):
+    """Claims that their host does not release by itself."""
+
+    def setUp(self):
+        super().setUp()
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.incoming._INTERVAL_SECONDS', 3600))
+        self.let_guests_migrate()
+        self.start_seed_host('mix1')
+        self.server = self.boot(self.flavor(1, **{'hw:cpu_priority': 'low'}))
+        self.start_seed_host('plain', dedicated=None, shared='0-3', ratio=1.0,
+                             mix=False)
+        self.before = accounts.of_all(self)
+
+    def _fail_to_migrate(self):
+        with fixtures.MonkeyPatch(
+                CONDUCTOR + '_bind_ports_on_destination', live.refuse):
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                self.server['id'], {'os-migrateLive': {
+                    'host': 'plain', 'block_migration': 'auto'}})
+        self._wait_for_state_change(self.server, 'ACTIVE')
+        self.assertIn((self.server['id'], 'move'),
+                      accounts.of_host(self, 'plain')['ledger'])
+
+    def _assert_recounted(self, host):
+        """A recount changes no amount that the host has counted."""
+        counted = accounts.of_host(self, host)
+        self.update_host(host)
+        recounted = accounts.of_host(self, host)
+        for name in ('report', 'usage in the record', 'usage in the tracker',
+                     'Placement'):
+            self.assertEqual(recounted[name], counted[name])
+
+    def test_next_claim_releases_it(self):
+        self._fail_to_migrate()
+        self.boot(self.flavor(4), host='plain')
+        self._assert_recounted('plain')
+        self.assertEqual(4, self.resources('plain')['VCPU']['total'])
+
+    def test_next_claim_of_the_same_instance_releases_it(self):
+        self._fail_to_migrate()
+        self._live_migrate(self.server, 'completed')
+        self._assert_recounted('plain')
+
+    def test_it_raises_no_inventory(self):
+        """Nor does an error in the release affect other instances."""
+        self._fail_to_migrate()
+        log = self.useFixture(fixtures.FakeLogger('nova_prio'))
+        with fixtures.MonkeyPatch(
+                'nova_prio.compute.incoming._ended', live.fail):
+            server = self.boot(self.flavor(4), host='plain')
+        self.assertIn('are not released before the next recount', log.output)
+        self.assertEqual(4, self.resources('plain')['VCPU']['total'])
+        self._delete_server(server)
+        self.update_host('plain')
+        self.assertEqual(self.before['plain'],
+                         accounts.of_host(self, 'plain'))
+
+
+class DevicesInPlacement(_Rollback):
+    """Guests with a virtual function that Placement knows as well."""
+
+    ADDITIONAL_FILTERS = ['PciPassthroughFilter']
+    DEVICE = live.Devices.DEVICE
+    KINDS = 'high', 'low', 'ordinary'
+
+    def setUp(self):
+        self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
+                   alias=[jsonutils.dumps({
+                       **self.DEVICE, 'name': 'function',
+                       'device_type': fields.PciDeviceType.SRIOV_VF})],
+                   report_in_placement=True, group='pci')
+        self.flags(pci_in_placement=True, group='filter_scheduler')
+        super().setUp()
+
+    def flavor(self, vcpus=4, **extra_specs):
+        return super().flavor(
+            vcpus, **{'pci_passthrough:alias': 'function:1', **extra_specs})
+
+    def start_compute(self, *args, **kwargs):
+        return super().start_compute(
+            *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
+                num_pci=0, num_pfs=1, num_vfs=4),
+            libvirt_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
+            qemu_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
+
+    def test_ports_cannot_be_bound_after_the_claim(self):
+        self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
+                        live.refuse, 'error', 'failed')
+
+    def test_libvirt_fails_and_the_next_live_migration_succeeds(self):
+        self._fail_each(
+            base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
+            domain.fail_job(), 'failed')
+        for server in self.servers.values():
+            # The guest starts again, with its device.
+            self._reboot_server(server, hard=True)
+            self._live_migrate(server, 'completed')
+            self.assertEqual('mix2', self.host_of(server))
+            self._reboot_server(server, hard=True)
+            self.assertEqual(
+                1, len(self.domain(server).findall('devices/hostdev')))
+        for host, used in ('mix1', 0), ('mix2', len(self.KINDS)):
+            # With shared disks, Nova frees the device at the source only in
+            # a recount.
+            self.update_host(host)
+            self.soon(self._assert_used, host, used)
+
+    def _assert_used(self, host, count):
+        found = accounts.of_host(self, host)
+        self.assertEqual(count, len([
+            status for status in found['devices'].values()
+            if status == fields.PciDeviceStatus.ALLOCATED]))
+        self.assertEqual(count, sum(
+            used for _, usages in found['Placement'].values()
+            for name, used in usages.items()
+            if name.startswith('CUSTOM_PCI_')))
