@@ -109,11 +109,12 @@ class IncomingMigrations:
         if self._ledger is None:
             return True
         try:
-            ended = _ended(context.elevated(), self._incoming())
+            incoming = self._incoming()
+            ended = _ended(context.elevated(), incoming)
             for migration in ended:
                 self._forget(context.elevated(), migration)
             if ended:
-                self.update_available_resource(context, ended[0].dest_node)
+                self.update_available_resource(context, incoming[0].dest_node)
             tracked = {migration.uuid for migration in self._incoming()}
             return tracked.isdisjoint(migration.uuid for migration in ended)
         except Exception:
@@ -125,8 +126,10 @@ class IncomingMigrations:
     def _forget(self, context, migration):
         """Free what the next recount would leave claimed.
 
-        These are the PCI devices on this host and, in the database, the CPUs
-        of this host with which a rebuild would start the guest at its source.
+        These are the PCI devices on this host. If the migration was aborted,
+        these are also, in the database, the CPUs of this host with which a
+        rebuild would start the guest at its source. After an error the source
+        needs them to find the migration, and healing forgets them.
         """
         try:
             instance = objects.Instance.get_by_uuid(
@@ -142,7 +145,8 @@ class IncomingMigrations:
                  'ended.', migration.uuid, instance=instance)
         self._free_devices(context, instance, migration)
         claimed = instance.migration_context
-        if (instance.task_state is None and claimed and
+        if (migration.status == 'cancelled' and
+                instance.task_state is None and claimed and
                 claimed.migration_id == migration.id):
             instance.drop_migration_context()
 
@@ -158,12 +162,13 @@ def _ended(context, migrations):
     """Return the live migrations that no longer go to their destination.
 
     :param migrations: list of nova.objects.Migration, as they were claimed for
+    :returns: list of nova.objects.Migration, as they are now
     """
     found = objects.MigrationList.get_by_filters(
         context, {'uuid': [migration.uuid for migration in migrations]}
     ) if migrations else []
     now = {migration.uuid: migration for migration in found}
-    return [migration for migration in migrations
+    return [now.get(migration.uuid, migration) for migration in migrations
             if _has_ended(migration, now.get(migration.uuid))]
 
 

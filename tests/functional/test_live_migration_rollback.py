@@ -127,8 +127,12 @@ class _Paths:
 
     def test_libvirt_raises(self):
         """Nova 33 and 34 set the instance to ERROR then."""
+        def fail(domain, *args, **kwargs):
+            domain.fail_job()
+            live.fail()
+
         for server in self.servers.values():
-            with fixtures.MonkeyPatch(base.FAKE_MIGRATE, live.fail):
+            with fixtures.MonkeyPatch(base.FAKE_MIGRATE, fail):
                 self._ask_to_migrate(server)
                 self._wait_for_migration_status(server, ['error', 'failed'])
             self._assert_as_before()
