@@ -26,8 +26,6 @@ REALTIME_MASK = 'hw:cpu_realtime_mask'
 # What says in another way which vCPUs are dedicated.
 _OTHER_WAYS = (policy.CPU_POLICY, DEDICATED_MASK, REALTIME_MASK)
 
-# Placement takes any name for a group, Nova reads CPUs of numbered ones only.
-_CPUS_OF_ANY_GROUP = re.compile(r'resources[^:]*:[PV]CPU$')
 _OF_GROUP = re.compile(r'(resources|trait)([1-9][0-9]*):(.+)$')
 
 
@@ -77,13 +75,11 @@ def dedicated_vcpus(vcpus, extra_specs, image_properties):
                 "Extra spec %s of the flavor is %s; beside resources:PCPU "
                 "and resources:VCPU allowed is none."
                 % (key, policy.quoted(extra_specs[key])))
-    for key in set(filter(_CPUS_OF_ANY_GROUP.match, extra_specs)).difference(
-            _numbers(extra_specs)):
-        # Placement would be asked for these as well.
+    for key, value in policy.misread(extra_specs).items():
         raise policy.RequestRefused(
             "Extra spec %s of the flavor is %s; beside resources:PCPU and "
             "resources:VCPU allowed are groups with a number from 1 on."
-            % (key, policy.quoted(extra_specs[key])))
+            % (key, policy.quoted(value)))
     _check_image(image_properties, policy.is_realtime(extra_specs))
     return pcpus - isolated
 

@@ -35,8 +35,14 @@ SOURCE = 'nova_prio:source'
 CPU_POLICY = 'hw:cpu_policy'
 VCPU = 'resources:VCPU'
 
-# As Nova reads them, in the first or in a numbered request group.
-_RESOURCE = re.compile(r'resources([1-9][0-9]*)?:(PCPU|VCPU|MEMORY_MB)$')
+# Nova reads resource requests in two ways. To ask Placement it reads all
+# groups, numbered and named (ResourceRequest.XS_KEYPAT in
+# nova.scheduler.utils). To decide on pinning it reads numbered groups only,
+# and the beginning of the resource class (_get_vcpu_pcpu_resources in
+# nova.virt.hardware). The same in Nova 31, 33 and 34.
+_REQUESTED = re.compile(
+    r'resources(?:[a-zA-Z0-9_-]{1,64})?:(PCPU|VCPU|MEMORY_MB)$')
+_RESOURCE = re.compile(r'resources(?:[1-9][0-9]*)?:(PCPU|VCPU)')
 
 _ALLOWED = "allowed are 'high' and 'low'"
 
@@ -86,27 +92,53 @@ def in_placement(extra_specs, resource_class, wanted):
 
     :param extra_specs: dict, extra spec -> str, which may give the amount
     :param resource_class: 'VCPU' or 'MEMORY_MB'
-    :param wanted: what the instance uses, where they do not
+    :param wanted: amount that the instance uses if the extra specs give none
     """
-    given = resources(extra_specs, resource_class)
-    if not given:
-        return wanted
-    return total(given)
+    given = requested(extra_specs, resource_class)
+    if any(map(is_number, given.values())):
+        return total(given)
+    return wanted
 
 
-def resources(extra_specs, resource_class):
-    """Return the extra specs that ask for a resource class.
+def requested(extra_specs, resource_class):
+    """Return the extra specs that ask Placement for a resource class.
 
     :param extra_specs: dict, extra spec -> str
     :param resource_class: 'PCPU', 'VCPU' or 'MEMORY_MB'
-    :returns: dict, extra spec -> str, of all groups that Nova reads
+    :returns: dict, extra spec -> str, of all resource groups
     """
-    found = {}
-    for key, value in extra_specs.items():
-        match = _RESOURCE.match(key)
-        if match and match.group(2) == resource_class:
-            found[key] = value
-    return found
+    return _matching(_REQUESTED, extra_specs, resource_class)
+
+
+def resources(extra_specs, resource_class):
+    """Return the extra specs by which Nova decides on pinning.
+
+    :param extra_specs: dict, extra spec -> str
+    :param resource_class: 'PCPU' or 'VCPU'
+    :returns: dict, extra spec -> str, of the groups without a name
+    """
+    return _matching(_RESOURCE, extra_specs, resource_class)
+
+
+def misread(extra_specs):
+    """Return the extra specs for CPUs that Nova reads in one way only.
+
+    They ask Placement for CPUs that the guest does not get, or the other way
+    round.
+
+    :param extra_specs: dict, extra spec -> str
+    :returns: dict, extra spec -> str
+    """
+    return {key: value for key, value in extra_specs.items()
+            if any((key in requested({key: value}, name)) !=
+                   (key in resources({key: value}, name))
+                   for name in ('PCPU', 'VCPU'))}
+
+
+def _matching(pattern, extra_specs, resource_class):
+    found = {key: pattern.match(key) for key in extra_specs}
+    return {key: extra_specs[key] for key, match in found.items()
+            if match and match.group(1) == resource_class}
 
 
 def total(amounts):
@@ -149,28 +181,31 @@ def fold(vcpus, extra_specs, hints):
     :param extra_specs: dict, extra spec -> str
     :param hints: dict of scheduler hints, or None; a hint may be a string or
         a list of one string
-    :returns: a new dict, or None where no priority is asked for
-    :raises RequestRefused: where what is asked for contradicts itself
+    :returns: a new dict, or None if no priority is asked for
+    :raises RequestRefused: if the request contradicts itself; the text has a
+        sentence for each fault of hint and value
     """
-    value = _value(extra_specs)
+    value = extra_specs.get(EXTRA_SPEC)
+    faults = _faults_of_value(value)
     if HINT not in (hints or {}):
+        _refuse_for(faults)
         return _folded(vcpus, extra_specs, value)
     hint = hints[HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
+    if value is not None and value == hint:
+        faults.insert(0, (
+            "Scheduler hint '%s' is %s, and the flavor already gives %s; "
+            "drop the hint." % (HINT, quoted(hint), value)))
+    elif value is not None:
+        faults.insert(0, (
+            "Scheduler hint '%s' is %s, but extra spec %s of the flavor is "
+            "%s; only one of the two is allowed."
+            % (HINT, quoted(hint), EXTRA_SPEC, quoted(value))))
     if hint not in capacity.PRIORITIES:
-        raise RequestRefused(
-            "Scheduler hint '%s' is %s; %s." % (
-                HINT, quoted(hint), _ALLOWED))
-    if value == hint:
-        raise RequestRefused(
-            "Scheduler hint '%s' is '%s', and the flavor already gives %s; "
-            "drop the hint." % (HINT, hint, value))
-    if value is not None:
-        raise RequestRefused(
-            "Scheduler hint '%s' is '%s', but extra spec %s of the flavor is "
-            "'%s'; only one of the two is allowed."
-            % (HINT, hint, EXTRA_SPEC, value))
+        faults.insert(0, "Scheduler hint '%s' is %s; %s." % (
+            HINT, quoted(hint), _ALLOWED))
+    _refuse_for(faults)
     return _folded(vcpus, extra_specs, hint, source='hint')
 
 
@@ -187,7 +222,8 @@ def fold_resize(vcpus, extra_specs, current):
     :raises RequestRefused: where the new flavor contradicts the hint, or
         itself
     """
-    value = _value(extra_specs)
+    value = extra_specs.get(EXTRA_SPEC)
+    _refuse_for(_faults_of_value(value))
     if SOURCE not in current:
         return _folded(vcpus, extra_specs, value)
     if not is_from_hint(current):
@@ -228,13 +264,16 @@ def check_image(extra_specs, properties):
                 quoted(policy), priority, ', '.join(map(quoted, allowed))))
 
 
-def _value(extra_specs):
-    value = extra_specs.get(EXTRA_SPEC)
-    if value is not None and value not in capacity.PRIORITIES:
-        raise RequestRefused(
-            "Extra spec %s of the flavor is %s; %s."
-            % (EXTRA_SPEC, quoted(value), _ALLOWED))
-    return value
+def _faults_of_value(value):
+    if value is None or value in capacity.PRIORITIES:
+        return []
+    return ["Extra spec %s of the flavor is %s; %s."
+            % (EXTRA_SPEC, quoted(value), _ALLOWED)]
+
+
+def _refuse_for(faults):
+    if faults:
+        raise RequestRefused(' '.join(faults))
 
 
 def _folded(vcpus, extra_specs, priority, source=None):
@@ -254,6 +293,8 @@ def _fold_high(specs):
     policy = specs.get(CPU_POLICY)
     if policy == 'shared':
         _refuse(capacity.HIGH, CPU_POLICY, policy, "'dedicated', 'mixed'")
+    for key, value in misread(specs).items():
+        _refuse(capacity.HIGH, key, value, 'resources:PCPU')
     pcpus = resources(specs, 'PCPU')
     shared = resources(specs, 'VCPU')
     # Nova takes any other value for none, and then pins nothing; of the two
@@ -280,6 +321,8 @@ def _fold_low(specs, vcpus):
     if specs.get('hw:emulator_threads_policy') == 'isolate':
         _refuse(capacity.LOW, 'hw:emulator_threads_policy', 'isolate',
                 "'share'")
+    for key, value in misread(specs).items():
+        _refuse(capacity.LOW, key, value, "%s = '%d'" % (VCPU, vcpus))
     shared = resources(specs, 'VCPU')
     for key, value in resources(specs, 'PCPU').items():
         # None is said by a number of zero too, beside that of VCPU.

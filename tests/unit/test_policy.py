@@ -10,9 +10,16 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
+import hypothesis
+from hypothesis import strategies as st
+from nova import objects
+from nova.scheduler import utils
+from nova.virt import hardware
 import pytest
 
 from nova_prio import policy
+
+objects.register_all()
 
 
 @pytest.mark.parametrize('extra_specs, hints, folded', [
@@ -72,10 +79,71 @@ def test_fold(extra_specs, hints, folded):
     ({'resources:PCPU': '8', 'resources:MEMORY_MB': '8'}, 4),
     ({'resources:VCPU': '0'}, 0),
     ({'resources:VCPU': '1', 'resources2:VCPU': '2'}, 3),
-    ({'resources:VCPU': 'some'}, 0),
+    ({'resources:VCPU': '1', 'resources_A:VCPU': '2'}, 3),
+    ({'resources:VCPU': 'some'}, 4),
 ])
 def test_what_placement_holds(extra_specs, vcpu):
     assert vcpu == policy.in_placement(extra_specs, 'VCPU', 4)
+
+
+CLASSES = ('PCPU', 'VCPU', 'MEMORY_MB')
+KEYS = st.one_of(
+    st.text(max_size=20),
+    # Keys with the form of a resource request, and their near misses.
+    st.builds('{}{}:{}{}'.format,
+              st.sampled_from(['resources', 'Resources', ' resources', 'res']),
+              st.one_of(
+                  st.sampled_from(['', '0', '01', '1', '1' * 64, '1' * 65,
+                                   'A', '_A', '-', 'a' * 64, 'a' * 65, '\n']),
+                  st.text('aZ09_-', max_size=70),
+                  st.text(max_size=3)),
+              st.sampled_from([*CLASSES, 'DISK_GB', 'pcpu', 'PCPU:VCPU', '']),
+              st.sampled_from(['', '', '', '\n', '\n\n', 'X', ' '])))
+AMOUNT = 977
+
+
+def flavor(**attributes):
+    return objects.Flavor(vcpus=4, memory_mb=8, root_gb=0, ephemeral_gb=0,
+                          swap=0, **attributes)
+
+
+def requested_by_nova(extra_specs):
+    """Return the resources that Nova asks Placement for: dict."""
+    return utils.ResourceRequest.from_request_spec(objects.RequestSpec(
+        flavor=flavor(extra_specs=extra_specs), is_bfv=False,
+        requested_resources=[])).merged_resources()
+
+
+@hypothesis.given(KEYS)
+@hypothesis.settings(max_examples=1000, deadline=None)
+def test_same_keys_count_as_for_nova(key):
+    extra_specs = {key: str(AMOUNT)}
+    request = utils.ResourceRequest()
+    request._process_extra_specs(flavor(extra_specs=extra_specs))
+    of_scheduler = request.merged_resources()
+    for name in CLASSES:
+        assert (of_scheduler.get(name) == AMOUNT) == bool(
+            policy.requested(extra_specs, name))
+    vcpu, pcpu = hardware._get_vcpu_pcpu_resources(
+        flavor(extra_specs=extra_specs))
+    assert (vcpu, pcpu) == tuple(
+        policy.total(policy.resources(extra_specs, name))
+        for name in ('VCPU', 'PCPU'))
+    assert bool(policy.misread(extra_specs)) == (
+        (pcpu, vcpu) != (of_scheduler.get('PCPU', 0),
+                         of_scheduler.get('VCPU', 0)))
+
+
+@hypothesis.given(st.dictionaries(
+    st.builds('resources{}:{}'.format, st.sampled_from(['', '1', '2', '_A']),
+              st.sampled_from(['VCPU', 'MEMORY_MB'])),
+    st.sampled_from(['0', '1', '7', '-1', 'some', ''])))
+@hypothesis.settings(deadline=None)
+def test_amounts_in_placement_are_those_of_nova(extra_specs):
+    of_nova = requested_by_nova(extra_specs)
+    for name, of_flavor in (('VCPU', 4), ('MEMORY_MB', 8)):
+        assert of_nova.get(name, 0) == policy.in_placement(
+            extra_specs, name, of_flavor)
 
 
 @pytest.mark.parametrize('extra_specs, hints, words', [
@@ -114,6 +182,32 @@ def test_what_placement_holds(extra_specs, vcpu):
     ({'hw:cpu_priority': 'low', 'resources:PCPU': '3',
       'resources:VCPU': '1'}, {},
      ['resources:PCPU', "'3'", "resources:VCPU = '4'"]),
+    # Nova asks Placement for the CPUs of a named group, but does not read the
+    # group when it decides on pinning.
+    ({'hw:cpu_priority': 'high', 'resources_A:PCPU': '4'}, {},
+     ['resources_A:PCPU', "'4'", 'resources:PCPU']),
+    ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated',
+      'resourcesA:VCPU': '4'}, {},
+     ['resourcesA:VCPU', "'4'", 'resources:PCPU']),
+    ({'resources01:PCPU': '4'}, {'priority': 'high'},
+     ['resources01:PCPU', "'4'", 'resources:PCPU']),
+    ({'hw:cpu_priority': 'low', 'resources_A:PCPU': '4'}, {},
+     ['resources_A:PCPU', "'4'", "resources:VCPU = '4'"]),
+    ({'hw:cpu_priority': 'low', 'resourcesA:VCPU': '4'}, {},
+     ['resourcesA:VCPU', "'4'", "resources:VCPU = '4'"]),
+    ({'resources-:VCPU': '0'}, {'priority': 'low'},
+     ['resources-:VCPU', "'0'", "resources:VCPU = '4'"]),
+    # Both faults are in one answer.
+    ({'hw:cpu_priority': 'high'}, {'priority': 'urgent'},
+     ["Scheduler hint 'priority' is 'urgent'; allowed are 'high' and 'low'. ",
+      "extra spec hw:cpu_priority of the flavor is 'high'; only one of the"]),
+    ({'hw:cpu_priority': 'gold'}, {'priority': 'urgent'},
+     ["Scheduler hint 'priority' is 'urgent'", "allowed are 'high' and 'low'",
+      "Extra spec hw:cpu_priority of the flavor is 'gold'"]),
+    ({'hw:cpu_priority': 'gold'}, {'priority': 'low'},
+     ["Scheduler hint 'priority' is 'low'", 'only one of the two',
+      "Extra spec hw:cpu_priority of the flavor is 'gold'",
+      "allowed are 'high' and 'low'"]),
     # Nova takes these for none, and would pin nothing.
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '0'}, {},
      ['resources:PCPU', "'0'", 'a whole number from 1 on']),
