@@ -81,6 +81,8 @@ _DRIVER = 'nova.virt.libvirt.driver'
 _REPORT = 'nova.scheduler.client.report'
 
 SEAMS = (
+    Seam(API, 'nova.api.openstack.compute.servers', 'ServersController.create',
+         ('self', 'req', 'body')),
     Seam(API, 'nova.compute.api', 'API.create',
          ('self', 'context', 'flavor', 'scheduler_hints')),
     Seam(API, 'nova.compute.api', 'API.resize',

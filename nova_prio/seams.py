@@ -38,8 +38,8 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_api(list_rules, flavor_to_create, flavor_to_resize, fit_to_image,
-                check_image, force_of_move):
+def install_api(list_rules, check_body, flavor_to_create, flavor_to_resize,
+                fit_to_image, check_image, force_of_move):
     """Let nova-api pass flavors, images and forced moves through functions.
 
     It does so while ``[nova_prio] enabled`` is true. Calling it again changes
@@ -47,6 +47,8 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, fit_to_image,
     match.
 
     :param list_rules: () -> list of policy rules
+    :param check_body: (body of a request to create servers, which Nova has
+        not validated yet), raises
     :param flavor_to_create: (context, flavor, hints) -> flavor
     :param flavor_to_resize: (flavor, instance) -> flavor
     :param fit_to_image: (image, flavor of a new instance), which it may
@@ -61,6 +63,7 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, fit_to_image,
         contract.check(contract.API)
     elif contract.mismatches(contract.API):
         return
+    from nova.api.openstack.compute import servers
     from nova.compute import api
     if isinstance(api.flavors, _FlavorsOfResize):
         return
@@ -104,6 +107,17 @@ def install_api(list_rules, flavor_to_create, flavor_to_resize, fit_to_image,
         wrapped = _around(conf, getattr(api.API, name), around)
         setattr(api.API, name, staticmethod(wrapped)
                 if isinstance(stock, staticmethod) else wrapped)
+    # Only the controller sees the whole body: API.create gets one of the two
+    # dicts of hints. Nova passes the body by its name.
+    stock_create = servers.ServersController.create
+
+    @functools.wraps(stock_create)
+    def create_servers(*args, **kwargs):
+        if conf.nova_prio.enabled:
+            check_body(kwargs.get('body'))
+        return stock_create(*args, **kwargs)
+
+    servers.ServersController.create = create_servers
     _add_policy_rules(list_rules)
     api.flavors = _FlavorsOfResize(api.flavors, resizing, flavor_to_resize)
 

@@ -26,6 +26,30 @@ from nova_prio import policies
 from nova_prio import policy
 
 
+#: Keys of the body under which Nova looks for hints; it reads the first that
+#: is present and ignores the other.
+_HINT_KEYS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
+
+
+def check_body(body):
+    """Check that Nova does not ignore the priority hint of a new server.
+
+    :param body: body of the request, which Nova has not validated yet
+    :raises nova.exception.InvalidRequest: if there are two dicts of hints and
+        one of them holds the priority
+    """
+    if not isinstance(body, dict) or not body.keys() >= set(_HINT_KEYS):
+        return
+    for key in _HINT_KEYS:
+        if isinstance(body[key], dict) and policy.HINT in body[key]:
+            raise exception.InvalidRequest(
+                "Scheduler hint '%s' is %s in %s, but the request has both %s "
+                "and Nova reads only one of them; put all hints into %s. "
+                "Allowed are 'high' and 'low'."
+                % (policy.HINT, policy.quoted(body[key][policy.HINT]), key,
+                   ' and '.join(_HINT_KEYS), _HINT_KEYS[0]))
+
+
 def flavor_to_create(context, flavor, hints):
     """Return the flavor that is to be kept with a new instance.
 

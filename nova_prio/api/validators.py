@@ -41,8 +41,9 @@ def register():
     from nova_prio import priority_hosts
     from nova_prio import seams
     seams.install_api(
-        policies.list_rules, fold.flavor_to_create, fold.flavor_to_resize,
-        fold.fit_to_image, fold.check_image, fold.force_of_move)
+        policies.list_rules, fold.check_body, fold.flavor_to_create,
+        fold.flavor_to_resize, fold.fit_to_image, fold.check_image,
+        fold.force_of_move)
     if not seams.register_options().nova_prio.enabled:
         return []
     LOG.info('nova_prio %(release)s: enabled true, the extra spec '

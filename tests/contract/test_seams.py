@@ -17,6 +17,7 @@ import logging
 import threading
 import types
 
+from nova.api.openstack.compute import servers
 from nova.compute import api
 from nova import objects
 import pytest
@@ -51,13 +52,14 @@ def test_every_override_is_listed_as_a_seam(ours):
 
 
 def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
+    controller = servers.ServersController
     conf = seams.register_options()
     assert not conf.nova_prio.enabled
     monkeypatch.setattr(contract, 'SEAMS', (
         contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
-    before = dict(vars(api.API)), api.flavors
-    seams.install_api(None, None, None, None, None, None)
-    assert before == (dict(vars(api.API)), api.flavors)
+    before = dict(vars(api.API)), api.flavors, controller.create
+    seams.install_api(*7 * [None])
+    assert before == (dict(vars(api.API)), api.flavors, controller.create)
 
 
 def test_a_resize_is_seen_by_its_own_thread_only():

@@ -76,6 +76,53 @@ class Asking(base.FunctionalTest):
             "Extra spec hw:cpu_policy of the flavor is 'shared'",
             self.refusal(self.boot_with_hint, shared, 'high'))
 
+    def _boot_with_both(self, first, second):
+        """Create a server with hints under both keys."""
+        return self.api.post_server({
+            'server': self._build_server(
+                flavor_id=self.plain, networks='none'),
+            'os:scheduler_hints': first,
+            'OS-SCH-HNT:scheduler_hints': second})
+
+    def test_priority_in_one_of_two_dicts_of_hints_is_refused(self):
+        for first, second, key in (
+                ({}, {'priority': 'high'}, 'OS-SCH-HNT:scheduler_hints'),
+                ({'priority': 'high'}, {}, 'os:scheduler_hints'),
+                ({'priority': 'high'}, {'priority': 'high'},
+                 'os:scheduler_hints')):
+            self.assertEqual(
+                "Scheduler hint 'priority' is 'high' in %s, but the request "
+                "has both os:scheduler_hints and OS-SCH-HNT:scheduler_hints "
+                "and Nova reads only one of them; put all hints into "
+                "os:scheduler_hints. Allowed are 'high' and 'low'." % key,
+                self.refusal(self._boot_with_both, first, second))
+        self.assertEqual([], self.api.get_servers())
+
+    def test_two_dicts_without_priority_are_as_in_stock(self):
+        server = self._boot_with_both(
+            {'custom': 'read'}, {'custom': 'ignored'})
+        server = self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual({}, self.extra_specs(server))
+        # What is no dict, the schema of Nova refuses.
+        self.assertIn('Invalid input for field/attribute os:scheduler_hints',
+                      self.refusal(self._boot_with_both, ['priority'], {}))
+
+    def test_named_resource_groups_are_refused(self):
+        for extra_specs in ({'hw:cpu_priority': 'high'},
+                            {'hw:cpu_priority': 'low'}):
+            for key in 'resources_A:PCPU', 'resourcesA:VCPU':
+                flavor = self.flavor(**extra_specs, **{key: '4'})
+                self.assertIn("Extra spec %s of the flavor is '4'" % key,
+                              self.refusal(self.boot, flavor))
+
+    def test_wrong_hint_beside_a_flavor_with_a_priority(self):
+        self.assertEqual(
+            "Scheduler hint 'priority' is 'urgent'; allowed are 'high' and "
+            "'low'. Scheduler hint 'priority' is 'urgent', but extra spec "
+            "hw:cpu_priority of the flavor is 'high'; only one of the two is "
+            "allowed.",
+            self.refusal(self.boot_with_hint, self.high, 'urgent'))
+
     def test_wrong_value_in_a_flavor(self):
         self.assertIn(
             "'urgent' is not one of: high, low",

@@ -33,6 +33,12 @@ class NotEnabled(test_plain_nova.PlainCloud, base.FunctionalTest):
         for hint in ('high', 'nonsense'):
             server = self.boot_with_hint(self.plain, hint)
             self.assertEqual({}, self.extra_specs(server))
+        server = self._wait_for_state_change(self.api.post_server({
+            'server': self._build_server(
+                flavor_id=self.plain, networks='none'),
+            'os:scheduler_hints': {},
+            'OS-SCH-HNT:scheduler_hints': {'priority': 'high'}}), 'ACTIVE')
+        self.assertEqual({}, self.extra_specs(server))
         self.api.microversion = '2.85'
         flavor = self.flavor(**{'hw:cpu_priority': 'urgent'})
         self.boot(flavor)
