@@ -44,14 +44,14 @@ class Behaviour:
 
 
 def contracts():
-    """Return all that is relied on: Seams and Behaviours, a tuple."""
-    return (*contract.SEAMS, *ALL)
+    """Return a tuple of all Seams, Options and Behaviours."""
+    return (*contract.SEAMS, *contract.OPTIONS, *ALL)
 
 
 def finding(relied_on):
     """Return why something that is relied on does not hold, or None.
 
-    :param relied_on: a ``contract.Seam`` or a Behaviour
+    :param relied_on: a ``contract.Seam``, a ``contract.Option`` or a Behaviour
     """
     try:
         return relied_on.mismatch()

@@ -13,7 +13,8 @@
 """What this package relies on in Nova, and the refusal of a Nova without it.
 
 What is overridden or called is listed in :data:`SEAMS`, with the parameters
-that are relied on. Each service checks its part of the list when it starts.
+that are relied on. :data:`OPTIONS` lists the options of Nova that this package
+reads. Each service checks its part of both lists when it starts.
 """
 
 import dataclasses
@@ -73,6 +74,43 @@ class Seam:
                 return '%s has no parameter %r in its place' % (
                     name, parameter)
         return None
+
+
+@dataclasses.dataclass(frozen=True)
+class Option:
+    """One option of Nova that this package reads.
+
+    If ``may_be_missing`` is true, a release without the option is supported.
+    """
+
+    service: str
+    group: str
+    option: str
+    may_be_missing: bool = False
+
+    @property
+    def name(self):
+        """Return the option with its group, as messages name it."""
+        return '[%s] %s' % (self.group, self.option)
+
+    def mismatch(self):
+        """Return the text of a mismatch in the running Nova, or None."""
+        if self.may_be_missing or is_registered(
+                importutils.import_module('nova.conf').CONF,
+                self.group, self.option):
+            return None
+        return '%s does not exist' % self.name
+
+
+def is_registered(conf, group, option):
+    """Return whether a release of Nova has an option.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param group: name of the group, or 'DEFAULT'
+    """
+    if group == 'DEFAULT':
+        return option in conf
+    return group in conf and option in conf[group]
 
 
 _TRACKER = 'nova.compute.resource_tracker'
@@ -391,6 +429,36 @@ SEAMS = (
          ('self', 'context', 'uuid')),
 )
 
+_FILTERS = 'filter_scheduler'
+
+OPTIONS = (
+    Option(API, 'quota', 'driver'),
+    Option(API, 'quota', 'unified_limits_resource_list'),
+    Option(API, 'quota', 'unified_limits_resource_strategy'),
+    Option(SCHEDULER, _FILTERS, 'available_filters'),
+    Option(SCHEDULER, _FILTERS, 'enabled_filters'),
+    Option(SCHEDULER, _FILTERS, 'weight_classes'),
+    Option(SCHEDULER, _FILTERS, 'cpu_weight_multiplier'),
+    Option(SCHEDULER, _FILTERS, 'soft_affinity_weight_multiplier'),
+    Option(SCHEDULER, _FILTERS, 'soft_anti_affinity_weight_multiplier'),
+    # Deprecated: a release without it has no fallback to VCPU either.
+    Option(SCHEDULER, 'workarounds', 'disable_fallback_pcpu_query',
+           may_be_missing=True),
+    Option(COMPUTE, 'DEFAULT', 'cpu_allocation_ratio'),
+    Option(COMPUTE, 'DEFAULT', 'ram_allocation_ratio'),
+    Option(COMPUTE, 'DEFAULT', 'initial_ram_allocation_ratio'),
+    Option(COMPUTE, 'compute', 'cpu_dedicated_set'),
+    Option(COMPUTE, 'compute', 'cpu_shared_set'),
+    Option(COMPUTE, 'libvirt', 'cpu_power_management'),
+    Option(COMPUTE, 'libvirt', 'virt_type'),
+    Option(COMMANDS, 'DEFAULT', 'compute_driver'),
+    Option(COMMANDS, 'DEFAULT', 'host'),
+    Option(COMMANDS, 'api_database', 'connection'),
+    Option(COMMANDS, 'api_database', 'max_retries'),
+    Option(COMMANDS, 'database', 'max_retries'),
+    Option(COMMANDS, 'libvirt', 'connection_uri'),
+)
+
 
 def refuse(sentence):
     """Stop the service that is starting, with one line that says why.
@@ -405,10 +473,10 @@ def refuse(sentence):
 def mismatches(service):
     """Return what of the running Nova does not match, one text each.
 
-    :param service: name of the service whose seams are looked at
+    :param service: name of the service whose interfaces are checked
     """
-    return [found for found in (seam.mismatch() for seam in SEAMS
-                                if seam.service == service) if found]
+    return [found for found in (each.mismatch() for each in (*SEAMS, *OPTIONS)
+                                if each.service == service) if found]
 
 
 def release():

@@ -21,6 +21,7 @@ import contextlib
 import importlib
 import pkgutil
 
+from nova_prio import contract
 from nova_prio import priority_hosts
 from nova_prio import seams
 
@@ -29,16 +30,22 @@ from nova_prio import seams
 def _options(**values):
     """Yield Nova's configuration with other values.
 
+    Options that this Nova does not have are left out.
+
     :param values: group__option -> value
     """
     conf = seams.register_options()
-    names = [name.split('__')[::-1] for name in values]
-    for (option, group), value in zip(names, values.values(), strict=True):
+    overrides = {}
+    for name, value in values.items():
+        group, option = name.split('__')
+        if contract.is_registered(conf, group, option):
+            overrides[group, option] = value
+    for (group, option), value in overrides.items():
         conf.set_override(option, value, group=group)
     try:
         yield conf
     finally:
-        for option, group in names:
+        for group, option in overrides:
             conf.clear_override(option, group=group)
 
 

@@ -99,7 +99,8 @@ class Installed:
         self.flags(instances=-1, cores=-1, ram=-1, server_groups=-1,
                    server_group_members=-1, group='quota')
         self.flags(enabled=True, group='nova_prio')
-        self.flags(disable_fallback_pcpu_query=True, group='workarounds')
+        if 'disable_fallback_pcpu_query' in CONF.workarounds:
+            self.flags(disable_fallback_pcpu_query=True, group='workarounds')
         self.flags(
             available_filters=[
                 'nova.scheduler.filters.all_filters',

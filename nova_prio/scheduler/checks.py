@@ -12,6 +12,8 @@
 
 """Configuration of nova-scheduler that priority instances depend on."""
 
+from nova_prio import contract
+
 _ALL_OF_NOVA = 'nova.scheduler.weights.all_weighers'
 _ALL_OF_OURS = 'nova_prio.scheduler.weights.all_weighers'
 #: Policy of server groups -> Nova's weigher, which Nova wants configured, and
@@ -66,11 +68,20 @@ def problems(conf):
             "[nova_prio] affinity_domains is %s; allowed are different keys "
             "of aggregate metadata and 'host' as the last one, such as "
             "zone,rack,host, or host alone." % domains)
-    if not conf.workarounds.disable_fallback_pcpu_query:
+    if not _is_fallback_off(conf):
         found.append(
             "[workarounds] disable_fallback_pcpu_query is false, which lets a "
             "pinned instance be given VCPU instead of PCPU; set it to true.")
     return found
+
+
+def _is_fallback_off(conf):
+    """Return whether a pinned request never falls back to VCPU.
+
+    A release of Nova without the deprecated option has no fallback.
+    """
+    group, name = 'workarounds', 'disable_fallback_pcpu_query'
+    return not contract.is_registered(conf, group, name) or conf[group][name]
 
 
 def warnings(conf):

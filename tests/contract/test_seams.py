@@ -14,6 +14,8 @@ from concurrent import futures
 import contextvars
 import inspect
 import logging
+import pathlib
+import re
 import threading
 import types
 
@@ -24,6 +26,7 @@ import pytest
 
 from nova_prio.compute import driver
 from nova_prio.compute import tracker
+from nova_prio import conf
 from nova_prio import contract
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler.weights import group_weighers
@@ -53,8 +56,7 @@ def test_every_override_is_listed_as_a_seam(ours):
 
 def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
     controller = servers.ServersController
-    conf = seams.register_options()
-    assert not conf.nova_prio.enabled
+    assert not seams.register_options().nova_prio.enabled
     monkeypatch.setattr(contract, 'SEAMS', (
         contract.Seam(contract.API, 'nova.compute.api', 'API.gone'),))
     before = dict(vars(api.API)), api.flavors, controller.create
@@ -96,6 +98,10 @@ def test_a_resize_is_seen_by_its_own_thread_only():
     (contract.Seam('s', 'nova.scheduler.request_filter',
                    'ALL_REQUEST_FILTERS'),
      'nova.scheduler.request_filter.ALL_REQUEST_FILTERS is not callable'),
+    (contract.Option('s', 'compute', 'gone'), '[compute] gone does not exist'),
+    (contract.Option('s', 'gone', 'x'), '[gone] x does not exist'),
+    (contract.Option('s', 'DEFAULT', 'gone'), '[DEFAULT] gone does not exist'),
+    (contract.Option('s', 'compute', 'gone', may_be_missing=True), None),
 ])
 def test_mismatch_is_named(seam, mismatch):
     assert mismatch == seam.mismatch()
@@ -114,6 +120,35 @@ def test_service_refuses_a_nova_that_does_not_match(
     assert 'nova.compute.api.API.gone does not exist' in line
     assert service in line
     assert '\n' not in line
+
+
+def test_service_refuses_a_nova_without_an_option(monkeypatch, caplog):
+    monkeypatch.setattr(contract, 'OPTIONS', (
+        contract.Option(contract.COMPUTE, 'compute', 'gone'),))
+    with pytest.raises(SystemExit):
+        contract.check(contract.COMPUTE)
+    assert '[compute] gone does not exist' in caplog.text
+    contract.check(contract.SCHEDULER)
+
+
+#: An option that is read as an attribute of the configuration.
+READ = re.compile(r'\b(?:CONF|_?conf)\.(?:(\w+)\.)?(\w+)\b(?!\()')
+
+
+def test_every_option_that_is_read_is_listed():
+    ours = {option.name for _, options in conf.list_opts()
+            for option in options}
+    listed = {(option.group, option.option) for option in contract.OPTIONS}
+    options = seams.register_options()
+    read = {(group or 'DEFAULT', option)
+            for path in pathlib.Path(conf.__file__).parent.rglob('*.py')
+            for group, option in READ.findall(path.read_text())
+            if contract.is_registered(options, group or 'DEFAULT', option)
+            and option not in ours and option not in options._groups}
+    assert ('compute', 'cpu_dedicated_set') in read
+    # oslo.config has these for every service.
+    read -= {('DEFAULT', 'config_file'), ('DEFAULT', 'config_dir')}
+    assert set() == read - listed
 
 
 def test_another_service_does_not_care(monkeypatch):

@@ -69,6 +69,15 @@ def test_problems(option, value, words):
         assert all(word in problem for word in words)
 
 
+def test_release_without_the_option_has_no_fallback(monkeypatch):
+    conf = seams.register_options()
+    monkeypatch.delitem(conf._groups['workarounds']._opts,
+                        'disable_fallback_pcpu_query')
+    options = {option: value for option, value in GOOD.items()
+               if 'workarounds' not in option}
+    assert [] == found_by(checks.problems, options)
+
+
 def multipliers(stock, ours):
     return {(group, '%s_weight_multiplier' % policy): value
             for group, value in (('filter_scheduler', stock),
