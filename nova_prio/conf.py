@@ -174,6 +174,27 @@ def register_opts(conf):
     conf.register_opts(PRIORITY_OPTS, group=GROUP)
 
 
+def invalid(conf, names):
+    """Return the options of this package whose values are not valid.
+
+    :param conf: ``oslo_config.cfg.ConfigOpts`` with these options
+    :param names: names of the options that a service reads
+    :returns: list of str, one sentence each
+    """
+    found = []
+    for group, options in list_opts():
+        values = conf[group.name] if group else conf
+        for option in options:
+            try:
+                if option.name in names:
+                    values[option.name]
+            except cfg.ConfigSourceValueError as error:
+                found.append('[%s] %s: %s; correct the value.' % (
+                    group.name if group else 'DEFAULT', option.name,
+                    str(error).rstrip('.')))
+    return found
+
+
 def list_opts():
     """Return the options for the sample generator.
 

@@ -12,19 +12,16 @@
 
 """What of this package is left in a cloud: read, never changed."""
 
-import glob
-import itertools
-import os
 import typing
 
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler.client import report
-from oslo_config import cfg
 
 from nova_prio.audit import views
 from nova_prio import conf as our_conf
+from nova_prio import conf_files
 from nova_prio import holdings
 from nova_prio import mixed
 from nova_prio.objects import host_report
@@ -194,9 +191,7 @@ _REMEDIES = {
 
 def _options(paths):
     for path in paths:
-        sections = {}
-        cfg.ConfigParser(path, sections).parse()
-        for group, options in sections.items():
+        for group, options in conf_files.sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
                 if _is_ours(group, option, value):
@@ -215,16 +210,6 @@ def _is_ours(group, option, value):
         return True
     return (group, option) in _NAMING and any(
         name in value for name in _NAMES)
-
-
-def paths_of(conf):
-    """Return the files that a service reads its options from.
-
-    :param conf: ``oslo_config.cfg.ConfigOpts`` that has read them
-    """
-    return list(itertools.chain(conf.config_file, *(
-        sorted(glob.glob(os.path.join(directory, '*.conf')))
-        for directory in conf.config_dirs)))
 
 
 def _hosts(cctxt, cell):

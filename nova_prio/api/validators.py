@@ -31,20 +31,25 @@ def register():
     each process, and one line says that priorities are in force.
 
     :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
-    :raises SystemExit: where the running Nova does not match
+    :raises SystemExit: if the running Nova does not match, or ``[nova_prio]
+        enabled`` is not valid
     """
     from nova_prio.api import fold
     from nova_prio import capacity
+    from nova_prio import conf
     from nova_prio import contract
     from nova_prio import policies
     from nova_prio import policy
     from nova_prio import priority_hosts
     from nova_prio import seams
+    options = seams.register_options()
+    for problem in conf.invalid(options, ['enabled']):
+        contract.refuse(problem)
     seams.install_api(
         policies.list_rules, fold.check_body, fold.flavor_to_create,
         fold.flavor_to_resize, fold.fit_to_image, fold.check_image,
         fold.force_of_move)
-    if not seams.register_options().nova_prio.enabled:
+    if not options.nova_prio.enabled:
         return []
     LOG.info('nova_prio %(release)s: enabled true, the extra spec '
              '%(extra_spec)s and the scheduler hint %(hint)s are in force',

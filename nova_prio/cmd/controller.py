@@ -22,8 +22,8 @@ import typing
 import warnings
 
 from osc_lib import exceptions
-from oslo_config import cfg
 
+from nova_prio import conf_files
 from nova_prio import contract
 
 
@@ -67,10 +67,9 @@ def nova(parsed_args):
         databases.connect(conf)
         objects.register_all()
         yield context.get_admin_context()
-    except (cfg.Error, OSError, UnicodeDecodeError) as error:
-        raise exceptions.CommandError(
-            'The configuration of Nova cannot be read: %s.'
-            % str(error).rstrip('.')) from error
+    except conf_files.ERRORS as error:
+        raise exceptions.CommandError(conf_files.unreadable(
+            error, parsed_args.config_file)) from error
     except survey.DATABASE_ERRORS as error:
         raise exceptions.CommandError(
             "Nova's database cannot be read: %s. Run this where nova-manage "

@@ -18,6 +18,7 @@ nothing. Services refuse to start with what it calls a failure, or would place
 instances wrongly. ``nova check`` looks at Nova alone.
 """
 
+import argparse
 import functools
 import logging
 import sys
@@ -30,6 +31,7 @@ from nova_prio import aggregate_checks
 from nova_prio.api import checks as of_api
 from nova_prio.cmd import cgroups
 from nova_prio.cmd import nova_check
+from nova_prio import conf_files
 from nova_prio import contract
 from nova_prio import priority_hosts
 from nova_prio.scheduler import checks as of_scheduler
@@ -147,6 +149,11 @@ class Checks(upgradecheck.UpgradeCommands):
                 % (self._conf.compute_driver, DRIVER))
 
     @_check()
+    def _options(self):
+        for sentence in conf_files.unknown(self._conf):
+            yield WARNING, sentence
+
+    @_check()
     def _release(self):
         for service in self.services:
             for mismatch in contract.mismatches(service):
@@ -245,6 +252,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     _upgrade_checks = (
         ('Use of the package', _use),
+        ('Unknown options', _options),
         ('Release of Nova', _release),
         ('Configuration of nova-api', _api),
         ('Configuration of nova-scheduler', _scheduler),
@@ -269,8 +277,11 @@ def main():
     conf = seams.register_options()
     try:
         return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
-    except cfg.ConfigFilesNotFoundError as error:
-        print('%s.' % error, file=sys.stderr)
+    except conf_files.ERRORS as error:
+        parser = argparse.ArgumentParser(add_help=False)
+        parser.add_argument('--config-file', action='append', default=[])
+        files = parser.parse_known_args()[0].config_file
+        print(conf_files.unreadable(error, files), file=sys.stderr)
         return UNUSABLE
 
 

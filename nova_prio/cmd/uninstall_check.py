@@ -38,10 +38,11 @@ class UninstallCheck(report.Report):
         with controller.nova(parsed_args) as context:
             import nova.conf
 
+            from nova_prio import conf_files
             from nova_prio import remnants
             conf = nova.conf.CONF
             rows = list(remnants.find(
-                context, conf, remnants.paths_of(conf)))
+                context, conf, conf_files.paths(conf)))
         found = collections.Counter(row.kind for row in rows)
         kinds = ', '.join('%s %d' % pair for pair in found.items())
         if not rows:

@@ -18,6 +18,7 @@ from nova import exception
 from nova.virt import hardware
 
 from nova_prio import capacity
+from nova_prio import conf as our_conf
 
 ISOLATED = pathlib.Path('/sys/devices/system/cpu/isolated')
 
@@ -31,6 +32,9 @@ def problems(conf):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str: option, value and remedy
     """
+    found = our_conf.invalid(conf, ['cpu_priority_mix_enable'])
+    if found:
+        return found
     cpus = {}
     for name, read in _SETS.items():
         try:
@@ -40,7 +44,6 @@ def problems(conf):
                     "0-3,8." % (name, getattr(conf.compute, name),
                                 str(error).rstrip('.'))]
     dedicated, shared = cpus.values()
-    found = []
     if dedicated & shared:
         found.append(
             "[compute] cpu_dedicated_set and [compute] cpu_shared_set both "

@@ -12,6 +12,7 @@
 
 """Configuration of nova-scheduler that priority instances depend on."""
 
+from nova_prio import conf as our_conf
 from nova_prio import contract
 
 _ALL_OF_NOVA = 'nova.scheduler.weights.all_weighers'
@@ -36,7 +37,10 @@ def problems(conf):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str: option, value and remedy
     """
-    found = []
+    found = _invalid(conf)
+    if found:
+        # The other checks read these options.
+        return found
     options = conf.filter_scheduler
     if 'PriorityFilter' not in options.enabled_filters:
         found.append(
@@ -75,6 +79,11 @@ def problems(conf):
     return found
 
 
+def _invalid(conf):
+    return our_conf.invalid(
+        conf, [option.name for option in our_conf.PRIORITY_OPTS])
+
+
 def _is_fallback_off(conf):
     """Return whether a pinned request never falls back to VCPU.
 
@@ -88,9 +97,12 @@ def warnings(conf):
     """Return what soft policies of server groups may suffer from.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: list of str, one sentence each: option, value and remedy
+    :returns: list of str, one sentence each: option, value and remedy; empty
+        if an option is invalid, which is a problem
     """
     found = []
+    if _invalid(conf):
+        return found
     weighers = conf.filter_scheduler.weight_classes
     for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
@@ -132,9 +144,12 @@ def doubled_multipliers(conf):
     weighers of ours that do the same.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: dict, key of aggregate metadata -> what happens twice
+    :returns: dict, key of aggregate metadata -> what happens twice; empty if
+        an option is invalid
     """
     found = {}
+    if _invalid(conf):
+        return found
     weighers = conf.filter_scheduler.weight_classes
     if (any(name.startswith('nova_prio.') for name in weighers) and
             not set(_WITH_CPU_WEIGHER).isdisjoint(weighers)):

@@ -12,7 +12,6 @@
 
 """What happens when nova-scheduler loads this package."""
 
-from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_prio import contract
@@ -31,11 +30,6 @@ def start():
     :raises SystemExit: where Nova or its configuration does not match
     """
     conf = seams.register_options()
-    for name in conf.nova_prio:
-        try:
-            conf.nova_prio[name]
-        except cfg.ConfigFileValueError as error:
-            contract.refuse('[nova_prio] %s: %s.' % (name, error))
     for problem in checks.problems(conf):
         contract.refuse(problem)
     if seams.install_request_filter(narrowing.narrow):

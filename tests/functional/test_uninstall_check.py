@@ -61,7 +61,7 @@ class UninstallCheck(base.FunctionalTest):
         self.ordinary = self.flavor(1)
         # The files of this machine do not count.
         self.useFixture(fixtures.MockPatch(
-            'nova_prio.remnants.paths_of', return_value=[str(self.conf)]))
+            'nova_prio.conf_files.paths', return_value=[str(self.conf)]))
 
     def flavor(self, vcpus=4, **extra_specs):
         """Create a flavor, small enough for all of them on one host."""

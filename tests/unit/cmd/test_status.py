@@ -14,6 +14,7 @@
 
 import contextlib
 import json
+import os
 import pathlib
 import re
 import sqlite3
@@ -24,6 +25,7 @@ import textwrap
 import pytest
 
 from nova_prio.cmd import status
+from nova_prio import conf_files
 from nova_prio import contract
 from nova_prio import seams
 
@@ -55,6 +57,7 @@ COMPUTE = {
 def found(monkeypatch, tmp_path):
     """Return a function: options -> what each check finds, by its name."""
     conf = seams.register_options()
+    monkeypatch.setattr(conf_files, 'paths', lambda conf: [])
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 
@@ -188,10 +191,107 @@ def run(*arguments):
          *arguments], capture_output=True, text=True)
 
 
-def test_a_file_that_is_not_there(tmp_path):
-    done = run('--config-file', str(tmp_path / 'none'), 'upgrade', 'check')
-    assert (255, 'Failed to find some config files: %s.\n' % (
-        tmp_path / 'none')) == (done.returncode, done.stderr)
+def _not_text(path):
+    path.write_bytes(b'[DEFAULT]\n# \xff\n')
+
+
+def _denied(path):
+    path.write_text('')
+    path.chmod(0)
+
+
+#: Text of the error -> function that makes a file with this error.
+UNREADABLE = {
+    'Failed to find some config files: %s': lambda path: None,
+    "Is a directory: '%s'": lambda path: path.mkdir(),
+    "Failed to parse %s: at %s:1, ": lambda path: path.write_text('x\n'),
+    "%s: 'utf-8' codec can't decode byte 0xff": _not_text,
+    'Failed to open some config files: %s': _denied,
+}
+
+
+@pytest.mark.parametrize('text', UNREADABLE)
+@pytest.mark.parametrize('module, words, status', [
+    ('status', ['upgrade', 'check'], 255),
+    ('main', ['uninstall-check'], 1)])
+def test_unreadable_configuration_is_one_line(
+        module, words, status, text, tmp_path):
+    path = tmp_path / 'nova.conf'
+    UNREADABLE[text](path)
+    option = ['--config-file', str(path)]
+    as_user = []
+    if text.startswith('Failed to open') and os.geteuid() == 0:
+        # The superuser may read any file without this capability.
+        as_user = ['setpriv', '--bounding-set=-dac_override,-dac_read_search',
+                   '--inh-caps=-dac_override,-dac_read_search']
+    done = subprocess.run(
+        [*as_user, sys.executable, '-W', 'ignore', '-m',
+         'nova_prio.cmd.' + module,
+         *(option + words if module == 'status' else words + option)],
+        capture_output=True, text=True)
+    assert (status, '') == (done.returncode, done.stdout), done.stderr
+    *others, line = done.stderr.splitlines()
+    assert line.startswith('The configuration of Nova cannot be read: ')
+    assert text.replace('%s', str(path)) in line
+    assert 'Traceback' not in done.stderr
+    assert module == 'main' or not others
+
+
+@pytest.mark.parametrize('option, text', [
+    ('priority_weight_multiplier = abc', '[nova_prio] priority_weight_mu'),
+    ('soft_affinity_weight_multiplier = -1',
+     '[nova_prio] soft_affinity_weight_multiplier: '),
+    ('affinity_same_priority = perhaps', '[nova_prio] affinity_same_pri'),
+])
+def test_values_that_stop_the_scheduler_are_failures(tmp_path, option, text):
+    path = tmp_path / 'nova.conf'
+    path.write_text('[filter_scheduler]\nenabled_filters = PriorityFilter\n'
+                    '[nova_prio]\n%s\n' % option)
+    done = run('--config-file', str(path), 'upgrade', 'check', '--json')
+    assert FAILURE == done.returncode, done.stderr
+    found, = (each for each in json.loads(done.stdout)['checks']
+              if OF_SCHEDULER == each['check'])
+    assert FAILURE == found['result']
+    assert text in found['details']
+    assert 'correct the value' in found['details']
+
+
+def test_unknown_options_are_warnings(tmp_path):
+    path, more = tmp_path / 'nova.conf', tmp_path / 'conf.d'
+    path.write_text(
+        '[DEFAULT]\ncpu_prority_mix_enable = true\ndebug = true\n'
+        'nonsense = 1\n'
+        '[Nova_Prio]\naffinity_domain = host\nenabled = true\n'
+        'strange = 1\n'
+        '[nova-prio]\nenabled = true\n'
+        '[profiler]\nenabled = true\n')
+    more.mkdir()
+    (more / 'x.conf').write_text(
+        '[compute]\ncpu_priority_mix_enabled = true\n'
+        'cpu_priority_mix_enable = true\n'
+        '[filter_scheduler]\naffinity_domains = host\n'
+        'soft_affinity_weight_multiplier = 0.0\n')
+    done = run('--config-file', str(path), '--config-dir', str(more),
+               'upgrade', 'check', '--json')
+    found, = (each for each in json.loads(done.stdout)['checks']
+              if 'Unknown options' == each['check'])
+    assert WARNING == found['result']
+    assert [
+        '[%s in %s is no option and has no effect; %s' % each for each in (
+            ('DEFAULT] cpu_prority_mix_enable', path,
+             'did you mean [DEFAULT] cpu_priority_mix_enable?'),
+            ('Nova_Prio] affinity_domain', path,
+             'did you mean [nova_prio] affinity_domains?'),
+            ('Nova_Prio] strange', path, 'remove it.'))] + [
+        '[nova-prio] in %s is no group of options and has no effect; did you '
+        'mean [nova_prio]?' % path] + [
+        '[%s in %s is no option and has no effect; did you mean [%s?' % each
+        for each in (
+            ('compute] cpu_priority_mix_enabled', more / 'x.conf',
+             'DEFAULT] cpu_priority_mix_enable'),
+            ('filter_scheduler] affinity_domains', more / 'x.conf',
+             'nova_prio] affinity_domains'))
+    ] == re.split(r'(?<=[?.]) (?=\[)', found['details'])
 
 
 def test_command_line(tmp_path):
