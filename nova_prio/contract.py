@@ -327,6 +327,8 @@ SEAMS = (
          ('self', 'instance_numa_topology', 'flavor', 'image_meta')),
     Seam(COMPUTE, _DRIVER, 'LibvirtDriver._get_guest_xml',
          ('self', 'context', 'instance')),
+    Seam(COMPUTE, _DRIVER, 'LibvirtDriver._create_guest',
+         ('self', 'context', 'xml', 'instance')),
     Seam(COMPUTE, _DRIVER,
          'LibvirtDriver.check_can_live_migrate_destination',
          ('self', 'context', 'instance', 'src_compute_info')),

@@ -111,8 +111,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def prove_partitions(self):
         """Find out whether libvirt starts guests in both partitions."""
-        self.partitions.prove(
-            self._get_vcpu_available() or self._get_pcpu_available())
+        cpus = self._get_vcpu_available() or self._get_pcpu_available()
+        self.partitions.prove(dict.fromkeys(guest_xml.PARTITIONS, cpus))
 
     def find_floated(self, instances, moving):
         """Find out on which dedicated CPUs guests of other times float.
@@ -142,7 +142,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""
-        if self.partitions.problem:
+        if self.partitions.is_in_doubt:
             self.prove_partitions()
         self._seen = floaters.look(self._host), self._get_pcpu_available()
         return super().get_available_resource(nodename)
@@ -244,3 +244,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if priority == capacity.LOW and instance.numa_topology is None:
             shared = self._get_vcpu_available()
         return guest_xml.of_priority(xml, priority, shared)
+
+    def _create_guest(self, context, xml, instance, *args, **kwargs):
+        """Start a guest; if one with a priority fails, doubt the partitions.
+
+        Nova starts each guest of its own here: new ones, and those that were
+        moved, rebooted hard, resumed or rescued.
+        """
+        try:
+            return super()._create_guest(
+                context, xml, instance, *args, **kwargs)
+        except Exception:
+            if policy.in_force(instance.flavor.extra_specs) is not None:
+                self.partitions.start_failed()
+            raise

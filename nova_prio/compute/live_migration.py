@@ -109,7 +109,11 @@ class LiveMigration:
         Nova lends it what it was to have here, and saves it where its disks
         are not shared, maybe after the source has: its CPUs at home would be
         given away, and others counted as its own.
+
+        libvirt starts the guest here by itself, and may have failed to.
         """
+        if policy.in_force(instance.flavor.extra_specs) is not None:
+            self.partitions.start_failed()
         instance.obj_reset_changes(recursive=True)
         super().rollback_live_migration_at_destination(
             context, instance, *args, **kwargs)

@@ -14,11 +14,13 @@
 
 Without systemd and machined libvirt makes no partition but its own, and a
 guest in one that is missing does not start. nova-compute may run where it
-does not see the cgroups of the host: only libvirt knows, so it is asked to
-start a guest.
+does not see the cgroups of the host: only libvirt knows, so libvirt is asked
+to start a small guest in each partition, a probe.
 """
 
+import math
 import threading
+import time
 import uuid
 
 import nova.conf
@@ -31,11 +33,14 @@ from nova_prio.compute import guest_xml
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
-#: How long a guest is waited for. libvirt puts it into its cgroups first, and
-#: tells at once where that fails.
+#: Seconds that callers wait for a probe, from its start. libvirt puts the
+#: guest into its cgroups first, and fails at once if it cannot.
 WAIT_SECONDS = 10
 
-#: How the names of the guests begin that are started to try it.
+#: Seconds for which the success of a probe is accepted instead of a new one.
+TRUST_SECONDS = 30
+
+#: How the names of the guests begin that are started as probes.
 PROBE = 'nova-prio-probe-'
 
 # A guest without devices, which never runs.
@@ -62,24 +67,86 @@ class Partitions:
         self._host = host
         self._lock = threading.Lock()
         self._probes = {}
+        self._errors = {}
+        self._failed_at = -math.inf
+        self._logged = set()
         self.problem = None
 
-    def prove(self, shared):
+    @property
+    def is_in_doubt(self):
+        """Whether the next update of the host must probe the partitions."""
+        return self.problem is not None or any(
+            probe.started_at < self._failed_at
+            for probe in list(self._probes.values()))
+
+    def start_failed(self):
+        """Accept no earlier success: a guest with a priority did not start."""
+        self._failed_at = time.monotonic()
+
+    def prove(self, cpus):
         """Find out whether a guest starts in each of them.
 
-        :param shared: set of the CPU numbers on which that is tried, if there
-            are any: the others may be busy with high-priority guests
+        Callers share probes, of which at most one runs for each partition. A
+        success is accepted for TRUST_SECONDS, unless a guest with a priority
+        failed to start since then. All callers wait at the same time, until
+        WAIT_SECONDS after the start of the probe at most.
+
+        A probe that still runs may have started before the caller asked. To
+        share it is safe:
+
+        * If it fails, the partition is refused.
+        * If it succeeds, libvirt had its guest in the partition after the
+          caller asked.
+        * If it goes on, its guest holds the partition: the kernel removes no
+          cgroup with another one in it. It looks the same if libvirtd hangs
+          before that; no other guest starts then either.
+
+        :param cpus: dict, priority -> set of the CPU numbers on which the
+            guest is started
         """
         with self._lock:
-            errors = {priority: self._error(priority, shared)
-                      for priority in guest_xml.PARTITIONS}
+            probes = [self._shared(priority, cpus[priority])
+                      for priority in guest_xml.PARTITIONS]
+        for probe in probes:
+            if not self._is_trusted(probe):
+                probe.join(max(
+                    0, probe.started_at + WAIT_SECONDS - time.monotonic()))
+                self._record(probe)
+
+    def _shared(self, priority, cpus):
+        """Return the probe of a partition that counts now, maybe a new one."""
+        probe = self._probes.get(priority)
+        if probe is None or not (
+                probe.is_starting or self._is_trusted(probe)):
+            probe = _Probe(self._host, priority, cpus, self._record, probe)
+            self._probes[priority] = probe
+            probe.start()
+        return probe
+
+    def _is_trusted(self, probe):
+        return (probe.error is None and probe.proved_at is not None and
+                probe.proved_at > self._failed_at and
+                time.monotonic() - probe.proved_at < TRUST_SECONDS)
+
+    def _record(self, probe):
+        """Take the result of a probe over, unless a later one counts.
+
+        The thread of a probe does so when it ends, so that callers find the
+        result. They do so if the probe takes too long.
+        """
+        with self._lock:
+            if self._probes[probe.priority] is not probe:
+                return
+            self._errors[probe.priority] = probe.error
+            self._log(probe)
             problem = None
-            for priority, error in errors.items():
+            for priority, partition in guest_xml.PARTITIONS.items():
+                error = self._errors.get(priority)
                 if error is not None:
                     problem = (
                         'libvirt cannot start a guest in the partition %s '
                         '(%s); run nova-prio-host prepare on the host'
-                        % (guest_xml.PARTITIONS[priority], error))
+                        % (partition, str(error) or type(error).__name__))
                     break
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
@@ -88,55 +155,89 @@ class Partitions:
                          'starts guests in their partitions.')
             self.problem = problem
 
-    def _error(self, priority, shared):
-        """Return what libvirt says against a guest, or None."""
-        probe = self._probes.get(priority)
-        if probe is None or not probe.is_alive():
-            probe = _Probe(self._host.get_connection(), priority, shared)
-            self._probes[priority] = probe
-            probe.start()
-        probe.join(WAIT_SECONDS)
-        if probe.is_alive():
+    def _log(self, probe):
+        """Log an unexpected error once per type, a slow probe once."""
+        partition = guest_xml.PARTITIONS[probe.priority]
+        if probe.error is not None:
+            if (type(probe.error) not in self._logged and not isinstance(
+                    probe.error, libvirt_host.libvirt.libvirtError)):
+                self._logged.add(type(probe.error))
+                LOG.error('The probe of the partition %s failed.', partition,
+                          exc_info=probe.error)
+        elif probe.is_starting and not probe.is_late:
+            probe.is_late = True
             LOG.warning(
                 'libvirt takes more than %(seconds)d s to start a guest in '
                 'the partition %(partition)s on CPUs %(cpus)s: guests of more '
                 'weight keep them busy, and low-priority guests start late; '
                 'see nova-prio-host --low-weight.',
-                {'seconds': WAIT_SECONDS,
-                 'partition': guest_xml.PARTITIONS[priority],
-                 'cpus': hardware.format_cpu_spec(shared)})
-        return probe.error
+                {'seconds': WAIT_SECONDS, 'partition': partition,
+                 'cpus': hardware.format_cpu_spec(probe.cpus)})
 
 
 class _Probe(threading.Thread):
     """Starts a guest and stops it, however long that takes.
 
-    ``error`` is libvirt's, or None.
+    ``started_at`` and ``proved_at`` are times of the monotonic clock: when it
+    began, and when libvirt had started the guest, None before. ``error`` is
+    the exception that it failed with, or None. ``is_late`` tells whether a
+    caller waited in vain.
     """
 
-    def __init__(self, connection, priority, shared):
+    def __init__(self, host, priority, cpus, done, predecessor):
+        """Start nothing yet.
+
+        :param host: nova.virt.libvirt.host.Host
+        :param priority: 'high' or 'low'
+        :param cpus: set of CPU numbers
+        :param done: called with this probe when it ends
+        :param predecessor: _Probe whose guest may not have stopped yet, or
+            None
+        """
         super().__init__(name=PROBE + priority, daemon=True)
+        self.priority = priority
+        self.cpus = cpus
         self.error = None
-        self._connection = connection
+        self.is_late = False
+        self.started_at = time.monotonic()
+        self.proved_at = None
+        self._host = host
+        self._done = done
+        self._predecessor = predecessor
         # The same one each time.
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
-        self._xml = guest_xml.of_priority(
-            _PROBE_XML % (CONF.libvirt.virt_type, self.name, self._uuid,
-                          hardware.format_cpu_spec(shared)), priority)
+
+    @property
+    def is_starting(self):
+        """Whether libvirt has not started the guest yet."""
+        return self.proved_at is None and self.is_alive()
 
     def run(self):
         try:
-            self._end_left()
-            self._connection.createXML(
-                self._xml, libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED
-            ).destroy()
-        except libvirt_host.libvirt.libvirtError as error:
+            if self._predecessor is not None:
+                self._predecessor.join()
+                self._predecessor = None
+            self._try()
+        except Exception as error:
             self.error = error
+        self._done(self)
 
-    def _end_left(self):
+    def _try(self):
+        connection = self._host.get_connection()
+        self._end_left(connection)
+        guest = connection.createXML(
+            guest_xml.of_priority(
+                _PROBE_XML % (CONF.libvirt.virt_type, self.name, self._uuid,
+                              hardware.format_cpu_spec(self.cpus)),
+                self.priority),
+            libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED)
+        self.proved_at = time.monotonic()
+        guest.destroy()
+
+    def _end_left(self, connection):
         """End one that stayed, since libvirtd or nova-compute went away."""
         try:
-            self._connection.lookupByUUIDString(self._uuid).destroy()
+            connection.lookupByUUIDString(self._uuid).destroy()
         except libvirt_host.libvirt.libvirtError as error:
             if (error.get_error_code() !=
                     libvirt_host.libvirt.VIR_ERR_NO_DOMAIN):

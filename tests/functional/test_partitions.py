@@ -42,6 +42,9 @@ class Partitions(base.FunctionalTest):
 
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Connection.createXML', create_xml))
+        # Each step of a test shall find out what the one before changed.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.partitions.TRUST_SECONDS', 0))
         self.log = self.useFixture(fixtures.FakeLogger(
             'nova_prio.compute.partitions'))
 
@@ -85,10 +88,77 @@ class Partitions(base.FunctionalTest):
         self.start_seed_host('mix1')
         self.start_seed_host('high1', shared=None, mix=False)
         self.assertEqual(
-            [('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
-             ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7')],
-            [(domain.findtext('resource/partition'),
-              domain.find('vcpu').get('cpuset')) for domain in self.probed])
+            sorted([
+                ('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
+                ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7')]),
+            sorted((domain.findtext('resource/partition'),
+                    domain.find('vcpu').get('cpuset'))
+                   for domain in self.probed))
+
+    def test_any_error_of_a_probe_refuses_priority_instances(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Connection.createXML',
+            lambda *args: {}['cgroup']))
+        self.start_seed_host('mix1')
+        self.assertIn("/high_prio_machine ('cgroup')",
+                      self.report('mix1').partition_problem)
+        self.boot(self.low, 'ERROR')
+        self.boot(self.plain)
+
+    def test_moves_share_what_was_found_a_moment_ago(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+        self.let_guests_migrate()
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        self.start_seed_host('mix2')
+        servers = [self.boot(self.low, az='nova:mix1') for _ in range(2)]
+        probes = len(self.probed)
+        for server in servers:
+            self._live_migrate(server)
+            self.assertEqual('mix2', self.host_of(server))
+        self.assertEqual(probes, len(self.probed))
+
+    def test_guest_that_does_not_start_has_the_partitions_probed(self):
+        """At the next update of the host, and before guests move to it."""
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        driver = self.computes['mix1'].driver
+        probes = len(self.probed)
+        with fixtures.MonkeyPatch(
+                'nova.virt.libvirt.guest.Guest.launch',
+                lambda *args, **kwargs: {}['cgroup']):
+            self.boot(self.plain, 'ERROR')
+            driver.prove_partitions()
+            self.update_host('mix1')
+            self.assertEqual(probes, len(self.probed))
+            self.missing.add('/low_prio_machine')
+            self.boot(self.low, 'ERROR')
+        self.assertIsNone(driver.partitions.problem)
+        self.update_host('mix1')
+        self.assertEqual(self._words('/low_prio_machine'),
+                         self.report('mix1').partition_problem)
+        self.missing.clear()
+        self.update_host('mix1')
+        self.boot(self.low)
+
+    def test_live_migration_that_fails_has_the_partitions_probed(self):
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+        self.missing.clear()
+        self.start_seed_host('mix1')
+        server = self.boot(self.low)
+        self.start_seed_host('mix2')
+        destination = self.computes['mix2'].driver
+        with self.no_guest_migrates():
+            self._live_migrate(server, 'failed')
+        self.soon(lambda: self.assertTrue(destination.partitions.is_in_doubt))
+        self.missing.add('/low_prio_machine')
+        self.update_host('mix2')
+        self.assertEqual(self._words('/low_prio_machine'),
+                         self.report('mix2').partition_problem)
 
     def test_when_a_guest_comes(self):
         self.let_guests_migrate()
