@@ -70,6 +70,30 @@ Possible values:
 * ``true``
 * ``false``
 """),
+    cfg.StrOpt(
+        'low_emulator_set',
+        help="""
+CPUs of the emulator and I/O threads of low-priority guests.
+
+These threads start, stop, migrate and control a guest, and serve its disks.
+If they share CPUs with busy ordinary guests, they get no CPU time in an idle
+low-priority partition, and low-priority guests do not start. Give them CPUs
+that no guest keeps busy, such as the housekeeping CPUs of the host outside
+of both CPU sets. A guest gets the CPUs when it is started or migrated to the
+host, with and without ``cpu_priority_mix_enable``. The option takes effect
+when nova-compute starts.
+
+Possible values:
+
+* a list of CPU numbers, ranges and exclusions, such as ``0,8-11,^9``. No CPU
+  may be in ``[compute] cpu_dedicated_set``, and each must be online
+* unset: the CPUs of ``[compute] cpu_shared_set``
+
+Related options:
+
+* ``[compute] cpu_dedicated_set``
+* ``[compute] cpu_shared_set``
+"""),
     cfg.FloatOpt(
         'priority_weight_multiplier',
         default=1.0,

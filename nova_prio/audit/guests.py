@@ -22,6 +22,7 @@ from oslo_utils import importutils
 
 from nova_prio.audit import finding
 from nova_prio import capacity
+from nova_prio.compute import checks
 from nova_prio.compute import guest_xml
 from nova_prio import policy
 
@@ -53,13 +54,15 @@ class Host(typing.NamedTuple):
     ``dedicated`` and ``shared`` are frozensets of CPU numbers, ``shared`` is
     None where Nova does not limit floating guests; ``mix`` tells whether
     low-priority guests float on the former too; ``cells`` is a list of the
-    frozensets of the CPUs of each NUMA cell.
+    frozensets of the CPUs of each NUMA cell; ``low_emulator`` is the frozenset
+    of the CPUs of emulator and I/O threads of low-priority guests.
     """
 
     dedicated: frozenset
     shared: frozenset | None
     mix: bool
     cells: list
+    low_emulator: frozenset
 
     @classmethod
     def of(cls, conf, capabilities):
@@ -76,7 +79,8 @@ class Host(typing.NamedTuple):
             conf.cpu_priority_mix_enable,
             [frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
              for cell in etree.fromstring(capabilities).iterfind(
-                 'host/topology/cells/cell')])
+                 'host/topology/cells/cell')],
+            frozenset(checks.low_emulator_set(conf) or shared or ()))
 
     @property
     def floating(self):
@@ -173,16 +177,16 @@ def _placement(name, host, guest, priority):
         yield finding.Finding(
             name, finding.CPU_OUTSIDE, guest.uuid,
             needed=_text(host.dedicated), libvirt=_text(outside))
-    wanted = [(_wanted(host, guest, cpus, priority), cpus)
+    wanted = [(_wanted(host, guest, cpus, priority), cpus, host.shared)
               for cpus in guest.vcpus if not is_pinned(host, cpus)]
     if priority == capacity.LOW:
-        wanted += [(host.shared & (cpus or frozenset()), cpus)
-                   for cpus in guest.threads]
-    for needed, cpus in wanted:
+        wanted += [(host.low_emulator & (cpus or frozenset()), cpus,
+                    host.low_emulator) for cpus in guest.threads]
+    for needed, cpus, allowed in wanted:
         if cpus != needed or not cpus:
             yield finding.Finding(
                 name, finding.OLD_CPUSET, guest.uuid,
-                needed=_text(needed or host.shared), libvirt=_text(cpus))
+                needed=_text(needed or allowed), libvirt=_text(cpus))
             break
 
 

@@ -45,6 +45,10 @@ def of_host(conf, cpus, of_cgroups):
                 conf, cpus.dedicated, cpus.shared, cpus.ratio):
             yield rows.Row(rows.HOST, 'mix', 'nova-compute would not start',
                            remedy=_sentence(problem), is_in_the_way=True)
+    for problem in checks.problems_of_low_emulator_set(conf, cpus.dedicated):
+        yield rows.Row(
+            rows.HOST, 'low_emulator_set', 'nova-compute would not start',
+            remedy=_sentence(problem), is_in_the_way=True)
     for problem in of_cgroups:
         yield rows.Row(rows.HOST, 'partitions', 'not prepared', 'prepared',
                        _sentence(problem))

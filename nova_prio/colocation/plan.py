@@ -253,7 +253,8 @@ def _floats_on(instance, needs, view, now, cpus, guests):
     """Return the CPUs on which a guest floats, as ``floaters`` counts them.
 
     Where libvirt was not asked, it is taken to have been started with the CPU
-    sets that the host has now.
+    sets that the host has now, and without low_emulator_set, which only the
+    host knows.
 
     :param needs: ``capacity.Demand`` of the instance
     :returns: frozenset

@@ -21,6 +21,7 @@ from nova_prio import capacity
 from nova_prio import conf as our_conf
 
 ISOLATED = pathlib.Path('/sys/devices/system/cpu/isolated')
+ONLINE = pathlib.Path('/sys/devices/system/cpu/online')
 
 _SETS = {'cpu_dedicated_set': hardware.get_cpu_dedicated_set,
          'cpu_shared_set': hardware.get_cpu_shared_set}
@@ -52,6 +53,51 @@ def problems(conf):
     if conf.cpu_priority_mix_enable:
         found += problems_of_mix(
             conf, dedicated, shared, conf.cpu_allocation_ratio)
+    return found + problems_of_low_emulator_set(conf, dedicated)
+
+
+def low_emulator_set(conf):
+    """Return ``[nova_prio] low_emulator_set``.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: set of CPU numbers, empty if the option is not set
+    :raises nova.exception.Invalid: if it is no CPU list, or one of no CPU
+    """
+    text = conf.nova_prio.low_emulator_set
+    if not text:
+        return set()
+    cpus = hardware.parse_cpu_spec(text)
+    if not cpus:
+        raise exception.Invalid('it holds no CPU')
+    return cpus
+
+
+def problems_of_low_emulator_set(conf, dedicated):
+    """Return why low emulator threads cannot run on their CPUs.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param dedicated: frozenset of the dedicated CPUs
+    :returns: list of str: option, value and remedy
+    """
+    given = "[nova_prio] low_emulator_set is '%s'" % (
+        conf.nova_prio.low_emulator_set)
+    try:
+        cpus = low_emulator_set(conf)
+    except (exception.Invalid, ValueError) as error:
+        return ['%s: %s; give CPU numbers, such as 0-3,8.'
+                % (given, str(error).rstrip('.'))]
+    found = []
+    if cpus & dedicated:
+        found.append(
+            '%s, but CPUs %s are in [compute] cpu_dedicated_set; give CPUs '
+            'outside of it, such as the housekeeping CPUs of the host.'
+            % (given, hardware.format_cpu_spec(cpus & dedicated)))
+    online = _kernel_cpus(ONLINE)
+    if online and cpus - online:
+        found.append(
+            '%s, but CPUs %s are not online; give CPUs of %s.'
+            % (given, hardware.format_cpu_spec(cpus - online),
+               hardware.format_cpu_spec(online)))
     return found
 
 
@@ -84,7 +130,7 @@ def problems_of_mix(conf, dedicated, shared, ratio):
             "[libvirt] cpu_power_management is true beside [DEFAULT] "
             "cpu_priority_mix_enable, which needs idle dedicated CPUs online; "
             "disable one of them.")
-    isolated = dedicated & _isolated_cpus()
+    isolated = dedicated & _kernel_cpus(ISOLATED)
     if isolated:
         found.append(
             "[compute] cpu_dedicated_set holds CPUs %s, which the kernel "
@@ -95,10 +141,10 @@ def problems_of_mix(conf, dedicated, shared, ratio):
     return found
 
 
-def _isolated_cpus():
-    """Return the CPUs that the kernel was told to isolate, a set."""
+def _kernel_cpus(path):
+    """Return the CPUs in a file of the kernel, a set; empty without it."""
     try:
-        text = ISOLATED.read_text().strip()
+        text = path.read_text().strip()
     except OSError:
         return set()
     return hardware.parse_cpu_spec(text) if text else set()

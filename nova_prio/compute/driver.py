@@ -103,16 +103,23 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         LOG.info(
             'nova_prio %(release)s: dedicated CPUs %(dedicated)s, shared CPUs '
             '%(shared)s, cpu_allocation_ratio %(ratio)s, '
-            'cpu_priority_mix_enable %(mix)s',
+            'cpu_priority_mix_enable %(mix)s, low_emulator_set %(low)s',
             {'release': contract.own_release(), 'dedicated': dedicated,
              'shared': shared,
              'ratio': CONF.cpu_allocation_ratio or 'as Placement has it',
-             'mix': str(self.mix).lower()})
+             'mix': str(self.mix).lower(),
+             'low': CONF.nova_prio.low_emulator_set or 'not set'})
 
     def prove_partitions(self):
-        """Find out whether libvirt starts guests in both partitions."""
+        """Find out whether libvirt starts guests in both partitions.
+
+        The probes run on CPUs without high-priority guests, if there are any,
+        and that of the low partition on the CPUs of low emulator threads.
+        """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
-        self.partitions.prove(dict.fromkeys(guest_xml.PARTITIONS, cpus))
+        self.partitions.prove({
+            capacity.HIGH: cpus,
+            capacity.LOW: self.low_emulator_cpus() or cpus})
 
     def find_floated(self, instances, moving):
         """Find out on which dedicated CPUs guests of other times float.
@@ -210,23 +217,26 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return the CPUs of both sets, a set of numbers."""
         return self._get_vcpu_available() | self._get_pcpu_available()
 
+    def low_emulator_cpus(self):
+        """Return the CPUs of emulator and I/O threads of low guests, a set."""
+        return checks.low_emulator_set(CONF) or self._get_vcpu_available()
+
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
                                image_meta):
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if not self.floats_on_all(flavor):
+        if policy.in_force(flavor.extra_specs) != capacity.LOW:
             return config
         if config.cputune is None:
-            return config._replace(cpuset=self.floating_cpus())
-        self._float_in_cells(config.cputune, instance_numa_topology)
+            return (config._replace(cpuset=self.floating_cpus())
+                    if self.mix else config)
+        if self.mix:
+            self._float_in_cells(config.cputune, instance_numa_topology)
+        self._place_threads(config.cputune)
         return config
 
     def _float_in_cells(self, cputune, instance_numa_topology):
-        """Let each vCPU float on all CPUs of the host cell that it is on.
-
-        The emulator and I/O threads stay on the shared CPUs, of these cells
-        where there are any.
-        """
+        """Let each vCPU float on all CPUs of the host cell that it is on."""
         host_cells = {cell.id: cell
                       for cell in self._get_host_numa_topology().cells}
         dedicated = {vcpu: host_cells[cell.id].pcpuset
@@ -234,16 +244,28 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                      for vcpu in cell.cpuset}
         for pin in cputune.vcpupin:
             pin.cpuset = pin.cpuset | dedicated[pin.id]
-        if not cputune.emulatorpin.cpuset:
-            cputune.emulatorpin.cpuset.update(self._get_vcpu_available())
+
+    def _place_threads(self, cputune):
+        """Place the emulator and I/O threads of a low guest with a topology.
+
+        Without low_emulator_set, they stay on the shared CPUs of its host
+        cells, or on all shared CPUs if these cells have none.
+        """
+        emulator = cputune.emulatorpin.cpuset
+        cpus = checks.low_emulator_set(CONF) or (
+            emulator or self._get_vcpu_available())
+        # Nova 31 gives its guests no I/O threads.
+        for pin in (cputune.emulatorpin,
+                    *getattr(cputune, 'iothreadpin', ())):
+            pin.cpuset = set(cpus)
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         priority = policy.in_force(instance.flavor.extra_specs)
-        shared = None
+        threads = None
         if priority == capacity.LOW and instance.numa_topology is None:
-            shared = self._get_vcpu_available()
-        return guest_xml.of_priority(xml, priority, shared)
+            threads = self.low_emulator_cpus()
+        return guest_xml.of_priority(xml, priority, threads)
 
     def _create_guest(self, context, xml, instance, *args, **kwargs):
         """Start a guest; if one with a priority fails, doubt the partitions.

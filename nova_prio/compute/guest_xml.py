@@ -29,17 +29,17 @@ PARTITIONS = {capacity.HIGH: '/high_prio_machine',
               capacity.LOW: '/low_prio_machine'}
 
 
-def of_priority(xml, priority, shared=None):
+def of_priority(xml, priority, threads=None):
     """Return the domain XML as the priority of the guest asks for it.
 
     The guest is put into the partition of its priority. Its emulator and I/O
-    threads are put on the shared CPUs: beside busy high-priority guests a
-    low-priority one could otherwise neither start nor migrate.
+    threads are put on CPUs without high-priority guests: beside a busy one, a
+    low-priority guest could neither start nor migrate.
 
     :param xml: str, domain XML as Nova's driver makes it
     :param priority: 'high', 'low', or None: nothing changes then
-    :param shared: set of CPU numbers for these threads, or None where they
-        stay as they are: Nova places those of a guest with a NUMA topology
+    :param threads: set of CPU numbers for these threads, or None to leave
+        them where the XML has them
     :returns: str
     """
     if priority is None:
@@ -48,8 +48,8 @@ def of_priority(xml, priority, shared=None):
     resource = _child(domain, 'resource')
     _child(resource, 'partition').text = PARTITIONS[priority]
     etree.indent(resource, level=1)
-    if shared:
-        cpuset = hardware.format_cpu_spec(shared)
+    if threads:
+        cpuset = hardware.format_cpu_spec(threads)
         cputune = _child(domain, 'cputune')
         _child(cputune, 'emulatorpin').set('cpuset', cpuset)
         for iothread in _iothreads(domain):

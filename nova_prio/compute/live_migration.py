@@ -54,7 +54,7 @@ class LiveMigration:
         if priority is not None:
             # Without cell_pins, Nova itself reads none of it.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
-                cpu_pins={}, emulator_pins=self._get_vcpu_available())
+                cpu_pins={}, emulator_pins=self.low_emulator_cpus())
         if (self.floats_on_all(instance.flavor) and
                 instance.numa_topology is None):
             data.dst_cpu_shared_set_info = self.floating_cpus()
@@ -123,10 +123,10 @@ class LiveMigration:
                                   *args, **kwargs):
         priority = policy.in_force(instance.flavor.extra_specs)
         if priority is not None:
-            shared = None
+            threads = None
             if priority == capacity.LOW and instance.numa_topology is None:
-                shared = migrate_data.dst_numa_info.emulator_pins
-            guest = _RewrittenGuest(guest, priority, shared)
+                threads = migrate_data.dst_numa_info.emulator_pins
+            guest = _RewrittenGuest(guest, priority, threads)
         return super()._live_migration_operation(
             context, instance, dest, block_migration, migrate_data, guest,
             *args, **kwargs)
@@ -135,10 +135,10 @@ class LiveMigration:
 class _RewrittenGuest:
     """A guest that arrives with the XML of its priority."""
 
-    def __init__(self, guest, priority, shared):
+    def __init__(self, guest, priority, threads):
         self._guest = guest
         self._priority = priority
-        self._shared = shared
+        self._threads = threads
 
     def __getattr__(self, name):
         return getattr(self._guest, name)
@@ -146,4 +146,4 @@ class _RewrittenGuest:
     def migrate(self, *args, destination_xml, **kwargs):
         return self._guest.migrate(
             *args, destination_xml=guest_xml.of_priority(
-                destination_xml, self._priority, self._shared), **kwargs)
+                destination_xml, self._priority, self._threads), **kwargs)

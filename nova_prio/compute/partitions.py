@@ -170,7 +170,8 @@ class Partitions:
                 'libvirt takes more than %(seconds)d s to start a guest in '
                 'the partition %(partition)s on CPUs %(cpus)s: guests of more '
                 'weight keep them busy, and low-priority guests start late; '
-                'see nova-prio-host --low-weight.',
+                'set [nova_prio] low_emulator_set, or see nova-prio-host '
+                '--low-weight.',
                 {'seconds': WAIT_SECONDS, 'partition': partition,
                  'cpus': hardware.format_cpu_spec(probe.cpus)})
 

@@ -147,8 +147,9 @@ class Cloud(Installed, base.ServersTestBase):
         self.hosts_down = set()
         self._install()
         # The CPUs of its hosts are not those of this machine.
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.checks.ISOLATED', pathlib.Path(os.devnull)))
+        for name in 'ISOLATED', 'ONLINE':
+            self.useFixture(fixtures.MonkeyPatch(
+                'nova_prio.compute.checks.' + name, pathlib.Path(os.devnull)))
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')
         # With a connection for each transaction, a fifth of all the time of
@@ -217,7 +218,8 @@ class Cloud(Installed, base.ServersTestBase):
 
     def start_host(self, name, cpus=12, cells=1, threads=1, dedicated=None,
                    shared=None, ratio=None, mix=False, memory_mb=16384,
-                   driver=PRIORITY_DRIVER, aggregate=None):
+                   driver=PRIORITY_DRIVER, aggregate=None,
+                   low_emulator_set=None):
         """Start a host, and the aggregate that it is in.
 
         :param cpus: CPUs of the host, a multiple of cells * threads; with
@@ -229,6 +231,7 @@ class Cloud(Installed, base.ServersTestBase):
         :param driver: ``compute_driver``
         :param aggregate: dict, metadata of the host's aggregate (str -> str);
             hosts with the same metadata share one; None or empty for none
+        :param low_emulator_set: ``[nova_prio] low_emulator_set``
         :returns: the started nova-compute service
         """
         self._host_options[name] = {
@@ -238,6 +241,7 @@ class Cloud(Installed, base.ServersTestBase):
             (None, 'cpu_priority_mix_enable'): mix,
             ('compute', 'cpu_dedicated_set'): dedicated,
             ('compute', 'cpu_shared_set'): shared,
+            ('nova_prio', 'low_emulator_set'): low_emulator_set,
         }
         self.start_compute(name, fakelibvirt.HostInfo(
             cpu_nodes=cells, cpu_sockets=1,

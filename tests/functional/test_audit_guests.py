@@ -106,6 +106,22 @@ class Guests(test_audit.Audit):
         self.running['low'] = stock['low'].replace('cpuset="0-23"', '')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23', 'all CPUs')})
 
+    def test_emulator_threads_on_cpus_of_their_own(self):
+        """They were started before the option was set, or are elsewhere."""
+        self._host_options['mix1']['nova_prio', 'low_emulator_set'] = '8'
+        self.assert_said(
+            {('old_cpuset', 'low', 'CPUs 8', 'CPUs 8-11,20-23'),
+             ('old_cpuset', 'low in both cells', 'CPUs 8', 'CPUs 8-11,20-23')})
+        for kind in 'low', 'low in both cells':
+            for xpath in '//emulatorpin', '//iothreadpin':
+                if self.running[kind].find(xpath[2:]) > 0:
+                    self.edit(kind, xpath, cpuset='8')
+        self.audit()
+        self._host_options['mix1']['nova_prio', 'low_emulator_set'] = '12'
+        self.assert_said(
+            {('old_cpuset', 'low', 'CPUs 12', 'CPUs 8'),
+             ('old_cpuset', 'low in both cells', 'CPUs 12', 'CPUs 8')})
+
     def test_partitions(self):
         stock = dict(self.running)
         self.edit('low', '//partition', text='/high_prio_machine')

@@ -217,6 +217,16 @@ class Floaters(base.FunctionalTest):
         self.keep_xml()
         self.assert_blocked('6-8')
 
+    def test_emulator_threads_of_a_low_guest_on_cpus_of_their_own(self):
+        """They block dedicated CPUs if the sets of the host change."""
+        self.start_seed_host(dedicated='0-5', shared='6-9',
+                             low_emulator_set='10-11')
+        self.boot(self.low)
+        self._host_options['mix1']['nova_prio', 'low_emulator_set'] = None
+        self.restart(dedicated='0-5,11', shared='6-9')
+        self.keep_xml()
+        self.assert_blocked('11')
+
     def test_libvirt_does_not_answer(self):
         """The host keeps its books, and what it has found before."""
         self.start_with_one_guest(self.plain)

@@ -282,6 +282,11 @@ class HostPlan(colocation.Colocation):
         self.assertIn('CPUs 6-7, which the kernel',
                       plan['host', 'mix']['Remedy'])
         self.on_the_host('--no-mix', isolated='6-9')
+        self._host_options['mix1']['nova_prio', 'low_emulator_set'] = '7-8'
+        plan = self.on_the_host(status=report.FOUND)
+        self.assertIn("[nova_prio] low_emulator_set is '7-8', but CPUs 7 are",
+                      plan['host', 'low_emulator_set']['Remedy'])
+        self._host_options['mix1']['nova_prio', 'low_emulator_set'] = None
         # What runs is not what the sets are: they were changed before.
         domain = etree.fromstring(self.guest_xml(floating['id']))
         domain.find('vcpu').set('cpuset', '0,9')

@@ -29,6 +29,7 @@ from nova.virt.libvirt import driver
 from oslo_serialization import jsonutils
 from oslo_utils import versionutils
 
+from nova_prio.compute import live_migration
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
 from tests.functional import base
@@ -194,6 +195,39 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual(['0-5', '6-11'], sorted(pins))
         self._assert_accounts(mix1=((0, 0, 0), {}),
                               mix2=((5, 8, 4), {'0': 1, '1': 1}))
+
+    def test_low_emulator_threads_follow_the_set_of_the_destination(self):
+        """Between a host with the option and one without it, and back."""
+        self._start_mix2(dedicated='1-4,7-8', low_emulator_set='9')
+        for kind in sorted(LOW):
+            server = self.servers[kind]
+            self._migrate(server)
+            self._assert_on('mix2', server)
+            self._assert_guest(kind, server, emulator='9', low='0-8,10-11')
+            self._migrate(server, 'mix1')
+            self._assert_on('mix1', server)
+            self._assert_guest(kind, server, emulator='4-5,10-11')
+
+    def test_low_emulator_threads_beside_an_earlier_release(self):
+        """A destination names its CPUs to any source with this package."""
+        self._start_mix2(dedicated='1-4,7-8', low_emulator_set='9')
+        server = self.servers['low']
+        check = (live_migration.LiveMigration.
+                 check_can_live_migrate_destination)
+
+        def check_as_before(driver, *args, **kwargs):
+            data = check(driver, *args, **kwargs)
+            data.dst_numa_info.emulator_pins = driver._get_vcpu_available()
+            return data
+
+        with fixtures.MonkeyPatch(
+                'nova_prio.compute.live_migration.LiveMigration.'
+                'check_can_live_migrate_destination', check_as_before):
+            self._migrate(server)
+        self._assert_guest('low', server, emulator='0,5-6,10-11',
+                           low='0-8,10-11')
+        self._migrate(server, 'mix1')
+        self._assert_guest('low', server, emulator='4-5,10-11')
 
     def test_to_a_host_without_mix_and_back(self):
         self._start_mix2(mix=False)

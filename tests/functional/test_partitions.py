@@ -87,10 +87,13 @@ class Partitions(base.FunctionalTest):
         self.missing.clear()
         self.start_seed_host('mix1')
         self.start_seed_host('high1', shared=None, mix=False)
+        self.start_seed_host('housekeeping', dedicated='0-5', shared='8-11',
+                             low_emulator_set='6-7')
         self.assertEqual(
             sorted([
                 ('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
-                ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7')]),
+                ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7'),
+                ('/high_prio_machine', '8-11'), ('/low_prio_machine', '6-7')]),
             sorted((domain.findtext('resource/partition'),
                     domain.find('vcpu').get('cpuset'))
                    for domain in self.probed))

@@ -89,6 +89,48 @@ class SeedExample(base.FunctionalTest):
         self.assertEqual('/low_prio_machine',
                          domain.findtext('resource/partition'))
 
+    def _threads(self, server):
+        """Return the CPUs of the emulator and I/O threads of a server."""
+        domain = self.domain(server)
+        found = [pin.get('cpuset') for name in ('emulatorpin', 'iothreadpin')
+                 for pin in domain.iterfind('cputune/' + name)]
+        self.assertEqual(
+            1 + int(domain.findtext('iothreads') or 0), len(found))
+        return set(found)
+
+    def test_low_emulator_threads_run_on_the_set_that_is_given(self):
+        plain = self.flavor(2, **{'hw:cpu_priority': 'low'})
+        cells = self.flavor(2, **{'hw:cpu_priority': 'low',
+                                  'hw:numa_nodes': '2'})
+        sets = {'dedicated': '0-3,6-9', 'shared': '4-5', 'cells': 2,
+                'cpus': 12, 'low_emulator_set': '10-11'}
+        self.start_seed_host('mix2', **sets)
+        self.start_seed_host('low1', **{
+            **sets, 'shared': '4-5,11', 'mix': False})
+        for host, floating in ('mix2', '0-9'), ('low1', '4-5,11'):
+            server = self.boot(plain, az='nova:' + host)
+            self.assertEqual({'10-11'}, self._threads(server))
+            self.assertEqual(
+                floating, self.domain(server).find('vcpu').get('cpuset'))
+        # The second cell of mix2 has no shared CPU, which Nova wants there.
+        server = self.boot(cells, az='nova:low1')
+        self.assertEqual({'10-11'}, self._threads(server))
+        self.assertEqual({'4-5', '11'}, set(self.cpus_of_vcpus(server)))
+        for flavor in self.flavor(2, **{'hw:cpu_priority': 'high'}), (
+                self.flavor(2)):
+            server = self.boot(flavor, az='nova:low1')
+            self.assertNotIn('10-11', [
+                pin.get('cpuset') for pin in self.domain(server).iterfind(
+                    'cputune/emulatorpin')])
+
+    def test_low_emulator_threads_of_a_guest_on_the_cells_of_a_mix_host(self):
+        self.start_seed_host('mix2', dedicated='0-3,6-9', shared='4,10',
+                             cells=2, low_emulator_set='5,11')
+        server = self.boot(self.flavor(2, **{
+            'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}), az='nova:mix2')
+        self.assertEqual({'5,11'}, self._threads(server))
+        self.assertEqual({'0-4', '6-10'}, set(self.cpus_of_vcpus(server)))
+
     def test_recount_equals_what_was_counted(self):
         self.boot(self.high)
         self.boot(self.low)

@@ -40,7 +40,12 @@ class StartLines(base.FunctionalTest):
         self.assertEqual(
             'nova_prio RELEASE: dedicated CPUs none, shared CPUs 0-11, '
             'cpu_allocation_ratio as Placement has it, '
-            'cpu_priority_mix_enable false', self._said()[-1])
+            'cpu_priority_mix_enable false, low_emulator_set not set',
+            self._said()[-1])
+
+    def test_a_host_with_cpus_for_low_emulator_threads(self):
+        self.start_seed_host(dedicated='0-6', low_emulator_set='7')
+        self.assertTrue(self._said()[-1].endswith(', low_emulator_set 7'))
 
     def test_an_api_that_is_not_enabled_says_nothing(self):
         said = self._said()

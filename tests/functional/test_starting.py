@@ -13,6 +13,7 @@
 """A service that cannot keep its promises does not start."""
 
 import logging
+import pathlib
 
 import fixtures
 from nova.scheduler import manager
@@ -39,6 +40,28 @@ class Starting(base.FunctionalTest):
     def test_compute_with_sets_that_overlap(self):
         self.assertIn('both hold CPUs 6-7',
                       self._refusal(self.start_seed_host, shared='6-11'))
+
+    def test_compute_with_low_emulator_threads_on_dedicated_cpus(self):
+        self.assertIn(
+            "[nova_prio] low_emulator_set is '7-8', but CPUs 7 are in "
+            '[compute] cpu_dedicated_set; give CPUs outside of it',
+            self._refusal(self.start_seed_host, low_emulator_set='7-8'))
+
+    def test_compute_with_low_emulator_threads_on_no_cpus(self):
+        for value in '8-x', '8,^8':
+            self.assertIn(
+                "[nova_prio] low_emulator_set is '%s'" % value,
+                self._refusal(self.start_seed_host, low_emulator_set=value))
+
+    def test_compute_with_low_emulator_threads_on_cpus_it_does_not_have(self):
+        path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'x')
+        path.write_text('0-11\n')
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compute.checks.ONLINE', path))
+        self.assertIn(
+            "[nova_prio] low_emulator_set is '11-12', but CPUs 12 are not "
+            'online', self._refusal(
+                self.start_seed_host, low_emulator_set='11-12'))
 
     def test_compute_with_mix_and_nothing_to_sell(self):
         self.assertIn(

@@ -58,11 +58,12 @@ Thread = collections.namedtuple('Thread', 'tid allowed last run_ns')
 
 
 def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0,
-        real_time=False):
+        real_time=False, low_emulator=None):
     """Return the domain XML of a guest, with the hook of our driver applied.
 
     :param cpus: HostCPUs of the host, with mix
     :param priority: 'high', 'low', or None
+    :param low_emulator: set of the CPUs in low_emulator_set, or None
     """
     floating = {'high': None, 'low': cpus.shared | cpus.dedicated,
                 None: cpus.shared}[priority]
@@ -78,7 +79,8 @@ def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0,
             'iothreads': iothreads, 'pins': pins,
             'cpuset': '' if floating is None else
             ' cpuset="%s"' % hardware.format_cpu_spec(floating)},
-        priority, cpus.shared if priority == 'low' else None)
+        priority,
+        (low_emulator or cpus.shared) if priority == 'low' else None)
 
 
 class Guest:

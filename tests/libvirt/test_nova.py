@@ -24,6 +24,7 @@ from nova_prio.compute.partitions import PROBE
 from tests import commands
 from tests.libvirt import cloud
 from tests.libvirt import daemon
+from tests.libvirt import guests
 
 
 @pytest.fixture(scope='module')
@@ -160,6 +161,33 @@ def test_low_servers_follow_the_configuration_at_the_next_reboot(
         floating = shared | dedicated if mix else shared
         assert {0: floating, 1: floating} == low.affinity
         assert shared == low.emulator.allowed
+    bed._unshelve_server(servers['high'])
+
+
+def test_emulator_threads_of_low_servers_run_on_the_set_that_is_given(
+        bed, servers, cpus):
+    """On a CPU in neither of the other sets: there are only two CPUs."""
+    low = bed.guest(servers['low'])
+    bed._shelve_server(servers['high'])
+    bed.flags(cpu_priority_mix_enable=False)
+    bed.set_cpus((), cpus.dedicated)
+    bed.flags(low_emulator_set=hardware.format_cpu_spec(cpus.shared),
+              group='nova_prio')
+    bed.restart_compute()
+    assert bed.driver.partitions.problem is None
+    for change in hard_reboot, stop:
+        change(bed, servers['low'], 'low')
+        assert {0: cpus.dedicated, 1: cpus.dedicated} == low.affinity
+        guests.busy(low)
+        assert {cpus.shared} == {thread.allowed for thread in [
+            low.emulator, *low.iothreads.values()]}
+    bed.flags(low_emulator_set=None, group='nova_prio')
+    bed.flags(cpu_priority_mix_enable=True)
+    bed.set_cpus(cpus.dedicated, cpus.shared)
+    bed.restart_compute()
+    for priority in 'low', None:
+        hard_reboot(bed, servers[priority])
+    bed.update_host()
     bed._unshelve_server(servers['high'])
 
 

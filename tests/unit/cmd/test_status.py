@@ -103,6 +103,8 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
     ([COMPUTE], OF_SCHEDULER, SUCCESS, ['no configuration of nova-sched']),
     ([COMPUTE, {(None, 'compute_driver'): 'libvirt.LibvirtDriver'}, API],
      USE, FAILURE, ['cpu_priority_mix_enable', "'prio.PriorityLibvirtDri"]),
+    ([COMPUTE, {('nova_prio', 'low_emulator_set'): '7'}], OF_COMPUTE, FAILURE,
+     ["[nova_prio] low_emulator_set is '7'", 'cpu_dedicated_set']),
     ([API, {(None, 'compute_driver'): 'prio.PriorityLibvirtDriver # ours'}],
      USE, FAILURE, ['compute_driver is prio', 'a line of its own']),
     ([SCHEDULER, {('filter_scheduler', 'enabled_filters'): [

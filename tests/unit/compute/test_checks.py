@@ -17,7 +17,7 @@ from nova_prio.compute import checks
 from nova_prio import seams
 
 GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
-          'cpu_shared_set': 'compute'}
+          'cpu_shared_set': 'compute', 'low_emulator_set': 'nova_prio'}
 
 
 @pytest.fixture
@@ -25,10 +25,13 @@ def problems(monkeypatch, tmp_path):
     """Return a function: options -> what is wrong with them."""
     conf = seams.register_options()
     monkeypatch.setattr(checks, 'ISOLATED', tmp_path / 'isolated')
+    monkeypatch.setattr(checks, 'ONLINE', tmp_path / 'online')
 
-    def problems(isolated=None, **options):
+    def problems(isolated=None, online=None, **options):
         if isolated is not None:
             checks.ISOLATED.write_text(isolated)
+        if online is not None:
+            checks.ONLINE.write_text(online)
         options = {'cpu_priority_mix_enable': True, 'cpu_dedicated_set': '0-7',
                    'cpu_shared_set': '8-11', **options}
         try:
@@ -72,6 +75,19 @@ def problems(monkeypatch, tmp_path):
     (dict(isolated='8-11\n'), []),
     (dict(isolated='\n'), []),
     (dict(isolated='2-3\n', cpu_priority_mix_enable=False), []),
+    # Outside of both sets, and within the shared one.
+    (dict(low_emulator_set='12-13', online='0-15\n'), []),
+    (dict(low_emulator_set='8'), []),
+    (dict(low_emulator_set='7-8,12', cpu_priority_mix_enable=False),
+     [["low_emulator_set is '7-8,12'", 'CPUs 7 are in [compute] '
+       'cpu_dedicated_set', 'outside of it']]),
+    (dict(low_emulator_set='12-x'),
+     [["low_emulator_set is '12-x'", 'such as 0-3,8']]),
+    (dict(low_emulator_set='9-8'), [["low_emulator_set is '9-8'"]]),
+    (dict(low_emulator_set='12,^12'), [["low_emulator_set is '12,^12'"]]),
+    (dict(low_emulator_set='12-17', online='0-15\n'),
+     [["low_emulator_set is '12-17'", 'CPUs 16-17 are not online',
+       'give CPUs of 0-15']]),
 ])
 def test_problems(problems, options, words):
     found = problems(**options)

@@ -24,8 +24,8 @@ GUEST = ('<domain type="kvm">\n  <name>instance-1</name>\n'
          '</domain>\n')
 
 
-def changed(xml, priority, shared=None):
-    return etree.fromstring(guest_xml.of_priority(xml, priority, shared))
+def changed(xml, priority, threads=None):
+    return etree.fromstring(guest_xml.of_priority(xml, priority, threads))
 
 
 def test_ordinary_guest_is_untouched():
