@@ -15,12 +15,14 @@
 On a real libvirtd with QEMU, one setting after the other in each round: how
 much CPU time a busy high-priority guest keeps beside a busy low-priority one
 on the same CPU, how late a task beside it wakes up, how long a low-priority
-guest takes to start and to end while all dedicated CPUs are busy, and what is
+guest takes to start and to end while all dedicated CPUs are busy, with and
+without ``low_emulator_set`` while the shared CPUs are busy too, and what is
 left of a CPU for the host's own services. Writes protection.json.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import json
 import os
 import pathlib
@@ -40,11 +42,30 @@ from tests.libvirt import daemon
 from tests.libvirt import guests
 
 UNPROTECTED = 'unprotected'
-#: Weights of the high partition, against the host's own services.
-HIGH_WEIGHTS = ('100', '1000', '10000')
 HIGH_PARTITION = 'high_prio_machine.partition'
-#: Seconds that an operation of a low-priority guest is waited for.
-OPERATION_SECONDS = 30
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How much is measured.
+
+    ``settings`` are of the low partition, ``high_weights`` of the high one
+    against the host's own services. ``seconds`` is how long anything busy is
+    looked at, ``operation_seconds`` how long an operation of a low-priority
+    guest may take.
+    """
+
+    rounds: int
+    seconds: float
+    operation_seconds: float
+    settings: tuple
+    high_weights: tuple
+
+
+FULL = Size(3, 5, 30, tuple(protection_tables.SETTINGS),
+            ('100', '1000', '10000'))
+#: Shows that all of it runs, in less than a minute. No figure is of worth.
+QUICK = Size(1, 0.3, 3, (UNPROTECTED, protection_tables.DEFAULT), ('100',))
 
 # Prints how late it wakes up, in microseconds, for each of many times.
 WAKE_UP = '''
@@ -70,21 +91,24 @@ print(time.process_time() / (time.monotonic() - start))
 class Bench:
     """A host with a dedicated and a shared CPU, and what is tried on it."""
 
-    def __init__(self, host, other, images, seconds):
-        """Try on one host; guests migrate to the other.
+    def __init__(self, hosts, images, size, dedicated, shared,
+                 low_emulator=None):
+        """Try on the first host; guests migrate to the second.
 
-        :param host: ``daemon.Host``
-        :param other: ``daemon.Host``
+        :param hosts: list of two ``daemon.Host``
         :param images: dict, 'busy' and 'idle' -> path
-        :param seconds: how long anything busy is looked at
+        :param size: Size
+        :param dedicated: number of the dedicated CPU
+        :param shared: number of the shared CPU
+        :param low_emulator: number of the CPU in low_emulator_set, or None
         """
-        self.host = host
-        self.other = other
+        self.host, self.other = hosts
         self.images = images
-        self.seconds = seconds
-        shared, dedicated, *_ = sorted(os.sched_getaffinity(0))
+        self.seconds = size.seconds
+        self.operation_seconds = size.operation_seconds
         self.shared = shared
         self.dedicated = dedicated
+        self.low_emulator = None if low_emulator is None else {low_emulator}
         self.cpus = capacity.HostCPUs(
             dedicated=frozenset([dedicated]), shared=frozenset([shared]),
             ratio=capacity.exact_ratio(4), mix=True)
@@ -98,7 +122,8 @@ class Bench:
     def guest(self, name, priority, cpu, is_protected=True):
         """Run a guest that keeps one CPU busy; yields the Guest."""
         xml = guests.xml(name, self.images['busy'], self.cpus,
-                         priority if is_protected else None)
+                         priority if is_protected else None,
+                         low_emulator=self.low_emulator)
         domain = etree.fromstring(xml)
         cputune = domain.find('cputune')
         for pin in cputune.findall('vcpupin'):
@@ -121,13 +146,20 @@ class Bench:
         """Run a guest that keeps the dedicated CPU busy."""
         return self.guest(priority, priority, self.dedicated, is_protected)
 
+    def busy_ordinary(self):
+        """Run an ordinary guest that keeps the shared CPU busy.
+
+        If that is the dedicated CPU, a high-priority guest does so already,
+        whose partition has the same weight.
+        """
+        if self.shared == self.dedicated:
+            return contextlib.nullcontext()
+        return self.guest('ordinary', None, self.shared)
+
     def share(self, guest):
         """Return which part of a CPU the vCPU of a guest gets."""
         guests.busy(guest)
-        before, start = guest.vcpus[0].run_ns, time.monotonic_ns()
-        time.sleep(self.seconds)
-        return (guest.vcpus[0].run_ns - before) / (
-            time.monotonic_ns() - start)
+        return _share_during(guest, lambda: time.sleep(self.seconds))[0]
 
     def task(self, script, argument, partition=None):
         """Run a script on the dedicated CPU; returns what it prints.
@@ -173,18 +205,20 @@ class Bench:
 
         None where it took too long, which ends it.
         """
-        xml = guests.xml('low-op', self.images['idle'], self.cpus, 'low')
+        xml = guests.xml('low-op', self.images['idle'], self.cpus, 'low',
+                         low_emulator=self.low_emulator)
         found = {}
+        seconds = self.operation_seconds
         steps = (
-            ('start', lambda: self.create(xml, OPERATION_SECONDS)),
+            ('start', lambda: self.create(xml, seconds)),
             ('answer', lambda: self.host.virsh(
                 'qemu-monitor-command', 'low-op',
-                '{"execute": "query-status"}', timeout=OPERATION_SECONDS)),
+                '{"execute": "query-status"}', timeout=seconds)),
             ('reboot', lambda: self.host.virsh(
-                'reset', 'low-op', timeout=OPERATION_SECONDS)),
+                'reset', 'low-op', timeout=seconds)),
             ('migrate', lambda: self.host.virsh(
                 'migrate', '--live', 'low-op', self.other.uri,
-                'tcp://127.0.0.1', timeout=OPERATION_SECONDS)),
+                'tcp://127.0.0.1', timeout=seconds)),
         )
         try:
             for name, step in steps:
@@ -194,11 +228,34 @@ class Bench:
             self.other.virsh('destroy', 'low-op')
             self.create(xml)
             found['stop'] = _timed(lambda: self.host.virsh(
-                'destroy', 'low-op', timeout=OPERATION_SECONDS))
+                'destroy', 'low-op', timeout=seconds))
         finally:
             for host in self.host, self.other:
                 host.virsh('destroy', 'low-op', check=False)
         return found
+
+
+def benches(hosts, images, size):
+    """Return the Benches: the usual one, and those of a crowded host by name.
+
+    On a crowded host, each CPU on which a low-priority guest floats is busy
+    with one other guest. low_emulator_set needs one more CPU. If there are
+    two, the crowded host has the same CPU in both sets.
+    """
+    free, dedicated, *others = sorted(os.sched_getaffinity(0))
+    crowded = {'dedicated': dedicated, 'shared': [*others, dedicated][0]}
+    return Bench(hosts, images, size, dedicated, free), {
+        protection_tables.WITHOUT: Bench(hosts, images, size, **crowded),
+        protection_tables.WITH: Bench(
+            hosts, images, size, low_emulator=free, **crowded)}
+
+
+def _share_during(guest, step):
+    """Return which part of a CPU a guest gets, and what the step returns."""
+    before, start = guest.vcpus[0].run_ns, time.monotonic_ns()
+    result = step()
+    return (guest.vcpus[0].run_ns - before) / (
+        time.monotonic_ns() - start), result
 
 
 def _timed(step):
@@ -218,7 +275,28 @@ def _removed(group):
     return True
 
 
-def measure(bench):
+def measure_crowded(crowded):
+    """Return the figures of a crowded host: dict, WITH and WITHOUT -> dict.
+
+    The shares of the high-priority guest are parts of the one that it has
+    without low-priority guests.
+    """
+    found = {}
+    for name, bench in crowded.items():
+        with bench.busy('high') as high, bench.busy_ordinary():
+            alone = bench.share(high)
+            meanwhile, of_bench = _share_during(high, bench.operations)
+        # Otherwise it might not start.
+        with bench.busy('low') as low:
+            guests.busy(low)
+            with bench.busy('high') as high, bench.busy_ordinary():
+                beside = bench.share(high)
+        found[name] = {**of_bench, 'share_meanwhile': meanwhile / alone,
+                       'share_beside_low': beside / alone}
+    return found
+
+
+def measure(bench, crowded, size):
     """Return the figures of one round: dict, setting -> dict."""
     found = {'solo': {}}
     bench.prepare()
@@ -226,7 +304,7 @@ def measure(bench):
         found['solo']['share'] = bench.share(high)
     found['solo']['wake_up_us'] = bench.wake_up_us(HIGH_PARTITION)
     found['solo']['operations'] = bench.operations()
-    for setting in protection_tables.SETTINGS:
+    for setting in size.settings:
         is_protected = setting != UNPROTECTED
         if is_protected:
             bench.prepare(low=setting)
@@ -241,10 +319,8 @@ def measure(bench):
             with bench.busy('high') as high:
                 guests.busy(high)
                 of_setting['operations'] = bench.operations()
-                with bench.guest('ordinary', None, bench.shared):
-                    of_setting[protection_tables.SHARED_BUSY] = (
-                        bench.operations())
-    for weight in HIGH_WEIGHTS:
+            of_setting[protection_tables.CROWDED] = measure_crowded(crowded)
+    for weight in size.high_weights:
         bench.prepare(high=weight)
         with bench.busy('high') as high:
             guests.busy(high)
@@ -266,13 +342,22 @@ def median(rounds):
 def main():
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--rounds', type=int, default=3)
-    parser.add_argument('--seconds', type=float, default=5)
+    parser.add_argument('--rounds', type=int)
+    parser.add_argument('--seconds', type=float,
+                        help='how long anything busy is looked at')
+    parser.add_argument(
+        '--quick', action='store_true',
+        help='the least of all parts, in less than a minute: no figure is of '
+        'worth, and a requirement may be missed')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('protection.json'))
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
                         help='write the tables of the guide there as well')
     arguments = parser.parse_args()
+    size = QUICK if arguments.quick else FULL
+    size = dataclasses.replace(size, **{
+        name: value for name in ('rounds', 'seconds')
+        if (value := getattr(arguments, name)) is not None})
     if arguments.tables:
         arguments.tables.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
@@ -283,12 +368,13 @@ def main():
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             images[name] = boot_sector.build(
                 getattr(boot_sector, name.upper()), directory)
-        bench = Bench(*hosts, images, arguments.seconds)
-        rounds = [measure(bench) for _ in range(arguments.rounds)]
+        bench, crowded = benches(hosts, images, size)
+        rounds = [measure(bench, crowded, size) for _ in range(size.rounds)]
     figures = median(rounds)
     arguments.output.write_text(json.dumps(figures, indent=1) + '\n')
     for table in (protection_tables.shares, protection_tables.operations,
                   protection_tables.beside_ordinary,
+                  protection_tables.low_emulator_set,
                   protection_tables.services):
         print(tables.as_text(table(figures)), end='\n\n')
         if arguments.tables:
