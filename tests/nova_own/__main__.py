@@ -10,9 +10,10 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-"""Run Nova's own tests of the mixed policy, with this package loaded.
+"""Run Nova's own tests with this package loaded.
 
-Usage: ``python -m tests.nova_own [ARGUMENT...]``, arguments of pytest.
+Usage: ``python -m tests.nova_own [--short] [ARGUMENT...]``, arguments of
+pytest.
 """
 
 import pathlib
