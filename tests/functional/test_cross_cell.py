@@ -1,0 +1,113 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Resize and cold migration of priority instances to a host of another cell.
+
+Nova takes a snapshot, and keeps a record of the instance in each cell until
+the move is confirmed or reverted. The record of the other cell is hidden.
+"""
+
+import fixtures
+from nova.policies import base as base_policies
+from nova.policies import servers as servers_policies
+
+from tests.functional import test_audit
+
+
+class CrossCell(test_audit.Audit):
+    """Two mix hosts, each in a cell of its own."""
+
+    NUMBER_OF_CELLS = 2
+    hosts = 'mix1', 'mix2'
+
+    def setUp(self):
+        super().setUp()
+        # Nova lets nobody do so unless the operator changes this rule.
+        self.policy.set_rules(
+            {servers_policies.CROSS_CELL_RESIZE: base_policies.RULE_ADMIN_API},
+            overwrite=False)
+        # There are no disks to take a snapshot of.
+        self.useFixture(fixtures.MockPatch(
+            'nova.virt.libvirt.driver.LibvirtDriver.snapshot'))
+
+    def start(self, host):
+        self.start_seed_host(
+            host, cpus=24, cells=2, ratio=3.0, dedicated='0-7,12-19',
+            shared='8-11,20-23', cell={'mix1': 'cell1', 'mix2': 'cell2'}[host])
+
+    def usage(self, host):
+        """Return the used CPUs of the high and the low row of a host."""
+        report = self.report(host)
+        return report.high_used, report.low_used
+
+    def guests(self, host):
+        """Return the servers that have a guest on a host."""
+        return set(self.computes[host].driver.list_instance_uuids())
+
+    def start_moves(self):
+        """Let a low instance and one that becomes low wait for the end."""
+        servers = migrated, resized = self.create('low'), self.create(
+            'ordinary')
+        self.start_move(migrated, 'mix2')
+        self.start_move(resized, 'mix2', 'low')
+        # 3 and 5 vCPUs are held on the source host, 3 and 3 on the other.
+        self.assertEqual([(0, 8), (0, 6)], list(map(self.usage, self.hosts)))
+        return servers
+
+    def test_confirm_low(self):
+        servers = self.start_moves()
+        for server in servers:
+            domain = self.domain(server)
+            self.assertEqual(
+                ('/low_prio_machine', '0-23'),
+                (domain.findtext('resource/partition'),
+                 domain.find('vcpu').get('cpuset')))
+            self.confirm(server)
+        self.assert_settled('mix2', servers, (0, 6))
+
+    def test_revert_low(self):
+        servers = self.start_moves()
+        for server in servers:
+            self.revert(server)
+        self.assert_settled('mix1', servers, (0, 8))
+
+    def test_delete_low_before_confirm(self):
+        self.delete(*self.start_moves())
+        self.assert_settled('mix1', (), (0, 0))
+
+    def test_restart_before_confirm_or_revert(self):
+        migrated, resized = self.start_moves()
+        self.assert_kept()
+        for host in self.hosts:
+            self.restart_compute_service(host)
+        self.assert_kept()
+        self.assertEqual([(0, 8), (0, 6)], list(map(self.usage, self.hosts)))
+        self.assertEqual(['in motion', 'in motion'], [
+            row['State'] for row in self.audit('--all')])
+        self.confirm(migrated)
+        self.revert(resized)
+        self.assert_kept()
+        self.assertEqual([(0, 5), (0, 3)], list(map(self.usage, self.hosts)))
+        self.assertEqual([{resized['id']}, {migrated['id']}],
+                         list(map(self.guests, self.hosts)))
+        self.audit()
+
+    def assert_settled(self, host, servers, usage):
+        """All guests and the whole usage are on one host, and stay there."""
+        for _ in range(2):
+            self.assertEqual(
+                [usage if each == host else (0, 0) for each in self.hosts],
+                list(map(self.usage, self.hosts)))
+            self.assert_kept()
+        self.assertEqual({server['id'] for server in servers},
+                         self.guests(host))
+        self.audit()
