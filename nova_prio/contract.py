@@ -165,6 +165,7 @@ SEAMS = (
          'RequestSpec.get_scheduler_hint', ('self', 'hint_name')),
     Seam(SCHEDULER, 'nova.objects.request_spec', 'RequestSpec.root_required',
          None),
+    Seam(SCHEDULER, 'nova.objects.request_spec', 'Destination.cell', None),
     Seam(SCHEDULER, 'nova.objects.request_spec',
          'Destination.require_aggregates', ('self', 'aggregates')),
     Seam(SCHEDULER, 'nova.objects.request_spec',

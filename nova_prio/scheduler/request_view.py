@@ -45,7 +45,8 @@ class Request:
     ``uuid`` is that of the instance. ``is_marked`` and ``keeps_ordinary_off``
     are those of ``priority_hosts``. They read each aggregate once: hosts share
     them. ``is_new``, without arguments, tells whether the instance is being
-    created, and reads that once.
+    created, and reads that once. ``source_cell`` is the UUID of the
+    cell of an instance that moves, or None.
     """
 
     demand: capacity.Demand
@@ -64,6 +65,7 @@ class Request:
     is_marked: typing.Callable
     keeps_ordinary_off: typing.Callable
     is_new: typing.Callable
+    source_cell: str | None = None
 
 
 def read(spec_obj):
@@ -104,7 +106,16 @@ def read(spec_obj):
         keeps_ordinary_off=functools.cache(
             priority_hosts.keeps_ordinary_off),
         is_new=functools.cache(lambda: narrowing.is_new(
-            context.get_admin_context(), spec_obj.instance_uuid)))
+            context.get_admin_context(), spec_obj.instance_uuid)),
+        source_cell=_source_cell(spec_obj))
+
+
+def _source_cell(spec_obj):
+    destination = ('requested_destination' in spec_obj and
+                   spec_obj.requested_destination)
+    if not destination or 'cell' not in destination or not destination.cell:
+        return None
+    return destination.cell.uuid
 
 
 def _memory_of_plain_cell(topology, pci_requests, network_metadata):

@@ -19,6 +19,7 @@ the move is confirmed or reverted. The record of the other cell is hidden.
 import fixtures
 from nova.policies import base as base_policies
 from nova.policies import servers as servers_policies
+from nova.tests.functional.api import client
 
 from tests.functional import test_audit
 
@@ -110,4 +111,23 @@ class CrossCell(test_audit.Audit):
             self.assert_kept()
         self.assertEqual({server['id'] for server in servers},
                          self.guests(host))
+        self.audit()
+
+    def test_instances_with_numa_topology_are_refused(self):
+        """Stock Nova would start them on the shared CPUs, without pins."""
+        kinds = 'high', 'low in both cells', 'pinned', 'mixed', 'numbers'
+        servers = [self.create(kind) for kind in kinds]
+        guests = [self.guest_xml(server['id']) for server in servers]
+        usage = self.usage('mix1')
+        for server in servers:
+            error = self.assertRaises(
+                client.OpenStackApiException, self.act, server, migrate=None)
+            self.assertIn('No valid host', str(error))
+            self.assertEqual('mix1', self.host_of(server))
+            self.assertEqual('ACTIVE', self._settled(server)['status'])
+        self.assertEqual([usage, (0, 0)], list(map(self.usage, self.hosts)))
+        self.assert_kept()
+        self.assertEqual([usage, (0, 0)], list(map(self.usage, self.hosts)))
+        self.assertEqual(
+            guests, [self.guest_xml(server['id']) for server in servers])
         self.audit()

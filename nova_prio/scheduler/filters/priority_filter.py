@@ -38,6 +38,7 @@ NO_THREADS = 'no_threads'
 NO_NUMA_TOPOLOGY = 'no_numa_topology'
 NO_RATIO = 'no_ratio'
 NUMA_TOPOLOGY = 'numa_topology'
+OTHER_CELL = 'other_cell'
 
 _UNFIT = admission.Refusal(
     NUMA_TOPOLOGY,
@@ -163,6 +164,13 @@ def _topology_refusal(host_state, report, request):
             'has none')
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and (report.mix or request.priority):
+        if request.source_cell not in (None, host_state.cell_uuid):
+            # Nova does not apply the migration context that the claim makes:
+            # the guest would start unpinned, on the shared CPUs.
+            return admission.Refusal(
+                OTHER_CELL, 'the host is in another cell than the instance, '
+                'and Nova loses the NUMA topology and the pinned CPUs of an '
+                'instance that moves to another cell')
         host_view.show_class(host_state, report, request)
         host_topology = host_state.numa_topology
     if report is not None and report.mix:
