@@ -251,6 +251,63 @@ class Hosts(ServerGroups):
         self.assertEqual('a', self.host_of(server))
 
 
+class DefaultMultipliers(ServerGroups):
+    """Priority instances, with every multiplier as README leaves it.
+
+    The weighers for memory, disks and CPUs prefer empty hosts. The tests are
+    those that the specification of the soft policies lists.
+    """
+
+    def start_hosts(self, **hosts):
+        """Start mix hosts, the first one with the most memory."""
+        self.assertEqual(
+            (1.0, 10.0, 10.0),
+            (CONF.nova_prio.priority_weight_multiplier,
+             CONF.nova_prio.soft_affinity_weight_multiplier,
+             CONF.nova_prio.soft_anti_affinity_weight_multiplier))
+        for number, name in enumerate(sorted(hosts)):
+            self.start_seed_host(name, memory_mb=(16 - number) * 1024)
+
+    def test_create_low(self):
+        # The low row of each host has 16 vCPUs, the high row 8 CPUs.
+        self._test_create('low', 9)
+
+    def test_create_high(self):
+        self._test_create('high', 4)
+
+    def _test_create(self, priority, too_large_for_two):
+        small, large = [
+            self.flavor(vcpus, **{'hw:cpu_priority': priority})
+            for vcpus in (1, too_large_for_two)]
+        self.start_hosts(a={}, b={})
+        group = self.group(AFFINITY)
+        self.assertEqual('b', self.place(group, flavor=small, host='b'))
+        # There is room, though the other host is empty.
+        self.assertEqual('b', self.place(group, flavor=large))
+        self.assertEqual('b', self.place(group, flavor=small))
+        # There is no room.
+        self.assertEqual('a', self.place(group, flavor=large))
+        group = self.group(ANTI_AFFINITY)
+        self.assertEqual({'a', 'b'}, {
+            self.place(group, flavor=small) for _ in range(2)})
+        self.close('a')
+        # One host is left.
+        self.assertEqual('b', self.place(group, flavor=small))
+
+    def test_moves_low(self):
+        self._test_moves('low')
+
+    def test_moves_high(self):
+        self._test_moves('high')
+
+    def _test_moves(self, priority):
+        self.small = self.flavor(1, **{'hw:cpu_priority': priority})
+        self.let_guests_migrate()
+        self.start_hosts(a={}, b={}, c={})
+        for policy, hosts in (AFFINITY, 'ccb'), (ANTI_AFFINITY, 'aab'):
+            self.assert_last_moves(policy, hosts, 'c')
+
+
 class Domains(ServerGroups):
     """Two zones with racks of one and two hosts."""
 
