@@ -80,6 +80,10 @@ class FuzzCloud(base.FunctionalTest):
     a guest before a cold migration, as libvirt does.
     """
 
+    # As calls, RPC casts would hand late errors back to the host that asked,
+    # which then gives back claims that it keeps in a real cloud.
+    CAST_AS_CALL = False
+
     def setUp(self):
         super().setUp()
         # A compute is disabled after ten builds that failed.
@@ -192,20 +196,22 @@ class FuzzCloud(base.FunctionalTest):
 
     # Operations
 
-    def act(self, server, **action):
+    def act(self, server, leaving=None, **action):
         """Ask for an action and wait until the server rests.
 
-        :returns: the server as the API shows it, and the error or None: RPC
-            casts are calls here, so the API may tell late errors as well
+        :param leaving: status that the server must have left by then; not all
+            actions have a task state
+        :returns: the server as the API shows it, and the error of the API or
+            None
         """
         error = None
         try:
             self.api.post_server_action(server.uuid, action)
         except client.OpenStackApiException as refused:
             error = str(refused)
-        return self.settle(server.uuid), error
+        return self.settle(server.uuid, None if error else leaving), error
 
-    def settle(self, uuid):
+    def settle(self, uuid, leaving=None):
         """Wait until a server and its newest migration rest; return it."""
         shown = {}
 
@@ -214,10 +220,22 @@ class FuzzCloud(base.FunctionalTest):
             is_over = is_waiting or not self._live_migrations
             shown.update(self.api.get_server(uuid))
             return (is_over and shown['OS-EXT-STS:task_state'] is None and
-                    shown['status'] != 'BUILD' and
+                    shown['status'] not in ('BUILD', leaving) and
                     migrations.newest_is_settled(self.api, uuid))
 
         self.wait(rests, uuid)
+        return shown
+
+    def built(self, uuid):
+        """Wait until a server is built or refused; return it."""
+        shown = {}
+
+        def is_built():
+            shown.update(self.settle(uuid))
+            # Nova writes the fault after the status.
+            return shown['status'] != 'ERROR' or 'fault' in shown
+
+        self.wait(is_built, uuid)
         return shown
 
     def wait(self, check, what):
@@ -228,11 +246,20 @@ class FuzzCloud(base.FunctionalTest):
                 raise NotSettled(what)
             time.sleep(0.02)
 
-    def wait_for_migration(self, uuid, status):
-        """Wait until the newest migration has a status; return it."""
-        self.wait(lambda: migrations.newest(self.api, uuid).get(
-            'status') in (status, 'error', 'failed'), (uuid, status))
-        return migrations.newest(self.api, uuid)
+    def wait_for_migration(self, uuid, status, before):
+        """Wait until a new migration has a status, or failed; return it.
+
+        :param before: the migration that was the newest one
+        """
+        found = {}
+
+        def has_status():
+            found.update(migrations.newest(self.api, uuid))
+            return (found.get('id') != before.get('id') and
+                    found['status'] in (status, 'error', 'failed'))
+
+        self.wait(has_status, (uuid, status))
+        return found
 
     def wait_until_gone(self, uuid):
         """Wait until a server is deleted."""
@@ -289,10 +316,13 @@ class FuzzCloud(base.FunctionalTest):
 
     @contextlib.contextmanager
     def waiting_guest(self, uuid):
-        """Let the live migration of a guest run until the context ends."""
-        self._guests_wait[uuid] = threading.Event()
+        """Let the live migration of a guest run until the context ends.
+
+        It yields a function that tells whether libvirt was told to abort.
+        """
+        event = self._guests_wait[uuid] = threading.Event()
         try:
-            yield
+            yield event.is_set
         finally:
             self._guests_wait.pop(uuid).set()
 

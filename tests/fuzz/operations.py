@@ -177,7 +177,7 @@ class Operations:
         before = {each['id'] for each in self._cloud.all_servers()}
         with contextlib.suppress(client.OpenStackApiException):
             self._cloud.api.post_server(body)
-        return [self._cloud.settle(uuid) for uuid in sorted(
+        return [self._cloud.built(uuid) for uuid in sorted(
             {each['id'] for each in self._cloud.all_servers()} - before)]
 
     def _add(self, name, kind, shown):
@@ -251,12 +251,17 @@ class Operations:
         self._cloud.flags(allow_resize_to_same_host=False)
         with self._cloud.no_disk_moves():
             shown, error = self._cloud.act(server, migrate=_host(host))
+        # Nova tells the destination nothing: its claim stays until the next
+        # recount, as it does in stock Nova.
+        for other in self._model.up:
+            self._cloud.update_host(other)
         self._expect(shown, server.status, error)
 
     def confirm(self, name):
         """Confirm a resize or migration."""
         server = self._servers[name]
-        shown, error = self._cloud.act(server, confirmResize=None)
+        shown, error = self._cloud.act(
+            server, 'VERIFY_RESIZE', confirmResize=None)
         self._expect(shown, server.before, error)
         server.status = server.before
         del server.holds[0]
@@ -265,7 +270,8 @@ class Operations:
     def revert(self, name):
         """Revert a resize or migration."""
         server = self._servers[name]
-        shown, error = self._cloud.act(server, revertResize=None)
+        shown, error = self._cloud.act(
+            server, 'VERIFY_RESIZE', revertResize=None)
         self._expect(shown, server.before, error)
         server.status = server.before
         del server.holds[1]
@@ -276,10 +282,11 @@ class Operations:
         """Migrate a server while it runs."""
         server = self._servers[name]
         fits = self._others_fit(server, host)
+        before = server.host
         shown, error = self._migrate_live(server, host)
         self._learn_host(server, shown)
         self._expect(shown, 'ACTIVE', error)
-        if bool(fits) != (error is None):
+        if bool(fits) != (server.host != before):
             raise Unexpected('fits %s: %s' % (fits, error))
 
     def _migrate_live(self, server, host):
@@ -320,10 +327,11 @@ class Operations:
         """Abort a live migration that runs."""
         server = self._servers[name]
         fits = self._others_fit(server, host)
-        with self._cloud.waiting_guest(server.uuid):
+        with self._cloud.waiting_guest(server.uuid) as is_aborted:
             if not self._begin(server, host, 'running', fits):
                 return
             self._abort(server)
+            self._cloud.wait(is_aborted, 'abort of ' + name)
         self._expect_home(server)
 
     def abort_queued(self, name, queued, host):
@@ -359,12 +367,14 @@ class Operations:
         :param fits: whether it must, or None if that is not known
         """
         error = None
+        before = migrations.newest(self._cloud.api, server.uuid)
         try:
             self._cloud.api.post_server_action(server.uuid, _live(host))
         except client.OpenStackApiException as refused:
             error = str(refused)
         if error is None:
-            found = self._cloud.wait_for_migration(server.uuid, status)
+            found = self._cloud.wait_for_migration(
+                server.uuid, status, before)
             if found['status'] != status:
                 error = found['status']
         if error:

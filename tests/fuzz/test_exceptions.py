@@ -1,0 +1,79 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The exceptions of the fuzz are differences that stock Nova has as well.
+
+Each test shows one on hosts with the stock driver. If a test fails because
+Nova does better by now, remove the exception from the fuzz.
+"""
+
+from importlib import metadata
+
+from nova_prio.scenario import cloud
+from tests.fuzz import cloud as fuzz_cloud
+from tests.fuzz import model
+
+
+class StockCloud(fuzz_cloud.FuzzCloud):
+    """The hosts of the fuzz with stock Nova's driver."""
+
+    def start_host(self, name, **kwargs):
+        """Start a host with the stock driver."""
+        kwargs.update(driver=cloud.STOCK_DRIVER, mix=False)
+        return super().start_host(name, **kwargs)
+
+    def create(self):
+        """Create an ordinary server on the first host; return its model."""
+        shown = self.boot(self.flavor_of('ordinary-1'), host='mix1')
+        return model.Server('s', shown['id'], 'ordinary-1')
+
+    def vcpus_used(self, host):
+        """Return the vCPUs in use, by the record of the host."""
+        return self.compute_node(host).vcpus_used
+
+
+def test_cold_migration_that_fails_at_its_source_leaves_its_claim():
+    with StockCloud.running() as stock:
+        server = stock.create()
+        with stock.no_disk_moves():
+            shown, _ = stock.act(server, migrate={'host': 'mix2'})
+        assert ('ACTIVE', 'mix1') == (
+            shown['status'], shown['OS-EXT-SRV-ATTR:host'])
+        assert 1 == stock.vcpus_used('mix2')
+        stock.update_host('mix2')
+        assert 0 == stock.vcpus_used('mix2')
+
+
+def test_guest_of_an_instance_deleted_on_a_dead_host_runs_on():
+    with StockCloud.running() as stock:
+        server = stock.create()
+        stock.computes['mix1'].stop()
+        stock.force_down('mix1', True)
+        stock.api.delete_server(server.uuid)
+        stock.wait_until_gone(server.uuid)
+        stock.restart_compute_service('mix1')
+        stock.force_down('mix1', False)
+        assert [server.uuid] == list(stock.domains('mix1'))
+        stock.reap('mix1')
+        assert [] == list(stock.domains('mix1'))
+
+
+def test_failed_call_of_libvirt_ends_in_error_after_the_rollback():
+    """Up to Nova 31 the instance is ACTIVE."""
+    with StockCloud.running() as stock:
+        server = stock.create()
+        stock.failing_guest(server.uuid, raises=True)
+        shown, _ = stock.act(server, **{'os-migrateLive': {
+            'host': 'mix2', 'block_migration': 'auto'}})
+        release = int(metadata.version('nova').split('.')[0])
+        assert ('ERROR' if release >= 33 else 'ACTIVE', 'mix1') == (
+            shown['status'], shown['OS-EXT-SRV-ATTR:host'])
