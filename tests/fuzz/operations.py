@@ -221,6 +221,7 @@ class Operations:
     def migrate(self, name, host):
         """Migrate a server cold."""
         server = self._servers[name]
+        self._cloud.flags(allow_resize_to_same_host=False)
         self._move(server, server.kind, self._others_fit(server, host),
                    migrate=_host(host))
 

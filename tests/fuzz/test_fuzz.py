@@ -71,10 +71,12 @@ class Fuzz:
             if arguments}
         operation, = self._random.choices(
             list(possible), [WEIGHTS.get(each, 1) for each in possible])
-        arguments = self._random.choice(possible[operation])
-        if isinstance(arguments, str):
-            arguments = [arguments]
-        return [operation, *arguments]
+        return [operation, *_list(self._random.choice(possible[operation]))]
+
+    def is_possible(self, operation, arguments):
+        """Return whether an operation is possible now."""
+        possible = self._operations.possible(arguments[0])[operation]
+        return arguments in map(_list, possible)
 
     def play(self, operation, arguments):
         """Play an operation; return the differences after it."""
@@ -111,6 +113,10 @@ class Fuzz:
             say('    ' + difference)
 
 
+def _list(arguments):
+    return [arguments] if isinstance(arguments, str) else list(arguments)
+
+
 def _log_to(path):
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter(
@@ -121,21 +127,25 @@ def _log_to(path):
 
 def _lines(fuzz):
     """Yield the operations to be played, lists of str."""
-    if REPLAY in os.environ:
+    if os.environ.get(REPLAY):
         with open(os.environ[REPLAY]) as story:
             for line in story:
-                yield line.split()
+                operation, *arguments = line.split()
+                if fuzz.is_possible(operation, arguments):
+                    yield operation, *arguments
         return
     for _ in range(int(os.environ.get(OPERATIONS) or 1000)):
         yield fuzz.draw()
 
 
-def test_accounting_placement_and_guests_agree_after_each_operation():
+def test_accounting_placement_and_guests_agree_after_each_operation(
+        record_testsuite_property):
     seed = os.environ.get(SEED) or str(random.SystemRandom().randrange(10**6))
+    record_testsuite_property(SEED, seed)
     say('%s=%s' % (SEED, seed))
     differing = []
     with fuzz_cloud.FuzzCloud.running() as cloud:
-        if LOG in os.environ:
+        if os.environ.get(LOG):
             _log_to(os.environ[LOG])
         fuzz = Fuzz(cloud, seed)
         for operation, *arguments in _lines(fuzz):
