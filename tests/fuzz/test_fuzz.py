@@ -28,6 +28,7 @@ import random
 import sys
 import time
 
+from tests.fuzz import base
 from tests.fuzz import cloud as fuzz_cloud
 from tests.fuzz import look
 from tests.fuzz import operations
@@ -86,7 +87,7 @@ class Fuzz:
         found = []
         try:
             getattr(self._operations, operation)(*arguments)
-        except (operations.Unexpected, fuzz_cloud.NotSettled) as error:
+        except (base.Unexpected, fuzz_cloud.NotSettled) as error:
             found.append('%s: %s' % (type(error).__name__, error))
         self._cloud.forget_jobs()
         found += self._settled_differences()

@@ -1,0 +1,60 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""The parts that the operations of the fuzz have in common."""
+
+from tests.fuzz import kinds
+
+KINDS = kinds.KINDS
+#: Stands for a host that the scheduler chooses.
+ANY = 'any'
+
+
+class Unexpected(Exception):
+    """An outcome that the admission of the model rules out."""
+
+
+class Operations:
+    """Operations on a cloud and its model."""
+
+    def __init__(self, cloud):
+        self._cloud = cloud
+        self._model = cloud.model
+        self._servers = cloud.model.servers
+
+    def _hosts(self, host):
+        return self._model.up if host == ANY else [host]
+
+    def _others_fit(self, server, host):
+        """Return the hosts that a server may move to."""
+        return self._model.fitting(server.kind, [
+            each for each in self._hosts(host) if each != server.host])
+
+    @staticmethod
+    def _expect(shown, status, error=None):
+        if shown['status'] != status:
+            raise Unexpected('%s instead of %s: %s' % (
+                shown['status'], status, error or shown.get('fault')))
+
+    def _change(self, name, status, **action):
+        """Do what needs no room."""
+        server = self._servers[name]
+        shown, error = self._cloud.act(server, **action)
+        self._expect(shown, status, error)
+        server.status = status
+        if status == 'SHELVED_OFFLOADED':
+            server.holds.clear()
+
+    @staticmethod
+    def _requested(host):
+        """Return the host that an action asks for, or None."""
+        return None if host == ANY else {'host': host}

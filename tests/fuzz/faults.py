@@ -1,0 +1,193 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Faults on demand: moves and guests that fail, migrations that wait."""
+
+import contextlib
+import threading
+
+import fixtures
+from nova.compute import manager
+from nova import exception
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.virt.libvirt import driver
+
+from tests.functional import base
+
+DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
+#: How a live migration may fail: a method of the driver and its error.
+FAILURES = {
+    # Before the destination has claimed.
+    'check': (DRIVER + 'check_can_live_migrate_source',
+              exception.MigrationError),
+    # The last check, after the claim.
+    'last-check': (DRIVER + 'check_source_migrate_data_at_dest',
+                   exception.MigrationPreCheckError),
+    'pre-migration': (DRIVER + 'pre_live_migration',
+                      exception.MigrationError),
+}
+#: Seconds until an operation must have ended.
+PATIENCE_SECONDS = 60
+
+
+class FaultyCloud(base.FunctionalTest):
+    """A cloud whose fake libvirt migrates guests, and fails on demand.
+
+    It keeps the domain XML as the driver defined it, and stops a guest before
+    a cold migration, as libvirt does.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self._guests_wait = {}
+        self._failing_guests = {}
+        self._live_migrations = 0
+        self._watch_live_migrations()
+        self._keep_xml()
+        self.useFixture(fixtures.MonkeyPatch(base.FAKE_MIGRATE,
+                                             self._migrate_guest))
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.abortJob', self._abort_guest))
+        self.useFixture(fixtures.MonkeyPatch(
+            DRIVER + 'migrate_disk_and_power_off', _power_off))
+
+    def connection(self, host):
+        """Return the fake libvirt of a host."""
+        return self.computes[host].driver._host.get_connection()
+
+    def domains(self, host):
+        """Return the guests of a host: dict, UUID -> fake domain."""
+        return {domain.UUIDString(): domain
+                for domain in list(self.connection(host)._vms.values())}
+
+    def is_migrating_live(self, uuid):
+        """Return whether a live migration runs that does not wait.
+
+        :param uuid: UUID of a server: if another guest waits, none counts
+        """
+        is_other_waiting = uuid not in self._guests_wait and self._guests_wait
+        return self._live_migrations and not is_other_waiting
+
+    def _watch_live_migrations(self):
+        """Count those that run: their last steps do not show in the API."""
+        stock = manager.ComputeManager._do_live_migration
+        lock = threading.Lock()
+
+        def count(number):
+            with lock:
+                self._live_migrations += number
+
+        def migrate(*args, **kwargs):
+            count(1)
+            try:
+                return stock(*args, **kwargs)
+            finally:
+                count(-1)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.compute.manager.ComputeManager._do_live_migration',
+            migrate))
+
+    def _keep_xml(self):
+        parse = fakelibvirt.Domain._parse_definition
+
+        def parse_and_keep(domain, xml):
+            domain.xml = xml
+            return parse(domain, xml)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain._parse_definition',
+            parse_and_keep))
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.XMLDesc',
+            lambda domain, flags: domain.xml))
+
+    @contextlib.contextmanager
+    def failing(self, name, error):
+        """Let a method raise an error, which takes a ``reason``."""
+        def fail(*args, **kwargs):
+            raise error(reason='the fuzz made it fail')
+
+        with fixtures.MonkeyPatch(name, fail):
+            yield
+
+    def no_guest_starts(self):
+        """Return a context in which libvirt starts no guest."""
+        return self.failing(DRIVER + 'spawn',
+                            exception.InstanceDeployFailure)
+
+    def no_disk_moves(self):
+        """Return a context in which no host gives a disk away."""
+        return self.failing(DRIVER + 'migrate_disk_and_power_off', _rollback)
+
+    def failing_guest(self, uuid, raises):
+        """Let the next live migration of a guest fail in libvirt.
+
+        :param raises: whether the call fails as well, as that of libvirt
+            does, or the job alone, as Nova's own tests have it
+        """
+        self._failing_guests[uuid] = raises
+
+    @contextlib.contextmanager
+    def waiting_guest(self, uuid):
+        """Let the live migration of a guest run until the context ends.
+
+        It yields a function that tells whether libvirt was told to abort.
+        """
+        event = self._guests_wait[uuid] = threading.Event()
+        try:
+            yield event.is_set
+        finally:
+            self._guests_wait.pop(uuid).set()
+
+    def forget_jobs(self):
+        """Let the guests forget how their last migration ended."""
+        self._failing_guests.clear()
+        for host in self.computes:
+            for domain in self.domains(host).values():
+                domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_NONE
+
+    def _migrate_guest(self, domain, destination, params, flags):
+        uuid = domain.UUIDString()
+        waits = self._guests_wait.get(uuid)
+        if waits:
+            waits.wait(PATIENCE_SECONDS)
+        raises = domain._job_type == fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
+        if uuid in self._failing_guests:
+            domain.fail_job()
+            raises = self._failing_guests[uuid]
+        if raises:
+            raise fakelibvirt.make_libvirtError(
+                fakelibvirt.libvirtError, 'the migration job has failed',
+                error_code=fakelibvirt.VIR_ERR_OPERATION_INVALID,
+                error_domain=fakelibvirt.VIR_FROM_QEMU)
+        if domain._job_type == fakelibvirt.VIR_DOMAIN_JOB_FAILED:
+            return
+        host = destination.split('/')[2]
+        self.connection(host).defineXML(params['destination_xml']).create()
+        domain.destroy()
+        domain.undefine()
+        domain.complete_job()
+
+    def _abort_guest(self, domain):
+        domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
+        self._guests_wait[domain.UUIDString()].set()
+
+
+def _rollback(reason):
+    return exception.InstanceFaultRollback(
+        exception.ResizeError(reason=reason))
+
+
+def _power_off(compute, context, instance, *args, **kwargs):
+    driver.LibvirtDriver.power_off(compute, instance)
+    return '{}'

@@ -1,0 +1,203 @@
+# Licensed under the Apache License, Version 2.0 (the "License"); you may
+# not use this file except in compliance with the License. You may obtain
+# a copy of the License at
+#
+#      http://www.apache.org/licenses/LICENSE-2.0
+#
+# Unless required by applicable law or agreed to in writing, software
+# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+# License for the specific language governing permissions and limitations
+# under the License.
+
+"""Operations that move a server or resize it."""
+
+import contextlib
+
+from nova.tests.functional.api import client
+
+from nova_prio.scenario import migrations
+from tests.fuzz import base
+from tests.fuzz import faults
+from tests.fuzz import kinds
+from tests.fuzz import model
+
+KINDS = base.KINDS
+
+
+class MoveOperations(base.Operations):
+    """Resize, cold migration and live migration."""
+
+    def resize(self, name, flavor, where):
+        """Resize a server, to another host or to any."""
+        server = self._servers[name]
+        self._cloud.flags(allow_resize_to_same_host=where == base.ANY)
+        kind = kinds.after_resize(server.kind, flavor)
+        hosts = [host for host in self._model.up
+                 if where == base.ANY or host != server.host]
+        fits = kind and self._model.fitting(kind, hosts)
+        self._move(server, kind, fits, resize={
+            'flavorRef': self._cloud.flavor_of(flavor)})
+
+    def migrate(self, name, host):
+        """Migrate a server cold."""
+        server = self._servers[name]
+        self._cloud.flags(allow_resize_to_same_host=False)
+        self._move(server, server.kind, self._others_fit(server, host),
+                   migrate=self._requested(host))
+
+    def _move(self, server, kind, fits, **action):
+        before = server.status
+        shown, error = self._cloud.act(server, **action)
+        if shown['status'] == 'VERIFY_RESIZE':
+            server.status = 'VERIFY_RESIZE'
+            server.holds.append(
+                model.Hold(shown['OS-EXT-SRV-ATTR:host'], kind))
+            server.before = before
+        self._expect(shown, 'VERIFY_RESIZE' if fits else before, error)
+
+    def migrate_in_vain(self, name, host):
+        """Migrate a server cold, from a host that cannot move its disks."""
+        server = self._servers[name]
+        self._cloud.flags(allow_resize_to_same_host=False)
+        with self._cloud.no_disk_moves():
+            shown, error = self._cloud.act(
+                server, migrate=self._requested(host))
+        # Nova tells the destination nothing: its claim stays until the next
+        # recount, as it does in stock Nova.
+        for other in self._model.up:
+            self._cloud.update_host(other)
+        self._expect(shown, server.status, error)
+
+    def confirm(self, name):
+        """Confirm a resize or migration."""
+        server = self._servers[name]
+        shown, error = self._cloud.act(
+            server, 'VERIFY_RESIZE', confirmResize=None)
+        self._expect(shown, server.before, error)
+        server.status = server.before
+        del server.holds[0]
+        server.kind = server.holds[0].kind
+
+    def revert(self, name):
+        """Revert a resize or migration."""
+        server = self._servers[name]
+        shown, error = self._cloud.act(
+            server, 'VERIFY_RESIZE', revertResize=None)
+        self._expect(shown, server.before, error)
+        server.status = server.before
+        del server.holds[1]
+
+    def live_migrate(self, name, host):
+        """Migrate a server while it runs."""
+        server = self._servers[name]
+        fits = self._others_fit(server, host)
+        before = server.host
+        shown, error = self._migrate_live(server, host)
+        self._learn_host(server, shown)
+        self._expect(shown, 'ACTIVE', error)
+        if bool(fits) != (server.host != before):
+            raise base.Unexpected('fits %s: %s' % (fits, error))
+
+    def _migrate_live(self, server, host):
+        return self._cloud.act(server, **_live(host))
+
+    def _learn_host(self, server, shown):
+        host = shown['OS-EXT-SRV-ATTR:host']
+        if host != server.host:
+            server.holds[-1] = model.Hold(host, server.kind)
+
+    def live_migrate_in_vain(self, name, host, how):
+        """Migrate a server live, which fails in a check or in libvirt."""
+        server = self._servers[name]
+        if how in ('job', 'libvirt'):
+            self._cloud.failing_guest(server.uuid, raises=how == 'libvirt')
+            failing = contextlib.nullcontext()
+        else:
+            failing = self._cloud.failing(*faults.FAILURES[how])
+        with failing:
+            self._migrate_live(server, host)
+        self._expect_home(server)
+
+    def _expect_home(self, server):
+        """Expect a server where it was, after a migration that failed.
+
+        If the call of libvirt fails, Nova from release 33 on rolls back and
+        then gives the instance up all the same: an operator resets its state.
+        """
+        shown = self._cloud.settle(server.uuid)
+        if shown['status'] == 'ERROR':
+            shown, _ = self._cloud.act(
+                server, **{'os-resetState': {'state': 'active'}})
+        if (shown['status'], shown['OS-EXT-SRV-ATTR:host']) != (
+                'ACTIVE', server.host):
+            raise base.Unexpected(shown)
+
+    def abort_running(self, name, host):
+        """Abort a live migration that runs."""
+        server = self._servers[name]
+        fits = self._others_fit(server, host)
+        with self._cloud.waiting_guest(server.uuid) as is_aborted:
+            if not self._begin(server, host, 'running', fits):
+                return
+            self._abort(server)
+            self._cloud.wait(is_aborted, 'abort of ' + name)
+        self._expect_home(server)
+
+    def abort_queued(self, name, queued, host):
+        """Abort a live migration that waits for another one."""
+        first, second = self._servers[name], self._servers[queued]
+        fits = self._others_fit(first, host)
+        with self._cloud.waiting_guest(first.uuid):
+            if not self._begin(first, host, 'running', fits):
+                return
+            if self._begin(second, host, 'queued',
+                           self._fits_beside(first, second, host)):
+                self._abort(second)
+                self._expect_home(second)
+        shown = self._cloud.settle(first.uuid)
+        self._learn_host(first, shown)
+        if first.host != host:
+            raise base.Unexpected(shown)
+
+    def _fits_beside(self, first, second, host):
+        """Return whether a server fits beside one that is on its way.
+
+        If both have a NUMA topology, it depends on the cells that the first
+        one gets, which the model does not know yet: None, then.
+        """
+        if KINDS[first.kind].cells and KINDS[second.kind].cells:
+            return None
+        arriving = self._model.imagine(host, first.kind)
+        return not self._model.refusal(host, second.kind, [arriving])
+
+    def _begin(self, server, host, status, fits):
+        """Begin a live migration; return whether it has that status now.
+
+        :param fits: whether it must, or None if that is not known
+        """
+        error = None
+        before = migrations.newest(self._cloud.api, server.uuid)
+        try:
+            self._cloud.api.post_server_action(server.uuid, _live(host))
+        except client.OpenStackApiException as refused:
+            error = str(refused)
+        if error is None:
+            found = self._cloud.wait_for_migration(
+                server.uuid, status, before)
+            if found['status'] != status:
+                error = found['status']
+        if error:
+            self._expect_home(server)
+        if fits is not None and bool(fits) != (error is None):
+            raise base.Unexpected('fits %s: %s' % (fits, error))
+        return error is None
+
+    def _abort(self, server):
+        migration = migrations.newest(self._cloud.api, server.uuid)
+        self._cloud.api.delete_migration(server.uuid, migration['id'])
+
+
+def _live(host):
+    return {'os-migrateLive': {'host': None if host == base.ANY else host,
+                               'block_migration': 'auto'}}
