@@ -96,6 +96,8 @@ KINDS = {
     'low-hint-2': Kind(2, {}, 'low', 'low'),
     'ordinary-1': Kind(1),
     'ordinary-2': Kind(2),
+    # More than one of the mix hosts has shared CPUs.
+    'ordinary-5': Kind(5),
     'ordinary-cell': Kind(2, {'hw:numa_nodes': '1'}, cells=((0, 2),)),
     'ordinary-cells': Kind(4, {'hw:numa_nodes': '2'}, cells=((0, 2), (0, 2))),
     'ordinary-memory': Kind(1, memory_mb=5120),

@@ -12,6 +12,8 @@
 
 """Compare a cloud with the model: accounting, Placement and guests."""
 
+import time
+
 from lxml import etree
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.virt import hardware
@@ -21,26 +23,40 @@ from tests.fuzz import model
 KINDS = model.KINDS
 PARTITIONS = {'high': '/high_prio_machine', 'low': '/low_prio_machine',
               None: None}
+#: Seconds in which a cloud settles after an operation: not all that a service
+#: does at the end shows in the API.
+SETTLING_SECONDS = 5
 
 
-class Differences:
-    """Lists what a cloud shows otherwise than the model expects.
+def differences(cloud, accounting=True):
+    """Return the differences that stay, a list of str.
 
     :param cloud: the cloud, with its ``model``
+    :param accounting: whether to compare the accounting as well
     """
+    deadline = time.monotonic() + SETTLING_SECONDS
+    while True:
+        found = _Differences(cloud).find(accounting)
+        if not found or time.monotonic() > deadline:
+            return found
+        time.sleep(0.1)
+
+
+class _Differences:
+    """One comparison of a cloud with its model."""
 
     def __init__(self, cloud):
         self._cloud = cloud
         self._model = cloud.model
         self._found = []
 
-    def find(self):
-        """Return the differences, a list of str."""
+    def find(self, accounting):
+        """Return the differences."""
         self._servers()
         self._guests()
         for host in self._model.hosts:
             self._placement(host)
-            if host in self._model.up:
+            if accounting and host in self._model.up:
                 self._accounting(host)
         return self._found
 

@@ -20,6 +20,7 @@ from nova_prio.scenario import migrations
 from tests.fuzz import base
 from tests.fuzz import faults
 from tests.fuzz import kinds
+from tests.fuzz import look
 from tests.fuzz import model
 
 KINDS = base.KINDS
@@ -63,11 +64,16 @@ class MoveOperations(base.Operations):
         with self._cloud.no_disk_moves():
             shown, error = self._cloud.act(
                 server, migrate=self._requested(host))
-        # Nova tells the destination nothing: its claim stays until the next
-        # recount, as it does in stock Nova.
-        for other in self._model.up:
-            self._cloud.update_host(other)
         self._expect(shown, server.status, error)
+        # Nova tells the destination nothing: its claim stays until the next
+        # recount, as it does in stock Nova. All else must be right already.
+        found = look.differences(self._cloud, accounting=False)
+        if found:
+            raise base.Unexpected(found)
+        migration = migrations.newest(self._cloud.api, server.uuid)
+        destination = migration.get('dest_compute')
+        if destination in self._model.up:
+            self._cloud.update_host(destination)
 
     def confirm(self, name):
         """Confirm a resize or migration."""
