@@ -57,6 +57,10 @@ class FaultyCloud(base.FunctionalTest):
                                              self._migrate_guest))
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Domain.abortJob', self._abort_guest))
+        # The fake calls it without the flags when a suspended guest goes.
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.managedSaveRemove',
+            _forget_saved_state))
         self.useFixture(fixtures.MonkeyPatch(
             DRIVER + 'migrate_disk_and_power_off', _power_off))
 
@@ -181,6 +185,10 @@ class FaultyCloud(base.FunctionalTest):
     def _abort_guest(self, domain):
         domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
         self._guests_wait[domain.UUIDString()].set()
+
+
+def _forget_saved_state(domain, flags=0):
+    domain._has_saved_state = False
 
 
 def _rollback(reason):
