@@ -74,12 +74,13 @@ class FaultyCloud(base.FunctionalTest):
                 for domain in list(self.connection(host)._vms.values())}
 
     def is_migrating_live(self, uuid):
-        """Return whether a live migration runs that does not wait.
+        """Return whether to wait for live migrations that run.
 
-        :param uuid: UUID of a server: if another guest waits, none counts
+        :param uuid: UUID of the server that is waited for. If the guest of
+            another server is made to wait, its migration would never end
         """
         is_other_waiting = uuid not in self._guests_wait and self._guests_wait
-        return self._live_migrations and not is_other_waiting
+        return bool(self._live_migrations and not is_other_waiting)
 
     def _watch_live_migrations(self):
         """Count those that run: their last steps do not show in the API."""

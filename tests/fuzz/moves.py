@@ -123,16 +123,17 @@ class MoveOperations(base.Operations):
             failing = self._cloud.failing(*faults.FAILURES[how])
         with failing:
             self._migrate_live(server, host)
-        self._expect_home(server)
+        self._expect_home(server, call_failed=how == 'libvirt')
 
-    def _expect_home(self, server):
-        """Expect a server where it was, after a migration that failed.
+    def _expect_home(self, server, call_failed=False):
+        """Expect a server on its source host, after a failed migration.
 
-        If the call of libvirt fails, Nova from release 33 on rolls back and
-        then gives the instance up all the same: an operator resets its state.
+        :param call_failed: whether the call of libvirt failed: Nova from
+            release 33 on rolls back, and then puts the instance into ERROR
+            all the same, so that an operator has to reset its state
         """
         shown = self._cloud.settle(server.uuid)
-        if shown['status'] == 'ERROR':
+        if call_failed and shown['status'] == 'ERROR':
             shown, _ = self._cloud.act(
                 server, **{'os-resetState': {'state': 'active'}})
         if (shown['status'], shown['OS-EXT-SRV-ATTR:host']) != (
@@ -148,7 +149,7 @@ class MoveOperations(base.Operations):
                 return
             self._abort(server)
             self._cloud.wait(is_aborted, 'abort of ' + name)
-        self._expect_home(server)
+        self._expect_home(server, call_failed=True)
 
     def abort_queued(self, name, queued, host):
         """Abort a live migration that waits for another one."""

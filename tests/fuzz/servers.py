@@ -90,7 +90,7 @@ class ServerOperations(base.Operations):
         self._cloud.wait_until_gone(server.uuid)
 
     def delete_stranded(self, name):
-        """Delete a server whose host is down: its guest runs on there."""
+        """Delete a server whose host is down, where its guest runs on."""
         self._model.orphans |= {
             (hold.host, self._servers[name].uuid)
             for hold in self._servers[name].holds}
