@@ -222,6 +222,7 @@ SEAMS = (
          ('self', 'context', 'resources', 'startup')),
     Seam(COMPUTE, 'nova.exception', 'CPUPinningUnknown'),
     Seam(COMPUTE, 'nova.exception', 'PlacementPciException'),
+    Seam(COMPUTE, 'nova.exception', 'InventoryInUse'),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._get_usage_dict',
          ('self', 'object_or_dict', 'instance', 'updates')),
     Seam(COMPUTE, _TRACKER, 'ResourceTracker._update_usage',

@@ -196,16 +196,18 @@ class PriorityResourceTracker(
             self, context, instance, nodename)
 
     def _update_to_placement(self, context, compute_node, startup):
-        """Update, and go on where Placement does not let go of CPUs.
+        """Update, and go on if Placement refuses to remove CPUs in use.
 
-        Nova calls it trouble with PCI devices, whatever it is about, and does
-        not start then.
+        Nova raises PlacementPciException for each inventory in use, also for
+        one of CPUs, and then stops nova-compute.
         """
         try:
             super()._update_to_placement(context, compute_node, startup)
-        except exception.PlacementPciException:
-            if self._ledger is None or not self._keep_cpus(
-                    context, compute_node):
+        except exception.PlacementPciException as error:
+            if (self._ledger is None or
+                    not isinstance(error.__context__,
+                                   exception.InventoryInUse) or
+                    not self._keep_cpus(context, compute_node)):
                 raise
         if self._ledger is not None:
             self._refresh_report(compute_node)

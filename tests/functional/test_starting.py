@@ -16,9 +16,13 @@ import logging
 import pathlib
 
 import fixtures
+from nova import exception
 from nova.scheduler import manager
+from nova.tests.fixtures import libvirt as fakelibvirt
+from oslo_serialization import jsonutils
 
 from nova_prio import contract
+from nova_prio.scenario import cloud
 from tests.functional import base
 
 
@@ -83,6 +87,21 @@ class Starting(base.FunctionalTest):
             contract.Seam(contract.COMPUTE, 'nova.compute.manager', 'gone'),)))
         self.assertIn('nova.compute.manager.gone does not exist',
                       self._refusal(self.start_seed_host))
+
+    def test_compute_with_wrong_device_spec_stops_with_message_of_nova(self):
+        """A PF and its own VF cannot both be devices for instances."""
+        self.flags(compute_driver=cloud.PRIORITY_DRIVER)
+        self.flags(
+            report_in_placement=True, group='pci',
+            device_spec=[jsonutils.dumps(
+                {'vendor_id': fakelibvirt.PCI_VEND_ID, 'product_id': product})
+                for product in (fakelibvirt.PF_PROD_ID,
+                                fakelibvirt.VF_PROD_ID)])
+        error = self.assertRaises(
+            exception.PlacementPciDependentDeviceException,
+            self.start_compute, 'pci1',
+            pci_info=fakelibvirt.HostPCIDevicesInfo(num_pfs=1, num_vfs=1))
+        self.assertIn('0000:81:00.0', str(error))
 
     def test_scheduler_beside_the_filter_it_replaces(self):
         self.flags(enabled_filters=['PriorityFilter', 'NUMATopologyFilter'],
