@@ -21,6 +21,7 @@ import typing
 from nova_prio import capacity
 
 #: Reasons of a refusal, as they stand in the log.
+PROBLEM = 'problem'
 NO_PARTITION = 'no_partition'
 TOO_MANY_VCPUS = 'too_many_vcpus'
 TOO_MANY_SHARED_VCPUS = 'too_many_shared_vcpus'
@@ -58,6 +59,7 @@ class _RowText(typing.NamedTuple):
     shortage: capacity.Shortage
     sellable: int
     blocked: int
+    blocked_by: str
 
     def __str__(self):
         said = 'the %s row has %d of %d CPUs left, %d are needed' % (
@@ -67,6 +69,9 @@ class _RowText(typing.NamedTuple):
             said += (' (on %d more, guests that were started with other CPU '
                      'sets float until they are rebooted hard or moved)'
                      % self.blocked)
+            if self.blocked_by:
+                said += (' (guests there that are no instances of this host: '
+                         '%s)' % self.blocked_by)
         return said
 
 
@@ -88,12 +93,15 @@ def refusals(host, wish, room, free_memory_mb):
     On a host without mix, ask for priority instances only.
 
     :param host: object with ``mix``, ``floating_cpus``, ``shared_cpus`` (both
-        numbers), ``sellable``, ``blocked`` and ``partition_problem``
+        numbers), ``sellable``, ``blocked``, ``blocked_by``, ``problem`` and
+        ``partition_problem``
     :param wish: object with ``priority``, ``drawn``, ``vcpus``, ``memory_mb``
         and ``wants_whole_cores`` of the instance
     :param room: ``capacity.Rows`` that are left on the host
     :param free_memory_mb: memory of the host that is sold to nobody
     """
+    if wish.priority is not None and host.problem:
+        yield Refusal(PROBLEM, host.problem)
     if wish.priority is not None and host.partition_problem:
         yield Refusal(NO_PARTITION, host.partition_problem)
     if host.mix and wish.wants_whole_cores:
@@ -120,5 +128,5 @@ def refusals(host, wish, room, free_memory_mb):
         yield Refusal(
             CAPACITY[shortage.row],
             _RowText(shortage, getattr(host.sellable, shortage.row),
-                     len(host.blocked)),
+                     len(host.blocked), host.blocked_by),
             shortage.needed, shortage.available)

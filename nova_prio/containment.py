@@ -82,6 +82,10 @@ class Steps:
             if refuses and not until_recount:
                 self._failed.pop(step, None)
 
+    def has_failed(self, step):
+        """Return whether ``problem`` may name a step."""
+        return step in self._failed
+
     def until_recount(self):
         """Return the failures that last until a recount, for ``forget``."""
         return {step: failure for step, failure in list(self._failed.items())

@@ -87,12 +87,16 @@ def lines(view, is_marked, is_up, found, summary, plan=None):
 
 def _of_report(report):
     """Yield what nova-compute itself has to say against the host."""
+    if report.problem:
+        yield Line('nova-compute', '', '', report.problem, '', DIFFERS,
+                   'Look at the log of nova-compute there.')
     if report.partition_problem:
         yield Line('partitions', '', '', report.partition_problem, '',
                    DIFFERS, 'Run "nova-prio-host prepare" there as root.')
     if report.blocked:
         yield Line(
-            'kept CPUs', '', '', 'CPUs ' + report.blocked_cpus, '', DIFFERS,
+            'kept CPUs', '', '', 'CPUs ' + report.blocked_cpus,
+            report.blocked_by, DIFFERS,
             'Guests that were started with other CPU sets float there: reboot '
             'them hard, or migrate them, and wait for the next update of '
             'nova-compute. Nobody is pinned there before.')

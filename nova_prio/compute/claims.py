@@ -21,6 +21,8 @@ are made of older ones.
 import dataclasses
 
 from nova.compute import claims
+import nova.conf
+from nova import exception
 from nova import objects
 
 from nova_prio import admission
@@ -28,6 +30,9 @@ from nova_prio import capacity
 from nova_prio.compute import tracker
 from nova_prio import demand
 from nova_prio import numa_view
+from nova_prio import policy
+
+CONF = nova.conf.CONF
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +59,8 @@ class _Wish:
 
 def _is_ours(found):
     # Other drivers in the same process have a tracker of their own.
-    return isinstance(found, tracker.PriorityResourceTracker)
+    return (isinstance(found, tracker.PriorityResourceTracker) and
+            found.is_of_our_driver)
 
 
 class _ClassTest:
@@ -65,27 +71,56 @@ class _ClassTest:
     """
 
     def _test_numa_topology(self, compute_node, limit):
-        """Return all that speaks against the claim in one text, or None."""
+        """Return all that speaks against the claim in one text, or None.
+
+        If our test fails, an ordinary instance is claimed for as Nova does,
+        unless it could get a CPU of another guest: on a mix host Nova does not
+        know which dedicated CPUs are blocked.
+        """
+        found = []
+        if _is_ours(self.tracker):
+            with self.tracker.driver.steps.contain(
+                    'test a claim', refuses=False,
+                    passes=(exception.ComputeResourcesUnavailable,)
+                    ) as outcome:
+                found, compute_node, limit = self._test_class(
+                    compute_node, limit)
+            if outcome.problem and self._needs_our_test():
+                found = [outcome.problem]
+        unfit = super()._test_numa_topology(compute_node, limit)
+        if unfit:
+            found.append(str(unfit))
+        return '; '.join(found) or None
+
+    def _needs_our_test(self):
+        """Return whether Nova's test alone does not do."""
+        flavor = getattr(self, 'flavor', self.instance.flavor)
+        topology = self.numa_topology
+        return policy.EXTRA_SPEC in flavor.extra_specs or bool(
+            CONF.cpu_priority_mix_enable and topology and
+            any(cell.pcpuset for cell in topology.cells))
+
+    def _test_class(self, compute_node, limit):
+        """Test the rows and the memory.
+
+        :returns: (list of refusals, each a str, the compute node and the limit
+            for Nova's test of the NUMA topology)
+        """
         wish = _Wish.of(getattr(self, 'flavor', self.instance.flavor),
                         self.numa_topology)
-        is_ours = _is_ours(self.tracker)
-        if is_ours and self.tracker.is_overfull and wish.drawn.low:
-            return ('the host has sold more vCPUs than it may, and takes no '
-                    'further ones until they fit')
-        if not (is_ours and self.tracker.counts_for(wish.priority)):
-            return super()._test_numa_topology(compute_node, limit)
+        if self.tracker.is_overfull and wish.drawn.low:
+            return ['the host has sold more vCPUs than it may, and takes no '
+                    'further ones until they fit'], compute_node, limit
+        if not self.tracker.counts_for(wish.priority):
+            return [], compute_node, limit
         report = self.tracker.priority_report(compute_node)
         found = [str(refusal.detail) for refusal in admission.refusals(
             report, wish, report.room, compute_node.free_ram_mb)]
         if wish.priority and self.tracker.is_closed(self.nodename):
             found.insert(0, 'the host is closed for priority instances, until '
                          '"nova-prio host enable"')
-        unfit = super()._test_numa_topology(
-            _as_seen(compute_node, report, wish),
-            _limits(compute_node, report, limit))
-        if unfit:
-            found.append(str(unfit))
-        return '; '.join(found) or None
+        return (found, _as_seen(compute_node, report, wish),
+                _limits(compute_node, report, limit))
 
 
 def _as_seen(compute_node, report, wish):

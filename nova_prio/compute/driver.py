@@ -20,6 +20,7 @@ import copy
 import threading
 
 import nova.conf
+from nova import exception
 from nova.virt import hardware
 from nova.virt.libvirt import driver
 import os_resource_classes as orc
@@ -38,14 +39,16 @@ from nova_prio.compute import partitions
 from nova_prio.compute import strangers
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
+from nova_prio import containment
 from nova_prio import contract
-from nova_prio import demand
 from nova_prio import policy
 from nova_prio import priority_hosts
 from nova_prio import seams
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
+
+_PROBE = 'probe the partitions'
 
 
 class PriorityLibvirtDriver(live_migration.LiveMigration,
@@ -60,7 +63,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     whether libvirt starts guests in those of both priorities, ``floated`` are
     the dedicated CPUs on which guests of other times float, ``strangers``
     finds guests that are no instances of the host. ``is_stopping`` is set when
-    nova-compute stops.
+    nova-compute stops. ``steps`` contains the errors of all of them.
     """
 
     def __init__(self, virtapi, read_only=False):
@@ -68,15 +71,21 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                               claims.PriorityClaim,
                               claims.PriorityMoveClaim)
         super().__init__(virtapi, read_only=read_only)
+        self.steps = containment.Steps()
         self.ledger = usage.UsageLedger()
         self.excess = excess.Excess()
-        self.healing = healing.Healing(self.instance_exists)
+        self.healing = healing.Healing(self.instance_exists, self.steps)
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.floated = frozenset()
         self.strangers = strangers.Strangers()
         self.is_stopping = threading.Event()
-        self._seen = [], frozenset()
+        # The guests as libvirt showed them last, the dedicated CPUs then, and
+        # the keys of _kept that this look at the guests has taken over.
+        self._seen = [], frozenset(), frozenset()
+        # Key -> CPUs of a claim that was given back although its guest may
+        # still run on them.
+        self._kept = {}
         self._warned_of_memory = False
 
     def init_host(self, host):
@@ -84,11 +93,14 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         :raises SystemExit: with one line that names option and remedy
         """
-        for problem in checks.problems(CONF):
-            contract.refuse(problem)
+        with self.steps.contain('check the configuration'):
+            for problem in checks.problems(CONF):
+                contract.refuse(problem)
         super().init_host(host)
-        self._say_what_is_in_force()
-        self.prove_partitions()
+        with self.steps.contain('log the configuration', refuses=False):
+            self._say_what_is_in_force()
+        with self.steps.contain(_PROBE):
+            self.prove_partitions()
 
     def cleanup_host(self, host):
         """Stop the driver, and the watcher of its resource tracker."""
@@ -122,36 +134,59 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             capacity.LOW: self.low_emulator_cpus() or cpus})
 
     def find_floated(self, instances, moving):
-        """Find out on which dedicated CPUs guests of other times float.
+        """Find the dedicated CPUs on which guests on stale CPU sets run.
 
-        libvirt was asked for its guests before the recount began, which this
-        is a part of: it is not to end half done.
+        libvirt was asked for its guests before the recount began, so that a
+        call that hangs does not stop the recount half-way.
 
         :param instances: list of nova.objects.Instance, on this host
         :param moving: UUIDs of those that move from or to here
         """
-        seen, dedicated = self._seen
+        seen, dedicated, taken_over = self._seen
         known = {instance.uuid for instance in instances}
-        self.floated = floaters.floated(
+        found = floaters.floated(
             seen, dedicated, instances, self.strangers.find(
-                self._host, seen,
+                self._host, seen, dedicated,
                 lambda uuid: uuid in known or self.ledger.holds(uuid),
                 moving))
+        for key in taken_over:
+            self._kept.pop(key, None)
+        self.floated = found.union(*self._kept.values())
 
-    def keep_from_others(self, instance):
-        """Block the CPUs of an instance until the guests are looked at next.
+    def cpus_left_behind(self, uuid, cpus):
+        """Return those CPUs of a claim on which the guest may still run.
 
-        :param instance: nova.objects.Instance with its NUMA topology; nothing
-            is blocked where libvirt says that it has no guest
+        This asks libvirt: do not hold the lock of the tracker.
+
+        :param uuid: UUID of the instance
+        :param cpus: set of CPU numbers that the claim has pinned
+        :returns: frozenset, empty if libvirt has no such guest, and all of
+            ``cpus`` if libvirt does not answer
         """
-        if strangers.is_there(self._host, instance.uuid):
-            self.floated |= demand.pins(instance)
+        return strangers.cpus_left_behind(self._host, uuid, cpus)
+
+    def keep_from_others(self, uuid, cpus):
+        """Block CPUs until the next look at the guests of libvirt.
+
+        :param uuid: UUID of the instance that has left them
+        :param cpus: frozenset of CPU numbers
+        """
+        if cpus:
+            self._kept[uuid, cpus] = cpus
+            self.floated |= cpus
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""
-        if self.partitions.is_in_doubt:
-            self.prove_partitions()
-        self._seen = floaters.look(self._host), self._get_pcpu_available()
+        with self.steps.contain(_PROBE):
+            if (self.partitions.is_in_doubt or
+                    self.steps.has_failed(_PROBE)):
+                self.prove_partitions()
+        with self.steps.contain('read the guests of libvirt',
+                                passes=(exception.HypervisorUnavailable,)):
+            kept = frozenset(self._kept)
+            self._seen = (
+                floaters.look(self._host, self._seen[0], self.steps),
+                self._get_pcpu_available(), kept)
         return super().get_available_resource(nodename)
 
     @property
@@ -173,17 +208,31 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             mix=self.mix)
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
-        """Report the inventory and the traits of a priority host."""
+        """Report the inventory and the traits of a priority host.
+
+        If ours cannot be calculated, a mix host keeps the inventory that
+        Placement has: the one of stock Nova has no room for low-priority
+        instances.
+        """
+        before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
+        self.is_overfull = False
+        with self.steps.contain('calculate the inventory') as outcome:
+            self._report_priority(provider_tree, nodename)
+        if outcome.problem and CONF.cpu_priority_mix_enable:
+            provider_tree.update_inventory(nodename, {
+                **provider_tree.data(nodename).inventory,
+                **{name: before[name] for name in (orc.VCPU, orc.MEMORY_MB)
+                   if name in before}})
+        self.provider_tree = copy.deepcopy(provider_tree)
+
+    def _report_priority(self, provider_tree, nodename):
         there = provider_tree.data(nodename)
         traits = priority_hosts.traits(
             self.mix, priority_hosts.TRAIT_DISABLED in there.traits)
-        provider_tree.remove_traits(
-            nodename, priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
-        provider_tree.add_traits(nodename, *traits)
         reported = dict(there.inventory)
-        self.is_overfull = False
+        is_overfull = False
         if self.mix:
             self._warn_of_memory(reported[orc.MEMORY_MB])
             reported[orc.VCPU] = inventory.vcpu(
@@ -195,9 +244,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             stock = reported[orc.VCPU]
             reported[orc.VCPU] = inventory.movable_vcpu(
                 stock, self.ledger.vcpu, self.ledger.largest_vcpu)
-            self.is_overfull = reported[orc.VCPU]['total'] > stock['total']
+            is_overfull = reported[orc.VCPU]['total'] > stock['total']
+        provider_tree.remove_traits(
+            nodename, priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
+        provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        self.provider_tree = copy.deepcopy(provider_tree)
+        self.is_overfull = is_overfull
 
     def _warn_of_memory(self, stock):
         if stock['allocation_ratio'] > 1.0 and not self._warned_of_memory:
@@ -225,7 +277,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                                image_meta):
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if policy.in_force(flavor.extra_specs) != capacity.LOW:
+        if (policy.EXTRA_SPEC not in flavor.extra_specs or
+                policy.in_force(flavor.extra_specs) != capacity.LOW):
             return config
         if config.cputune is None:
             return (config._replace(cpuset=self.floating_cpus())
@@ -261,6 +314,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
+        if policy.EXTRA_SPEC not in instance.flavor.extra_specs:
+            return xml
         priority = policy.in_force(instance.flavor.extra_specs)
         threads = None
         if priority == capacity.LOW and instance.numa_topology is None:

@@ -26,11 +26,14 @@ from lxml import etree
 from nova.compute import vm_states
 from nova.virt.libvirt import host as libvirt_host
 from nova.virt.libvirt import utils as libvirt_utils
+from oslo_log import log as logging
 
 from nova_prio import capacity
 from nova_prio.compute import guest_xml
 from nova_prio import demand
 from nova_prio import policy
+
+LOG = logging.getLogger(__name__)
 
 #: States in which Nova starts a guest that is off as it was before: it was
 #: suspended, or is being rebooted. In all others it makes it anew.
@@ -44,6 +47,7 @@ class Seen(typing.NamedTuple):
     ``uuid`` is that of its instance; ``vcpus`` and ``threads`` are the CPUs on
     which each vCPU, and each of the emulator and I/O threads, may run:
     frozensets, None for all CPUs; ``is_of_nova`` tells whether Nova made it.
+    If ``is_readable`` is false, libvirt did not show the guest this time.
     """
 
     name: str
@@ -53,6 +57,7 @@ class Seen(typing.NamedTuple):
     threads: list
     is_up: bool
     is_of_nova: bool
+    is_readable: bool = True
 
     @classmethod
     def of(cls, xml, is_up):
@@ -65,24 +70,62 @@ class Seen(typing.NamedTuple):
                    guest_xml.of_nova(domain) is not None)
 
 
-def look(host):
+def look(host, before, steps):
     """Return the guests that libvirt has, a list of Seen.
 
+    If libvirt cannot show a guest, the guest counts as up, with the CPUs that
+    it had before, or with all CPUs.
+
     :param host: nova.virt.libvirt.host.Host
-    :raises: what libvirt raises: nobody knows then
+    :param before: list of Seen, of the last look
+    :param steps: nova_prio.containment.Steps of the service
+    :raises: the errors of libvirt, if it does not list its guests
     """
+    known = {guest.uuid: guest for guest in before}
     found = []
     for domain in host.list_instance_domains(only_running=False):
-        try:
-            # It may be suspended or resumed between the questions.
-            is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
-                         domain.isActive())
-            found.append(Seen.of(domain.XMLDesc(0), is_up))
-        except libvirt_host.libvirt.libvirtError as error:
-            if (error.get_error_code() !=
-                    libvirt_host.libvirt.VIR_ERR_NO_DOMAIN):
-                raise
+        with steps.contain('read a guest of libvirt',
+                           refuses=False) as outcome:
+            guest = seen_of(domain)
+        if outcome.problem:
+            guest = _unreadable(domain, known, outcome.problem)
+        if guest is not None:
+            found.append(guest)
     return found
+
+
+def seen_of(domain):
+    """Return the Seen of a libvirt domain, or None if it is gone by now.
+
+    :param domain: libvirt.virDomain
+    :raises: the errors of libvirt
+    """
+    try:
+        # It may be suspended or resumed between the questions.
+        is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
+                     domain.isActive())
+        return Seen.of(domain.XMLDesc(0), is_up)
+    except libvirt_host.libvirt.libvirtError as error:
+        if error.get_error_code() == libvirt_host.libvirt.VIR_ERR_NO_DOMAIN:
+            return None
+        raise
+
+
+def _unreadable(domain, known, problem):
+    """Return a Seen for a guest that libvirt cannot show."""
+    # Both are known without asking libvirt.
+    name, uuid = domain.name(), domain.UUIDString()
+    last = known.get(uuid)
+    if last is None or last.is_readable:
+        LOG.warning(
+            'Guest %s: libvirt does not show its domain XML. Pinned instances '
+            'do not get %s: %s. If "virsh dumpxml" fails as well, restart '
+            'libvirtd, or stop the guest.', name,
+            'the dedicated CPUs that it had last' if last else
+            'any dedicated CPU that is free', problem, instance_uuid=uuid)
+    if last is None:
+        last = Seen(name, uuid, None, [None], [None], True, False)
+    return last._replace(is_up=True, is_readable=False)
 
 
 def floated(seen, dedicated, instances, strangers):
@@ -105,9 +148,19 @@ def floated(seen, dedicated, instances, strangers):
             found |= guest_xml.cpus_of_users(
                 guest, is_low, dedicated) - demand.pins(instance)
     for guest in strangers:
-        is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
-        found |= guest_xml.cpus_of_users(guest, is_low, dedicated)
+        found |= cpus_of_stranger(guest, dedicated)
     return frozenset(found & dedicated)
+
+
+def cpus_of_stranger(guest, dedicated):
+    """Return the dedicated CPUs that an orphan guest keeps from others.
+
+    :param guest: Seen, without an instance on this host
+    :param dedicated: frozenset of CPU numbers
+    :returns: frozenset of CPU numbers
+    """
+    is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
+    return dedicated & guest_xml.cpus_of_users(guest, is_low, dedicated)
 
 
 def _rescued(instances):

@@ -41,13 +41,15 @@ class Healing:
     or the operator's.
     """
 
-    def __init__(self, is_here):
+    def __init__(self, is_here, steps):
         """Know of no drift yet.
 
         :param is_here: function that says of a nova.objects.Instance whether
             this host has its guest, running or not
+        :param steps: nova_prio.containment.Steps of the service
         """
         self._is_here = is_here
+        self._steps = steps
         self._started = timeutils.utcnow()
         # UUID of an instance -> what it seemed to hold and to need in the
         # last run, and why that was not mended: None where it was right, for
@@ -142,21 +144,25 @@ class Healing:
         """
         for migration in [*migrations,
                           *_claimed_for(instances, migrations)]:
-            if migration.migration_type not in _AT_SOURCE:
-                continue
-            if (migration.dest_compute == host and
-                    in_between.never_began(migration)):
-                is_left = True
-            elif migration.source_compute != host:
-                is_left = False
-            elif holdings.is_open(migration):
-                is_left = self._is_of_an_earlier_run(migration)
-            else:
-                # Nova ended it and left the instance as it was.
-                is_left = migration.dest_compute != host and _waits_for(
-                    instances.get(migration.instance_uuid), migration)
-            if is_left:
-                self._end(context, client, host, migration)
+            with self._steps.contain('end an unfinished migration',
+                                     until_recount=True):
+                if self._is_left_open(migration, host, instances):
+                    self._end(context, client, host, migration)
+
+    def _is_left_open(self, migration, host, instances):
+        """Return whether nobody works on a migration any more."""
+        if migration.migration_type not in _AT_SOURCE:
+            return False
+        if (migration.dest_compute == host and
+                in_between.never_began(migration)):
+            return True
+        if migration.source_compute != host:
+            return False
+        if holdings.is_open(migration):
+            return self._is_of_an_earlier_run(migration)
+        # Nova ended it and left the instance as it was.
+        return migration.dest_compute != host and _waits_for(
+            instances.get(migration.instance_uuid), migration)
 
     def _is_of_an_earlier_run(self, migration):
         return timeutils.normalize_time(

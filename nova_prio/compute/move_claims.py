@@ -66,6 +66,7 @@ class MoveClaims(incoming.IncomingMigrations):
     def _prove_partitions(self, flavor):
         """Look anew whether guests start here, before they have moved."""
         if (self._ledger is not None and
+                policy.EXTRA_SPEC in flavor.extra_specs and
                 policy.in_force(flavor.extra_specs) is not None):
             self.driver.prove_partitions()
 
@@ -77,7 +78,9 @@ class MoveClaims(incoming.IncomingMigrations):
         on, whatever becomes of them in the meantime.
         """
         if self._ledger is not None:
-            self._track_as_resident(instance)
+            with self.driver.steps.contain(
+                    'count an instance that has moved', until_recount=True):
+                self._track_as_resident(instance)
         super().update_usage(context, instance, nodename)
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
@@ -123,8 +126,13 @@ class MoveClaims(incoming.IncomingMigrations):
         claimed. If it fails, they are not freed any more, and if it is tried
         on another host by then, the devices there are taken for these.
         """
-        claimed = self.keeps_requests(migration) and (
-            self.pci_tracker.claims.pop(instance.uuid, None))
+        claimed = None
+        if self._ledger is not None:
+            with self.driver.steps.contain(
+                    'keep the PCI devices of a live migration claimed',
+                    until_recount=True):
+                claimed = self.keeps_requests(migration) and (
+                    self.pci_tracker.claims.pop(instance.uuid, None))
         try:
             super()._update_usage_from_migration(
                 context, instance, migration, nodename)

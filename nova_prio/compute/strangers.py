@@ -20,9 +20,12 @@ built anew on another host by then.
 """
 
 from nova import exception
+from nova.virt import hardware
 from nova.virt.libvirt import host as libvirt_host
 from oslo_log import log as logging
 
+from nova_prio.compute import floaters
+from nova_prio.compute import guest_xml
 from nova_prio.compute import partitions
 
 LOG = logging.getLogger(__name__)
@@ -40,12 +43,17 @@ class Strangers:
     def __init__(self):
         # UUID -> how many times in turn one of Nova's was found.
         self._times = {}
+        # UUIDs of the domains of others that were warned of.
+        self._foreign = set()
+        # Names of all that keep dedicated CPUs from pinned instances.
+        self.blocking = []
 
-    def find(self, host, seen, is_counted, moving):
+    def find(self, host, seen, dedicated, is_counted, moving):
         """Return the guests that run on the host and do not count there.
 
         :param host: nova.virt.libvirt.host.Host
         :param seen: list of nova_prio.compute.floaters.Seen
+        :param dedicated: frozenset of the dedicated CPUs
         :param is_counted: function that says of a UUID whether what the
             instance has of the host is in Nova's books
         :param moving: UUIDs of instances that move from or to there
@@ -69,7 +77,51 @@ class Strangers:
                     'that is of no use, and that Nova does not end by itself, '
                     'is to be destroyed and undefined with virsh.',
                     guest.name, instance_uuid=guest.uuid)
+        self._warn_of_foreign(found, dedicated)
         return found
+
+    def _warn_of_foreign(self, found, dedicated):
+        blocking = [(guest, cpus) for guest in found if (
+            cpus := floaters.cpus_of_stranger(guest, dedicated))]
+        self.blocking = sorted(guest.name for guest, _ in blocking)
+        warned, self._foreign = self._foreign, set()
+        for guest, cpus in blocking:
+            if guest.is_of_nova or not guest.is_readable:
+                continue
+            self._foreign.add(guest.uuid)
+            if guest.uuid not in warned:
+                LOG.warning(
+                    'The libvirt domain %(name)s (%(uuid)s), which Nova did '
+                    'not create, may run on the dedicated CPUs %(cpus)s: '
+                    'pinned instances do not get them. Pin its vCPUs and its '
+                    'emulator threads to CPUs outside of [compute] '
+                    'cpu_dedicated_set (virsh vcpupin, virsh emulatorpin), or '
+                    'shut it down.',
+                    {'name': guest.name, 'uuid': guest.uuid,
+                     'cpus': hardware.format_cpu_spec(cpus)})
+
+
+def cpus_left_behind(host, uuid, cpus):
+    """Return those CPUs of a claim on which a guest may still run.
+
+    :param host: nova.virt.libvirt.host.Host
+    :param uuid: UUID of the instance
+    :param cpus: frozenset of the CPU numbers that the claim has pinned
+    :returns: frozenset, empty if libvirt has no such guest, and all of
+        ``cpus`` if libvirt does not answer
+    """
+    try:
+        guest = floaters.seen_of(
+            host.get_connection().lookupByUUIDString(uuid))
+    except libvirt_host.libvirt.libvirtError as error:
+        is_gone = (error.get_error_code() ==
+                   libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
+        return frozenset() if is_gone else cpus
+    except exception.HypervisorUnavailable:
+        return cpus
+    if guest is None or not guest.is_up:
+        return frozenset()
+    return cpus & guest_xml.cpus_of_users(guest, False, cpus)
 
 
 def is_there(host, uuid):

@@ -13,6 +13,7 @@
 """The resource tracker, counting usage by class and reporting it."""
 
 import inspect
+import types
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
@@ -28,6 +29,7 @@ from oslo_log import log as logging
 
 from nova_prio import capacity
 from nova_prio.compute import books
+from nova_prio.compute import claim_releases
 from nova_prio.compute import in_between
 from nova_prio.compute import move_claims
 from nova_prio.compute import usage
@@ -43,17 +45,31 @@ LOG = logging.getLogger(__name__)
 
 _KEY = 'nova_prio'
 
+# Steps of a recount that more than one method takes part in.
+_COUNT = 'count the usage of an instance'
+_MOVES = 'count the in-flight moves'
+
 
 class PriorityResourceTracker(
-        move_claims.MoveClaims, resource_tracker.ResourceTracker):
+        move_claims.MoveClaims, claim_releases.ClaimReleases,
+        resource_tracker.ResourceTracker):
     """Nova's tracker, which keeps the ledger of our driver as well.
 
     With a driver that has no ledger it does what Nova's tracker does.
     """
 
+    # Failures that the recount which runs now makes up for.
+    _failed_before = types.MappingProxyType({})
+    _is_counted = False
+
     @property
     def _ledger(self):
         return getattr(self.driver, 'ledger', None)
+
+    @property
+    def is_of_our_driver(self):
+        """Whether the driver of this service has a ledger."""
+        return self._ledger is not None
 
     def update_available_resource(self, context, nodename, startup=False):
         """Recount the resources of the host, of all projects.
@@ -83,8 +99,12 @@ class PriorityResourceTracker(
         """Recount, and keep the old numbers where that fails half-way."""
         nodename = resources['hypervisor_hostname']
         kept = None
-        if self._ledger is not None and nodename in self.compute_nodes:
-            kept = books.Books(self, nodename)
+        if self._ledger is not None:
+            self._failed_before = self.driver.steps.until_recount()
+            if nodename in self.compute_nodes:
+                with self.driver.steps.contain(
+                        'keep the numbers of the last recount', refuses=False):
+                    kept = books.Books(self, nodename)
         self._is_counted = False
         try:
             # Without the lock, which is held here.
@@ -92,38 +112,54 @@ class PriorityResourceTracker(
                 self, context, resources, startup=startup)
         except Exception:
             if kept and not self._is_counted:
-                kept.restore(self)
+                with self.driver.steps.contain(
+                        'restore the numbers of the last recount',
+                        until_recount=True):
+                    kept.restore(self)
             raise
+        finally:
+            self._failed_before = {}
+            self._is_counted = False
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
         found = super()._get_usage_dict(object_or_dict, instance, **updates)
         if self._ledger is not None:
-            if isinstance(object_or_dict, objects.Instance):
-                flavor, role = object_or_dict.flavor, usage.RESIDENT
-            else:
-                flavor, role = object_or_dict, usage.MOVE
-            topology = found.get('numa_topology')
-            wanted = demand.of(flavor, topology)
-            found[_KEY] = (instance.uuid, role, usage.Usage(
-                wanted, demand.shared_by_cell(topology),
-                policy.in_placement(
-                    flavor.extra_specs, orc.VCPU, wanted.shared),
-                policy.in_placement(
-                    flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb)))
+            with self.driver.steps.contain(_COUNT, until_recount=True):
+                found[_KEY] = self._usage_of(
+                    object_or_dict, instance, found.get('numa_topology'))
         return found
+
+    def _usage_of(self, object_or_dict, instance, topology):
+        """Return the UUID, role and Usage to enter into the ledger."""
+        if isinstance(object_or_dict, objects.Instance):
+            flavor, role = object_or_dict.flavor, usage.RESIDENT
+        else:
+            flavor, role = object_or_dict, usage.MOVE
+        wanted = demand.of(flavor, topology)
+        return instance.uuid, role, usage.Usage(
+            wanted, demand.shared_by_cell(topology),
+            policy.in_placement(flavor.extra_specs, orc.VCPU, wanted.shared),
+            policy.in_placement(
+                flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb))
 
     def _update_usage(self, usage, nodename, sign=1):
         super()._update_usage(usage, nodename, sign=sign)
-        if self._ledger is not None:
-            count = self._ledger.add if sign == 1 else self._ledger.remove
-            count(*usage[_KEY])
+        if _KEY in usage:
+            with self.driver.steps.contain(_COUNT, until_recount=True):
+                count = self._ledger.add if sign == 1 else self._ledger.remove
+                count(*usage[_KEY])
 
     def _update_usage_from_instances(self, context, instances, nodename):
         left = {}
         if self._ledger is not None:
-            self._ledger.clear()
-            in_between.moving_on(instances, self.host)
-            left = in_between.leaving(instances, self.host)
+            with self.driver.steps.contain(_COUNT, until_recount=True):
+                self._ledger.clear()
+            for instance in instances:
+                with self.driver.steps.contain(_MOVES, until_recount=True):
+                    in_between.moving_on([instance], self.host)
+            for instance in instances:
+                with self.driver.steps.contain(_MOVES, until_recount=True):
+                    left.update(in_between.leaving([instance], self.host))
         # Nova goes on with this dict.
         self._counted = super()._update_usage_from_instances(
             context, [instance for instance in instances
@@ -143,28 +179,41 @@ class PriorityResourceTracker(
             super()._update_usage_from_migrations(
                 context, migrations, nodename)
             return
-        super()._update_usage_from_migrations(
-            context, [migration for migration in migrations
-                      if holdings.is_open(migration) or
-                      not in_between.never_began(migration)], nodename)
+        contain = self.driver.steps.contain
+        began = []
         for migration in migrations:
-            if (migration.dest_compute == self.host and
-                    not self._ledger.holds(migration.instance_uuid) and
-                    _evacuates_from_error(migration)):
-                self._update_usage_from_migration(
-                    context, migration.instance, migration, nodename)
-        for instance, migration in in_between.returning(context, self.host):
-            if not self._ledger.holds(instance.uuid):
-                self._update_usage_from_migration(
-                    context, instance, migration, nodename)
-        for instance in in_between.arrived(
-                context, self.host, set(self._counted)):
-            self._counted[instance.uuid] = instance
-            if not self._ledger.holds(instance.uuid):
-                self._update_usage_from_instance(context, instance, nodename)
-        self.driver.find_floated(list(self._counted.values()), {
-            migration.instance_uuid for migration in migrations
-            if holdings.is_open(migration)})
+            with contain(_MOVES, until_recount=True) as outcome:
+                is_over = (not holdings.is_open(migration) and
+                           in_between.never_began(migration))
+            if outcome.problem or not is_over:
+                began.append(migration)
+        super()._update_usage_from_migrations(context, began, nodename)
+        for migration in migrations:
+            with contain(_MOVES, until_recount=True):
+                if (migration.dest_compute == self.host and
+                        not self._ledger.holds(migration.instance_uuid) and
+                        _evacuates_from_error(migration)):
+                    self._update_usage_from_migration(
+                        context, migration.instance, migration, nodename)
+        with contain(_MOVES, until_recount=True):
+            for instance, migration in in_between.returning(
+                    context, self.host):
+                with contain(_MOVES, until_recount=True):
+                    if not self._ledger.holds(instance.uuid):
+                        self._update_usage_from_migration(
+                            context, instance, migration, nodename)
+        with contain(_MOVES, until_recount=True):
+            for instance in in_between.arrived(
+                    context, self.host, set(self._counted)):
+                self._counted[instance.uuid] = instance
+                with contain(_MOVES, until_recount=True):
+                    if not self._ledger.holds(instance.uuid):
+                        self._update_usage_from_instance(
+                            context, instance, nodename)
+        with contain('find the guests on stale CPU sets'):
+            self.driver.find_floated(list(self._counted.values()), {
+                migration.instance_uuid for migration in migrations
+                if holdings.is_open(migration)})
         self._is_counted = True
 
     def _remove_deleted_instances_allocations(
@@ -173,27 +222,18 @@ class PriorityResourceTracker(
             context, cn, migrations, instance_by_uuid)
         if self._ledger is None:
             return
-        self.driver.healing.end_left_open(
-            context, self.reportclient, self.host, migrations,
-            instance_by_uuid)
+        with self.driver.steps.contain('end unfinished migrations'):
+            self.driver.healing.end_left_open(
+                context, self.reportclient, self.host, migrations,
+                instance_by_uuid)
         if self.provider_tree is not None:
-            self.driver.healing.run(
-                context, self.reportclient, cn,
-                self.provider_tree.data(cn.hypervisor_hostname).inventory,
-                list(instance_by_uuid.values()))
-
-    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def abort_instance_claim(self, context, instance, nodename):
-        """Take a claim back, and keep CPUs on which a guest may run.
-
-        Nova leaves a guest behind that was being started when libvirt went
-        away. The next recount asks libvirt for it.
-        """
-        if self._ledger is not None:
-            self.driver.keep_from_others(instance)
-        # Without the lock, which is held here.
-        inspect.unwrap(super().abort_instance_claim.__func__)(
-            self, context, instance, nodename)
+            with self.driver.steps.contain(
+                    'heal the allocations', refuses=False):
+                self.driver.healing.run(
+                    context, self.reportclient, cn,
+                    self.provider_tree.data(
+                        cn.hypervisor_hostname).inventory,
+                    list(instance_by_uuid.values()))
 
     def _update_to_placement(self, context, compute_node, startup):
         """Update, and go on if Placement refuses to remove CPUs in use.
@@ -204,10 +244,14 @@ class PriorityResourceTracker(
         try:
             super()._update_to_placement(context, compute_node, startup)
         except exception.PlacementPciException as error:
-            if (self._ledger is None or
-                    not isinstance(error.__context__,
-                                   exception.InventoryInUse) or
-                    not self._keep_cpus(context, compute_node)):
+            if self._ledger is None or not isinstance(
+                    error.__context__, exception.InventoryInUse):
+                raise
+            are_kept = False
+            with self.driver.steps.contain(
+                    'keep the inventory of CPUs in use'):
+                are_kept = self._keep_cpus(context, compute_node)
+            if not are_kept:
                 raise
         if self._ledger is not None:
             self._refresh_report(compute_node)
@@ -246,13 +290,29 @@ class PriorityResourceTracker(
     def _refresh_report(self, compute_node):
         """Put the report into the stats that Nova saves right after this.
 
-        The ratio in force is known by now: it stands in the inventory.
+        The ratio in force is known by now: it stands in the inventory. If the
+        report cannot be made, one that refuses priority instances takes its
+        place: the last one would go on to admit them.
         """
         nodename = compute_node.hypervisor_hostname
-        report = self.priority_report(compute_node)
-        self.driver.excess.warn(report, self._ledger)
+        steps = self.driver.steps
+        if self._is_counted:
+            steps.forget(self._failed_before)
+        text = None
+        with steps.contain('report its CPUs', refuses=False) as outcome:
+            report = self.priority_report(compute_node)
+            text = report.to_stats()
+        if outcome.problem:
+            with steps.contain('report its problem', refuses=False):
+                text = host_report.HostReport.of_problem(
+                    outcome.problem, compute_node.vcpus_used).to_stats()
+        else:
+            with steps.contain('warn of oversold rows', refuses=False):
+                self.driver.excess.warn(report, self._ledger)
         stats = self.stats[nodename]
-        stats[host_report.STATS_KEY] = report.to_stats()
+        stats.pop(host_report.STATS_KEY, None)
+        if text is not None:
+            stats[host_report.STATS_KEY] = text
         compute_node.stats = stats
 
     @property
@@ -308,7 +368,8 @@ class PriorityResourceTracker(
             capacity.used(len(pinned), self._ledger.low_shared,
                           self._ledger.ordinary_shared),
             compute_node.vcpus_used, self._ledger.low_by_cell,
-            self.driver.partitions.problem, self.driver.floated - pinned)
+            self.driver.partitions.problem, self.driver.floated - pinned,
+            self.driver.strangers.blocking, self.driver.steps.problem)
 
 
 def _evacuates_from_error(migration):

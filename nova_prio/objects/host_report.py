@@ -25,6 +25,23 @@ from nova_prio import capacity
 STATS_KEY = 'nova_prio'
 
 
+#: How many names of guests a report has, and the characters of each.
+_MAX_NAMES = 3
+_MAX_NAME = 64
+
+
+def _some(names):
+    """Return names as a text of bounded length.
+
+    :param names: list of str
+    """
+    found = ', '.join(
+        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
+        for name in names[:_MAX_NAMES])
+    others = len(names) - _MAX_NAMES
+    return found + (' and %d more' % others if others > 0 else '')
+
+
 def cpu_set(text):
     """Return the CPUs of a set as a report writes it, a frozenset of numbers.
 
@@ -50,7 +67,8 @@ class HostReport(base.VersionedObject):
     # Version 1.1: Added low_by_cell
     # Version 1.2: Added partition_problem
     # Version 1.3: Added blocked_cpus
-    VERSION = '1.3'
+    # Version 1.4: Added blocked_by and problem
+    VERSION = '1.4'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -81,11 +99,16 @@ class HostReport(base.VersionedObject):
         # Those of the dedicated set that nobody is pinned on, but where
         # guests float that were started with other CPU sets.
         'blocked_cpus': fields.StringField(default=''),
+        # Names of the guests on these CPUs that are no instances of the host.
+        'blocked_by': fields.StringField(default=''),
+        # Why no priority instance is admitted, a sentence; or empty.
+        'problem': fields.StringField(default=''),
     }
 
     @classmethod
     def of(cls, cpus, in_use, vcpus_used, low_by_cell,
-           partition_problem=None, blocked=frozenset()):
+           partition_problem=None, blocked=frozenset(), blocked_by=(),
+           problem=''):
         """Return the report of a host.
 
         :param cpus: ``capacity.HostCPUs`` of the host
@@ -96,6 +119,9 @@ class HostReport(base.VersionedObject):
         :param partition_problem: why no guest with a priority can be started
         :param blocked: dedicated CPUs that are not pinned, but where guests
             float that were started with other CPU sets; frozenset of numbers
+        :param blocked_by: list of the names of the guests on these CPUs that
+            are no instances of the host
+        :param problem: why no priority instance is admitted, or ''
         """
         sellable = cpus.sellable
         return cls(
@@ -112,7 +138,23 @@ class HostReport(base.VersionedObject):
             low_by_cell={str(cell): vcpus
                          for cell, vcpus in low_by_cell.items()},
             partition_problem=partition_problem or '',
-            blocked_cpus=hardware.format_cpu_spec(blocked))
+            blocked_cpus=hardware.format_cpu_spec(blocked),
+            blocked_by=_some(blocked_by), problem=problem)
+
+    @classmethod
+    def of_problem(cls, problem, vcpus_used):
+        """Return the report of a host whose report cannot be made.
+
+        It refuses priority instances, also in a scheduler that does not know
+        ``problem``. For ordinary instances the host is like one of stock Nova.
+
+        :param problem: why no priority instance is admitted, a sentence
+        :param vcpus_used: vCPUs of all instances of the host
+        """
+        nothing = capacity.HostCPUs(
+            frozenset(), frozenset(), capacity.exact_ratio(1), mix=False)
+        return cls.of(nothing, nothing.sellable, vcpus_used, {},
+                      problem=problem)
 
     @property
     def sellable(self):
@@ -156,6 +198,9 @@ class HostReport(base.VersionedObject):
             primitive.pop('partition_problem', None)
         if target < (1, 3):
             primitive.pop('blocked_cpus', None)
+        if target < (1, 4):
+            primitive.pop('blocked_by', None)
+            primitive.pop('problem', None)
 
     def to_stats(self):
         """Return the text that goes into the stats of the compute node."""
@@ -186,9 +231,11 @@ class HostReport(base.VersionedObject):
                 'the report of the host cannot be read (%s)' % error)
         # A compute of version 1.0 counts such guests as ordinary ones, one
         # of version 1.1 does not look at its partitions, one of version 1.2
-        # does not look at what floats on its dedicated CPUs.
+        # does not look at what floats on its dedicated CPUs, one of version
+        # 1.3 does not name the guests there.
         report.obj_set_defaults(
-            'low_by_cell', 'partition_problem', 'blocked_cpus')
+            'low_by_cell', 'partition_problem', 'blocked_cpus', 'blocked_by',
+            'problem')
         missing = [name for name in cls.fields
                    if not report.obj_attr_is_set(name)]
         if missing:

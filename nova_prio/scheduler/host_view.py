@@ -76,6 +76,8 @@ class Report(typing.NamedTuple):
     room: capacity.Rows
     partition_problem: str
     blocked: frozenset
+    blocked_by: str
+    problem: str
 
     @classmethod
     def of(cls, report):
@@ -87,7 +89,8 @@ class Report(typing.NamedTuple):
             # The dict of the object refers to the object, which is larger
             # than all the rest.
             dict(report.low_by_cell), report.sellable, report.taken,
-            report.room, report.partition_problem, report.blocked)
+            report.room, report.partition_problem, report.blocked,
+            report.blocked_by, report.problem)
 
 
 def room(host_state, report, request):

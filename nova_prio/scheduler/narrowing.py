@@ -38,6 +38,7 @@ from oslo_log import log as logging
 
 from nova_prio import policy
 from nova_prio import priority_hosts
+from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
@@ -66,6 +67,20 @@ def narrow(ctxt, request_spec):
         for priority instances, or where a new instance asks for a priority
         that nova-api did not fold into its flavor
     """
+    try:
+        return _narrow(ctxt, request_spec)
+    except exception.RequestFilterFailed:
+        raise
+    except Exception as error:
+        failures.log('The request filter', 'priority instances are refused')
+        if policy.EXTRA_SPEC not in request_spec.flavor.extra_specs:
+            return False
+        raise exception.RequestFilterFailed(reason=(
+            'The request filter of nova-prio failed; see the log of '
+            'nova-scheduler.')) from error
+
+
+def _narrow(ctxt, request_spec):
     extra_specs = request_spec.flavor.extra_specs
     priority = policy.in_force(extra_specs)
     if policy.is_unfolded(

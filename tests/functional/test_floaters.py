@@ -19,6 +19,7 @@ is rebooted hard or moved: nobody is pinned beside it.
 
 import logging
 import os
+import threading
 from unittest import mock
 
 import fixtures
@@ -235,20 +236,17 @@ class Floaters(base.FunctionalTest):
         self.assert_blocked('4-9')
         self.api.get_servers()
         before = self.report('mix1').to_stats()
-        for name, error in (
-                ('nova.virt.libvirt.host.Host.list_instance_domains',
-                 exception.HypervisorUnavailable(host='mix1')),
-                ('nova.tests.fixtures.libvirt.Domain.XMLDesc',
-                 libvirt.make_libvirtError(
-                     libvirt.libvirtError, 'timed out',
-                     error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT))):
-            with mock.patch(name, side_effect=error):
-                self.assertRaises(
-                    type(error),
-                    self.computes['mix1'].rt.update_available_resource,
-                    context.get_admin_context(), 'mix1')
-            self.boot(self.high, 'ERROR', az='nova:mix1')
-            self.assertEqual(before, self.report('mix1').to_stats())
+        recount = self.computes['mix1'].rt.update_available_resource
+        with mock.patch('nova.virt.libvirt.host.Host.list_instance_domains',
+                        side_effect=exception.HypervisorUnavailable(
+                            host='mix1')):
+            self.assertRaises(exception.HypervisorUnavailable, recount,
+                              context.get_admin_context(), 'mix1')
+        self.assert_refused_as_before(before)
+        # A guest that libvirt does not show has the CPUs that it had.
+        with self.unreadable_guests():
+            recount(context.get_admin_context(), 'mix1')
+        self.assert_refused_as_before(before)
         with mock.patch(
                 'nova.tests.fixtures.libvirt.Domain.XMLDesc',
                 side_effect=libvirt.make_libvirtError(
@@ -257,6 +255,71 @@ class Floaters(base.FunctionalTest):
             self.computes['mix1'].rt.update_available_resource(
                 context.get_admin_context(), 'mix1')
         self.assertEqual('', self.report('mix1').blocked_cpus)
+
+    def unreadable_guests(self):
+        """Return a context in which libvirt shows none of the guests."""
+        connection = self.computes['mix1'].driver._host.get_connection()
+        hidden = [domain.UUIDString() for domain in
+                  connection.listAllDomains(3)]
+        stock = libvirt.Domain.XMLDesc
+
+        def show(domain, flags):
+            if domain.UUIDString() in hidden:
+                raise libvirt.make_libvirtError(
+                    libvirt.libvirtError, 'timed out',
+                    error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT)
+            return stock(domain, flags)
+
+        return fixtures.MonkeyPatch(
+            'nova.tests.fixtures.libvirt.Domain.XMLDesc', show)
+
+    def assert_refused_as_before(self, before):
+        self.boot(self.high, 'ERROR', az='nova:mix1')
+        self.assertEqual(before, self.report('mix1').to_stats())
+
+    def test_guest_never_read_blocks_all_dedicated_cpus_once_warned(self):
+        self.start_seed_host()
+        server = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
+        log = self.useFixture(fixtures.FakeLogger(name=floaters.LOG.name))
+        with self.unreadable_guests():
+            self.restart()
+            free = set(range(8)) - self.pins(server)
+            self.assert_blocked(hardware.format_cpu_spec(free))
+            self.boot(self.high, 'ERROR', az='nova:mix1')
+            self.boot(self.plain)
+        self.assertEqual(1, log.output.count(
+            'libvirt does not show its domain XML'))
+        self.assert_blocked('')
+        self.boot(self.high)
+
+    def test_domain_of_others_is_named_once_and_in_refusals(self):
+        self.start_seed_host()
+        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
+        filtered = self.useFixture(fixtures.FakeLogger(
+            name='nova_prio.scheduler.filters.priority_filter',
+            level=logging.DEBUG))
+        connection = self.computes['mix1'].driver._host.get_connection()
+        xml = partitions._PROBE_XML % ('kvm', 'vm-of-operator', uuids.foreign,
+                                       '2-7')
+        domain = connection.defineXML(xml)
+        domain.XMLDesc = lambda flags: xml
+        domain.create()
+        for _ in range(2):
+            self.assert_blocked('2-7')
+        self.assertEqual(1, log.output.count(
+            'The libvirt domain vm-of-operator (%s), which Nova did not '
+            'create, may run on the dedicated CPUs 2-7' % uuids.foreign))
+        self.assertEqual('vm-of-operator', self.report('mix1').blocked_by)
+        named = ('guests there that are no instances of this host: '
+                 'vm-of-operator')
+        self.boot(self.high, 'ERROR')
+        self.assertIn(named, filtered.output)
+        self.boot(self.high, 'ERROR', az='nova:mix1')
+        self.assertIn(named, self.log.output)
+        domain.destroy()
+        self.assert_blocked('')
+        self.assertEqual('', self.report('mix1').blocked_by)
+        self.boot(self.high)
 
     def test_a_guest_whose_instance_is_gone(self):
         """It was deleted while nova-compute seemed to be down."""
@@ -300,6 +363,59 @@ class Floaters(base.FunctionalTest):
             self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
         self.assertEqual('', self.report('mix1').blocked_cpus)
 
+    def test_failed_build_asks_libvirt_without_lock_of_tracker(self):
+        """A recount finishes while libvirt is asked for the guest."""
+        self.start_seed_host()
+        stock = libvirt.Connection.lookupByUUIDString
+        recounts = []
+
+        def fail(*args, **kwargs):
+            self.useFixture(fixtures.MonkeyPatch(
+                'nova.tests.fixtures.libvirt.Connection.lookupByUUIDString',
+                look_up))
+            raise exception.HypervisorUnavailable(host='mix1')
+
+        def look_up(*args, **kwargs):
+            if not recounts:
+                recounts.append(threading.Thread(
+                    target=self.update_host, args=('mix1',), daemon=True))
+                recounts[0].start()
+                recounts[0].join(10)
+                recounts.append(recounts[0].is_alive())
+            return stock(*args, **kwargs)
+
+        name = 'nova.virt.libvirt.driver.LibvirtDriver.'
+        with (fixtures.MonkeyPatch(name + 'spawn', fail),
+              fixtures.MonkeyPatch(name + 'destroy', mock.Mock()),
+              fixtures.MonkeyPatch(name + 'cleanup', mock.Mock())):
+            self.boot(self.high, 'ERROR')
+        self.assertFalse(recounts[1])
+
+    def test_guest_left_by_failed_live_migration_keeps_its_cpus(self):
+        """Nova gives the claim back before libvirt has ended the guest."""
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        server = self.boot(self.high, host='mix1')
+
+        def leave(domain, destination, params, flags):
+            self.computes['mix2'].driver._host.get_connection().defineXML(
+                params['destination_xml']).create()
+            domain.fail_job()
+
+        def away(*args, **kwargs):
+            raise exception.HypervisorUnavailable(host='mix2')
+
+        with (fixtures.MonkeyPatch(base.FAKE_MIGRATE, leave),
+              fixtures.MonkeyPatch(
+                  'nova.virt.libvirt.driver.LibvirtDriver.destroy', away)):
+            self._live_migrate(server, 'failed')
+        self.assertEqual(4, self.report('mix2').room.high)
+        self.assertEqual(4, len(self.report('mix2').blocked))
+        self.boot(self.flavor(5, **{'hw:cpu_priority': 'high'}), 'ERROR',
+                  az='nova:mix2')
+        self.update_host('mix2')
+        self.assertEqual(4, len(self.report('mix2').blocked))
+
     def test_a_guest_whose_instance_is_gone_is_named_once(self):
         self.start_seed_host()
         server = self.boot(self.low)
@@ -332,7 +448,7 @@ class Floaters(base.FunctionalTest):
                     ({uuids.guest}, set(), 0), (set(), {uuids.guest}, 0),
                     (set(), set(), 1)):
                 for _ in range(2):
-                    there = found.find(None, [guest, foreign],
+                    there = found.find(None, [guest, foreign], {0},
                                        counted.__contains__, moving)
                 self.assertEqual(
                     [each for each in (guest, foreign)
@@ -353,7 +469,7 @@ class Floaters(base.FunctionalTest):
                 seen = [floaters.Seen.of(xml, True)]
                 there, gone = (
                     strangers.Strangers().find(
-                        None, seen, set().__contains__, set())
+                        None, seen, {0, 1}, set().__contains__, set())
                     for is_there.return_value in (True, False))
             found.append(floaters.floated([], {0, 1}, [], there))
             self.assertEqual([], gone)

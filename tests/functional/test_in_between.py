@@ -129,14 +129,28 @@ class InBetween(base.FunctionalTest):
         self._revert_resize(self.server)
         before = self.report('mix1').to_stats()
         for name in ('InstanceList.get_by_host_and_node',
-                     'MigrationList.get_in_progress_and_error',
-                     'InstanceList.get_uuids_by_host'):
+                     'MigrationList.get_in_progress_and_error'):
             with mock.patch('nova.objects.' + name,
                             side_effect=db_exc.DBConnectionError()):
                 self.assertRaises(db_exc.DBConnectionError, self.recount)
             tracker = self.computes['mix1'].rt
             self.assertEqual(before, tracker.priority_report(
                 tracker.compute_nodes['mix1']).to_stats())
+        self.assert_kept()
+
+    def test_unknown_in_flight_moves_refuse_priority_instances_only(self):
+        self._revert_resize(self.server)
+        for name in ('nova.objects.InstanceList.get_uuids_by_host',
+                     'nova_prio.compute.in_between.returning'):
+            with mock.patch(name,
+                            side_effect=db_exc.DBConnectionError()):
+                self.recount()
+            self.assertIn('nova-prio cannot count the in-flight moves',
+                          self.report('mix1').problem)
+            self.boot(self.high, 'ERROR', az='nova:mix1')
+            self._delete_server(self.boot(self.plain, az='nova:mix1'))
+            self.recount()
+            self.assertEqual('', self.report('mix1').problem)
         self.assert_kept()
 
     def test_arrived_between_two_reads(self):

@@ -18,11 +18,13 @@ from nova_prio import admission
 from nova_prio import capacity
 
 
-def host(mix=True, partition_problem='', blocked=()):
+def host(mix=True, partition_problem='', blocked=(), blocked_by='',
+         problem=''):
     return types.SimpleNamespace(
         mix=mix, floating_cpus=12, shared_cpus=4,
         sellable=capacity.Rows(8, 16, 8),
-        partition_problem=partition_problem, blocked=frozenset(blocked))
+        partition_problem=partition_problem, blocked=frozenset(blocked),
+        blocked_by=blocked_by, problem=problem)
 
 
 def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
@@ -98,6 +100,13 @@ def test_a_refusal_as_text_has_only_the_numbers_that_there_are(
     assert text == str(admission.Refusal('why', 'because', **numbers))
 
 
+@pytest.mark.parametrize('priority, refused', [
+    ('high', True), ('low', True), (None, False)])
+def test_a_problem_refuses_priority_instances_only(priority, refused):
+    found = reasons(host(problem='no report'), wish(priority))
+    assert found == ([('problem', None, None)] if refused else [])
+
+
 def test_in_words():
     refusal, = admission.refusals(
         host(), wish('low', (0, 4, 0)), capacity.Rows(8, 3, 0), 4096)
@@ -109,3 +118,8 @@ def test_in_words():
     assert ('the high row has 3 of 8 CPUs left, 4 are needed (on 2 more, '
             'guests that were started with other CPU sets float until they '
             'are rebooted hard or moved)' == str(refusal.detail))
+    refusal, = admission.refusals(
+        host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
+        wish('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
+    assert str(refusal.detail).endswith(
+        '(guests there that are no instances of this host: vm-a, vm-b)')

@@ -15,17 +15,22 @@
 import logging
 
 from nova.scheduler import filters
+from nova.scheduler.filters import numa_topology_filter
 from nova.scheduler import utils
 from oslo_log import log
 
 from nova_prio import admission
 from nova_prio.objects import host_report
+from nova_prio import policy
 from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import numa_fit
 from nova_prio.scheduler import request_view
 
 LOG = log.getLogger(__name__)
+
+# Nova's own tests replace the name in its module.
+_StockFilter = numa_topology_filter.NUMATopologyFilter
 
 #: Reasons of a refusal beside those of admission, as they stand in the log.
 NO_REPORT = 'no_report'
@@ -71,9 +76,9 @@ class PriorityFilter(filters.BaseHostFilter):
         if utils.request_is_rebuild(spec_obj):
             yield from filter_obj_list
             return
-        request = request_view.read(spec_obj)
+        request = self._read(spec_obj)
         for host_state in filter_obj_list:
-            if self._passes(host_state, request):
+            if self._passes(host_state, request, spec_obj):
                 yield host_state
 
     def host_passes(self, host_state, spec_obj):
@@ -82,9 +87,31 @@ class PriorityFilter(filters.BaseHostFilter):
         :param host_state: nova.scheduler.host_manager.HostState
         :param spec_obj: nova.objects.RequestSpec, never written to
         """
-        return self._passes(host_state, request_view.read(spec_obj))
+        return self._passes(host_state, self._read(spec_obj), spec_obj)
 
-    def _passes(self, host_state, request):
+    def _read(self, spec_obj):
+        """Return the request, or None if it cannot be read."""
+        try:
+            return request_view.read(spec_obj)
+        except Exception:
+            failures.log(type(self).__name__,
+                         'all hosts are refused to priority instances')
+            return None
+
+    def _passes_as_stock(self, host_state, spec_obj):
+        """Return the answer of Nova's filter, for ordinary instances only."""
+        if policy.EXTRA_SPEC in spec_obj.flavor.extra_specs:
+            return False
+        try:
+            return _StockFilter().host_passes(host_state, spec_obj)
+        except Exception:
+            failures.log(type(self).__name__, 'the host is refused',
+                         host_state)
+            return False
+
+    def _passes(self, host_state, request, spec_obj):
+        if request is None:
+            return self._passes_as_stock(host_state, spec_obj)
         try:
             report = host_view.report_of(host_state)
             refusal = (_class_refusal(host_state, report, request) or
@@ -92,8 +119,11 @@ class PriorityFilter(filters.BaseHostFilter):
         except host_report.UnreadableReport as error:
             refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
         except Exception as error:
-            failures.log(type(self).__name__, 'the host is refused',
+            failures.log(type(self).__name__,
+                         'the host is refused to priority instances',
                          host_state)
+            if self._passes_as_stock(host_state, spec_obj):
+                return True
             refusal = admission.Refusal(UNREADABLE_HOST, '%s: %s' % (
                 type(error).__name__, error))
         if refusal is None:

@@ -20,6 +20,7 @@ from nova.scheduler.weights import cpu
 
 from nova_prio import capacity
 from nova_prio.objects import host_report
+from nova_prio import policy
 from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
@@ -66,10 +67,24 @@ class PriorityWeighter(cpu.CPUWeigher):
         :param weight_properties: nova.objects.RequestSpec
         :returns: list of float, in the same order
         """
+        weights = None
         self._forget_aggregates()
+        try:
+            weights = self._weigh_by_row(weighed_obj_list, weight_properties)
+        except Exception:
+            failures.log(type(self).__name__,
+                         'all hosts weigh zero for a priority instance')
+            if policy.EXTRA_SPEC in weight_properties.flavor.extra_specs:
+                return [0.0] * len(weighed_obj_list)
+        if weights is None:
+            return super().weigh_objects(weighed_obj_list, weight_properties)
+        return weights
+
+    def _weigh_by_row(self, weighed_obj_list, weight_properties):
+        """Return the weights for a priority instance, None for another."""
         request = request_view.read(weight_properties)
         if request.priority is None:
-            return super().weigh_objects(weighed_obj_list, weight_properties)
+            return None
         row = capacity.Rows._fields.index(request.priority)
         return [self._free(weighed.obj, request, row)
                 for weighed in weighed_obj_list]

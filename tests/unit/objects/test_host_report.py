@@ -25,7 +25,7 @@ CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
 def report():
     return host_report.HostReport.of(
         CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition',
-        frozenset((6, 7)))
+        frozenset((6, 7)), ['vm-b'], 'no report')
 
 
 def test_fingerprint():
@@ -33,7 +33,7 @@ def test_fingerprint():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.3-86cae711759c8c7b92acdc61234f0684'})
+        {'HostReport': '1.4-f94afc50253da2b3cc8a10517ea732c0'})
     assert expected == actual
 
 
@@ -48,14 +48,18 @@ def test_round_trip():
     assert {'1': 3} == read.low_by_cell
     assert 'no partition' == read.partition_problem
     assert '6-7' == read.blocked_cpus
+    assert 'vm-b' == read.blocked_by
+    assert 'no report' == read.problem
     assert capacity.Rows(6, 8, 2) == read.taken
     assert capacity.Rows(2, 8, 6) == read.room
 
 
 @pytest.mark.parametrize('version, unknown', [
-    ('1.0', {'low_by_cell', 'partition_problem', 'blocked_cpus'}),
-    ('1.1', {'partition_problem', 'blocked_cpus'}),
-    ('1.2', {'blocked_cpus'})])
+    ('1.0', {'low_by_cell', 'partition_problem', 'blocked_cpus',
+             'blocked_by', 'problem'}),
+    ('1.1', {'partition_problem', 'blocked_cpus', 'blocked_by', 'problem'}),
+    ('1.2', {'blocked_cpus', 'blocked_by', 'problem'}),
+    ('1.3', {'blocked_by', 'problem'})])
 def test_an_older_scheduler_reads_it(version, unknown):
     primitive = report().obj_to_primitive(target_version=version)
     assert version == primitive['nova_prio_object.version']
@@ -85,6 +89,30 @@ def test_a_report_of_an_older_compute():
     assert '' == read.partition_problem
     read = read_as('1.2', blocked_cpus=None)
     assert capacity.Rows(4, 8, 6) == read.room
+    read = read_as('1.3', blocked_by=None, problem=None)
+    assert ('6-7', '', '') == (
+        read.blocked_cpus, read.blocked_by, read.problem)
+
+
+@pytest.mark.parametrize('names, text', [
+    ([], ''),
+    (['a', 'b', 'c'], 'a, b, c'),
+    (['a', 'b', 'c', 'd', 'e'], 'a, b, c and 2 more'),
+    (['x' * 100], 'x' * 64 + '...'),
+])
+def test_names_of_guests_have_a_bounded_length(names, text):
+    made = host_report.HostReport.of(
+        CPUS, capacity.Rows(4, 8, 2), 14, {}, blocked_by=names)
+    assert text == made.blocked_by
+
+
+def test_report_of_a_problem_has_no_room_in_an_older_scheduler():
+    made = host_report.HostReport.of_problem('no report', 14)
+    read = host_report.HostReport.from_stats(
+        {host_report.STATS_KEY: made.to_stats()})
+    assert ('no report', 14, False) == (
+        read.problem, read.vcpus_used, read.mix)
+    assert capacity.Rows(0, 0, 0) == read.room
 
 
 def test_a_report_of_a_newer_compute():

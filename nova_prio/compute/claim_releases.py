@@ -1,0 +1,88 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+"""Keep the CPUs of claims that the resource tracker gives back."""
+
+import inspect
+
+from nova.compute import resource_tracker
+from nova import utils
+
+from nova_prio import demand
+
+
+class ClaimReleases:
+    """Keep the CPUs of a claim that is given back while its guest may run.
+
+    Nova leaves a guest behind if libvirt went away while the guest was
+    started. The next recount asks libvirt for it. Stands before a
+    ResourceTracker in the order of the bases of our tracker.
+    """
+
+    def abort_instance_claim(self, context, instance, nodename):
+        """Give back the claim of a new instance."""
+        self._give_back(super().abort_instance_claim, instance,
+                        instance.numa_topology, context, instance, nodename)
+
+    def drop_move_claim(self, context, instance, nodename, *args, **kwargs):
+        """Give back the claim of an instance that moves to here."""
+        self._give_back(super().drop_move_claim, instance,
+                        self._claimed(instance, 'new_'),
+                        context, instance, nodename, *args, **kwargs)
+
+    def drop_move_claim_at_dest(self, context, instance, migration):
+        """Give back the claim of a resize to here that is reverted."""
+        self._give_back(super().drop_move_claim_at_dest, instance,
+                        self._claimed(instance, 'new_'),
+                        context, instance, migration)
+
+    def drop_move_claim_at_source(self, context, instance, migration):
+        """Give back the CPUs of a resize from here that is confirmed."""
+        self._give_back(super().drop_move_claim_at_source, instance,
+                        self._claimed(instance, 'old_'),
+                        context, instance, migration)
+
+    def _claimed(self, instance, prefix):
+        return self._get_migration_context_resource(
+            'numa_topology', instance, prefix=prefix)
+
+    def _give_back(self, stock, instance, topology, *args, **kwargs):
+        """Call a method of Nova that gives a claim back.
+
+        Ask libvirt without the lock of the tracker: a call that hangs must
+        not stop the recount.
+
+        :param stock: method of Nova, which takes this lock
+        :param instance: nova.objects.Instance
+        :param topology: nova.objects.InstanceNUMATopology of the claim, or
+            None
+        """
+        if self._ledger is None:
+            stock(*args, **kwargs)
+            return
+        contain = self.driver.steps.contain
+        cpus = frozenset()
+        with contain('ask libvirt for the guest of a claim',
+                     until_recount=True):
+            cpus = frozenset(demand.pins_of(topology))
+            if cpus:
+                cpus = self.driver.cpus_left_behind(instance.uuid, cpus)
+
+        @utils.synchronized(
+            resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+        def give_back():
+            with contain('keep the CPUs of a guest', until_recount=True):
+                self.driver.keep_from_others(instance.uuid, cpus)
+            # Without the lock, which is held here.
+            inspect.unwrap(stock.__func__)(self, *args, **kwargs)
+
+        give_back()

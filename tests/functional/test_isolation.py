@@ -1,0 +1,253 @@
+#    Licensed under the Apache License, Version 2.0 (the "License"); you may
+#    not use this file except in compliance with the License. You may obtain
+#    a copy of the License at
+#
+#         http://www.apache.org/licenses/LICENSE-2.0
+#
+#    Unless required by applicable law or agreed to in writing, software
+#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
+#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
+#    License for the specific language governing permissions and limitations
+#    under the License.
+
+
+"""An error in this package fails no ordinary request and no recount.
+
+The functions of this package that Nova's calls reach are found by reading the
+code of the overrides. One after the other is made to fail in a running cloud.
+"""
+
+import functools
+import inspect
+import traceback
+from unittest import mock
+
+from nova import context
+
+from nova_prio.compute import claim_releases
+from nova_prio.compute import claims
+from nova_prio.compute import driver
+from nova_prio.compute import tracker
+from nova_prio import containment
+from nova_prio import contract
+from nova_prio.scheduler import failures
+from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler import narrowing
+from nova_prio.scheduler.weights import group_weighers
+from nova_prio.scheduler.weights import priority_weighter
+from nova_prio import seams
+from tests.functional import base
+
+#: The classes that stand in the place of Nova's.
+ENTRIES = (
+    tracker.PriorityResourceTracker, claims.PriorityClaim,
+    claims.PriorityMoveClaim, driver.PriorityLibvirtDriver,
+    priority_filter.PriorityFilter, priority_weighter.PriorityWeighter,
+    group_weighers.SoftAffinityWeigher,
+    group_weighers.SoftAntiAffinityWeigher)
+
+#: A service must stop if these fail: without them the package is not loaded.
+LOADING = (contract, seams)
+
+#: The code that contains and logs the errors of all other code.
+CONTAINING = (containment.Steps, failures)
+
+#: Parts of overrides that call other code of ours in a contained step only:
+#: not made to fail themselves, but what they call is.
+PARTS = {
+    (claims, '_is_ours'), (claims._ClassTest, '_needs_our_test'),
+    (claim_releases.ClaimReleases, '_give_back'),
+    (claim_releases.ClaimReleases, '_claimed'),
+    (priority_filter.PriorityFilter, '_passes'),
+    (priority_filter.PriorityFilter, '_passes_as_stock'),
+    (priority_filter.PriorityFilter, '_read'),
+    (priority_weighter.PriorityWeighter, '_zero'),
+    (tracker.PriorityResourceTracker, '_ledger'),
+    (tracker.PriorityResourceTracker, '_refresh_report'),
+    (tracker.PriorityResourceTracker, 'is_of_our_driver')}
+
+
+class Injected(Exception):
+    """An error that no code expects."""
+
+
+def is_ours(found):
+    return is_ours_by_name(getattr(found, '__module__', ''))
+
+
+def is_ours_by_name(module):
+    return module.startswith('nova_prio.')
+
+
+def names_in(function):
+    """Return the names that the code of a function uses, a set."""
+    codes, found = [inspect.unwrap(function).__code__], set()
+    while codes:
+        code = codes.pop()
+        found |= set(code.co_names)
+        codes += filter(inspect.iscode, code.co_consts)
+    return found
+
+
+def methods_of(cls):
+    """Yield (name, function or property) of a class itself."""
+    for name, found in vars(cls).items():
+        function = getattr(found, '__func__', found)
+        function = getattr(found, 'fget', function)
+        if (inspect.isfunction(function) and is_ours(function) and
+                not name.startswith('__')):
+            yield name, found
+
+
+def called_by(function):
+    """Yield (owner, name) of the functions of ours that a function calls."""
+    names = names_in(function)
+    scope = inspect.unwrap(function).__globals__
+    for name in names & set(scope):
+        found = scope[name]
+        if inspect.isfunction(found) and is_ours(found):
+            yield inspect.getmodule(function), name
+        if not (inspect.ismodule(found) and
+                is_ours_by_name(found.__name__)):
+            continue
+        for inner, member in vars(found).items():
+            if not is_ours(member) or member.__module__ != found.__name__:
+                continue
+            if inspect.isfunction(member) and inner in names:
+                yield found, inner
+    for each in collaborators():
+        yield from ((each, method) for method, _ in methods_of(each)
+                    if method in names)
+
+
+@functools.cache
+def collaborators():
+    """Return the classes that the modules of the entries know, a list."""
+    modules = {inspect.getmodule(each) for entry in ENTRIES
+               for each in entry.__mro__ if is_ours(each)}
+    used = {inner for module in modules for inner in vars(module).values()
+            if inspect.ismodule(inner) and is_ours_by_name(inner.__name__)}
+    classes = {member for inner in used for member in vars(inner).values()
+               if inspect.isclass(member) and
+               member.__module__ == inner.__name__}
+    return [each for entry in ENTRIES for each in entry.__mro__
+            if is_ours(each)] + list(classes)
+
+
+def targets():
+    """Return (owner, name) of all functions that overrides call, a list."""
+    overrides, helpers = set(), {narrowing.narrow}
+    for cls in ENTRIES:
+        ours = [each for each in cls.__mro__ if is_ours(each)]
+        stock = next(each for each in cls.__mro__ if not is_ours(each))
+        for each in ours:
+            for name, _ in methods_of(each):
+                if hasattr(stock, name):
+                    overrides.add((each, name))
+                    helpers.add(getattr(each, name))
+    found, done = set(), set()
+    while helpers:
+        function = helpers.pop()
+        done.add(function)
+        for owner, name in called_by(function):
+            if (owner in LOADING or owner in CONTAINING or
+                    (owner, name) in overrides):
+                continue
+            if (owner, name) not in PARTS:
+                found.add((owner, name))
+            # What a class of ours does for its own overrides counts as such.
+            inner = inspect.getattr_static(owner, name)
+            inner = getattr(inner, 'fget', inner)
+            if (inspect.isclass(owner) and inspect.isfunction(inner) and
+                    any(issubclass(entry, owner) for entry in ENTRIES) and
+                    inner not in done):
+                helpers.add(inner)
+    return sorted(found, key=lambda each: (each[0].__name__, each[1]))
+
+
+class Isolation(base.FunctionalTest):
+
+    #: Functions that must be among those that are found and reached.
+    REACHED = {
+        'Excess.warn', 'Healing.end_left_open', 'Healing.run',
+        'PriorityLibvirtDriver._report_priority',
+        'PriorityLibvirtDriver.find_floated',
+        'PriorityResourceTracker._usage_of', 'Strangers.find',
+        'UsageLedger.add', 'nova_prio.compute.floaters.floated',
+        'nova_prio.compute.floaters.look',
+        'nova_prio.compute.in_between.arrived',
+        'nova_prio.compute.in_between.moving_on',
+        'nova_prio.scheduler.narrowing._narrow',
+        'nova_prio.scheduler.request_view.read'}
+
+    def start(self, mix):
+        """Start the host, with instances that its steps look at."""
+        self.start_seed_host('host1', mix=mix)
+        self.boot(self.plain)
+        self.boot(self.flavor(1, **{'hw:cpu_policy': 'dedicated'}))
+        self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}))
+        if mix:
+            self.boot(self.low)
+
+    def recount(self):
+        """Restart the driver and recount; raises what Nova would log."""
+        with self.host_conf('host1'):
+            compute = self.computes['host1'].manager
+            compute.driver.init_host('host1')
+            for startup in True, False:
+                compute.rt.update_available_resource(
+                    context.get_admin_context(), 'host1', startup=startup)
+
+    def in_use(self):
+        """Return what stock Nova counts on the host."""
+        with self.record('host1') as node:
+            return node.vcpus_used, node.memory_mb_used, node.numa_topology
+
+    def live_ordinarily(self):
+        """Do what ordinary instances need; raises what goes wrong."""
+        before = self.in_use()
+        server = self.boot(self.plain)
+        self.recount()
+        vcpus, memory_mb, topology = self.in_use()
+        self.assertEqual(before, (vcpus - 4, memory_mb - 256, topology))
+        self._delete_server(server)
+        self.assertEqual(before, self.in_use())
+
+    def failing(self, owner, name, reached):
+        """Return a context in which a function fails, but in nova-api."""
+        static = inspect.getattr_static(owner, name)
+        stock = getattr(owner, name)
+
+        def fail(*args, **kwargs):
+            if any(frame.filename.rpartition('/nova_prio/')[2].startswith(
+                    'api/') for frame in traceback.extract_stack()):
+                return stock(*args, **kwargs)
+            reached.add('%s.%s' % (owner.__name__, name))
+            raise Injected('it was made to fail')
+
+        return mock.patch.object(
+            owner, name, property(fail) if isinstance(static, property)
+            else staticmethod(fail) if inspect.isclass(owner) else fail)
+
+    def check(self):
+        """Let each function fail in turn, and recover from it."""
+        report = self.report('host1').to_stats()
+        reached, wrong = set(), []
+        for owner, name in targets():
+            try:
+                with self.failing(owner, name, reached):
+                    self.live_ordinarily()
+                self.recount()
+                self.assertEqual(report, self.report('host1').to_stats())
+            except (Exception, SystemExit) as error:
+                wrong.append((owner.__name__, name, repr(error)[:300]))
+        self.assertEqual([], wrong)
+        self.assertEqual(set(), self.REACHED - reached)
+
+    def test_host_without_mix(self):
+        self.start(mix=False)
+        self.check()
+
+    def test_mix_host(self):
+        self.start(mix=True)
+        self.check()
