@@ -123,15 +123,14 @@ def called_by(function):
 @functools.cache
 def collaborators():
     """Return the classes that the modules of the entries know, a list."""
-    modules = {inspect.getmodule(each) for entry in ENTRIES
-               for each in entry.__mro__ if is_ours(each)}
-    used = {inner for module in modules for inner in vars(module).values()
-            if inspect.ismodule(inner) and is_ours_by_name(inner.__name__)}
-    classes = {member for inner in used for member in vars(inner).values()
-               if inspect.isclass(member) and
-               member.__module__ == inner.__name__}
-    return [each for entry in ENTRIES for each in entry.__mro__
-            if is_ours(each)] + list(classes)
+    entries = [each for entry in ENTRIES for each in entry.__mro__
+               if is_ours(each)]
+    known = {inner for module in map(inspect.getmodule, entries)
+             for inner in vars(module).values()
+             if inspect.ismodule(inner) and is_ours_by_name(inner.__name__)}
+    return entries + list({
+        member for module in known for member in vars(module).values()
+        if inspect.isclass(member) and member.__module__ == module.__name__})
 
 
 def targets():
