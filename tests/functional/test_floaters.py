@@ -402,12 +402,10 @@ class Floaters(base.FunctionalTest):
                 params['destination_xml']).create()
             domain.fail_job()
 
-        def away(*args, **kwargs):
-            raise exception.HypervisorUnavailable(host='mix2')
-
         with (fixtures.MonkeyPatch(base.FAKE_MIGRATE, leave),
               fixtures.MonkeyPatch(
-                  'nova.virt.libvirt.driver.LibvirtDriver.destroy', away)):
+                  'nova.virt.libvirt.driver.LibvirtDriver.'
+                  'rollback_live_migration_at_destination', mock.Mock())):
             self.api.post_server_action(server['id'], {'os-migrateLive': {
                 'host': 'mix2', 'block_migration': 'auto'}})
             self._wait_for_migration_status(server, ['failed', 'error'])

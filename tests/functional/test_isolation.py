@@ -188,12 +188,15 @@ class Isolation(base.FunctionalTest):
         if mix:
             self.boot(self.low)
 
-    def recount(self):
-        """Restart the driver and recount; raises what Nova would log."""
+    def recount(self, *startups):
+        """Restart the driver and recount; raises what Nova would log.
+
+        :param startups: whether each recount is one of a start
+        """
         with self.host_conf('host1'):
             compute = self.computes['host1'].manager
             compute.driver.init_host('host1')
-            for startup in True, False:
+            for startup in startups:
                 compute.rt.update_available_resource(
                     context.get_admin_context(), 'host1', startup=startup)
 
@@ -206,7 +209,7 @@ class Isolation(base.FunctionalTest):
         """Do what ordinary instances need; raises what goes wrong."""
         before = self.in_use()
         server = self.boot(self.plain)
-        self.recount()
+        self.recount(True, False)
         vcpus, memory_mb, topology = self.in_use()
         self.assertEqual(before, (vcpus - 4, memory_mb - 256, topology))
         self._delete_server(server)
@@ -236,7 +239,7 @@ class Isolation(base.FunctionalTest):
             try:
                 with self.failing(owner, name, reached):
                     self.live_ordinarily()
-                self.recount()
+                self.recount(True)
                 self.assertEqual(report, self.report('host1').to_stats())
             except (Exception, SystemExit) as error:
                 wrong.append((owner.__name__, name, repr(error)[:300]))
