@@ -59,14 +59,15 @@ class FuzzCloud(faults.FaultyCloud):
     CAST_AS_CALL = False
 
     def setUp(self):
+        # A host that was down for a while reports itself after some seconds.
+        # The services read this when they start.
+        self.flags(service_down_time=86400)
         super().setUp()
         # A compute is disabled after ten builds that failed.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
         self.flags(max_concurrent_live_migrations=1)
         self.flags(shutdown_timeout=0)
-        # A host that was down for a while reports itself after some seconds.
-        self.flags(service_down_time=86400)
         self.model = model.Model(HOSTS)
         for name, host in HOSTS.items():
             self.start_host(
