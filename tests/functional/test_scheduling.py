@@ -184,13 +184,14 @@ class OrdinaryKeptOff(base.FunctionalTest):
     """An aggregate says that it is not for ordinary instances."""
 
     def test_new_ones_are_refused_if_placement_was_not_told(self):
-        """Nova only logs a warning if Placement does not answer."""
+        """Nova only logs a warning if it cannot tell Placement."""
         log = self.useFixture(fixtures.FakeLogger(
             name=priority_filter.LOG.name, level=logging.DEBUG))
         self.start_host('plain0')
         with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
                         'aggregate_add_host',
-                        side_effect=exception.PlacementAPIConnectFailure()):
+                        side_effect=exception.ResourceProviderNotFound(
+                            name_or_uuid='gone')):
             self.start_seed_host(aggregate={'priority_mix': 'true',
                                             'priority_ordinary': 'false'})
             self.start_host('plain1', aggregate={
