@@ -24,8 +24,10 @@ class ClaimReleases:
     """Keep the CPUs of a claim that is given back while its guest may run.
 
     Nova leaves a guest behind if libvirt went away while the guest was
-    started. The next recount asks libvirt for it. Stands before a
-    ResourceTracker in the order of the bases of our tracker.
+    started. The next recount asks libvirt for it. Before Nova confirms or
+    reverts a resize, it ends the guest that has the CPUs, or fails.
+
+    Stands before a ResourceTracker in the order of the bases of our tracker.
     """
 
     def abort_instance_claim(self, context, instance, nodename):
@@ -35,25 +37,10 @@ class ClaimReleases:
 
     def drop_move_claim(self, context, instance, nodename, *args, **kwargs):
         """Give back the claim of an instance that moves to here."""
-        self._give_back(super().drop_move_claim, instance,
-                        self._claimed(instance, 'new_'),
+        topology = self._get_migration_context_resource(
+            'numa_topology', instance)
+        self._give_back(super().drop_move_claim, instance, topology,
                         context, instance, nodename, *args, **kwargs)
-
-    def drop_move_claim_at_dest(self, context, instance, migration):
-        """Give back the claim of a resize to here that is reverted."""
-        self._give_back(super().drop_move_claim_at_dest, instance,
-                        self._claimed(instance, 'new_'),
-                        context, instance, migration)
-
-    def drop_move_claim_at_source(self, context, instance, migration):
-        """Give back the CPUs of a resize from here that is confirmed."""
-        self._give_back(super().drop_move_claim_at_source, instance,
-                        self._claimed(instance, 'old_'),
-                        context, instance, migration)
-
-    def _claimed(self, instance, prefix):
-        return self._get_migration_context_resource(
-            'numa_topology', instance, prefix=prefix)
 
     def _give_back(self, stock, instance, topology, *args, **kwargs):
         """Call a method of Nova that gives a claim back.

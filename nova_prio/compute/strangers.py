@@ -25,7 +25,6 @@ from nova.virt.libvirt import host as libvirt_host
 from oslo_log import log as logging
 
 from nova_prio.compute import floaters
-from nova_prio.compute import guest_xml
 from nova_prio.compute import partitions
 
 LOG = logging.getLogger(__name__)
@@ -121,7 +120,7 @@ def cpus_left_behind(host, uuid, cpus):
         return cpus
     if guest is None or not guest.is_up:
         return frozenset()
-    return cpus & guest_xml.cpus_of_users(guest, False, cpus)
+    return floaters.cpus_of_stranger(guest, cpus)
 
 
 def is_there(host, uuid):

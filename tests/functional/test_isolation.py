@@ -27,6 +27,7 @@ from nova import context
 from nova_prio.compute import claim_releases
 from nova_prio.compute import claims
 from nova_prio.compute import driver
+from nova_prio.compute import incoming
 from nova_prio.compute import tracker
 from nova_prio import containment
 from nova_prio import contract
@@ -57,7 +58,7 @@ CONTAINING = (containment.Steps, failures)
 PARTS = {
     (claims, '_is_ours'), (claims._ClassTest, '_needs_our_test'),
     (claim_releases.ClaimReleases, '_give_back'),
-    (claim_releases.ClaimReleases, '_claimed'),
+    (incoming.IncomingMigrations, '_release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
     (priority_filter.PriorityFilter, '_read'),

@@ -59,9 +59,12 @@ def weighed(weigher, states, spec):
     return [found[state.host] for state in states]
 
 
-@pytest.mark.parametrize('flavor', [nova_obj.LOW, nova_obj.ORDINARY])
+@pytest.mark.parametrize('flavor, hosts', [
+    (nova_obj.LOW, ['good']),
+    # Nova's own filter answers for these two.
+    (nova_obj.ORDINARY, ['a', 'b', 'good'])])
 def test_filter_logs_each_type_of_exception_once_per_host(
-        logged, monkeypatch, flavor):
+        logged, monkeypatch, flavor, hosts):
     def passed():
         return [state.host for state in priority_filter.PriorityFilter(
             ).filter_all([host(name) for name in ('a', 'b', 'good')],
@@ -78,7 +81,7 @@ def test_filter_logs_each_type_of_exception_once_per_host(
     for error in (KeyError, ValueError):
         for expected in ([('host a, node a', error),
                           ('host b, node b', error)], []):
-            assert ['good'] == passed()
+            assert hosts == passed()
             assert expected == logged()
 
 
