@@ -59,6 +59,7 @@ class HostOperations(base.Operations):
         with self._cloud.no_guest_starts():
             shown, error = self._cloud.act(server, evacuate={})
         self._expect_evacuated(server, shown, False, error)
+        self._recount_destination(server)
 
     def _expect_evacuated(self, server, shown, is_evacuated, error):
         """Expect that a server has moved, or is in error as Nova puts it."""

@@ -40,6 +40,11 @@ class StockCloud(fuzz_cloud.FuzzCloud):
         """Return the vCPUs in use, by the record of the host."""
         return self.compute_node(host).vcpus_used
 
+    def pinned(self, host):
+        """Return the pinned CPUs, by the record of the host."""
+        return set().union(*(cell.pinned_cpus for cell in self.cells(
+            self.compute_node(host))))
+
 
 def test_cold_migration_that_fails_at_its_source_leaves_its_claim():
     with StockCloud.running() as stock:
@@ -51,6 +56,22 @@ def test_cold_migration_that_fails_at_its_source_leaves_its_claim():
         assert 1 == stock.vcpus_used('mix2')
         stock.update_host('mix2')
         assert 0 == stock.vcpus_used('mix2')
+
+
+def test_evacuation_that_fails_leaves_the_cpus_of_its_claim():
+    """MoveClaim.abort drops a copy of the instance without the context."""
+    with StockCloud.running() as stock:
+        shown = stock.boot(stock.flavor_of('pinned'), host='mix1')
+        server = model.Server('s', shown['id'], 'pinned')
+        stock.computes['mix1'].stop()
+        stock.force_down('mix1', True)
+        with stock.no_guest_starts():
+            stock.act(server, evacuate={'host': 'mix2'})
+        node = stock.compute_node('mix2')
+        assert 0 == node.vcpus_used
+        assert stock.pinned('mix2')
+        stock.update_host('mix2')
+        assert not stock.pinned('mix2')
 
 
 def test_guest_of_an_instance_deleted_on_a_dead_host_runs_on():
