@@ -108,9 +108,11 @@ class Partitions:
             probes = [self._shared(priority, cpus[priority])
                       for priority in guest_xml.PARTITIONS]
         for probe in probes:
+            # Also until its guest has stopped: a nova-compute that is new in
+            # the database does not start if libvirt has guests.
+            probe.join(max(
+                0, probe.started_at + WAIT_SECONDS - time.monotonic()))
             if not self._is_trusted(probe):
-                probe.join(max(
-                    0, probe.started_at + WAIT_SECONDS - time.monotonic()))
                 self._record(probe)
 
     def _shared(self, priority, cpus):

@@ -199,6 +199,21 @@ def test_a_slow_probe_that_fails_is_a_problem_at_once(
     assert 'low_prio_machine' in found.problem
 
 
+def test_the_guests_of_new_probes_have_stopped_at_the_end(found, connection):
+    """Nova does not start a new nova-compute beside guests."""
+    stopped, seconds = [], iter((2, 0))
+
+    def end():
+        time.sleep(next(seconds))
+        stopped.append(True)
+
+    connection.end = end
+    # The low one is stopped first.
+    connection.seconds = {'/high_prio_machine': 0.5}
+    found.prove(CPUS)
+    assert [True, True] == stopped
+
+
 @pytest.mark.parametrize('seconds, probes', [(29, 2), (31, 4)])
 def test_a_success_is_accepted_for_half_a_minute(
         found, connection, clock, seconds, probes):
