@@ -54,10 +54,10 @@ class SchedulerWatch(fixtures.Fixture):
         logger.setLevel(logging.DEBUG)
 
     def _hear(self, record):
-        if isinstance(record.args, dict) and 'detail' in record.args:
+        if isinstance(record.args, dict) and 'refusal' in record.args:
             host = record.args['host']
             self._removed_by[host] = 'PriorityFilter'
-            self._details[host] = record.args
+            self._details[host] = record.args['refusal']
 
     def _watch_filters(self):
         stock = filters.BaseHostFilter._filter_one
@@ -92,7 +92,7 @@ class SchedulerWatch(fixtures.Fixture):
         for host, name in self._removed_by.items():
             said = self._details.get(host)
             if name == 'PriorityFilter' and said:
-                sentences[host] = '%s (%s)' % (said['detail'], said['reason'])
+                sentences[host] = '%s (%s)' % (said.detail, said.reason)
             else:
                 sentences[host] = 'removed by %s' % name
         return sentences

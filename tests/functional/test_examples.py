@@ -232,17 +232,17 @@ class Scenarios(testtools.TestCase):
 
     def test_a_refusal_has_a_reason_for_each_host(self):
         found = by_name(self._play('-', REFUSED))
-        row = ('the ordinary row has 4 of 8 CPUs left, %d are needed '
-               '(ordinary_capacity)')
+        wide = ('the instance has more shared vCPUs than the host has shared '
+                'CPUs (too_many_shared_vcpus)')
         own = 'mix-1: the host the server is on; a move needs another one'
         self.assertEqual([
             'step 4 (resize to six): No valid host was found.', own,
-            'mix-2: ' + row % 6, 'mix-3: 6 VCPU needed, 0 free of 16',
+            'mix-2: ' + wide, 'mix-3: 6 VCPU needed, 0 free of 16',
             'step 5 (resize to eight): No valid host was found.', own,
-            'mix-2: ' + row % 8, 'mix-3: 8 VCPU needed, 0 free of 16',
+            'mix-2: ' + wide, 'mix-3: 8 VCPU needed, 0 free of 16',
         ], found['moved']['fault'].split('\n'))
         self.assertEqual([
-            'mix-1: ' + row % 6, 'mix-2: ' + row % 6,
+            'mix-1: ' + wide, 'mix-2: ' + wide,
             'mix-3: 6 VCPU needed, 0 free of 16',
         ], found['new']['fault'].split('\n')[1:])
         self.assertEqual('low', found['late']['priority'])
