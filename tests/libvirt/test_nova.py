@@ -122,7 +122,7 @@ def test_restarts_of_services(bed, servers, host):
     pids, uuids, used = before
     assert sorted(server['id'] for server in servers.values()) == uuids
     # The ordinary server draws from the low row as well.
-    assert (1, 4, 2) == tuple(used)
+    assert (1, 3, 1) == tuple(used)
     for server in servers.values():
         hard_reboot(bed, server)
     new_pids, *others = seen()
