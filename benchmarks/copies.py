@@ -93,8 +93,9 @@ def _in_cell(connection, first, others):
 
 
 def _in_api(connection, first, others):
-    _copy(connection, api_models.HostMapping, {'host': first.name}, [
-        {'host': host.name} for host in others])
+    for model in api_models.HostMapping, api_models.AggregateHost:
+        _copy(connection, model, {'host': first.name}, [
+            {'host': host.name} for host in others])
     for place, instance in enumerate(first.instances):
         _copy(connection, api_models.InstanceMapping,
               {'instance_uuid': instance}, [
