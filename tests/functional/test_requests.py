@@ -448,7 +448,7 @@ class BadHosts(Requests):
             self._write(**{**empty, **edits})
             self.assertEqual(wanted, self.try_out(flavor, 'mix'), edits)
         self.assertIn('PriorityFilter failed for host mix, node mix: the host '
-                      'is refused.', errors.output)
+                      'is refused to priority instances.', errors.output)
         self.assertEqual(1, errors.output.count('Traceback'), errors.output)
         self._write(**empty)
         # They leave 1 of 4 CPUs in each cell by the host's ratio of 2.0.
