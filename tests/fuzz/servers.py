@@ -136,8 +136,12 @@ class ServerOperations(base.Operations):
 
     def rebuild(self, name):
         """Rebuild a server."""
-        self._change(name, self._servers[name].status,
-                     rebuild={'imageRef': self._cloud.image_id})
+        server = self._servers[name]
+        # Nova makes a stopped server ACTIVE before it stops it again.
+        leaving = 'ACTIVE' if server.status == 'SHUTOFF' else None
+        shown, error = self._cloud.act(
+            server, leaving, rebuild={'imageRef': self._cloud.image_id})
+        self._expect(shown, server.status, error)
 
     def stop(self, name):
         """Stop a server."""
