@@ -216,6 +216,7 @@ class _Probe(threading.Thread):
         return self.proved_at is None and self.is_alive()
 
     def run(self):
+        """Start and stop the guest, then call ``done`` with this probe."""
         try:
             if self._predecessor is not None:
                 self._predecessor.join()

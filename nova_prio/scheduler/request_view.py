@@ -45,8 +45,8 @@ class Request:
     ``uuid`` is that of the instance. ``is_marked`` and ``keeps_ordinary_off``
     are those of ``priority_hosts``. They read each aggregate once: hosts share
     them. ``is_new``, without arguments, tells whether the instance is being
-    created, and reads that once. ``source_cell`` is the UUID of the
-    cell of an instance that moves, or None.
+    created, and reads that once. ``source_cell`` is the UUID of the cell of an
+    instance that moves, or None.
     """
 
     demand: capacity.Demand
@@ -111,6 +111,7 @@ def read(spec_obj):
 
 
 def _source_cell(spec_obj):
+    """Return the UUID of the cell that a moving instance is in, or None."""
     destination = ('requested_destination' in spec_obj and
                    spec_obj.requested_destination)
     if not destination or 'cell' not in destination or not destination.cell:
