@@ -1,21 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Host aggregates that priority instances depend on.
 
 What is found can change at run time, and stops no service.
 """
-
-import itertools
 
 from nova_prio import contract
 from nova_prio import priority_hosts
@@ -98,29 +86,32 @@ def _unlike_mirror(aggregate, hosts, there):
 
     :param there: UUIDs of the providers that Placement has in the aggregate
     """
-    missing = {host.name for host in hosts if host.uuid not in there
-               and host.name in aggregate.hosts}
-    left = {host.name for host in hosts if host.uuid in there
-            and host.name not in aggregate.hosts}
-    is_marked = priority_hosts.is_marked(aggregate)
-    keeps_off = priority_hosts.keeps_ordinary_off(aggregate)
-    if missing:
-        yield ("%s of the host aggregate '%s' is not in that aggregate in "
-               'Placement, which %s; run "nova-manage placement '
-               'sync_aggregates".' % (_named(missing), aggregate.name, _and(
-                   is_marked and 'offers it to no priority instance',
-                   keeps_off and 'offers it to new ordinary instances')))
-    if left:
-        yield ("%s is not in the host aggregate '%s', but in that aggregate "
-               'in Placement, which %s; run "nova-prio audit --fix", or take '
-               'it out with "openstack resource provider aggregate set".' % (
-                   _named(left), aggregate.name, _and(
-                       is_marked and 'offers it to priority instances',
-                       keeps_off and 'offers it to no new ordinary instance')))
-
-
-def _and(*texts):
-    return ' and '.join(filter(None, texts))
+    # A host may have several compute nodes.
+    in_nova = {(host.uuid, host.name) for host in hosts
+               if host.name in aggregate.hosts}
+    in_placement = {(host.uuid, host.name) for host in hosts
+                    if host.uuid in there}
+    for nodes, to_priority, to_ordinary, sentence in (
+            (in_nova - in_placement, 'no priority instance',
+             'new ordinary instances',
+             "%s of the host aggregate '%s' is not in that aggregate in "
+             'Placement, which %s; run "nova-manage placement '
+             'sync_aggregates".'),
+            (in_placement - in_nova, 'priority instances',
+             'no new ordinary instance',
+             "%s is not in the host aggregate '%s', but in that aggregate in "
+             'Placement, which %s; run "nova-prio audit --fix", or take it '
+             'out with "openstack resource provider aggregate set".')):
+        if nodes:
+            offers = [
+                'offers it to ' + text for text, applies in (
+                    (to_priority, priority_hosts.is_marked(aggregate)),
+                    (to_ordinary,
+                     priority_hosts.keeps_ordinary_off(aggregate)))
+                if applies]
+            names = {name for _, name in nodes}
+            yield sentence % (_named(names), aggregate.name,
+                              ' and '.join(offers))
 
 
 def _misread(aggregate, has_ours):
@@ -179,7 +170,7 @@ def _number(value):
 
 def _named(hosts):
     """Return the names of hosts for the start of a sentence."""
-    names = ', '.join(itertools.islice(sorted(hosts), _MOST_NAMES))
+    names = ', '.join(sorted(hosts)[:_MOST_NAMES])
     more = len(hosts) - _MOST_NAMES
     return 'Each of the hosts %s%s' % (
         names, ' and %d more' % more if more > 0 else '') if len(

@@ -1,26 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a host can sell to each class of instance, and what is left of it.
+"""The CPU capacity of a host for each class of instance.
 
-The arithmetic of co-location and nothing else: no Nova, no configuration, no
-floating point. Filter, weigher, inventory and reports all ask here. A host
-sells in three rows:
+The arithmetic of co-location, without Nova objects, configuration or floating
+point. Filter, weigher, claim, inventory and reports all use it. A host sells
+its CPUs in three rows:
 
 ``high``
     dedicated vCPUs, pinned one to one on the dedicated CPUs
 ``low``
-    vCPUs of low-priority instances; the shared vCPUs of all others count here
-    as well, because they run on the same CPUs
+    vCPUs of low-priority instances. The shared vCPUs of all other instances
+    count here too, because they run on the same CPUs
 ``ordinary``
     shared vCPUs of instances without a priority
 
@@ -29,6 +19,7 @@ high/low-priority co-location design (12 CPUs, 8 of them dedicated, ratio 2:
 two pinned and four floating instances of 4 vCPUs each).
 """
 
+import bisect
 import dataclasses
 import decimal
 import math
@@ -47,7 +38,7 @@ def exact_ratio(value):
 
     :param value: number or its text; 1.1 becomes exactly 11/10
     :returns: ``decimal.Decimal``
-    :raises ValueError: where it is no finite number from 0 on
+    :raises ValueError: if it is negative or not a finite number
     """
     try:
         ratio = decimal.Decimal(str(value))
@@ -60,7 +51,7 @@ def exact_ratio(value):
 
 
 class Rows(typing.NamedTuple):
-    """One whole number of CPUs for each row of a host."""
+    """A number of CPUs for each row of a host."""
 
     high: int
     low: int
@@ -69,11 +60,11 @@ class Rows(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Demand:
-    """What one instance takes from a host.
+    """The CPUs that one instance needs.
 
-    ``priority`` is 'high', 'low' or None for an ordinary instance;
-    ``dedicated`` and ``shared`` are its numbers of dedicated CPUs (an
-    isolated emulator thread included) and of floating vCPUs.
+    ``priority`` is 'high', 'low' or None for an ordinary instance.
+    ``dedicated`` is its number of dedicated CPUs, with the one of an isolated
+    emulator thread; ``shared`` is its number of floating vCPUs.
     """
 
     priority: str | None
@@ -81,21 +72,13 @@ class Demand:
     shared: int
 
 
-class Shortage(typing.NamedTuple):
-    """A row that has not the room that an instance needs."""
-
-    row: str
-    needed: int
-    available: int
-
-
 @dataclasses.dataclass(frozen=True)
 class HostCPUs:
-    """The CPUs of a host and the terms on which it sells them.
+    """The CPU configuration of a host.
 
-    ``dedicated`` and ``shared`` are disjoint frozensets of CPU numbers,
-    ``ratio`` the CPU allocation ratio in force as a Decimal, ``mix`` whether
-    low-priority instances may float on the dedicated CPUs too.
+    ``dedicated`` and ``shared`` are disjoint frozensets of CPU numbers.
+    ``ratio`` is the CPU allocation ratio in force, as a Decimal. ``mix`` says
+    whether low-priority instances also float on the dedicated CPUs.
     """
 
     dedicated: frozenset
@@ -118,14 +101,14 @@ class HostCPUs:
 def sellable(dedicated, shared, ratio, mix):
     """Return the Rows that a host may sell in all.
 
-    The dedicated CPUs add to the low row only what oversubscription gives
-    beyond selling them once, since each is promised in full to a pinned
-    instance.
+    Each dedicated CPU is promised in full to a pinned instance. It therefore
+    adds to the low row only what oversubscription gives beyond selling it
+    once.
 
     :param dedicated: number of dedicated CPUs
     :param shared: number of shared CPUs
     :param ratio: allocation ratio, a Decimal
-    :param mix: whether low-priority instances may float on the former too
+    :param mix: whether low-priority instances float on dedicated CPUs
     """
     ordinary = shared * ratio
     low = ordinary + dedicated * max(ratio - 1, 0) if mix else ordinary
@@ -136,7 +119,7 @@ def sellable(dedicated, shared, ratio, mix):
 def used(pinned, low_shared, ordinary_shared):
     """Return the Rows in use.
 
-    :param pinned: number of dedicated CPUs that are pinned, by whomever
+    :param pinned: number of dedicated CPUs that any instance is pinned on
     :param low_shared: vCPUs of the low-priority instances
     :param ordinary_shared: shared vCPUs of all other instances
     """
@@ -145,61 +128,55 @@ def used(pinned, low_shared, ordinary_shared):
 
 
 def room(sellable, in_use):
-    """Return the Rows that are left; never below zero.
-
-    :param sellable: Rows that may be sold in all
-    :param in_use: Rows that are sold
-    """
+    """Return the Rows that are left, none of them below zero."""
     high, low, ordinary = map(operator.sub, sellable, in_use)
     return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
-def drawn(demand):
-    """Return the Rows that an instance takes room from.
+def oversold(sellable, in_use):
+    """Return the names of the rows of which too much is sold, a list.
 
-    Dedicated CPUs come from the high row; floating vCPUs from the low row
-    and, unless the instance has low priority, from the ordinary row too.
-
-    :param demand: a Demand
+    :param sellable: Rows that may be sold in all
+    :param in_use: Rows that are sold
     """
-    return used(
-        demand.dedicated,
-        demand.shared if demand.priority == LOW else 0,
-        0 if demand.priority == LOW else demand.shared)
+    return [row for row, most, sold in zip(Rows._fields, sellable, in_use)
+            if sold > most]
+
+
+def drawn(demand):
+    """Return the Rows that an instance with this Demand uses.
+
+    Dedicated CPUs draw from the high row. Floating vCPUs draw from the low
+    row and, unless the instance has low priority, from the ordinary row too.
+    """
+    is_low = demand.priority == LOW
+    return used(demand.dedicated, demand.shared if is_low else 0,
+                0 if is_low else demand.shared)
 
 
 def shortages(needs, left):
-    """Return what keeps an instance from fitting, as a list of Shortage.
+    """Return (row, needed, available) of each row that is too full.
 
-    :param needs: the Rows that the instance draws
+    :param needs: the Rows that an instance draws
     :param left: the Rows that are left on the host
-    :returns: list of Shortage, empty where it fits
     """
     if all(map(operator.le, needs, left)):
         return []
-    return [Shortage(row, needed, available)
-            for row, needed, available in zip(Rows._fields, needs, left)
-            if needed > available]
+    return [row for row in zip(Rows._fields, needs, left) if row[1] > row[2]]
 
 
 def placement_units(ratio, vcpus):
-    """Return how few CPUs of an inventory let Placement admit some vCPUs.
+    """Return the least inventory with which Placement admits some vCPUs.
 
-    Placement admits ``int(CPUs * ratio)``, in floating point. With the result
-    that is never less than asked for, and more by less than ``max(ratio, 1)``,
-    unless it is the largest number that Placement knows.
+    Placement admits ``int(units * ratio)``, in floating point. With the
+    result, Placement admits at least ``vcpus``, and exceeds them by less than
+    ``max(ratio, 1)``, unless the result is the largest total of an inventory.
 
     :param ratio: allocation ratio, a Decimal above 0
     :param vcpus: int
+    :raises ValueError: if the ratio is 0 and there are vCPUs to admit
     """
-    def admits(units):
-        return int(units * float(ratio)) >= vcpus
-
-    if vcpus <= 0:
-        return 0
-    units = math.ceil(min(vcpus / ratio, _MOST_UNITS))
-    while admits(units - 1):
-        units -= 1
-    while units < _MOST_UNITS and not admits(units):
-        units += 1
-    return units
+    if vcpus > 0 and not ratio:
+        raise ValueError('Placement admits nothing with allocation ratio 0')
+    return bisect.bisect_left(range(_MOST_UNITS), vcpus,
+                              key=lambda units: units * float(ratio))

@@ -1,19 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The options of this package.
 
-Nothing is registered at import: each service registers the options when it
-loads its part of the package.
+Each service registers them when it loads its part of the package.
 """
 
 from oslo_config import cfg
@@ -39,8 +28,8 @@ nova-compute starts. The option is also read from the ``[compute]`` group.
 
 Possible values:
 
-* ``true``: both sets have to be given, and at least one low-priority vCPU
-  has to be sellable with the allocation ratio of the host
+* ``true``: both sets must be given, and the allocation ratio of the host must
+  leave at least one low-priority vCPU to sell
 * ``false``
 
 Related options:
@@ -48,7 +37,7 @@ Related options:
 * ``[compute] cpu_dedicated_set``
 * ``[compute] cpu_shared_set``
 * ``[DEFAULT] cpu_allocation_ratio``
-* ``[DEFAULT] compute_driver``: has to be ``prio.PriorityLibvirtDriver``
+* ``[DEFAULT] compute_driver``: must be ``prio.PriorityLibvirtDriver``
 """),
 ]
 
@@ -60,8 +49,8 @@ PRIORITY_OPTS = [
 Let nova-api decide the priority of new instances.
 
 When enabled, nova-api checks the ``hw:cpu_priority`` extra spec and the
-``priority`` scheduler hint of a new instance and writes what they mean into
-the flavor that is kept with the instance. When disabled, an installed package
+``priority`` scheduler hint of a new instance and writes the priority into the
+flavor that is kept with the instance. When disabled, an installed package
 changes no answer of the API. Enable it last: after the computes and the
 schedulers.
 
@@ -114,7 +103,7 @@ Possible values:
 Related options:
 
 * ``[filter_scheduler] weight_classes``
-* ``[filter_scheduler] cpu_weight_multiplier``: has to be ``0.0`` beside the
+* ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0`` beside the
   PriorityWeighter, which weighs ordinary instances as the CPU weigher does
 """),
     cfg.ListOpt(
@@ -145,9 +134,8 @@ Related options:
         help="""
 Count only members that have the priority of the instance that is placed.
 
-When enabled, the high-priority members of a server group with a soft policy
-stack or spread without regard to its low-priority and ordinary ones, and so do
-these.
+When enabled, the high-priority, the low-priority and the ordinary members of
+a server group with a soft policy stack or spread independently.
 
 Possible values:
 
@@ -165,11 +153,11 @@ Related options:
         help="""
 Multiplier of the weight that the %(weigher)s gives to a host.
 
-It is what each step is worth by which a host suits the group better than the
-worst one does. All other weighers give a host at most their own multiplier
-more than another: where this one is larger than the sum of theirs, the policy
-of the group decides, and they decide between hosts that suit it equally. It is
-the same for all hosts: no aggregate metadata overrides it.
+Weight added for each rank that a host is better than the worst host. All other
+weighers give a host at most their own multiplier more than another. If this
+one is larger than the sum of theirs, the policy of the group decides, and they
+decide between hosts of equal rank. It is the same for all hosts: no aggregate
+metadata overrides it.
 
 Possible values:
 

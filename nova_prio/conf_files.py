@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The files from which the services and commands read their options."""
 
@@ -16,6 +6,7 @@ import difflib
 import glob
 import itertools
 import os
+import pathlib
 
 from oslo_config import cfg
 
@@ -60,19 +51,15 @@ def unreadable(error, files=()):
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):
-        text = ': '.join([*filter(_is_not_text, files)][:1] + [text])
+        for path in files:
+            try:
+                pathlib.Path(path).expanduser().read_text()
+            except UnicodeDecodeError:
+                text = '%s: %s' % (path, text)
+                break
+            except OSError:
+                continue
     return 'The configuration of Nova cannot be read: %s.' % text
-
-
-def _is_not_text(path):
-    try:
-        with open(os.path.expanduser(path)) as file:
-            file.read()
-    except UnicodeDecodeError:
-        return True
-    except OSError:
-        return False
-    return False
 
 
 def unknown(conf):
@@ -84,40 +71,37 @@ def unknown(conf):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts`` that has read the files
     :returns: list of str, one sentence each
     """
-    return list(itertools.chain.from_iterable(
-        _unknown(conf, path, group, options)
-        for path in paths(conf) for group, options in sections(path).items()))
+    found = []
+    for path in paths(conf):
+        for group, options in sections(path).items():
+            # As oslo.config reads it.
+            name = group if group == 'DEFAULT' else group.lower()
+            if name not in conf and _similar(name, [_GROUP]):
+                found.append(
+                    '[%s] in %s is no group of options and has no effect; did '
+                    'you mean [%s]?' % (group, path, _GROUP))
+                continue
+            found += ['[%s] %s in %s is no option and has no effect; %s'
+                      % (group, option, path, hint) for option in options
+                      if (hint := _hint(conf, name, option))]
+    return found
 
 
-def _unknown(conf, path, group, options):
-    # As oslo.config reads it.
-    name = group if group == 'DEFAULT' else group.lower()
-    if name not in conf and _similar(name, [_GROUP]):
-        yield ('[%s] in %s is no group of options and has no effect; did you '
-               'mean [%s]?' % (group, path, _GROUP))
-        return
-    homes = {option.name: home.name if home else 'DEFAULT'
-             for home, ours in our_conf.list_opts() for option in ours}
-    aliases = {(other.group, other.name) for option in our_conf.DEFAULT_OPTS
-               for other in option.deprecated_opts}
-    for option in options:
-        if (contract.is_registered(conf, name, option) or
-                (name, option) in aliases):
-            continue
-        if name == _GROUP:
-            similar = _similar(option, homes, 0.6)
-        else:
-            # Other libraries have options with this name.
-            similar = _similar(option, homes.keys() - {'enabled'})
-        if similar:
-            hint = 'did you mean [%s] %s?' % (
-                homes[similar[0]], similar[0])
-        elif name == _GROUP:
-            hint = 'remove it.'
-        else:
-            continue
-        yield ('[%s] %s in %s is no option and has no effect; %s'
-               % (group, option, path, hint))
+def _hint(conf, group, option):
+    """Return what to do about an option that looks like ours, or None."""
+    homes = {each.name: home.name if home else 'DEFAULT'
+             for home, ours in our_conf.list_opts() for each in ours}
+    aliases = {(other.group, other.name) for each in our_conf.DEFAULT_OPTS
+               for other in each.deprecated_opts}
+    if (contract.is_registered(conf, group, option) or
+            (group, option) in aliases):
+        return None
+    # Other libraries have options with the name 'enabled'.
+    similar = (_similar(option, homes, 0.6) if group == _GROUP else
+               _similar(option, homes.keys() - {'enabled'}))
+    if similar:
+        return 'did you mean [%s] %s?' % (homes[similar[0]], similar[0])
+    return 'remove it.' if group == _GROUP else None
 
 
 def _similar(name, names, cutoff=_SIMILAR):

@@ -1,16 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What an instance takes from a host, read from Nova's objects."""
+"""The CPUs of an instance, read from Nova's objects."""
+
+import dataclasses
 
 from nova.objects import fields
 from nova.virt import hardware
@@ -21,14 +13,44 @@ from nova_prio import policy
 _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 
 
+@dataclasses.dataclass(frozen=True)
+class ResourceRequest:
+    """The resources that an instance requests, as ``admission`` reads them.
+
+    ``demand`` is its ``capacity.Demand``, ``priority`` the one in it ('high',
+    'low' or None), ``drawn`` the ``capacity.Rows`` that it takes room from.
+    ``vcpus`` and ``memory_mb`` are those of the flavor. ``wants_whole_cores``
+    tells whether the instance is real-time or isolates its threads.
+    """
+
+    demand: capacity.Demand
+    priority: str | None
+    drawn: capacity.Rows
+    vcpus: int
+    memory_mb: int
+    wants_whole_cores: bool
+
+    @classmethod
+    def of(cls, flavor, numa_topology, **more):
+        """Return the request of an instance.
+
+        :param flavor: nova.objects.Flavor, with extra specs
+        :param numa_topology: nova.objects.InstanceNUMATopology or None
+        :param more: the fields of a subclass
+        """
+        demand = of(flavor, numa_topology)
+        return cls(demand, demand.priority, capacity.drawn(demand),
+                   flavor.vcpus, flavor.memory_mb,
+                   wants_whole_cores(flavor, numa_topology), **more)
+
+
 def of(flavor, numa_topology):
     """Return the ``capacity.Demand`` of an instance.
 
-    A guest without a NUMA topology floats with all its vCPUs. Otherwise its
-    cells say which vCPUs are dedicated (``pcpuset``) and which are shared
-    (``cpuset``); an isolated emulator thread takes one dedicated CPU more.
+    All vCPUs of a guest without a NUMA topology float. Otherwise its cells
+    hold the dedicated vCPUs (``pcpuset``) and the shared ones (``cpuset``). An
+    isolated emulator thread takes one more dedicated CPU.
 
-    :param flavor: nova.objects.Flavor, with extra specs
     :param numa_topology: nova.objects.InstanceNUMATopology or None
     """
     priority = policy.in_force(flavor.extra_specs)
@@ -63,32 +85,30 @@ def wants_whole_cores(flavor, numa_topology):
 
 
 def pins(instance):
-    """Return the CPUs that Nova gave to an instance alone, a set of numbers.
-
-    :param instance: nova.objects.Instance with its NUMA topology
-    """
+    """Return the set of CPUs that a nova.objects.Instance is pinned on."""
     return pins_of(instance.numa_topology)
 
 
 def pins_of(numa_topology):
-    """Return the CPUs that Nova gave by a topology, a set of numbers.
+    """Return the set of CPUs that an instance with this topology is pinned on.
+
+    It has the CPUs that are reserved for emulator threads, too.
 
     :param numa_topology: nova.objects.InstanceNUMATopology or None
     """
     found = set()
     for cell in numa_topology.cells if numa_topology else []:
-        found |= set((cell.cpu_pinning or {}).values())
-        found |= cell.cpuset_reserved or set()
+        found.update((cell.cpu_pinning or {}).values())
+        found.update(cell.cpuset_reserved or ())
     return found
 
 
 def pinned_cpus(host_topology):
-    """Return the dedicated CPUs of a host that are pinned, by whomever.
+    """Return the set of dedicated CPUs that any instance is pinned on.
 
     CPUs that thread isolation keeps free for an instance count as pinned.
 
     :param host_topology: nova.objects.NUMATopology of the host
-    :returns: set of CPU numbers
     """
     return set().union(*(cell.pinned_cpus & cell.pcpuset
                          for cell in host_topology.cells))

@@ -1,21 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A host's NUMA topology as one class of instance may use it.
+"""The NUMA topology of a host as one class of instance may use it.
 
-Nova fits the floating vCPUs of a guest NUMA cell by counting: on the shared
-CPUs of the host cell, oversubscribed by the ratio, beside all floating vCPUs
-that are there. What it is given here is a topology in which that count comes
-to what the class has left.
+Nova fits the floating vCPUs of a guest NUMA cell by counting: the vCPUs on
+the shared CPUs of a host cell must not exceed their number times the ratio.
+These views make that count come to the remaining capacity of the class.
 """
 
 import copy
@@ -25,16 +14,49 @@ from nova import objects
 from nova_prio import capacity
 
 
-def of(host_topology, ratio, low_by_cell, demand):
-    """Return the topology of a mix host as an instance may use it.
-
-    The CPUs of its class stand in ``cpuset``, and ``cpu_usage`` leaves of
-    them, at ``ratio``, the room of the rows that the instance draws from.
-    Dedicated CPUs, pins and memory are as they were. Where Nova counts an
-    instance of the same class on the result, the result stays right.
+def of_class(host_topology, report, demand):
+    """Return the topology of a host with our driver as an instance may use it.
 
     :param host_topology: nova.objects.NUMATopology, whose values stay as
         they are
+    :param report: the HostReport of the host, or one of
+        ``scheduler.host_view``
+    :param demand: ``capacity.Demand`` of the instance
+    :returns: nova.objects.NUMATopology, the same one if nothing changes
+    """
+    if report.mix and demand.shared:
+        host_topology = of(
+            host_topology, report.ratio, report.low_by_cell, demand)
+    if report.blocked:
+        host_topology = without(host_topology, report.blocked)
+    return host_topology
+
+
+def limits(cpu_allocation_ratio, ram_allocation_ratio, network_metadata=None):
+    """Return the limits that Nova's claim on a host must keep.
+
+    :param cpu_allocation_ratio: float, the one in force on the host
+    :param ram_allocation_ratio: float, likewise
+    :param network_metadata: nova.objects.NetworkMetadata or None
+    :returns: nova.objects.NUMATopologyLimits
+    """
+    found = objects.NUMATopologyLimits(
+        cpu_allocation_ratio=cpu_allocation_ratio,
+        ram_allocation_ratio=ram_allocation_ratio)
+    if network_metadata:
+        found.network_metadata = network_metadata
+    return found
+
+
+def of(host_topology, ratio, low_by_cell, demand):
+    """Return the topology of a mix host as an instance may use it.
+
+    ``cpuset`` of each cell holds the CPUs of the class, and ``cpu_usage``
+    leaves of them, at ``ratio``, the room of the rows that the instance draws
+    from. Dedicated CPUs, pins and memory are unchanged. The result stays
+    right when Nova adds instances of the same class to it.
+
+    :param host_topology: nova.objects.NUMATopology, never written to
     :param ratio: CPU allocation ratio in force, a Decimal
     :param low_by_cell: dict, str of the cell's id -> vCPUs of the
         low-priority guests on it
@@ -47,18 +69,15 @@ def of(host_topology, ratio, low_by_cell, demand):
 
 
 def without(host_topology, cpus):
-    """Return the topology of a host on which some CPUs are not to be pinned.
+    """Return the topology of a host with some CPUs shown as pinned.
 
-    :param host_topology: nova.objects.NUMATopology, whose values stay as
-        they are
-    :param cpus: frozenset of CPU numbers, which seem to be pinned
+    :param host_topology: nova.objects.NUMATopology, never written to
+    :param cpus: frozenset of CPU numbers
     :returns: nova.objects.NUMATopology
     """
-    cells = []
-    for cell in host_topology.cells:
-        view = copy.copy(cell)
-        view.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
-        cells.append(view)
+    cells = list(map(copy.copy, host_topology.cells))
+    for cell in cells:
+        cell.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
     return objects.NUMATopology(cells=cells)
 
 
@@ -71,7 +90,7 @@ def _cell(cell, ratio, low, priority):
         usable, room = cpus.floating, left.low
     else:
         usable, room = cpus.shared, min(left.low, left.ordinary)
-    # All but the two is shared with the original: deep copies take long.
+    # A shallow copy: deep copies take long.
     view = copy.copy(cell)
     view.cpuset = set(usable)
     # Nova's limit, in the floating point that Nova counts in.

@@ -1,21 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """How a priority host is recognised, in Placement and in the scheduler.
 
 Source: the high/low-priority co-location design, which marks the aggregate
 of such hosts with ``priority_mix=true`` and its flavors with
-``priority=true``; either is accepted on an aggregate, and no other value, for
-``priority`` is a key that clouds use for other things too.
+``priority=true``. An aggregate may have either, with no other value: clouds
+use the key ``priority`` for other things too.
 """
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
@@ -33,70 +23,53 @@ DRIVER = 'prio.PriorityLibvirtDriver'
 TRAIT = 'CUSTOM_CPU_PRIORITY'
 #: Trait of those where low-priority instances float on dedicated CPUs too.
 TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
-#: Trait of those that ``nova-prio host disable`` keeps priority instances off,
-#: which have the first one no longer: no request needs to know of this one.
+#: Trait, in the place of the first one, of those that ``nova-prio host
+#: disable`` disabled for priority instances. No request needs to know it.
 TRAIT_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
 TRAITS = (TRAIT, TRAIT_MIX, TRAIT_DISABLED)
 
 
 def is_ours(traits):
-    """Return whether the traits of a host are those of our compute driver.
-
-    :param traits: iterable of names
-    """
+    """Return whether a host with these traits runs our compute driver."""
     return not {TRAIT, TRAIT_DISABLED}.isdisjoint(traits)
 
 
 def ours(traits):
-    """Return those traits of a host that are of this package, a sorted list.
-
-    :param traits: iterable of names
-    """
+    """Return the traits of this package among some, as a sorted list."""
     return sorted(set(traits).intersection(TRAITS))
 
 
 def traits(mix, is_disabled):
-    """Return the traits that nova-compute gives to a priority host, a list.
+    """Return the list of traits that nova-compute gives to a priority host.
 
     :param mix: whether low-priority instances float on dedicated CPUs too
-    :param is_disabled: whether priority instances are kept off
+    :param is_disabled: whether it is disabled for priority instances
     """
     return [TRAIT] * (not is_disabled) + [TRAIT_MIX] * mix
 
 
 def is_marked(aggregate):
-    """Return whether an aggregate is one for priority instances.
-
-    :param aggregate: nova.objects.Aggregate
-    """
-    metadata = aggregate.metadata
-    return any(_says(metadata.get(key), 'true') for key in AGGREGATE_KEYS)
+    """Return whether an aggregate is for priority instances."""
+    return any(_says(aggregate.metadata.get(key), 'true')
+               for key in AGGREGATE_KEYS)
 
 
 def keeps_ordinary_off(aggregate):
-    """Return whether an aggregate is none for new ordinary instances.
-
-    :param aggregate: nova.objects.Aggregate
-    """
+    """Return whether an aggregate takes no new ordinary instances."""
     return _says(aggregate.metadata.get(ORDINARY_KEY), 'false')
 
 
 def restricts_requests(aggregate):
-    """Return whether Placement is asked for hosts inside or outside of it.
-
-    :param aggregate: nova.objects.Aggregate
-    """
+    """Return whether requests to Placement require or forbid an aggregate."""
     return is_marked(aggregate) or keeps_ordinary_off(aggregate)
 
 
 def misread(aggregate):
-    """Return the metadata of an aggregate that say neither true nor false.
+    """Return the metadata that should be true or false but are neither.
 
-    :param aggregate: nova.objects.Aggregate
-    :returns: dict, key -> value, of the keys above
+    :returns: dict, key -> value, of ``KEYS``
     """
-    found = {key: aggregate.metadata.get(key)
-             for key in KEYS}
+    found = {key: aggregate.metadata.get(key) for key in KEYS}
     return {key: value for key, value in found.items() if value is not None
             and not (_says(value, 'true') or _says(value, 'false'))}
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What of this package is left in a cloud: read, never changed."""
 
@@ -47,6 +37,7 @@ _NAMING = (('DEFAULT', 'compute_driver'),
            ('filter_scheduler', 'available_filters'),
            ('filter_scheduler', 'enabled_filters'),
            ('filter_scheduler', 'weight_classes'))
+_OUR_OPTIONS = {option.name for option in our_conf.DEFAULT_OPTS}
 _NAMES = ('nova_prio.', 'PriorityFilter', priority_hosts.DRIVER)
 
 
@@ -81,7 +72,9 @@ def find(context, conf, paths):
         return
     yield from _flavors(context)
     yield from _in_cells(context, _instances)
-    yield from _builds(context)
+    # Those that are in no cell yet.
+    for build in objects.BuildRequestList.get_all(context):
+        yield from _of_instance(build.instance)
     yield from _options(paths)
     yield from _in_cells(context, _hosts)
     yield from _aggregate_keys(context)
@@ -106,26 +99,17 @@ def _of_flavor(extra_specs):
         # Stock Nova refuses the two together.
         keys.update(policy.resources(extra_specs, 'PCPU'),
                     policy.resources(extra_specs, 'VCPU'))
-    return _text({
-        key: value for key, value in extra_specs.items()
+    return ', '.join(
+        '%s=%s' % (key, value) for key, value in sorted(extra_specs.items())
         if key in keys or (key.startswith('trait') and
-                           key.partition(':')[2] in _TRAITS)})
-
-
-def _text(pairs):
-    return ', '.join('%s=%s' % pair for pair in sorted(pairs.items()))
+                           key.partition(':')[2] in _TRAITS))
 
 
 def _in_cells(context, look):
-    """Yield what is found in each cell, and the cells that do not answer.
-
-    :param look: (nova.context.RequestContext of the cell, CellMapping) ->
-        iterator of Remnant
-    """
+    """Yield the Remnants of each cell, and the cells that do not answer."""
     for cell in objects.CellMappingList.get_all(context):
         try:
-            with nova_context.target_cell(context, cell) as cctxt:
-                yield from look(cctxt, cell)
+            yield from look(context, cell)
         except survey.DATABASE_ERRORS as error:
             yield Remnant(
                 UNREAD, 'cell %s' % (cell.name or cell.uuid),
@@ -133,44 +117,36 @@ def _in_cells(context, look):
                 'See to its database, and run this again.')
 
 
-def _instances(cctxt, cell):
+def _instances(context, cell):
     """Yield the instances of a cell, one page in memory at a time.
 
     Those that are shelved, or deleted but not reclaimed yet, are among them,
     and in cell 0 those that found no host.
     """
     marker = None
-    while page := list(objects.InstanceList.get_by_filters(
-            cctxt, {'deleted': False, 'soft_deleted': True},
-            sort_dir='asc', limit=PAGE, marker=marker,
-            expected_attrs=['flavor'])):
-        marker = page[-1].uuid
-        # None of them is kept while the next page is read.
-        while page:
-            yield from _of_instance(page.pop(0))
-
-
-def _builds(context):
-    """Yield those that are in no cell yet."""
-    for build in objects.BuildRequestList.get_all(context):
-        yield from _of_instance(build.instance)
+    with nova_context.target_cell(context, cell) as cctxt:
+        while page := list(objects.InstanceList.get_by_filters(
+                cctxt, {'deleted': False, 'soft_deleted': True},
+                sort_dir='asc', limit=PAGE, marker=marker,
+                expected_attrs=['flavor'])):
+            marker = page[-1].uuid
+            # None of them is kept while the next page is read.
+            while page:
+                yield from _of_instance(page.pop(0))
 
 
 def _of_instance(instance):
-    flavors = {'': instance.flavor, 'until its resize is confirmed: ':
-               instance.old_flavor, 'once it is resized: ':
-               instance.new_flavor}
-    for when, flavor in flavors.items():
-        priority = (flavor.extra_specs or {}).get(
-            policy.EXTRA_SPEC) if flavor else None
-        if priority is None:
+    for when, flavor in (
+            ('', instance.flavor),
+            ('until its resize is confirmed: ', instance.old_flavor),
+            ('once it is resized: ', instance.new_flavor)):
+        extra_specs = flavor and flavor.extra_specs or {}
+        if policy.EXTRA_SPEC not in extra_specs:
             continue
-        origin = ' (scheduler hint)' if policy.is_from_hint(
-            flavor.extra_specs) else ''
         yield Remnant(
-            INSTANCE, instance.uuid,
-            '%s%s=%s%s, %s' % (
-                when, policy.EXTRA_SPEC, priority, origin,
+            INSTANCE, instance.uuid, '%s%s=%s%s, %s' % (
+                when, policy.EXTRA_SPEC, extra_specs[policy.EXTRA_SPEC],
+                ' (scheduler hint)' * policy.is_from_hint(extra_specs),
                 'on host %s' % instance.host if instance.host
                 else 'on no host'),
             _REMEDIES.get(instance.vm_state, _RESIZE))
@@ -194,39 +170,27 @@ def _options(paths):
         for group, options in conf_files.sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
-                if _is_ours(group, option, value):
+                names_ours = (group, option) in _NAMING and any(
+                    name in value for name in _NAMES)
+                if names_ours or group == our_conf.GROUP.name or (
+                        group in ('DEFAULT', 'compute') and
+                        option in _OUR_OPTIONS):
                     yield Remnant(
                         OPTION, path, '[%s] %s = %s' % (group, option, value),
-                        'Set it as it was before, and restart the services '
-                        'that read it.' if (group, option) in _NAMING else
-                        'Take it out of the file, and restart the services '
-                        'that read it.')
+                        '%s, and restart the services that read it.' % (
+                            'Set it as it was before' if names_ours
+                            else 'Take it out of the file'))
 
 
-def _is_ours(group, option, value):
-    if group == our_conf.GROUP.name or (
-            group in ('DEFAULT', 'compute') and
-            option in {each.name for each in our_conf.DEFAULT_OPTS}):
-        return True
-    return (group, option) in _NAMING and any(
-        name in value for name in _NAMES)
-
-
-def _hosts(cctxt, cell):
+def _hosts(context, cell):
     """Yield the hosts of a cell that report: they run our driver."""
-    if cell.is_cell0():
-        return
-    marker = None
-    while page := list(objects.ComputeNodeList.get_by_pagination(
-            cctxt, limit=views.PAGE, marker=marker)):
-        marker = page[-1].id
-        for node in page:
-            if host_report.STATS_KEY in (node.stats or {}):
-                yield Remnant(
-                    HOST, node.host, 'its nova-compute runs %s'
-                    % priority_hosts.DRIVER,
-                    'Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
-                    'there, and restart nova-compute.')
+    for _, node in () if cell.is_cell0() else views.nodes(context, cell):
+        if host_report.STATS_KEY in (node.stats or {}):
+            yield Remnant(
+                HOST, node.host, 'its nova-compute runs %s'
+                % priority_hosts.DRIVER,
+                'Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
+                'there, and restart nova-compute.')
 
 
 def _aggregate_keys(context):
@@ -243,26 +207,22 @@ def _aggregate_keys(context):
 def _traits():
     try:
         # Some releases ask Placement at once.
-        yield from _of_placement(report.SchedulerReportClient())
+        client = report.SchedulerReportClient()
+        known = sorted(holdings.answer(
+            client, '/traits?name=in:%s' % ','.join(_TRAITS))['traits'])
+        for trait in known:
+            for provider in holdings.answer(
+                    client, '/resource_providers?required=%s' % trait
+                    )['resource_providers']:
+                yield Remnant(
+                    TRAIT, provider['name'], trait, 'Set the traits of '
+                    'resource provider %s without it, with "openstack '
+                    'resource provider trait set".' % provider['uuid'])
+        for trait in known:
+            yield Remnant(
+                TRAIT, trait, 'known to Placement', 'Delete it with '
+                '"openstack trait delete" once no resource provider has it.')
     except (holdings.NotMended, *holdings.NO_PLACEMENT) as error:
         yield Remnant(
             UNREAD, 'Placement', '%s.' % str(error).rstrip('.'),
             'See to it, or to [placement] in nova.conf, and run this again.')
-
-
-def _of_placement(client):
-    known = sorted(holdings.answer(
-        client, '/traits?name=in:%s' % ','.join(_TRAITS))['traits'])
-    for trait in known:
-        for provider in holdings.answer(
-                client, '/resource_providers?required=%s' % trait
-                )['resource_providers']:
-            yield Remnant(
-                TRAIT, provider['name'], trait,
-                'Set the traits of resource provider %s without it, with '
-                '"openstack resource provider trait set".' % provider['uuid'])
-    for trait in known:
-        yield Remnant(
-            TRAIT, trait, 'known to Placement',
-            'Delete it with "openstack trait delete" once no resource '
-            'provider has it.')

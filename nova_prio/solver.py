@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The arithmetic of a host turned round: what it takes to sell enough. Pure.
+"""The least CPUs, or the least ratio, with which a host sells enough.
 
 A host has dedicated and shared CPUs and an allocation ratio. Any one of the
 three follows from the others and from what is to be sold: vCPUs in the low
@@ -49,7 +39,7 @@ class Terms(typing.NamedTuple):
 
     @property
     def overall_ratio(self):
-        """What it sells for each of its CPUs, as a Fraction; 0 without any."""
+        """The CPUs sold for each CPU, a Fraction; 0 without any."""
         rows = self.sellable
         return fractions.Fraction(
             rows.high + rows.low, (self.dedicated + self.shared) or 1)
@@ -61,7 +51,7 @@ def solve(terms, low=None, overall=None):
     :param terms: Terms of which one is None
     :param low: vCPUs in the low row, an int; or
     :param overall: overall ratio, a Decimal
-    :raises Impossible: where no terms are enough, or any are
+    :raises Impossible: if no terms are enough, or any are
     """
     name = terms._fields[terms.index(None)]
     others = ', '.join('%s %s' % pair for pair in terms._asdict().items()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What the hosts of a cloud report, read from Nova's databases.
 
@@ -20,8 +10,12 @@ import collections
 import typing
 
 from nova import context as nova_context
+from nova.db.api import api as api_db
+from nova.db.main import api as main_db
 from nova import objects
+from nova import rpc
 from oslo_db import exception as db_exception
+from oslo_utils import importutils
 import sqlalchemy.exc
 
 from nova_prio import admission
@@ -36,16 +30,6 @@ DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
 
 
-class Kind(typing.NamedTuple):
-    """What an instance of a flavor needs, as ``admission`` reads it."""
-
-    priority: str | None
-    drawn: capacity.Rows
-    vcpus: int
-    memory_mb: int
-    wants_whole_cores: bool
-
-
 class LowRow(typing.NamedTuple):
     """CPUs that a low-priority instance floats on, and vCPUs for sale."""
 
@@ -55,13 +39,6 @@ class LowRow(typing.NamedTuple):
     def units(self, vcpus):
         """Return how many instances of a size are sold, if nothing else is."""
         return self.sellable // vcpus if vcpus <= self.floating else 0
-
-
-class Gain(typing.NamedTuple):
-    """The LowRow of a host ``without`` mix, and the one ``mixed``."""
-
-    without: LowRow
-    mixed: LowRow
 
 
 class Host(typing.NamedTuple):
@@ -81,13 +58,8 @@ class Host(typing.NamedTuple):
     free_memory_mb: int = 0
 
     @property
-    def room(self):
-        """The ``capacity.Rows`` that are left; of a host with a report."""
-        return self.report.room
-
-    @property
-    def low_gain(self):
-        """The Gain of a host with a report: what mix does for its low row."""
+    def low_rows(self):
+        """The LowRow without mix, and the one with it; it needs a report."""
         dedicated, shared = (
             len(host_report.cpu_set(cpus)) for cpus in (
                 self.report.cpu_dedicated_set, self.report.cpu_shared_set))
@@ -96,38 +68,37 @@ class Host(typing.NamedTuple):
             LowRow(shared + dedicated * mix, capacity.sellable(
                 dedicated, shared, ratio, mix).low) for mix in (False, True))
         # nova-compute takes no other sets for mix.
-        return Gain(without, mixed if dedicated and shared else without)
+        return without, mixed if dedicated and shared else without
 
     def units(self, kind):
-        """Return how many instances of a Kind the CPUs have room for.
+        """Return for how many equal instances the CPUs have room.
 
         That is none where the host is not for them. Neither NUMA cells nor
         memory are looked at, which may leave room for fewer.
+
+        :param kind: ``demand.ResourceRequest`` of one of them
         """
         is_open = (
             any(map(priority_hosts.is_marked, self.aggregates))
             if kind.priority else
             not any(map(priority_hosts.keeps_ordinary_off, self.aggregates)))
         if not is_open or any(admission.refusals(
-                self.report, kind, self.room, kind.memory_mb)):
+                self.report, kind, self.report.room, kind.memory_mb)):
             return 0
         return min(left // needed for needed, left in zip(
-            kind.drawn, self.room) if needed)
+            kind.drawn, self.report.room) if needed)
 
 
 def kind_of(flavor, hints=None):
-    """Return the Kind that instances of a flavor are of.
+    """Return the ``demand.ResourceRequest`` of an instance of a flavor.
 
     :param flavor: nova.objects.Flavor
     :param hints: dict of scheduler hints, or None
     :raises nova_prio.policy.RequestRefused: where it contradicts itself
     :raises nova.exception.NovaException: where stock Nova refuses it
     """
-    flavor, topology = compiled.fitted(
-        flavor, objects.ImageMeta.from_dict({}), hints or {})
-    needs = demand.of(flavor, topology)
-    return Kind(needs.priority, capacity.drawn(needs), flavor.vcpus,
-                flavor.memory_mb, demand.wants_whole_cores(flavor, topology))
+    return demand.ResourceRequest.of(*compiled.fitted(
+        flavor, objects.ImageMeta.from_dict({}), hints or {}))
 
 
 def hosts(context):
@@ -163,3 +134,21 @@ def report_of(node):
         return host_report.HostReport.from_stats(node.stats), None
     except host_report.UnreadableReport as error:
         return None, str(error)
+
+
+def connect(conf):
+    """Let Nova's objects read the databases, as nova-status does.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``, with its files read
+    """
+    objects.register_all()
+    # Registers what cells may take from the options.
+    rpc.init(conf)
+    # Nova looks at its options where it is installed.
+    profiler = importutils.try_import('osprofiler.opts')
+    if profiler:
+        profiler.set_defaults(conf)
+    for group, database in (('database', main_db), ('api_database', api_db)):
+        # Services wait for a database that starts later; a check need not.
+        conf.set_override('max_retries', 0, group=group)
+        database.configure(conf)

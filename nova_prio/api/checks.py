@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Configuration of nova-api that priority instances depend on."""
 
@@ -24,9 +14,9 @@ _LIMITS = {_PCPU: 'high-priority instances',
 
 
 def warnings(conf):
-    """Return what the quota of priority instances may suffer from.
+    """Return the faults that affect the quota of priority instances.
 
-    Asks keystone for the registered limits where Nova would do so.
+    If Nova uses unified limits, ask keystone for the registered ones.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str, one sentence each: option, value and remedy
@@ -42,8 +32,8 @@ def warnings(conf):
                 "it in keystone, where it cannot be looked for from here: %s."
                 % (_UNIFIED_LIMITS, _PCPU, _answer(conf, _PCPU),
                    ' '.join(str(error).split()).rstrip('.'))]
-    # A limit that Nova does not ask for is missed only where dedicated vCPUs
-    # would go round that of the shared ones.
+    # If Nova does not require a limit, it is missed only if dedicated vCPUs
+    # would evade the limit of the shared ones.
     return ["[quota] driver is %s, and keystone has no registered limit '%s', "
             "without which Nova %s %s; register it."
             % (_UNIFIED_LIMITS, name, _answer(conf, name), instances)

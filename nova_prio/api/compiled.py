@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the CPUs of a flavor become, without any service that is asked."""
+"""The instance that a flavor would make, found without asking a service."""
 
 import dataclasses
 
@@ -19,14 +9,15 @@ from nova import objects
 from nova.scheduler import utils
 from nova.virt import hardware
 
-from nova_prio.api import mixed_policy
+from nova_prio.api import fold
+from nova_prio.api import priority_fold
 from nova_prio import policy
 from nova_prio import seams
 
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """What an instance of a flavor is made of.
+    """An instance as a flavor makes it.
 
     ``dedicated_cpus`` and ``shared_cpus`` are vCPUs of the guest as Nova
     writes a set of CPUs, '' for none; ``numa_nodes`` a list of dicts, one for
@@ -45,15 +36,13 @@ class Compiled:
 
 
 def of(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
-    """Return what a flavor becomes in a request, a :class:`Compiled`.
+    """Return the :class:`Compiled` of a flavor in a request.
 
-    :param extra_specs: dict, extra spec -> str
-    :param image_properties: dict, image property -> str
-    :param hints: dict, scheduler hint -> str
-    :raises nova_prio.policy.RequestRefused: where the request contradicts
-        itself, or where Nova does not take one of the extra specs or cannot
-        read a property of the image
-    :raises nova.exception.NovaException: where stock Nova refuses it
+    Extra specs, image properties and hints are dicts, name -> str.
+
+    :raises nova_prio.policy.RequestRefused: if the request contradicts
+        itself, or Nova refuses an extra spec or a property of the image
+    :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
     objects.register_all()
     _validate(extra_specs)
@@ -84,20 +73,18 @@ def fitted(flavor, image, hints):
     :param image: nova.objects.ImageMeta
     :param hints: dict, scheduler hint -> str
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
-    :raises nova_prio.policy.RequestRefused: where the request contradicts
-        itself
-    :raises nova.exception.NovaException: where stock Nova refuses it
+    :raises: the errors of :func:`of`
     """
-    flavor = mixed_policy.with_extra_specs(flavor, policy.fold(
+    flavor = fold.with_extra_specs(flavor, priority_fold.fold(
         flavor.vcpus, flavor.extra_specs, hints) or flavor.extra_specs)
-    flavor = mixed_policy.with_extra_specs(
-        flavor, mixed_policy.extra_specs_of(flavor, image))
-    policy.check_image(flavor.extra_specs, image.properties)
+    flavor = fold.with_extra_specs(
+        flavor, fold.with_mixed_policy(flavor, image))
+    priority_fold.check_image(flavor.extra_specs, image.properties)
     return flavor, hardware.numa_get_constraints(flavor, image)
 
 
 def _validate(extra_specs):
-    """Check extra specs as nova-api does where a flavor is given them."""
+    """Check extra specs as nova-api does when a flavor is given them."""
     conf = seams.register_options()
     conf.set_override('enabled', True, group='nova_prio')
     try:
@@ -118,11 +105,11 @@ def _validate(extra_specs):
 
 def _image(properties):
     read = {}
-    # Nova stops reading NUMA nodes at the first that is not there.
+    # Nova stops reading NUMA nodes at the first that is missing.
     for name in sorted(properties, key=lambda name: (len(name), name)):
         read[name] = properties[name]
         try:
-            # It takes out of the dict what it reads.
+            # Nova removes the properties that it reads from the dict.
             objects.ImageMetaProps.from_dict(dict(read))
         except ValueError as error:
             raise policy.RequestRefused(

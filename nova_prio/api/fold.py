@@ -1,30 +1,20 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What nova-api does to the flavors of instances; called while it is enabled.
+"""The flavors, images and moves of instances in nova-api, while it is enabled.
 
-Every refusal is answered with 400 and one sentence.
+Each function raises nova.exception.InvalidRequest, with one sentence, if the
+request contradicts itself. Nova answers with 400.
 """
 
 import contextlib
 
 from nova import exception
 from nova import objects
+from nova.virt import hardware
 
-from nova_prio.api import mixed_policy
+from nova_prio.api import priority_fold
 from nova_prio import mixed
-from nova_prio import policies
 from nova_prio import policy
-
 
 #: Keys of the body under which Nova looks for hints; it reads the first that
 #: is present and ignores the other.
@@ -35,8 +25,6 @@ def check_body(body):
     """Check that Nova does not ignore the priority hint of a new server.
 
     :param body: body of the request, which Nova has not validated yet
-    :raises nova.exception.InvalidRequest: if there are two dicts of hints and
-        one of them holds the priority
     """
     if not isinstance(body, dict) or not body.keys() >= set(_HINT_KEYS):
         return
@@ -50,67 +38,58 @@ def check_body(body):
                    ' and '.join(_HINT_KEYS), _HINT_KEYS[0]))
 
 
-def flavor_to_create(context, flavor, hints):
+def flavor_to_create(flavor, hints):
     """Return the flavor that is to be kept with a new instance.
 
-    :param context: nova.context.RequestContext of the request
     :param flavor: nova.objects.Flavor that was asked for; never changed
     :param hints: dict of scheduler hints, or None
     :returns: a copy with the priority folded in, which
         :func:`fit_to_image` may complete, or the flavor itself where nothing
         is asked for that stock Nova does not know
-    :raises nova.exception.InvalidRequest: where what is asked for contradicts
-        itself
-    :raises nova.exception.PolicyNotAuthorized: where the hint is not allowed
-        to this user
     """
     with _refusals():
-        extra_specs = policy.fold(flavor.vcpus, flavor.extra_specs, hints)
-    if extra_specs is not None and policy.is_from_hint(extra_specs):
-        context.can(policies.hint_rule(policy.in_force(extra_specs)))
+        extra_specs = priority_fold.fold(
+            flavor.vcpus, flavor.extra_specs, hints)
     if extra_specs is None and not mixed.is_asked_for(flavor.extra_specs):
         return flavor
-    return mixed_policy.with_extra_specs(
+    return with_extra_specs(
         flavor, extra_specs or dict(flavor.extra_specs))
 
 
 def fit_to_image(image, flavor):
     """Complete the flavor of a new instance, and check it against its image.
 
-    Where an instance is created, its image is known only after Nova has taken
-    the flavor; that one is therefore changed in its place.
+    Nova reads the image of a new instance only after it has taken the flavor.
+    The flavor is therefore changed in place.
 
     :param image: dict with the 'properties' of the image, or None
     :param flavor: nova.objects.Flavor that :func:`flavor_to_create` returned
-    :raises nova.exception.InvalidRequest: where they do not go together
     """
     if mixed.is_asked_for(flavor.extra_specs):
         with _refusals():
-            flavor.extra_specs = mixed_policy.extra_specs_of(
+            flavor.extra_specs = with_mixed_policy(
                 flavor, objects.ImageMeta.from_dict(image or {}))
         flavor.obj_reset_changes()
     check_image(image, flavor)
 
 
-def flavor_to_resize(flavor, instance):
-    """Return the flavor that an instance is to be resized to.
+def fit_to_resize(flavor, instance):
+    """Fold the flavor that an instance is to be resized to.
 
-    :param flavor: nova.objects.Flavor that was asked for; never changed
+    Nova looks the flavor up by itself; it is therefore changed in its place.
+
+    :param flavor: nova.objects.Flavor, which is used for this resize only
     :param instance: nova.objects.Instance with its flavor
-    :returns: a copy with the priority and the mixed policy folded in, or the
-        flavor itself
-    :raises nova.exception.InvalidRequest: where it contradicts the priority
-        of the instance, its image, or itself
     """
     with _refusals():
-        extra_specs = policy.fold_resize(
+        extra_specs = priority_fold.fold_resize(
             flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
         if extra_specs is not None:
-            flavor = mixed_policy.with_extra_specs(flavor, extra_specs)
-        if not mixed.is_asked_for(flavor.extra_specs):
-            return flavor
-        return mixed_policy.with_extra_specs(
-            flavor, mixed_policy.extra_specs_of(flavor, instance.image_meta))
+            flavor.extra_specs = extra_specs
+        if mixed.is_asked_for(flavor.extra_specs):
+            flavor.extra_specs = with_mixed_policy(
+                flavor, instance.image_meta)
+    flavor.obj_reset_changes()
 
 
 def check_image(image, flavor):
@@ -118,24 +97,23 @@ def check_image(image, flavor):
 
     :param image: dict with the 'properties' of the image, or None
     :param flavor: nova.objects.Flavor, folded
-    :raises nova.exception.InvalidRequest: where it does not
     """
     with _refusals():
-        policy.check_image(flavor.extra_specs,
-                           (image or {}).get('properties', {}))
+        priority_fold.check_image(
+            flavor.extra_specs, (image or {}).get('properties', {}))
 
 
 def force_of_move(instance, force, host):
-    """Return whether a move is to be forced, so that it is Nova's to decide.
+    """Return ``force`` of a move, so that a scheduler finds the host.
 
-    Up to the microversions that know ``force``, naming a host goes round the
-    scheduler; a priority instance is moved there by way of the scheduler.
+    In microversions that know ``force``, a move to a named host bypasses the
+    scheduler. For a priority instance the scheduler checks that host.
 
     :param instance: nova.objects.Instance with its flavor
-    :param force: what the caller says: True, False or None
+    :param force: True, False or None, as the caller gives it
     :param host: host that the caller names, or None
-    :raises nova.exception.ValidationError: where a priority instance is moved
-        by force
+    :raises nova.exception.ValidationError: if a priority instance is to be
+        moved by force
     """
     if force is False or not host:
         return force
@@ -143,7 +121,7 @@ def force_of_move(instance, force, host):
     if priority is None:
         return force
     if force:
-        # The one sort of error that these calls answer with 400.
+        # The only error that these calls answer with 400.
         raise exception.ValidationError(detail=(
             "Parameter 'force' is true, which goes round the scheduler; "
             "for an instance of %s priority allowed is false or none."
@@ -151,11 +129,45 @@ def force_of_move(instance, force, host):
     return False
 
 
+def with_extra_specs(flavor, extra_specs):
+    """Return a copy of a flavor with other extra specs, to be embedded."""
+    copy = flavor.obj_clone()
+    copy.extra_specs = extra_specs
+    copy.obj_reset_changes()
+    return copy
+
+
+def with_mixed_policy(flavor, image_meta):
+    """Return the extra specs of a flavor with the mixed policy, if it applies.
+
+    It does if the flavor names both numbers of CPUs, and none of them is zero.
+
+    :param flavor: nova.objects.Flavor
+    :param image_meta: nova.objects.ImageMeta, which may give the guest its
+        NUMA nodes
+    :raises nova_prio.policy.RequestRefused: if flavor or image are refused
+    """
+    extra_specs = flavor.extra_specs
+    if not mixed.is_asked_for(extra_specs):
+        return extra_specs
+    dedicated = mixed.dedicated_vcpus(
+        flavor.vcpus, extra_specs, image_meta.properties)
+    if dedicated is None:
+        return extra_specs
+    # Nova reads the nodes from flavor and image. The mask does not matter.
+    topology = hardware.numa_get_constraints(
+        with_extra_specs(flavor, mixed.fold(extra_specs, '0')), image_meta)
+    nodes = [cell.total_cpus for cell in topology.cells]
+    vcpus = mixed.spread(nodes, dedicated)
+    mixed.check_emulator_threads(extra_specs, nodes[0], vcpus)
+    return mixed.fold(extra_specs, hardware.format_cpu_spec(set(vcpus)))
+
+
 @contextlib.contextmanager
 def _refusals():
     try:
         yield
     except policy.RequestRefused as error:
-        # The sort of error that create, rebuild and resize all answer with
-        # its own text.
+        # The only error that create, rebuild and resize all answer with its
+        # own text.
         raise exception.InvalidRequest(str(error))

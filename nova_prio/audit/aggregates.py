@@ -1,16 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Placement's mirror of the host aggregates, against those of Nova."""
+
+import functools
 
 from nova import objects
 
@@ -62,8 +54,9 @@ class Aggregates:
         yield finding.Finding(
             view.name, finding.WRONG_AGGREGATES, needed=self._names(wanted),
             placement=self._names(there), note=' '.join(notes),
-            repair=repairs.Write(
-                view.node.uuid, 'aggregates', view.aggregates, after))
+            repair=functools.partial(
+                repairs.replace, view.node.uuid, 'aggregates',
+                view.aggregates, after))
 
     def _differ(self, view):
         return self._of_nova(view) != self._of_placement(view)

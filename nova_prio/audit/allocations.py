@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""What instances hold in Placement, against what they need."""
+"""Compare the allocations in Placement with the expected allocations."""
 
 import functools
 
@@ -19,6 +9,7 @@ from nova import objects
 from nova.objects import fields
 import os_resource_classes as orc
 
+from nova_prio import allocation_repair
 from nova_prio.audit import finding
 from nova_prio.audit import repairs
 from nova_prio.audit import views
@@ -32,9 +23,8 @@ _SUM_OF_DISKS = ('DISK_GB is the sum of the host and of the resource '
 
 
 def findings(view, context, client):
-    """Yield what is wrong with the allocations at a host.
+    """Yield the findings of the allocations at a host, of a HostView.
 
-    :param view: HostView
     :param context: nova.context.RequestContext, of no cell
     :param client: nova.scheduler.client.report.SchedulerReportClient
     """
@@ -54,15 +44,15 @@ def findings(view, context, client):
             kind, everywhere = stray
             yield finding.Finding(
                 view.name, kind, consumer, finding.text({}),
-                finding.text(held), repair=repairs.TakeAway(
-                    view.node.uuid, consumer, held, everywhere,
-                    functools.partial(_is_still, look, stray)))
-    # What they need may be what others hold in vain.
+                finding.text(held), repair=functools.partial(
+                    repairs.take_away, view.node.uuid, consumer, held,
+                    everywhere, functools.partial(_is_still, look, stray)))
+    # They may need the allocations that others have in vain.
     yield from _of_instances(view, client)
 
 
 def _is_still(look, stray):
-    """Return whether what held something in vain does so still."""
+    """Return whether an allocation is still in vain."""
     try:
         return look() == stray
     except (views.InNoCell, views.Unanswered):
@@ -75,7 +65,7 @@ def _of_instances(view, client):
         held = holdings.own(view.held.get(instance.uuid, {}))
         if view.sharing:
             # The allocations at the sharing providers were read before.
-            held, needs = holdings.everywhere(
+            held, needs = allocation_repair.everywhere(
                 view.context, client, view.node.uuid, view.sharing, instance)
             if held == needs:
                 continue
@@ -92,7 +82,8 @@ def _of_instances(view, client):
         yield finding.Finding(
             view.name, kind, instance.uuid, finding.text(needs),
             finding.text(held), note=' '.join(filter(None, notes)),
-            repair=repairs.Mend(view.node.uuid, view.name, instance.uuid))
+            repair=functools.partial(
+                repairs.mend, view.node.uuid, view.name, instance.uuid))
 
 
 def _cpus(resources):
@@ -100,7 +91,7 @@ def _cpus(resources):
 
 
 def _note(instance):
-    """Return what to know about an instance that its image pins."""
+    """Return a note on an instance that its image pins, or an empty text."""
     policy = fields.CPUAllocationPolicy
     if (instance.image_meta.properties.get('hw_cpu_policy') in (
             policy.DEDICATED, policy.MIXED) and
@@ -111,11 +102,11 @@ def _note(instance):
 
 
 def _stray(view, context, client, consumer):
-    """Return what is wrong where something else than the host's holds it.
+    """Return why a consumer must not have an allocation at the host.
 
-    :returns: (kind of finding, whether it should hold nothing anywhere), or
-        None where nothing is wrong
-    :raises views.InNoCell, views.Unanswered: where nobody knows
+    :returns: (kind of finding, whether all its allocations must go), or None
+        if nothing is wrong
+    :raises views.InNoCell, views.Unanswered: if nobody knows
     """
     cctxt, instance = views.instance_of(context, consumer)
     if instance is None:

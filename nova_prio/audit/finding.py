@@ -1,19 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """What an audit finds."""
 
 import dataclasses
+
+from nova.virt import hardware
 
 #: Kinds of findings, and what an operator does about each.
 MISSING_ALLOCATION = 'missing_allocation'
@@ -75,7 +67,8 @@ class Finding:
     '' where it is about the host. What an instance or host needs, and what
     Placement, nova-compute and libvirt say of it, stand in the four texts of
     that name, '' where that is not asked. ``note`` is a sentence more, or ''.
-    ``repair`` mends it, one of :mod:`nova_prio.audit.repairs`, or is None.
+    ``repair`` is a function of a context and a report client, one of
+    :mod:`nova_prio.audit.repairs`, or None.
     """
 
     host: str
@@ -101,3 +94,17 @@ def text(numbers):
     """
     return ' '.join('%s=%s' % item
                     for item in sorted(numbers.items())) or 'nothing'
+
+
+def same_cpus(users):
+    """Yield the UUID of each user of a CPU with others, and a text of them.
+
+    :param users: dict, CPU number -> set of UUIDs
+    """
+    for uuid in sorted(set().union(*users.values())):
+        shared = {cpu: others for cpu, others in users.items()
+                  if uuid in others and len(others) > 1}
+        if shared:
+            yield uuid, 'CPUs %s, with %s' % (
+                hardware.format_cpu_spec(shared), ' '.join(sorted(
+                    set().union(*shared.values()) - {uuid})))

@@ -1,17 +1,7 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""What libvirt runs on this host, against what its guests should have."""
+"""Compare the guests that run on this host with what they should have."""
 
 import collections
 import typing
@@ -31,36 +21,16 @@ class NotRead(Exception):
     """The guests of this host cannot be read, said in one sentence."""
 
 
-class Guest(typing.NamedTuple):
-    """A guest that Nova made, as libvirt describes it.
-
-    ``priority`` is that which it was started with, ``vcpus`` and
-    ``threads`` are the frozensets of CPUs on which each vCPU, and each of the
-    emulator and I/O threads, runs: None where it may run on all.
-    ``has_cells`` tells whether it has a NUMA topology.
-    """
-
-    uuid: str
-    priority: str | None
-    partition: str | None
-    vcpus: list
-    threads: list
-    has_cells: bool
-
-
 class Host(typing.NamedTuple):
     """The CPUs of this host.
 
-    ``dedicated`` and ``shared`` are frozensets of CPU numbers, ``shared`` is
-    None where Nova does not limit floating guests; ``mix`` tells whether
-    low-priority guests float on the former too; ``cells`` is a list of the
-    frozensets of the CPUs of each NUMA cell; ``low_emulator`` is the frozenset
-    of the CPUs of emulator and I/O threads of low-priority guests.
+    ``cpus`` are its ``capacity.HostCPUs``, of which the ratio is not read;
+    ``cells`` is a list of the frozensets of the CPUs of each NUMA cell;
+    ``low_emulator`` is the frozenset of the CPUs of emulator and I/O threads
+    of low-priority guests.
     """
 
-    dedicated: frozenset
-    shared: frozenset | None
-    mix: bool
+    cpus: capacity.HostCPUs
     cells: list
     low_emulator: frozenset
 
@@ -71,56 +41,24 @@ class Host(typing.NamedTuple):
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
         :param capabilities: str, libvirt's capabilities XML
         """
-        shared = hardware.get_cpu_shared_set()
-        dedicated = frozenset(hardware.get_cpu_dedicated_set() or ())
+        dedicated, shared = (frozenset(cpus or ()) for cpus in (
+            hardware.get_cpu_dedicated_set(), hardware.get_cpu_shared_set()))
         return cls(
-            dedicated,
-            frozenset(shared) if shared or dedicated else None,
-            conf.cpu_priority_mix_enable,
+            capacity.HostCPUs(dedicated, shared, capacity.exact_ratio(1),
+                              conf.cpu_priority_mix_enable),
             [frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
              for cell in etree.fromstring(capabilities).iterfind(
                  'host/topology/cells/cell')],
-            frozenset(checks.low_emulator_set(conf) or shared or ()))
-
-    @property
-    def floating(self):
-        """The CPUs that a low-priority guest floats on, or None for all."""
-        if self.shared is None or not self.mix:
-            return self.shared
-        return self.shared | self.dedicated
-
-
-def parse(xml):
-    """Return the Guest that a domain XML is of, or None for others' guests.
-
-    :param xml: str
-    """
-    domain = etree.fromstring(xml)
-    made = guest_xml.of_nova(domain)
-    if made is None:
-        return None
-    partition = domain.findtext('resource/partition')
-    specs = made.find('{0}flavor/{0}extraSpecs'.format(guest_xml.NOVA))
-    if specs is None:
-        # Nova 31 does not write them: the partition tells what is left.
-        priority = {path: each for each, path in
-                    guest_xml.PARTITIONS.items()}.get(partition)
-    else:
-        priority = policy.in_force(
-            {spec.get('name'): spec.text for spec in specs})
-    return Guest(
-        domain.findtext('uuid'), priority, partition,
-        guest_xml.cpus_of_vcpus(domain), guest_xml.cpus_of_threads(domain),
-        domain.find('cpu/numa') is not None)
+            frozenset(checks.low_emulator_set(conf) or shared))
 
 
 def findings(name, host, guests, view=None):
-    """Yield what is wrong with the guests of a host.
+    """Yield the findings of the guests of a host.
 
     :param name: name of the host
     :param host: Host
-    :param guests: list of Guest
-    :param view: HostView, or None where Nova is not asked
+    :param guests: list of ``guest_xml.Guest``
+    :param view: HostView, or None if Nova is not asked
     """
     instances = {instance.uuid: instance
                  for instance in (view.at_rest if view else ())}
@@ -148,11 +86,17 @@ def findings(name, host, guests, view=None):
                 needed=wanted or 'none of a priority',
                 libvirt=guest.partition or 'none')
         yield from _placement(name, host, guest, priority)
-    yield from _same_cpus(name, host, seen)
+    users = collections.defaultdict(set)
+    for guest in seen:
+        for cpus in guest.vcpus:
+            if is_pinned(host, cpus):
+                users[min(cpus)].add(guest.uuid)
+    for uuid, text in finding.same_cpus(users):
+        yield finding.Finding(name, finding.SAME_CPU, uuid, libvirt=text)
 
 
 def _other_cpus(name, guest, instance):
-    """Yield where vCPUs are pinned otherwise than Nova says."""
+    """Yield a finding if vCPUs are pinned otherwise than in Nova."""
     pinned = {vcpu: cpu for cell in (
         instance.numa_topology.cells if instance.numa_topology else [])
         for vcpu, cpu in (cell.cpu_pinning or {}).items()}
@@ -167,17 +111,18 @@ def _other_cpus(name, guest, instance):
 
 
 def _placement(name, host, guest, priority):
-    """Yield what is wrong with the CPUs of a guest."""
-    if host.shared is None:
+    """Yield the findings of the CPUs of a guest."""
+    if not (host.cpus.dedicated or host.cpus.shared):
+        # Nova does not limit guests that float.
         return
     outside = frozenset().union(*(
         cpus for cpus in guest.vcpus if is_pinned(host, cpus))
-    ) - host.dedicated
+    ) - host.cpus.dedicated
     if outside:
         yield finding.Finding(
             name, finding.CPU_OUTSIDE, guest.uuid,
-            needed=_text(host.dedicated), libvirt=_text(outside))
-    wanted = [(_wanted(host, guest, cpus, priority), cpus, host.shared)
+            needed=_text(host.cpus.dedicated), libvirt=_text(outside))
+    wanted = [(_wanted(host, guest, cpus, priority), cpus, host.cpus.shared)
               for cpus in guest.vcpus if not is_pinned(host, cpus)]
     if priority == capacity.LOW:
         wanted += [(host.low_emulator & (cpus or frozenset()), cpus,
@@ -196,10 +141,10 @@ def _wanted(host, guest, cpus, priority):
     An ordinary guest may have been started on fewer than there are now.
     """
     if priority != capacity.LOW:
-        return cpus & host.shared if cpus else host.shared
+        return cpus & host.cpus.shared if cpus else host.cpus.shared
     if not guest.has_cells or cpus is None:
-        return host.floating
-    return host.floating & frozenset().union(*(
+        return host.cpus.floating
+    return host.cpus.floating & frozenset().union(*(
         cell for cell in host.cells if cell & cpus))
 
 
@@ -210,32 +155,11 @@ def is_pinned(host, cpus):
     :param cpus: frozenset of CPU numbers or None, of the vCPU
     """
     return (cpus is not None and len(cpus) == 1 and
-            not (host.shared is not None and cpus <= host.shared))
-
-
-def _same_cpus(name, host, guests):
-    users = collections.defaultdict(set)
-    for guest in guests:
-        for cpus in guest.vcpus:
-            if is_pinned(host, cpus):
-                users[min(cpus)].add(guest.uuid)
-    for guest in guests:
-        shared = {cpu: others for cpu, others in users.items()
-                  if guest.uuid in others and len(others) > 1}
-        if shared:
-            yield finding.Finding(
-                name, finding.SAME_CPU, guest.uuid,
-                libvirt='CPUs %s, with %s' % (
-                    hardware.format_cpu_spec(shared), ' '.join(sorted(
-                        set().union(*shared.values()) - {guest.uuid}))))
+            not cpus <= host.cpus.shared)
 
 
 def summary(host, guests):
-    """Return how many vCPUs are pinned and how many float, as it is shown.
-
-    :param host: Host
-    :param guests: list of Guest
-    """
+    """Return how many vCPUs are pinned and how many float, as a text."""
     pinned = [is_pinned(host, cpus) for guest in guests
               for cpus in guest.vcpus]
     return finding.text({'pinned': pinned.count(True),
@@ -246,8 +170,8 @@ def read(conf):
     """Return this host and the guests that run on it.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: (Host, list of Guest)
-    :raises NotRead: where libvirt does not answer
+    :returns: (Host, list of ``guest_xml.Guest``)
+    :raises NotRead: if libvirt does not answer
     """
     libvirt = importutils.try_import('libvirt')
     if libvirt is None:
@@ -259,14 +183,23 @@ def read(conf):
             conf.libvirt.connection_uri or 'qemu:///system')
         try:
             return (Host.of(conf, connection.getCapabilities()),
-                    list(filter(None, (
-                        parse(domain.XMLDesc(0)) for domain in
-                        connection.listAllDomains(
-                            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))))
+                    of_nova(domain.XMLDesc(0) for domain in
+                            connection.listAllDomains(
+                                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))
         finally:
             connection.close()
     except libvirt.libvirtError as error:
         raise NotRead('libvirt cannot be asked: %s' % error) from error
+
+
+def of_nova(xmls):
+    """Return the guests that Nova made, a list of ``guest_xml.Guest``.
+
+    :param xmls: iterable of str, domain XML
+    """
+    # An unusual domain of somebody else must not stop the audit.
+    return [guest_xml.Guest.of(xml) for xml in xmls
+            if guest_xml.is_of_nova(xml)]
 
 
 def _text(cpus):

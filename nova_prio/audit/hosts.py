@@ -1,19 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
-"""What a compute reports, against what is on it and what Placement has."""
+"""Compare the report of a compute with its instances and with Placement."""
 
 import collections
+import dataclasses
+import functools
 
 from nova.virt import hardware
 import os_resource_classes as orc
@@ -23,7 +15,6 @@ from nova_prio.audit import repairs
 from nova_prio import capacity
 from nova_prio.compute import inventory
 from nova_prio import demand
-from nova_prio.objects import host_report
 from nova_prio import priority_hosts
 
 _OURS = {priority_hosts.TRAIT, priority_hosts.TRAIT_MIX}
@@ -34,10 +25,7 @@ _DECIDED = {orc.VCPU: ('total', 'reserved', 'max_unit'),
 
 
 def findings(view):
-    """Yield what is wrong with a host.
-
-    :param view: HostView
-    """
+    """Yield the findings of a HostView."""
     yield from _traits(view)
     yield from _pins(view)
     if view.problem:
@@ -64,15 +52,15 @@ def _traits(view):
             view.name, finding.WRONG_TRAITS,
             needed=' '.join(sorted(wanted)) or 'none',
             placement=' '.join(sorted(there)) or 'none',
-            repair=repairs.Write(
-                view.node.uuid, 'traits', view.traits,
+            repair=functools.partial(
+                repairs.replace, view.node.uuid, 'traits', view.traits,
                 [*(set(view.traits) - _OURS), *wanted]))
 
 
 def _inventories(view):
     """Yield a finding for all wrong inventories of a host together.
 
-    The allocation ratio of CPUs is what Placement has: it is in force.
+    The allocation ratio of CPUs in Placement is the one in force.
     """
     wanted = _wanted(view)
     wrong = [name for name in wanted if any(
@@ -83,42 +71,23 @@ def _inventories(view):
             view.name, finding.WRONG_INVENTORY,
             needed=_shown(wrong, wanted),
             placement=_shown(wrong, view.inventories),
-            repair=repairs.Write(
-                view.node.uuid, 'inventories', view.inventories,
-                {**view.inventories,
-                 **{name: wanted[name] for name in wrong}}))
+            repair=functools.partial(
+                repairs.replace, view.node.uuid, 'inventories',
+                view.inventories, {
+                    **view.inventories,
+                    **{name: wanted[name] for name in wrong}}))
 
 
 def _wanted(view):
-    """Return dict, resource class -> inventory, of what we decide."""
+    """Return the inventories that this package decides, by resource class."""
     ratio = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', view.report.cpu_allocation_ratio)
-    host = capacity.HostCPUs(
-        host_report.cpu_set(view.report.cpu_dedicated_set),
-        host_report.cpu_set(view.report.cpu_shared_set),
-        capacity.exact_ratio(ratio), view.report.mix)
-    in_use = view.in_placement
-    wanted = {}
-    if host.dedicated:
-        wanted[orc.PCPU] = {
-            'reserved': 0, 'min_unit': 1, 'step_size': 1,
-            'max_unit': len(host.dedicated), 'allocation_ratio': 1.0,
-            **view.inventories.get(orc.PCPU, {}),
-            'total': len(host.dedicated)}
-    if host.shared:
-        there = {'reserved': 0, 'min_unit': 1, 'step_size': 1,
-                 'allocation_ratio': float(host.ratio),
-                 **view.inventories.get(orc.VCPU, {}),
-                 'total': len(host.shared), 'max_unit': len(host.shared)}
-        wanted[orc.VCPU] = (
-            inventory.vcpu(there, host, in_use.vcpu, in_use.largest_vcpu)
-            if host.mix else
-            inventory.movable_vcpu(
-                there, in_use.vcpu, in_use.largest_vcpu))
-    memory = view.inventories.get(orc.MEMORY_MB)
-    if memory and host.mix:
-        wanted[orc.MEMORY_MB] = inventory.memory(memory, in_use.memory_mb)
-    return wanted
+    host = dataclasses.replace(
+        view.report.cpus, ratio=capacity.exact_ratio(ratio))
+    decided = inventory.of_cpu_sets(host, view.inventories)
+    if host.mix and orc.MEMORY_MB in view.inventories:
+        decided[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
+    return inventory.of_priority_host(decided, host, view.usage)
 
 
 def _shown(names, inventories):
@@ -130,7 +99,7 @@ def _shown(names, inventories):
 
 
 def _usage(view):
-    """Yield what nova-compute counts otherwise than the instances say."""
+    """Yield a finding if nova-compute reports another usage."""
     report, rows = view.report, view.rows
     if any(demand.wants_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
@@ -153,8 +122,7 @@ def _usage(view):
 
 def _oversold(view):
     sellable, used = view.report.sellable, view.report.used
-    over = [row for row in capacity.Rows._fields
-            if getattr(used, row) > getattr(sellable, row)]
+    over = capacity.oversold(sellable, used)
     if over:
         yield finding.Finding(
             view.name, finding.OVERSOLD, compute=', '.join(
@@ -165,34 +133,16 @@ def _oversold(view):
 
 def _pins(view):
     """Yield CPUs that Nova gave to two instances, or that are not D's."""
-    users = collections.defaultdict(list)
+    users = collections.defaultdict(set)
     for instance in view.at_rest:
-        for cpu in sorted(demand.pins(instance)):
-            users[cpu].append(instance.uuid)
-    for uuids, shared in _by_value(
-            {cpu: tuple(uuids) for cpu, uuids in users.items()
-             if len(uuids) > 1}).items():
-        for uuid in uuids:
+        for cpu in demand.pins(instance):
+            users[cpu].add(instance.uuid)
+    for uuid, text in finding.same_cpus(users):
+        yield finding.Finding(view.name, finding.SAME_CPU, uuid, compute=text)
+    for instance in view.at_rest if view.report else ():
+        outside = demand.pins(instance) - view.report.cpus.dedicated
+        if outside:
             yield finding.Finding(
-                view.name, finding.SAME_CPU, uuid,
-                compute='CPUs %s, with %s' % (shared, ' '.join(
-                    other for other in uuids if other != uuid)))
-    if view.report is None:
-        return
-    dedicated = host_report.cpu_set(view.report.cpu_dedicated_set)
-    for uuids, outside in _by_value(
-            {cpu: (uuids[0],) for cpu, uuids in users.items()
-             if cpu not in dedicated}).items():
-        yield finding.Finding(
-            view.name, finding.CPU_OUTSIDE, uuids[0],
-            needed='CPUs %s' % view.report.cpu_dedicated_set,
-            compute='CPUs %s' % outside)
-
-
-def _by_value(values):
-    """Return dict, value -> keys with it as Nova writes a set of CPUs."""
-    found = collections.defaultdict(set)
-    for cpu, value in values.items():
-        found[value].add(cpu)
-    return {value: hardware.format_cpu_spec(keys)
-            for value, keys in found.items()}
+                view.name, finding.CPU_OUTSIDE, instance.uuid,
+                needed='CPUs %s' % view.report.cpu_dedicated_set,
+                compute='CPUs %s' % hardware.format_cpu_spec(outside))

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """The audit of a cloud, host by host."""
@@ -42,16 +32,16 @@ class Audit:
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param name: name of this host, where it runs guests
-        :param read_guests: () -> (``guests.Host``, list of ``guests.Guest``)
-            of this host
+        :param read_guests: function without arguments that returns the
+            ``guests.Host`` of this host and a list of ``guest_xml.Guest``
         """
         self._context = context
         self._client = client
         self._name = name
         self._read_guests = read_guests
         self._aggregates = aggregates.Aggregates(context)
-        # A sharing provider has the disks of many hosts.
-        self._read_disks = functools.cache(views.disks_at)
+        # Hosts in the same aggregates share the same disks.
+        self._read_disks = functools.cache(views.shared_disks)
 
     def run(self, names=None):
         """Look at hosts, one after the other.
@@ -84,6 +74,7 @@ class Audit:
         try:
             found, view = self._look(context, node)
             if found:
+                self._read_disks.cache_clear()
                 again, view = self._look(
                     context, objects.ComputeNode.get_by_id(context, node.id))
                 found = [each for each in again if each in found]
@@ -112,7 +103,7 @@ class Audit:
         :raises holdings.NotMended: where it could not be mended
         """
         try:
-            found.repair.apply(view.context, self._client)
+            found.repair(view.context, self._client)
         except _ERRORS as error:
             raise holdings.NotMended(str(error).rstrip('.')) from error
 

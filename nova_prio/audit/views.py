@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """What Nova and Placement say of a host, read at one moment."""
@@ -16,7 +6,6 @@
 import collections
 import dataclasses
 import functools
-import typing
 
 from nova import context as nova_context
 from nova import exception
@@ -24,22 +13,14 @@ from nova import objects
 import os_resource_classes as orc
 
 from nova_prio import capacity
+from nova_prio.compute import usage
 from nova_prio import demand
 from nova_prio import holdings
 from nova_prio.objects import host_report
-from nova_prio import policy
 from nova_prio import survey
 
 #: How many compute nodes are read at once.
 PAGE = 100
-
-
-class InPlacement(typing.NamedTuple):
-    """VCPU of all instances and of the largest one, and their memory."""
-
-    vcpu: int
-    largest_vcpu: int
-    memory_mb: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,52 +95,51 @@ class HostView:
         return (objects.NUMATopology.obj_from_db_obj(text).cells
                 if text else [])
 
+    @functools.cached_property
+    def usage(self):
+        """The ``compute.usage.UsageLedger`` of the instances on the host."""
+        ledger = usage.UsageLedger()
+        for instance in self.instances:
+            ledger.add(instance.uuid, usage.RESIDENT, usage.Usage.of(
+                instance.flavor, instance.numa_topology))
+        return ledger
+
     @property
     def rows(self):
         """The ``capacity.Rows`` that the instances on the host draw."""
-        return capacity.used(
-            sum(each.dedicated for each in self.demands),
-            sum(each.shared for each in self.demands
-                if each.priority == capacity.LOW),
-            sum(each.shared for each in self.demands
-                if each.priority != capacity.LOW))
-
-    @functools.cached_property
-    def in_placement(self):
-        """What the instances are to hold of the host, an InPlacement."""
-        vcpu, memory_mb = zip(*[
-            (policy.in_placement(specs, orc.VCPU, needs.shared),
-             policy.in_placement(specs, orc.MEMORY_MB, instance.memory_mb))
-            for instance, needs in zip(self.instances, self.demands)
-            for specs in [instance.flavor.extra_specs]] or [(0, 0)])
-        return InPlacement(sum(vcpu), max(vcpu), sum(memory_mb))
+        return capacity.used(sum(each.dedicated for each in self.demands),
+                             self.usage.low_shared, self.usage.ordinary_shared)
 
 
-def disks_at(client, provider):
-    """Return the DISK_GB at a provider: dict, consumer -> amount.
+def shared_disks(client, aggregates):
+    """Return the allocations at the providers that share disks in aggregates.
 
     :param client: nova.scheduler.client.report.SchedulerReportClient
-    :param provider: UUID of a resource provider
+    :param aggregates: frozenset, UUIDs of aggregates in Placement
+    :returns: dict, UUID of a provider -> consumer -> amount of DISK_GB
     :raises holdings.NotMended: if Placement does not answer
     """
-    found = holdings.answer(
-        client, '/resource_providers/%s/allocations' % provider)
-    return {uuid: held['resources'][orc.DISK_GB]
-            for uuid, held in found['allocations'].items()
+    found = {}
+    for provider in holdings.sharing_disks_in(client, aggregates):
+        allocations = holdings.answer(
+            client, '/resource_providers/%s/allocations' % provider
+            )['allocations']
+        found[provider] = {
+            uuid: held['resources'][orc.DISK_GB]
+            for uuid, held in allocations.items()
             if orc.DISK_GB in held['resources']}
+    return found
 
 
-def read(context, client, node, read_disks=None):
+def read(context, client, node, read_disks=shared_disks):
     """Return the HostView of a compute node.
 
     :param context: nova.context.RequestContext of its cell
     :param client: nova.scheduler.client.report.SchedulerReportClient
     :param node: nova.objects.ComputeNode
-    :param read_disks: function to call instead of :func:`disks_at`
+    :param read_disks: function to call instead of :func:`shared_disks`
     :raises holdings.NotMended: where Placement does not answer
     """
-    read_disks = read_disks or disks_at
-
     def answer(what):
         return holdings.answer(
             client, '/resource_providers/%s/%s' % (node.uuid, what))
@@ -174,10 +154,12 @@ def read(context, client, node, read_disks=None):
     held = {uuid: found['resources']
             for uuid, found in answer('allocations')['allocations'].items()}
     aggregates = answer('aggregates')['aggregates']
-    sharing = holdings.sharing_disks(client, node.uuid, aggregates)
+    shared = {provider: disks for provider, disks
+              in read_disks(client, frozenset(aggregates)).items()
+              if provider != node.uuid}
     disks = collections.Counter()
-    for provider in sharing:
-        disks.update(read_disks(client, provider))
+    for of_provider in shared.values():
+        disks.update(of_provider)
     moves = objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname)
     moving = {move.instance_uuid for move in moves}
@@ -190,8 +172,8 @@ def read(context, client, node, read_disks=None):
          if instance.task_state is None and instance.uuid not in moving],
         frozenset([*(move.uuid for move in moves), *moving,
                    *(instance.uuid for instance in instances)]),
-        held, inventories, answer('traits')['traits'], aggregates, sharing,
-        disks)
+        held, inventories, answer('traits')['traits'], aggregates,
+        list(shared), disks)
 
 
 def number_of_hosts(context):

@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio audit``."""
 
@@ -59,7 +48,6 @@ class Audit(report.Report):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--host', action='append', metavar='HOST',
@@ -78,7 +66,6 @@ class Audit(report.Report):
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        self._states = set()
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; allowed is both, or '
@@ -89,37 +76,35 @@ class Audit(report.Report):
                 raise exceptions.CommandError(
                     "--column is '%s'; allowed are %s."
                     % (column, ', '.join(COLUMNS)))
-        with controller.nova(parsed_args) as context, (
-                controller.one_sentence()):
-            import nova.conf
+        return super().take_action(parsed_args)
 
-            from nova_prio.audit import guests
-            conf = nova.conf.CONF
-            read_guests = None
-            if conf.compute_driver == priority_hosts.DRIVER:
-                read_guests = functools.partial(guests.read, conf)
-            if conf.api_database.connection:
-                rows = self._cloud(context, conf, read_guests, parsed_args)
-            else:
-                rows = self._guests(conf, read_guests, parsed_args)
-            found = []
-            try:
-                for row in rows:
-                    found.append(row)
-            except KeyboardInterrupt:
-                # What was repaired is listed in any case.
-                self._states.add('failed')
-                self.app.LOG.warning('Interrupted: the other hosts were not '
-                                     'looked at.')
+    def act(self, parsed_args):
+        """Return the names of the columns, and the rows."""
+        self._states = set()
+        found = []
+        try:
+            for row in (self._cloud if self.conf.api_database.connection
+                        else self._guests)(parsed_args):
+                found.append(row)
+        except KeyboardInterrupt:
+            # What was repaired is listed in any case.
+            self._states.add('failed')
+            self.app.LOG.warning('Interrupted: the other hosts were not '
+                                 'looked at.')
         self.status, self.said = next(
             outcome for state, outcome in _OUTCOMES.items()
             if state in self._states or state is None)
         return COLUMNS, found
 
-    def _guests(self, conf, read_guests, parsed_args):
+    @property
+    def _has_guests(self):
+        return self.conf.compute_driver == priority_hosts.DRIVER
+
+    def _guests(self, parsed_args):
         """Yield the rows of this compute host, which knows no more."""
         from nova_prio.audit import guests
-        if read_guests is None:
+        conf = self.conf
+        if not self._has_guests:
             raise exceptions.CommandError(
                 "There is nothing to audit: [api_database] connection is not "
                 "set, and [DEFAULT] compute_driver is '%s'; give a "
@@ -136,12 +121,8 @@ class Audit(report.Report):
                     "--host is '%s'; allowed is this host, '%s', where "
                     "[api_database] connection is not set."
                     % (name, conf.host))
-        try:
-            here, running = read_guests()
-        except guests.NotRead as error:
-            raise exceptions.CommandError(
-                '%s. Run this on the host, as a user whom libvirt answers.'
-                % str(error).rstrip('.')) from error
+        here, running = controller.read_guests(
+            conf, 'Run this on the host, as a user whom libvirt answers.')
         found = list(guests.findings(conf.host, here, running))
         for each in found:
             yield self._row(each, 'found')
@@ -149,16 +130,17 @@ class Audit(report.Report):
             yield (conf.host, '', '', '', '', '',
                    guests.summary(here, running), 'ok', '')
 
-    def _cloud(self, context, conf, read_guests, parsed_args):
+    def _cloud(self, parsed_args):
         """Yield the rows of the hosts of the cloud."""
-        from nova.scheduler.client import report as client
-
+        from nova_prio.audit import guests
         from nova_prio.audit import run
         from nova_prio.audit import views
         names = parsed_args.host
-        total = len(names) if names else views.number_of_hosts(context)
-        audit = run.Audit(context, client.SchedulerReportClient(),
-                          conf.host if read_guests else None, read_guests)
+        total = len(names) if names else views.number_of_hosts(self.context)
+        audit = run.Audit(
+            self.context, self.placement,
+            self.conf.host if self._has_guests else None,
+            functools.partial(guests.read, self.conf))
         in_motion = []
         for found, view in tqdm.tqdm(
                 audit.run(names), unit=' hosts', leave=False, total=total,

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The commands ``nova-prio capacity``."""
 
@@ -21,14 +11,14 @@ from osc_lib import exceptions
 
 from nova_prio import capacity
 from nova_prio.cmd import controller
-from nova_prio.cmd import refusals
+from nova_prio.cmd import report
 from nova_prio import solver
 
 COLUMNS = ['%s %s' % (row.title(), what) for row in capacity.Rows._fields
            for what in ('Sold', 'Sellable', 'Left')]
 
 
-class Show(lister.Lister):
+class Show(report.FromNova, lister.Lister):
     """List how many vCPUs hosts have sold, may sell, and have left.
 
     It shows what the computes reported last, for each row: the high one of
@@ -39,9 +29,7 @@ class Show(lister.Lister):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
         parser.add_argument(
             '--host', action='append', metavar='HOST',
             help='list this host (repeat the option for several)')
@@ -58,51 +46,41 @@ class Show(lister.Lister):
             'have room, too')
         return parser
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        with controller.nova(parsed_args) as context:
-            from nova_prio import survey
-            hosts, silent = survey.hosts(context)
-            kind = None
-            if parsed_args.flavor:
-                with refusals.as_command_errors():
-                    kind = survey.kind_of(
-                        controller.flavor(context, parsed_args.flavor))
+        from nova_prio import survey
+        hosts, silent = survey.hosts(self.context)
+        kind = survey.kind_of(controller.flavor(
+            self.context, parsed_args.flavor)) if parsed_args.flavor else None
         for cell in silent:
             self.app.LOG.warning(
                 'Cell %s does not answer; its hosts are left out.', cell)
         sums = collections.defaultdict(collections.Counter)
+        by_aggregate = parsed_args.by_aggregate
         for host in self._chosen(hosts, parsed_args):
-            names = ([aggregate.name for aggregate in host.aggregates]
-                     if parsed_args.by_aggregate else [host.name])
-            for name in names:
+            for name in _aggregates(host) if by_aggregate else [host.name]:
                 sums[name].update(_numbers(host, kind))
-        columns = [*(['Hosts'] if parsed_args.by_aggregate else []), *COLUMNS,
-                   *(['Units'] if kind else [])]
-        return (['Aggregate' if parsed_args.by_aggregate else 'Host',
-                 *columns],
+        columns = ['Hosts'] * by_aggregate + COLUMNS + ['Units'] * bool(kind)
+        return (['Aggregate' if by_aggregate else 'Host', *columns],
                 [[name, *(found[column] for column in columns)]
                  for name, found in sorted(sums.items())])
 
     def _chosen(self, hosts, parsed_args):
         """Yield those that are asked for and have a report."""
-        for what, wanted, known in (
-                ('host', parsed_args.host, {host.name for host in hosts}),
-                ('aggregate', parsed_args.aggregate, {
-                    aggregate.name for host in hosts
-                    for aggregate in host.aggregates})):
-            unknown = sorted(set(wanted or ()) - known)
+        chosen = hosts
+        for what, wanted, names_of in (
+                ('host', parsed_args.host, lambda host: [host.name]),
+                ('aggregate', parsed_args.aggregate, _aggregates)):
+            if not wanted:
+                continue
+            unknown = set(wanted).difference(*map(names_of, hosts))
             if unknown:
                 raise exceptions.CommandError(
                     "--%s is '%s'; allowed are names of %ss with computes."
-                    % (what, unknown[0], what))
-        for host in hosts:
-            if parsed_args.host and host.name not in parsed_args.host:
-                continue
-            if parsed_args.aggregate and not {
-                    aggregate.name for aggregate in host.aggregates
-                    }.intersection(parsed_args.aggregate):
-                continue
+                    % (what, min(unknown), what))
+            chosen = [host for host in chosen
+                      if not set(wanted).isdisjoint(names_of(host))]
+        for host in chosen:
             if host.problem:
                 self.app.LOG.warning('%s is left out: %s.', host.name,
                                      host.problem)
@@ -119,7 +97,6 @@ class Solve(show.ShowOne):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         for name in ('dedicated', 'shared'):
             parser.add_argument(
@@ -178,11 +155,15 @@ class Solve(show.ShowOne):
             strict=True)
 
 
+def _aggregates(host):
+    return [aggregate.name for aggregate in host.aggregates]
+
+
 def _numbers(host, kind):
     """Return dict, column -> number, of one host."""
     report = host.report
     cells = itertools.chain.from_iterable(
-        zip(report.used, report.sellable, host.room))
+        zip(report.used, report.sellable, report.room))
     return {'Hosts': 1, **dict(zip(COLUMNS, cells)),
             'Units': host.units(kind) if kind else 0}
 

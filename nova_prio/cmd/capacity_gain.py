@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio capacity gain``."""
 
@@ -19,7 +8,6 @@ from osc_lib import exceptions
 
 from nova_prio import capacity
 from nova_prio.cmd import controller
-from nova_prio.cmd import refusals
 from nova_prio.cmd import report
 
 COLUMNS = ('Host', 'Mix', 'Low Without Mix', 'Low With Mix', 'Gain')
@@ -36,7 +24,6 @@ class Gain(report.Report):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             'aggregate', metavar='AGGREGATE', help='name of a host aggregate')
@@ -47,21 +34,20 @@ class Gain(report.Report):
             'scheduler hint for a low one')
         return parser
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        with controller.nova(parsed_args) as context:
-            from nova import objects
+        from nova import objects
 
-            from nova_prio import survey
-            aggregates = {each.name: each for each in
-                          objects.AggregateList.get_all(context)}
-            if parsed_args.aggregate not in aggregates:
-                raise exceptions.CommandError(
-                    "AGGREGATE is '%s'; allowed are names of host aggregates."
-                    % parsed_args.aggregate)
-            names = aggregates[parsed_args.aggregate].hosts
-            hosts, silent = survey.hosts(context)
-            vcpus = _vcpus_of(context, parsed_args.flavor)
+        from nova_prio import survey
+        aggregates = {each.name: each for each in
+                      objects.AggregateList.get_all(self.context)}
+        if parsed_args.aggregate not in aggregates:
+            raise exceptions.CommandError(
+                "AGGREGATE is '%s'; allowed are names of host aggregates."
+                % parsed_args.aggregate)
+        names = aggregates[parsed_args.aggregate].hosts
+        hosts, silent = survey.hosts(self.context)
+        vcpus = _vcpus_of(self.context, parsed_args.flavor)
         known = {host.name: host for host in hosts}
         rows = [_row(name, known.get(name), silent, vcpus)
                 for name in sorted(names)]
@@ -76,15 +62,14 @@ def _vcpus_of(context, wanted):
         return None
     from nova_prio import policy
     from nova_prio import survey
-    with refusals.as_command_errors():
-        flavor = controller.flavor(context, wanted)
-        named = flavor.extra_specs.get(policy.EXTRA_SPEC)
-        if named == capacity.HIGH:
-            raise exceptions.CommandError(
-                "--flavor is '%s', whose %s is '%s'; allowed is 'low' or none."
-                % (wanted, policy.EXTRA_SPEC, named))
-        return survey.kind_of(flavor, None if named else {
-            policy.HINT: capacity.LOW}).drawn.low
+    flavor = controller.flavor(context, wanted)
+    named = flavor.extra_specs.get(policy.EXTRA_SPEC)
+    if named == capacity.HIGH:
+        raise exceptions.CommandError(
+            "--flavor is '%s', whose %s is '%s'; allowed is 'low' or none."
+            % (wanted, policy.EXTRA_SPEC, named))
+    return survey.kind_of(flavor, None if named else {
+        policy.HINT: capacity.LOW}).drawn.low
 
 
 def _row(name, host, silent, vcpus):
@@ -94,12 +79,12 @@ def _row(name, host, silent, vcpus):
     if host is None or not host.report:
         row[NOTE] = _reason(host, silent)
         return row
-    gain = host.low_gain
-    numbers = [gain.without.sellable, gain.mixed.sellable]
+    without, mixed = host.low_rows
     row.update(zip(COLUMNS[1:], [
-        host.report.mix, *numbers, numbers[1] - numbers[0]], strict=True))
+        host.report.mix, without.sellable, mixed.sellable,
+        mixed.sellable - without.sellable], strict=True))
     if vcpus:
-        row[UNITS] = gain.mixed.units(vcpus) - gain.without.units(vcpus)
+        row[UNITS] = mixed.units(vcpus) - without.units(vcpus)
     return row
 
 

@@ -1,38 +1,15 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What those commands share that read Nova's databases.
-
-They run where nova-manage does: beside a Nova whose ``nova.conf`` names the
-databases.
-"""
+"""Nova and its databases for the commands, and errors in one sentence."""
 
 import contextlib
 import itertools
-import typing
 import warnings
 
 from osc_lib import exceptions
 
 from nova_prio import conf_files
 from nova_prio import contract
-
-
-def add_arguments(parser):
-    """Add the options that say where the configuration is."""
-    parser.add_argument(
-        '--config-file', action='append', default=[], metavar='PATH',
-        help='nova.conf to read (repeat the option for several; default: '
-        'those that the services of Nova read)')
 
 
 @contextlib.contextmanager
@@ -47,11 +24,9 @@ def nova(parsed_args):
         warnings.simplefilter('ignore')
         from nova import config
         from nova import context
-        from nova import objects
 
-    from nova_prio.cmd import databases
+        from nova_prio import survey
     from nova_prio import seams
-    from nova_prio import survey
     mismatches = contract.mismatches(contract.COMMANDS)
     if mismatches:
         raise exceptions.CommandError(
@@ -64,8 +39,7 @@ def nova(parsed_args):
     try:
         config.parse_args(['nova-prio', *files], configure_db=False,
                           init_rpc=False)
-        databases.connect(conf)
-        objects.register_all()
+        survey.connect(conf)
         yield context.get_admin_context()
     except conf_files.ERRORS as error:
         raise exceptions.CommandError(conf_files.unreadable(
@@ -75,6 +49,32 @@ def nova(parsed_args):
             "Nova's database cannot be read: %s. Run this where nova-manage "
             'runs, or give its nova.conf with --config-file.'
             % ' '.join(str(error).split())) from error
+
+
+@contextlib.contextmanager
+def one_sentence():
+    """End the command with the sentence of an error of Nova or Placement."""
+    from nova import exception
+
+    from nova_prio import holdings
+    from nova_prio import policy
+    try:
+        yield
+    except exception.HostMappingNotFound as error:
+        raise exceptions.CommandError(
+            '%s; allowed are names of compute hosts.'
+            % error.format_message().rstrip('.')) from error
+    except holdings.NO_PLACEMENT as error:
+        raise exceptions.CommandError(
+            'Placement cannot be asked: %s. See [placement] in nova.conf.'
+            % str(error).rstrip('.')) from error
+    except holdings.NotMended as error:
+        raise exceptions.CommandError(
+            '%s.' % str(error).rstrip('.')) from error
+    except policy.RequestRefused as error:
+        raise exceptions.CommandError(str(error)) from error
+    except exception.NovaException as error:
+        raise exceptions.CommandError(error.format_message()) from error
 
 
 def flavor(context, wanted):
@@ -89,63 +89,14 @@ def flavor(context, wanted):
         "--flavor is '%s'; allowed are names and IDs of flavors." % wanted)
 
 
-@contextlib.contextmanager
-def one_sentence():
-    """End the command with one sentence where a service does not answer."""
-    from nova import exception
+def read_guests(conf, remedy):
+    """Return the ``audit.guests.Host`` here and a list of its guests.
 
-    from nova_prio import holdings
+    :param remedy: sentence for a libvirt that does not answer
+    """
+    from nova_prio.audit import guests
     try:
-        yield
-    except exception.HostMappingNotFound as error:
+        return guests.read(conf)
+    except guests.NotRead as error:
         raise exceptions.CommandError(
-            '%s; allowed are names of compute hosts.'
-            % error.format_message().rstrip('.')) from error
-    except holdings.NO_PLACEMENT as error:
-        raise exceptions.CommandError(
-            'Placement cannot be asked: %s. See [placement] in nova.conf.'
-            % str(error).rstrip('.')) from error
-    except holdings.NotMended as error:
-        raise exceptions.CommandError(
-            '%s.' % str(error).rstrip('.')) from error
-
-
-class Seen(typing.NamedTuple):
-    """What is said of a host.
-
-    ``view`` is an ``audit.views.HostView``; ``is_marked`` tells whether it is
-    in an aggregate for priority instances, ``is_up`` whether its nova-compute
-    is.
-    """
-
-    view: object
-    is_marked: bool
-    is_up: bool
-
-
-def look(context, client, host):
-    """Return what Nova and Placement say of a host, a Seen.
-
-    To be called in :func:`one_sentence`.
-
-    :param context: nova.context.RequestContext, of no cell
-    :param client: nova.scheduler.client.report.SchedulerReportClient
-    :param host: its name
-    """
-    from nova import objects
-    from nova import servicegroup
-
-    from nova_prio.audit import views
-    from nova_prio import priority_hosts
-    nodes = views.nodes_of(context, host)
-    if len(nodes) != 1:
-        raise exceptions.CommandError(
-            "HOST is '%s', which has %d compute nodes; allowed are hosts with "
-            'one.' % (host, len(nodes)))
-    (cctxt, node), = nodes
-    return Seen(
-        views.read(cctxt, client, node),
-        any(map(priority_hosts.is_marked,
-                objects.AggregateList.get_by_host(context, host))),
-        servicegroup.API().service_is_up(
-            objects.Service.get_by_compute_host(cctxt, host)))
+            '%s. %s' % (str(error).rstrip('.'), remedy)) from error

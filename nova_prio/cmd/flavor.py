@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio flavor compile``."""
 
@@ -19,7 +9,7 @@ from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
 from osc_lib import exceptions
 
-from nova_prio.cmd import refusals
+from nova_prio.cmd import controller
 
 
 class Compile(show.ShowOne):
@@ -33,7 +23,6 @@ class Compile(show.ShowOne):
     """
 
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--vcpus', type=int, default=1, metavar='VCPUS',
@@ -67,7 +56,7 @@ class Compile(show.ShowOne):
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             from nova_prio.api import compiled
-        with refusals.as_command_errors():
+        with controller.one_sentence():
             found = compiled.of(
                 parsed_args.vcpus, parsed_args.ram, parsed_args.disk,
                 parsed_args.property, parsed_args.image_property,

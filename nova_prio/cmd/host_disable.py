@@ -1,19 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The commands ``nova-prio host disable`` and ``nova-prio host enable``."""
 
 import argparse
+import contextlib
 import sys
 import time
 
@@ -44,10 +34,10 @@ class Disable(report.Report):
     taken back, 3 where something is left to do.
     """
 
+    of_host = True
+
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('host', metavar='HOST', help='name of the host')
         parser.add_argument(
             '--dry-run', action='store_true', help='change nothing')
         parser.add_argument(
@@ -61,11 +51,8 @@ class Disable(report.Report):
 
     def run(self, parsed_args):
         """Do what can be done; return the exit status."""
-        with controller.nova(parsed_args) as context, (
+        with controller.nova(parsed_args) as self.context, (
                 controller.one_sentence()):
-            from nova.scheduler.client import report as client
-            self._context = context
-            self._client = client.SchedulerReportClient()
             self._plan = host_verify.plan_of(
                 parsed_args.host, parsed_args.plan)
             return super().run(parsed_args)
@@ -73,57 +60,58 @@ class Disable(report.Report):
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.colocation import drain
-        view = self._look(parsed_args.host)
-        if _is_ours(view) and not parsed_args.dry_run:
-            drain.close(self._context, self._client, view)
-        self._left = list(drain.left(self._context, view, self._plan))
+        view = self._count(parsed_args.host, not parsed_args.dry_run)
         fits = drain.destinations(
-            self._context, self._client, view, self._left)
+            self.context, self.placement, view, self._left)
         return COLUMNS, [_row(each, fits.get(each.uuid, ''))
                          for each in self._left]
 
-    def _look(self, host):
-        self._seen = controller.look(self._context, self._client, host)
-        return self._seen.view
+    def _count(self, host, to_close=False):
+        """Look who is left, and let nobody come if asked to; return the view.
+
+        An older nova-compute, or somebody, may open the host again.
+        """
+        from nova_prio.colocation import drain
+        view, self._is_marked, self._is_up = self.look(host)
+        if to_close and _is_ours(view):
+            drain.close(self.context, self.placement, view)
+        self._left = list(drain.left(self.context, view, self._plan))
+        return view
 
     def conclude(self, parsed_args):
         """Wait, or take back; say what is left to do."""
         from nova_prio.colocation import drain
         from nova_prio import demand
-        host = parsed_args.host
+        host, dry_run = parsed_args.host, parsed_args.dry_run
         self.status = report.FOUND
         try:
-            if self._left and not parsed_args.dry_run:
+            if self._left and not dry_run:
                 self._wait(host, parsed_args.timeout)
         except KeyboardInterrupt:
             self.app.stderr.write('\n')
-        view = self._look(host)
-        self._left = list(drain.left(self._context, view, self._plan))
+        view = self._count(host)
         if self._left:
             self.said = (
                 'To leave %s: %d. See to each as its reason asks (migrate, '
                 'delete, confirm), and run this again%s.' % (
-                    host, len(self._left), '; nothing was changed'
-                    if parsed_args.dry_run else
-                    ': no priority instance comes to it any more'))
-            if not self._seen.is_up:
+                    host, len(self._left), '; nothing was changed' if dry_run
+                    else ': no priority instance comes to it any more'))
+            if not self._is_up:
                 self.said += ' Its nova-compute is down: start it first.'
         elif _is_ours(view) and not drain.is_as_before(view, self._plan):
             self.said = 'None has to leave %s. Next: %s' % (
-                host, 'run this without --dry-run.' if parsed_args.dry_run
+                host, 'run this without --dry-run.' if dry_run
                 else 'set the options of nova-compute there as they were%s, '
                 'restart it, and run this again.' % _options(self._plan))
-            if self._plan is None and any(map(
-                    demand.pins, view.instances)):
+            if self._plan is None and any(map(demand.pins, view.instances)):
                 self.said += (' Pinned instances are there, which need the '
                               'dedicated CPUs: --plan tells which have to '
                               'leave for that.')
         else:
-            self._take_back(view, parsed_args)
+            self._take_back(view, dry_run)
 
     def _wait(self, host, timeout):
         """Wait until none is left, or for as long as is asked for."""
-        from nova_prio.colocation import drain
         from nova_prio import holdings
         until = time.monotonic() + timeout
         with tqdm.tqdm(total=len(self._left), unit=' instances', desc='left',
@@ -131,31 +119,26 @@ class Disable(report.Report):
             while self._left and time.monotonic() < until:
                 time.sleep(min(INTERVAL_SECONDS,
                                max(until - time.monotonic(), 0)))
-                try:
-                    view = self._look(host)
-                except (holdings.NotMended, *holdings.NO_PLACEMENT):
-                    # Placement may be restarted meanwhile.
-                    continue
-                if _is_ours(view) and not drain.is_closed(view):
-                    # An older nova-compute, or somebody, has opened it.
-                    drain.close(self._context, self._client, view)
-                self._left = list(drain.left(self._context, view, self._plan))
+                # Placement may be restarted meanwhile.
+                with contextlib.suppress(holdings.NotMended,
+                                         *holdings.NO_PLACEMENT):
+                    self._count(host, to_close=True)
                 progress.total = max(progress.total, len(self._left))
                 progress.n = progress.total - len(self._left)
                 progress.refresh()
 
-    def _take_back(self, view, parsed_args):
+    def _take_back(self, view, dry_run):
         """Take traits and allocation ratios back, where that is all."""
         from nova_prio.colocation import drain
         inventories, others = view.inventories, []
         if self._plan:
             inventories, others = drain.restored(view, self._plan)
-        if parsed_args.dry_run:
+        if dry_run:
             self.said = ('Nothing was changed. Traits would be taken from %s, '
                          'and its allocation ratios would be %s.' % (
                              view.name, _ratios(inventories)))
             return
-        drain.take_back(self._context, self._client, view, inventories,
+        drain.take_back(self.context, self.placement, view, inventories,
                         self._plan)
         if others:
             self.said = (
@@ -170,7 +153,7 @@ class Disable(report.Report):
             view.name, _ratios(inventories), '' if self._plan else
             ': --plan would give it those of before',
             'There is nothing to do.'
-            if _is_ours(view) or not self._seen.is_marked else
+            if _is_ours(view) or not self._is_marked else
             'Take it out of the host aggregate for priority instances.')
 
 
@@ -190,12 +173,10 @@ def _seconds(text):
 def _row(left, fits_on):
     """Return what is shown of one that has to leave."""
     from nova_prio import policy
-    instance = left.instance
-    if instance is None:
-        return (left.uuid, '', '', '', left.why, fits_on)
-    return (left.uuid, policy.in_force(instance.flavor.extra_specs) or '',
-            instance.flavor.vcpus, instance.flavor.memory_mb, left.why,
-            fits_on)
+    flavor = left.instance and left.instance.flavor
+    return (left.uuid, *(
+        (policy.in_force(flavor.extra_specs) or '', flavor.vcpus,
+         flavor.memory_mb) if flavor else ('', '', '')), left.why, fits_on)
 
 
 def _options(plan):
@@ -214,31 +195,21 @@ def _ratios(inventories):
                      if name in ('MEMORY_MB', 'VCPU'))
 
 
-class Enable(command.Command):
+class Enable(report.FromNova, command.Command):
     """Let a host admit priority instances again, which "disable" ended."""
 
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
-        parser.add_argument('host', metavar='HOST', help='name of the host')
-        return parser
+    of_host = True
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Do it."""
-        with controller.nova(parsed_args) as context, (
-                controller.one_sentence()):
-            from nova.scheduler.client import report as client
-
-            from nova_prio.colocation import drain
-            host = parsed_args.host
-            placement = client.SchedulerReportClient()
-            view, _, is_up = controller.look(context, placement, host)
-            if not _is_ours(view):
-                raise exceptions.CommandError(
-                    "HOST is '%s', whose nova-compute reports no priority "
-                    'CPUs; allowed are hosts with our compute driver.' % host)
-            drain.reopen(context, placement, view)
+        from nova_prio.colocation import drain
+        host = parsed_args.host
+        view, _, is_up = self.look(host)
+        if not _is_ours(view):
+            raise exceptions.CommandError(
+                "HOST is '%s', whose nova-compute reports no priority "
+                'CPUs; allowed are hosts with our compute driver.' % host)
+        drain.reopen(self.context, self.placement, view)
         if not is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
                                  host)

@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio host plan``."""
 
@@ -18,10 +7,9 @@ import re
 from osc_lib import exceptions
 
 from nova_prio import capacity
-from nova_prio.cmd import cgroups
 from nova_prio.cmd import controller
+from nova_prio.cmd import host
 from nova_prio.cmd import report
-from nova_prio.cmd import value
 from nova_prio import solver
 
 
@@ -39,10 +27,10 @@ class Plan(report.Report):
     way.
     """
 
+    of_host = True
+
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('host', metavar='HOST', help='name of the host')
         for name in ('dedicated', 'shared'):
             parser.add_argument(
                 '--' + name, default='', metavar='CPUS',
@@ -55,18 +43,13 @@ class Plan(report.Report):
             help='without cpu_priority_mix_enable')
         return parser
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        with controller.nova(parsed_args) as context, (
-                controller.one_sentence()):
-            import nova.conf
-
-            from nova_prio.colocation import plan
-            from nova_prio.colocation import rows
-            conf = nova.conf.CONF
-            cpus = _cpus(parsed_args)
-            found = list(_rows(context, conf, parsed_args.host, cpus))
-            found += plan.steps(parsed_args.host, cpus, found)
+        from nova_prio.colocation import plan
+        from nova_prio.colocation import rows
+        cpus = _cpus(parsed_args)
+        found = list(self._rows(parsed_args.host, cpus))
+        found += plan.steps(parsed_args.host, cpus, found)
         *_, first, verdict = (
             row for row in found
             if row.part == rows.VERDICT or row[:2] == (rows.STEP, '1'))
@@ -74,54 +57,33 @@ class Plan(report.Report):
             self.status = report.FOUND
         self.said = 'The host is %s. Next: %s' % (verdict.then, first.remedy)
         return rows.COLUMNS, [
-            (row.part, row.name, value.Value(row.now), value.Value(row.then),
-             row.remedy)
-            for row in found]
+            (row.part, row.name, report.Value(row.now),
+             report.Value(row.then), row.remedy) for row in found]
 
-
-def _rows(context, conf, host, cpus):
-    """Yield the Rows that can be known here."""
-    from nova.scheduler.client import report as client
-
-    from nova_prio.colocation import local
-    from nova_prio.colocation import plan
-    is_here = conf.host == host
-    if is_here:
-        here, running = _guests(conf)
-        _check_numbers(here, cpus)
-    if conf.api_database.connection:
-        view, is_marked, is_up = controller.look(
-            context, client.SchedulerReportClient(), host)
-        yield from plan.make(
-            view, cpus, is_marked, is_up,
-            {guest.uuid: guest for guest in running} if is_here else None)
-    elif is_here:
-        yield from local.of_guests(here, running, cpus)
-    else:
-        raise exceptions.CommandError(
-            "HOST is '%s'; allowed is this host, '%s', where [api_database] "
-            'connection is not set.' % (host, conf.host))
-    if is_here:
-        yield from local.of_host(conf, cpus, _cgroups())
-    else:
-        yield local.NOT_SEEN
-
-
-def _guests(conf):
-    from nova_prio.audit import guests
-    try:
-        return guests.read(conf)
-    except guests.NotRead as error:
-        raise exceptions.CommandError(
-            '%s. Run this as a user whom libvirt answers.'
-            % str(error).rstrip('.')) from error
-
-
-def _cgroups():
-    try:
-        return cgroups.problems()
-    except cgroups.NotChecked as error:
-        return [str(error)]
+    def _rows(self, name, cpus):
+        """Yield the Rows that can be known here."""
+        from nova_prio.colocation import local
+        from nova_prio.colocation import plan
+        conf = self.conf
+        is_here = conf.host == name
+        if is_here:
+            here, running = controller.read_guests(
+                conf, 'Run this as a user whom libvirt answers.')
+            _check_numbers(here, cpus)
+        if conf.api_database.connection:
+            yield from plan.make(
+                *self.look(name), cpus,
+                {guest.uuid: guest for guest in running} if is_here else None)
+        elif is_here:
+            yield from local.of_guests(here, running, cpus)
+        else:
+            raise exceptions.CommandError(
+                "HOST is '%s'; allowed is this host, '%s', where "
+                '[api_database] connection is not set.' % (name, conf.host))
+        if is_here:
+            yield from local.of_host(conf, cpus, host.problems())
+        else:
+            yield local.NOT_SEEN
 
 
 def _cpus(parsed_args):

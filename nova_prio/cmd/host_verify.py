@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio host verify``."""
 
@@ -17,9 +6,7 @@ import functools
 
 from osc_lib import exceptions
 
-from nova_prio.cmd import controller
 from nova_prio.cmd import report
-from nova_prio.cmd import value
 from nova_prio import priority_hosts
 
 
@@ -34,41 +21,32 @@ class Verify(report.Report):
     not all could be looked at.
     """
 
+    of_host = True
+
     def get_parser(self, prog_name):
-        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('host', metavar='HOST', help='name of the host')
         parser.add_argument(
             '--plan', metavar='FILE',
             help='what "host plan -f json" wrote; without it, the others are '
             'compared with each other')
         return parser
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        with controller.nova(parsed_args) as context, (
-                controller.one_sentence()):
-            import nova.conf
-            from nova.scheduler.client import report as client
-
-            from nova_prio.audit import guests
-            from nova_prio.audit import run
-            from nova_prio.colocation import verify
-            conf = nova.conf.CONF
-            host = parsed_args.host
-            plan = plan_of(host, parsed_args.plan)
-            is_here = (conf.host == host and
-                       conf.compute_driver == priority_hosts.DRIVER)
-            placement = client.SchedulerReportClient()
-            view, is_marked, is_up = controller.look(
-                context, placement, host)
-            audit = run.Audit(
-                context, placement, host if is_here else None,
-                functools.partial(guests.read, conf) if is_here else None)
-            found = [each for several, _ in audit.run([host])
-                     for each in several]
-            lines = list(verify.lines(
-                view, is_marked, is_up, found, audit.summary(view), plan))
+        from nova_prio.audit import guests
+        from nova_prio.audit import run
+        from nova_prio.colocation import verify
+        host = parsed_args.host
+        plan = plan_of(host, parsed_args.plan)
+        is_here = (self.conf.host == host and
+                   self.conf.compute_driver == priority_hosts.DRIVER)
+        view, is_marked, is_up = self.look(host)
+        audit = run.Audit(
+            self.context, self.placement, host if is_here else None,
+            functools.partial(guests.read, self.conf))
+        found = [each for several, _ in audit.run([host]) for each in several]
+        lines = list(verify.lines(
+            view, is_marked, is_up, found, audit.summary(view), plan))
         states = {line.state for line in lines}
         if verify.UNREAD in states:
             self.status, self.said = report.FAILED, (
@@ -86,7 +64,7 @@ class Verify(report.Report):
         else:
             self.said = 'All agree: there is nothing to do.'
         return verify.COLUMNS, [
-            (line.item, *map(value.Value, line[1:5]), line.state, line.remedy)
+            (line.item, *map(report.Value, line[1:5]), line.state, line.remedy)
             for line in lines]
 
 

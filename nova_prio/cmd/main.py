@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio``; its subcommands come by entry points."""
 
@@ -39,19 +29,18 @@ class Commands(commandmanager.CommandManager):
             for entry in metadata.entry_points(group=self.namespace):
                 words = entry.name.replace('_', ' ').split()
                 if argv[:len(words)] == words:
-                    _check(entry, words)
+                    self._check(entry, ' '.join(words))
             raise
 
-
-def _check(entry, words):
-    try:
-        entry.load()
-    except ImportError as error:
-        raise SystemExit(
-            'nova-prio %s needs what is not installed: %s. Install this '
-            'package with its extra %s.' % (
-                ' '.join(words), str(error).rstrip('.'),
-                'scenario' if words[0] == 'scenario' else 'cli'))
+    def _check(self, entry, name):
+        try:
+            entry.load()
+        except ImportError as error:
+            raise SystemExit(
+                'nova-prio %s needs what is not installed: %s. Install this '
+                'package with its extra %s.' % (
+                    name, str(error).rstrip('.'),
+                    'scenario' if name.startswith('scenario') else 'cli'))
 
 
 class NovaPrio(app.App):

@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio-status nova check``: does this Nova suit?
 
@@ -29,17 +18,17 @@ import prettytable
 #: Exit statuses, those of ``upgrade check``.
 SUITS, UNTESTED, UNSUITABLE = range(3)
 
-_PROGRAM = 'nova-prio-status nova'
 _COLUMNS = ('Service', 'Contract', 'Finding')
 
 
 def build_parser():
     """Return the parser of what stands after ``nova``."""
     parser = argparse.ArgumentParser(
-        prog=_PROGRAM, description='Try whether the Nova that is installed '
-        'here does what this package relies on, before an image is rolled '
-        'out. Exit status: 0 where it does, 1 where it does but the package '
-        'is not tested with this release of Nova, 2 where it does not.')
+        prog='nova-prio-status nova',
+        description='Try whether the Nova that is installed here does what '
+        'this package relies on, before an image is rolled out. Exit status: '
+        '0 where it does, 1 where it does but the package is not tested with '
+        'this release of Nova, 2 where it does not.')
     parser.add_argument('check', choices=['check'])
     parser.add_argument(
         '-f', '--format', choices=['table', 'json'], default='table',
@@ -48,12 +37,7 @@ def build_parser():
 
 
 def main(argv):
-    """Run the command line.
-
-    :param argv: list of arguments after ``nova``
-    :returns: exit status: 0 where the image may be rolled out, 1 where this
-        Nova is none that the package is tested with, 2 where it does not suit
-    """
+    """Run the command line after ``nova``; return the exit status."""
     parsed = build_parser().parse_args(argv)
     # Nova logs what the findings say, and warns of its own libraries.
     logging.getLogger().addHandler(logging.NullHandler())
@@ -72,17 +56,37 @@ def main(argv):
     return status
 
 
+def contracts():
+    """Return the Contracts about interfaces and behaviours, a tuple."""
+    from nova_prio import behaviours
+    from nova_prio import contract
+    return (*contract.ALL, *behaviours.ALL)
+
+
+def finding(relied_on):
+    """Return why one of the contracts does not hold, or None."""
+    from nova_prio import contract
+    try:
+        return relied_on.mismatch()
+    # The functions that Nova calls turn StartRefused into SystemExit.
+    except (contract.StartRefused, SystemExit):
+        return '%s would refuse to start' % relied_on.service
+    except Exception as error:
+        return 'it cannot be tried: %s: %s' % (
+            type(error).__name__, ' '.join(str(error).split()))
+
+
 def _look():
     """Return the exit status, and a dict of what is found."""
-    from nova_prio import behaviours
     from nova_prio import contract
     from nova_prio import seams
     # As a service that has no file: what lies in the image does not count.
     seams.register_options()([], project='nova', default_config_files=[],
                              default_config_dirs=[])
-    all_contracts = behaviours.contracts()
-    broken = [(each, text) for each, text in (
-        (each, behaviours.finding(each)) for each in all_contracts) if text]
+    everything = contracts()
+    broken = [
+        {'service': each.service, 'contract': each.name, 'finding': text}
+        for each, text in zip(everything, map(finding, everything)) if text]
     release = contract.release()
     is_tested = contract.is_tested(release)
     status = UNSUITABLE if broken else SUITS if is_tested else UNTESTED
@@ -91,9 +95,8 @@ def _look():
         'nova': release,
         'tested': is_tested,
         'tested_releases': list(contract.TESTED_RELEASES),
-        'contracts': len(all_contracts),
-        'findings': [{'service': each.service, 'contract': each.name,
-                      'finding': text} for each, text in broken],
+        'contracts': len(everything),
+        'findings': broken,
         'next': _NEXT[status]}
 
 
@@ -112,7 +115,7 @@ def _print(found):
         table.align = 'l'
         table.max_width = 60
         for row in found['findings']:
-            table.add_row([row[name.lower()] for name in _COLUMNS])
+            table.add_row(list(row.values()))
         print(table)
     print('nova-prio %s, Nova %s, %s %s; of %d contracts %d do not hold.' % (
         found['nova_prio'], found['nova'],

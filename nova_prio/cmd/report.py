@@ -1,19 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
+"""The base classes of the commands that read Nova's databases."""
 
-"""What those commands share whose list ends with what to do next."""
+import functools
 
+from cliff import columns
 from cliff import lister
+from osc_lib import exceptions
 
 from nova_prio.cmd import controller
 
@@ -22,23 +15,78 @@ from nova_prio.cmd import controller
 CLEAN, FAILED, FOUND = 0, 1, 3
 
 
-class Report(lister.Lister):
-    """A list, and a last line beside it.
+class FromNova:
+    """A command that runs where nova-manage does.
 
-    ``take_action`` of a subclass sets ``status``, the exit status, and
-    ``said``, the last line.
+    Its ``act`` finds an administrator's RequestContext in ``context``, and
+    raises what :func:`controller.one_sentence` says in one sentence.
     """
 
-    status = CLEAN
+    #: Whether it is about one HOST.
+    of_host = False
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        controller.add_arguments(parser)
+        parser.add_argument(
+            '--config-file', action='append', default=[], metavar='PATH',
+            help='nova.conf to read (repeat the option for several; default: '
+            'those that the services of Nova read)')
+        if self.of_host:
+            parser.add_argument('host', metavar='HOST',
+                                help='name of the host')
         return parser
 
-    def conclude(self, parsed_args):
-        """Do what is left to do once the list is shown."""
+    def take_action(self, parsed_args):
+        """Act, with Nova configured."""
+        with controller.nova(parsed_args) as self.context, (
+                controller.one_sentence()):
+            return self.act(parsed_args)
+
+    @property
+    def conf(self):
+        """Nova's ``oslo_config.cfg.ConfigOpts``."""
+        import nova.conf
+        return nova.conf.CONF
+
+    @functools.cached_property
+    def placement(self):
+        """A nova.scheduler.client.report.SchedulerReportClient."""
+        from nova.scheduler.client import report
+        return report.SchedulerReportClient()
+
+    def look(self, host):
+        """Return what Nova and Placement say of a host.
+
+        :returns: (``audit.views.HostView``, whether it is in an aggregate for
+            priority instances, whether its nova-compute is up)
+        """
+        from nova import objects
+        from nova import servicegroup
+
+        from nova_prio.audit import views
+        from nova_prio import priority_hosts
+        nodes = views.nodes_of(self.context, host)
+        if len(nodes) != 1:
+            raise exceptions.CommandError(
+                "HOST is '%s', which has %d compute nodes; allowed are hosts "
+                'with one.' % (host, len(nodes)))
+        (cctxt, node), = nodes
+        return (views.read(cctxt, self.placement, node),
+                any(map(priority_hosts.is_marked,
+                        objects.AggregateList.get_by_host(
+                            self.context, host))),
+                servicegroup.API().service_is_up(
+                    objects.Service.get_by_compute_host(cctxt, host)))
+
+
+class Report(FromNova, lister.Lister):
+    """A list, and a last line beside it.
+
+    ``act`` sets ``status``, the exit status, and ``said``, the last line.
+    """
+
+    status = CLEAN
 
     def run(self, parsed_args):
         """List what there is, say what to do next; return the status."""
@@ -50,3 +98,17 @@ class Report(lister.Lister):
         self.conclude(parsed_args)
         self.app.LOG.warning('%s', self.said)
         return self.status
+
+    def conclude(self, parsed_args):
+        """Do what is left to do once the list is shown."""
+
+
+class Value(columns.FormattableColumn):
+    """Numbers by name, or a text; a program gets them as they are."""
+
+    def human_readable(self):
+        """Return it as it is shown in a table."""
+        if isinstance(self._value, str):
+            return self._value
+        from nova_prio.audit import finding
+        return finding.text(self._value) if self._value else 'none'

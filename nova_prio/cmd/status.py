@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio-status``: is a host configured for priorities?
 
@@ -29,7 +19,7 @@ from stevedore import extension
 
 from nova_prio import aggregate_checks
 from nova_prio.api import checks as of_api
-from nova_prio.cmd import cgroups
+from nova_prio.cmd import host
 from nova_prio.cmd import nova_check
 from nova_prio import conf_files
 from nova_prio import contract
@@ -54,14 +44,15 @@ SUCCESS, WARNING, FAILURE = (
     upgradecheck.Code.FAILURE)
 
 
-def _ignore(manager, entry_point, error):
-    """Let the service tell of a plug-in that is not ours."""
+def _all(code, sentences):
+    return ((code, sentence) for sentence in sentences)
 
 
 def _missing(namespace, consequence):
     """Yield a failure where an entry point of ours does not load."""
+    # Of a plug-in that is not ours, the service tells.
     if PLUGIN not in extension.ExtensionManager(
-            namespace, on_load_failure_callback=_ignore).names():
+            namespace, on_load_failure_callback=lambda *_: None).names():
         yield FAILURE, (
             "The entry point '%s' of '%s' is missing, without which %s; "
             'install nova-prio again.' % (PLUGIN, namespace, consequence))
@@ -93,7 +84,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     display_title = 'Priority instances: check of the configuration'
 
-    def __init__(self, conf, check_host=cgroups.CHECK):
+    def __init__(self, conf, check_host=('check',)):
         """Read nothing yet.
 
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
@@ -112,10 +103,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @property
     def services(self):
-        """Return the names of the services that use this configuration.
-
-        :returns: list of str; one file may be that of several services
-        """
+        """The names of the services that use this configuration, a list."""
         options = self._conf.filter_scheduler
         uses = {
             contract.API: self._conf.nova_prio.enabled,
@@ -150,8 +138,7 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check()
     def _options(self):
-        for sentence in conf_files.unknown(self._conf):
-            yield WARNING, sentence
+        yield from _all(WARNING, conf_files.unknown(self._conf))
 
     @_check()
     def _release(self):
@@ -171,8 +158,7 @@ class Checks(upgradecheck.UpgradeCommands):
     @_check(contract.API)
     def _api(self):
         yield from _missing(VALIDATORS, 'nova-api folds no priority')
-        for warning in of_api.warnings(self._conf):
-            yield WARNING, warning
+        yield from _all(WARNING, of_api.warnings(self._conf))
 
     @_check(contract.SCHEDULER)
     def _scheduler(self):
@@ -183,8 +169,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 '[filter_scheduler] available_filters is %s, where Nova does '
                 "not find 'PriorityFilter'; add '%sall_filters'."
                 % (options.available_filters, OUR_FILTERS))
-        for problem in of_scheduler.problems(self._conf):
-            yield FAILURE, problem
+        yield from _all(FAILURE, of_scheduler.problems(self._conf))
         if not any(name.startswith(OUR_WEIGHERS)
                    for name in options.weight_classes):
             yield WARNING, (
@@ -192,16 +177,14 @@ class Checks(upgradecheck.UpgradeCommands):
                 "'%sall_weighers', so that hosts are not weighed by the CPUs "
                 'that are left for a priority; add it.'
                 % (options.weight_classes, OUR_WEIGHERS))
-        for warning in of_scheduler.warnings(self._conf):
-            yield WARNING, warning
+        yield from _all(WARNING, of_scheduler.warnings(self._conf))
 
     @_check(contract.COMPUTE)
     def _compute(self):
         from nova_prio.compute import checks as of_compute
         yield from _missing(PLUGINS, "nova-compute does not find '%s'"
                             % DRIVER)
-        for problem in of_compute.problems(self._conf):
-            yield FAILURE, problem
+        yield from _all(FAILURE, of_compute.problems(self._conf))
         name = 'ram_allocation_ratio'
         if self._conf[name] is None:
             name = 'initial_ram_allocation_ratio'
@@ -213,18 +196,13 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check(contract.COMPUTE)
     def _cgroups(self):
-        try:
-            found = cgroups.problems(self._check_host)
-        except cgroups.NotChecked as error:
-            yield FAILURE, str(error)
-        else:
-            # What is wrong is so in each hierarchy of cgroup v1.
-            first, *more = found or [None]
-            if first:
-                yield FAILURE, first
-            if more:
-                yield FAILURE, ('"nova-prio-host check" shows %d more.'
-                                % len(more))
+        # What is wrong is so in each hierarchy of cgroup v1.
+        first, *more = host.problems(self._check_host) or [None]
+        if first:
+            yield FAILURE, first
+        if more:
+            yield FAILURE, ('"nova-prio-host check" shows %d more.'
+                            % len(more))
 
     @_check()
     def _aggregates(self):
@@ -234,21 +212,29 @@ class Checks(upgradecheck.UpgradeCommands):
                 'host; host aggregates are not looked at.')
             return
         # Takes a second to import.
-        from nova_prio.cmd import databases
+        from nova import context
+        from nova import objects
+
+        from nova_prio import survey
         try:
-            aggregates, hosts, silent = databases.read(self._conf)
-        except databases.Unreadable as error:
-            yield FAILURE, str(error)
+            survey.connect(self._conf)
+            admin = context.get_admin_context()
+            aggregates = list(objects.AggregateList.get_all(admin))
+            hosts, silent = survey.hosts(admin)
+        except survey.DATABASE_ERRORS as error:
+            yield FAILURE, (
+                'The database of [api_database] connection cannot be read: '
+                '%s; correct the option, or the database.'
+                % str(error).splitlines()[0].rstrip('.'))
             return
         for cell in silent:
             yield WARNING, (
                 'Cell %s does not answer, so that its hosts are not looked '
                 'at; see to its database.' % cell)
-        for warning in aggregate_checks.warnings(
-                self._conf, self.services, aggregates, hosts, not silent):
-            yield WARNING, warning
-        for warning in aggregate_checks.mirror_warnings(aggregates, hosts):
-            yield WARNING, warning
+        yield from _all(WARNING, aggregate_checks.warnings(
+            self._conf, self.services, aggregates, hosts, not silent))
+        yield from _all(WARNING, aggregate_checks.mirror_warnings(
+            aggregates, hosts))
 
     _upgrade_checks = (
         ('Use of the package', _use),

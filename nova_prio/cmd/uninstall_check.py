@@ -1,21 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio uninstall-check``."""
 
 import collections
 
-from nova_prio.cmd import controller
 from nova_prio.cmd import report
 
 COLUMNS = ('Kind', 'Name', 'Left', 'Remedy')
@@ -33,16 +21,12 @@ class UninstallCheck(report.Report):
     3 where something is, 1 where not all could be looked at.
     """
 
-    def take_action(self, parsed_args):
+    def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        with controller.nova(parsed_args) as context:
-            import nova.conf
-
-            from nova_prio import conf_files
-            from nova_prio import remnants
-            conf = nova.conf.CONF
-            rows = list(remnants.find(
-                context, conf, conf_files.paths(conf)))
+        from nova_prio import conf_files
+        from nova_prio import remnants
+        rows = list(remnants.find(
+            self.context, self.conf, conf_files.paths(self.conf)))
         found = collections.Counter(row.kind for row in rows)
         kinds = ', '.join('%s %d' % pair for pair in found.items())
         if not rows:

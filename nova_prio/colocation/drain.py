@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """A host that is to be one of Nova's own again: closed, emptied, taken back.
 
@@ -62,10 +51,6 @@ def left(context, view, plan=None):
     These are low-priority instances, those that are to come or may come back
     too, and those that are pinned where the CPU sets of before would not let
     them be.
-
-    :param context: nova.context.RequestContext, of no cell
-    :param view: nova_prio.audit.views.HostView
-    :param plan: ``rows.Plan`` with what was before, or None
     """
     dedicated = plan and host_report.cpu_set(
         plan.now[rows.OPTION, 'cpu_dedicated_set'])
@@ -143,15 +128,12 @@ def destinations(context, client, view, leaving):
     instance; what one takes, the next does not have. Neither NUMA cells nor
     devices are looked at.
 
-    :param context: nova.context.RequestContext, of no cell
-    :param client: nova.scheduler.client.report.SchedulerReportClient
-    :param view: HostView of the host that they leave
     :param leaving: list of Left
     :returns: dict, UUID -> name of a host; those that fit nowhere are left out
     """
     found, _ = survey.hosts(context)
     hosts = {host.uuid: host for host in found if host.name != view.name}
-    rooms = {uuid: (host.room, host.free_memory_mb)
+    rooms = {uuid: (host.report.room, host.free_memory_mb)
              for uuid, host in hosts.items() if host.report}
     volumes = holdings.volume_backed(
         view.context, [each.instance for each in leaving if each.instance])
@@ -159,7 +141,8 @@ def destinations(context, client, view, leaving):
     for each in sorted(leaving, key=_size, reverse=True):
         if each.instance is None or each.why in (CREATED, UNCONFIRMED):
             continue
-        kind = _kind_of(each.instance)
+        kind = demand.ResourceRequest.of(
+            each.instance.flavor, each.instance.numa_topology)
         resources = holdings.needed(each.instance, each.uuid in volumes)
         key = kind.priority is not None, tuple(sorted(resources.items()))
         if key not in answers:
@@ -180,14 +163,6 @@ def destinations(context, client, view, leaving):
 
 def _size(leaving):
     return leaving.instance.vcpus if leaving.instance else 0
-
-
-def _kind_of(instance):
-    needs = demand.of(instance.flavor, instance.numa_topology)
-    return survey.Kind(
-        needs.priority, capacity.drawn(needs), instance.flavor.vcpus,
-        instance.flavor.memory_mb, demand.wants_whole_cores(
-            instance.flavor, instance.numa_topology))
 
 
 def _candidates(client, has_priority, resources):
@@ -218,46 +193,23 @@ def set_traits(context, client, view, wanted):
     :param wanted: iterable of names of traits
     :raises holdings.NotMended: where Placement does not take it
     """
-    url = '/resource_providers/%s/traits' % view.node.uuid
-    for attempt in range(holdings.ATTEMPTS):
-        there = holdings.answer(client, url)['traits']
+    def change(there):
         after = (set(there) - set(priority_hosts.TRAITS)).union(wanted)
-        if after == set(there):
-            return
-        try:
-            repairs.Write(view.node.uuid, 'traits', there,
-                          sorted(after)).apply(context, client)
-            return
-        except holdings.NotMended:
-            if attempt == holdings.ATTEMPTS - 1:
-                raise
+        return there if after == set(there) else sorted(after)
 
-
-def is_closed(view):
-    """Return whether no priority instance is admitted by a host.
-
-    :param view: HostView
-    """
-    return (priority_hosts.TRAIT_DISABLED in view.traits and
-            priority_hosts.TRAIT not in view.traits)
+    holdings.change_provider(
+        context, client, view.node.uuid, 'traits', change)
 
 
 def close(context, client, view):
-    """Let a host admit no priority instance any more.
-
-    :raises holdings.NotMended: where Placement does not take it
-    """
-    mix = priority_hosts.TRAIT_MIX in view.traits
-    set_traits(context, client, view,
-               priority_hosts.traits(mix, is_disabled=True) +
-               [priority_hosts.TRAIT_DISABLED])
+    """Let a host admit no priority instance any more; see set_traits()."""
+    set_traits(context, client, view, [
+        priority_hosts.TRAIT_DISABLED, *priority_hosts.traits(
+            priority_hosts.TRAIT_MIX in view.traits, is_disabled=True)])
 
 
 def reopen(context, client, view):
-    """Let a host admit priority instances again.
-
-    :raises holdings.NotMended: where Placement does not take it
-    """
+    """Let a host admit priority instances again; see set_traits()."""
     set_traits(context, client, view, priority_hosts.traits(
         priority_hosts.TRAIT_MIX in view.traits, is_disabled=False))
 
@@ -265,8 +217,6 @@ def reopen(context, client, view):
 def restored(view, plan):
     """Return the inventories with the allocation ratios of before.
 
-    :param view: HostView
-    :param plan: ``rows.Plan``
     :returns: (dict, resource class -> inventory, list of the classes of which
         more than the ratio is not as it was before)
     """
@@ -284,11 +234,7 @@ def restored(view, plan):
 
 
 def is_as_before(view, plan):
-    """Return whether a host that was ours before is again what it was.
-
-    :param view: HostView of a host that reports
-    :param plan: ``rows.Plan``, or None
-    """
+    """Return whether a host that was ours before is again what it was."""
     return bool(
         plan and view.report and
         priority_hosts.is_ours(plan.now[rows.TRAITS, rows.TRAITS].split()) and
@@ -300,11 +246,10 @@ def take_back(context, client, view, inventories, plan=None):
     """Give a host the traits and inventories that it had.
 
     :param inventories: dict, resource class -> inventory, all of them
-    :param plan: ``rows.Plan`` with the traits, or None for none of ours
     :raises holdings.NotMended: where Placement does not take it
     """
     set_traits(context, client, view,
                plan.now[rows.TRAITS, rows.TRAITS].split() if plan else ())
     if inventories != view.inventories:
-        repairs.Write(view.node.uuid, 'inventories', view.inventories,
-                      inventories).apply(context, client)
+        repairs.replace(view.node.uuid, 'inventories', view.inventories,
+                        inventories, context, client)

@@ -1,26 +1,24 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """What only the host itself knows of a plan: its kernel and its guests."""
 
+from nova.compute import vm_states
+from nova.objects import fields
 from nova.virt import hardware
 
 from nova_prio.audit import guests
 from nova_prio import capacity
-from nova_prio.colocation import plan
 from nova_prio.colocation import rows
 from nova_prio.compute import checks
 from nova_prio.compute import guest_xml
+from nova_prio import demand
+
+#: States in which an instance has a guest, or comes back with the one it had.
+_WITH_GUEST = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
+               vm_states.RESCUED, vm_states.RESIZED)
+
+#: What is done about an instance that cannot stay.
+MOVE = 'Migrate it, live or cold, before.'
 
 #: The host was not looked at.
 NOT_SEEN = rows.Row(
@@ -32,7 +30,6 @@ def of_host(conf, cpus, of_cgroups):
     """Yield the Rows of what speaks against the plan on this host.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param cpus: ``capacity.HostCPUs`` as they are to be
     :param of_cgroups: list of sentences that nova-prio-host says
     """
     for name in 'reserved_host_cpus', 'vcpu_pin_set':
@@ -40,15 +37,13 @@ def of_host(conf, cpus, of_cgroups):
             yield rows.Row(
                 rows.HOST, name, str(conf[name]), '', 'Take it out with the '
                 'step that sets the CPU sets: Nova does not start with both.')
-    if cpus.mix:
-        for problem in checks.problems_of_mix(
-                conf, cpus.dedicated, cpus.shared, cpus.ratio):
-            yield rows.Row(rows.HOST, 'mix', 'nova-compute would not start',
+    of_mix = checks.problems_of_mix(
+        conf, cpus.dedicated, cpus.shared, cpus.ratio) if cpus.mix else ()
+    of_set = checks.problems_of_low_emulator_set(conf, cpus.dedicated)
+    for name, problems in ('mix', of_mix), ('low_emulator_set', of_set):
+        for problem in problems:
+            yield rows.Row(rows.HOST, name, 'nova-compute would not start',
                            remedy=_sentence(problem), is_in_the_way=True)
-    for problem in checks.problems_of_low_emulator_set(conf, cpus.dedicated):
-        yield rows.Row(
-            rows.HOST, 'low_emulator_set', 'nova-compute would not start',
-            remedy=_sentence(problem), is_in_the_way=True)
     for problem in of_cgroups:
         yield rows.Row(rows.HOST, 'partitions', 'not prepared', 'prepared',
                        _sentence(problem))
@@ -63,17 +58,60 @@ def of_guests(host, running, cpus):
 
     :param host: ``audit.guests.Host`` as it is
     :param running: list of ``audit.guests.Guest``
-    :param cpus: ``capacity.HostCPUs`` as they are to be
     """
     for guest in running:
         pinned = frozenset().union(*(
             each for each in guest.vcpus if guests.is_pinned(host, each)))
         if pinned - cpus.dedicated:
             yield rows.Row(
-                rows.OUTSIDE, guest.uuid,
-                'CPUs ' + hardware.format_cpu_spec(pinned - cpus.dedicated),
-                remedy=plan.MOVE, is_in_the_way=True)
+                rows.OUTSIDE, guest.uuid, named(pinned - cpus.dedicated),
+                remedy=MOVE, is_in_the_way=True)
         floating = cpus.dedicated & guest_xml.cpus_of_users(
             guest, guest.priority == capacity.LOW, cpus.dedicated) - pinned
         if floating:
-            yield plan.floats(guest.uuid, floating)
+            yield floats(guest.uuid, floating)
+
+
+def floats(uuid, cpus):
+    """Return the Row of a guest that goes on to float on dedicated CPUs."""
+    return rows.Row(
+        rows.FLOATS, uuid, named(cpus), '',
+        'Reboot it hard, or migrate it, after nova-compute was restarted: '
+        'nobody is pinned to these CPUs before its next update, within a '
+        'minute after that.')
+
+
+def named(numbers):
+    """Return CPUs as a plan shows them."""
+    return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
+
+
+def floats_on(instance, needs, view, now, cpus, guests):
+    """Return the CPUs on which a guest floats, as ``compute.guests`` counts.
+
+    Where libvirt was not asked, it is taken to have been started with the CPU
+    sets that the host has now, and without low_emulator_set, which only the
+    host knows.
+
+    :param needs: ``capacity.Demand`` of the instance
+    :returns: frozenset
+    """
+    is_low = needs.priority == capacity.LOW
+    guest = (guests or {}).get(instance.uuid)
+    if guest is not None:
+        return guest_xml.cpus_of_users(
+            guest, is_low, cpus.dedicated) - demand.pins(instance)
+    if instance.vm_state not in _WITH_GUEST or (
+            # It does not run, and comes back as it was from one state alone.
+            guests is not None and instance.vm_state != vm_states.SUSPENDED):
+        return frozenset()
+    topology = instance.numa_topology
+    if topology is None or is_low or (
+            topology.obj_attr_is_set('emulator_threads_policy') and
+            topology.emulator_threads_policy ==
+            fields.CPUEmulatorThreadsPolicy.SHARE):
+        return now.shared
+    host_cells = {cell.id: cell.cpuset for cell in view.cells}
+    return frozenset().union(*(
+        host_cells.get(cell.id, ()) for cell in topology.cells
+        if cell.cpuset)) - demand.pins(instance)

@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """What becomes of a host with other CPU sets, ratio and mix: calculated.
 
@@ -17,33 +6,22 @@ Nothing is changed. What nova-compute would report, and what it would say of
 the instances, is calculated by the code that it uses itself.
 """
 
-from nova.compute import vm_states
-from nova.objects import fields
 from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio import capacity
+from nova_prio.colocation import local
 from nova_prio.colocation import rows
-from nova_prio.compute import guest_xml
 from nova_prio.compute import inventory
 from nova_prio import demand
 from nova_prio import holdings
 from nova_prio import priority_hosts
-
-#: States in which an instance has a guest, or comes back with the one it had.
-_WITH_GUEST = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
-               vm_states.RESCUED, vm_states.RESIZED)
-
-#: What is done about an instance that cannot stay.
-MOVE = 'Migrate it, live or cold, before.'
 
 
 def cpus_now(view):
     """Return the ``capacity.HostCPUs`` of a host as it is.
 
     A host without any CPU set lets all its CPUs be shared.
-
-    :param view: nova_prio.audit.views.HostView
     """
     ratio = capacity.exact_ratio(
         view.inventories.get(orc.VCPU, {}).get('allocation_ratio', 1.0))
@@ -55,45 +33,16 @@ def cpus_now(view):
 
 
 def inventories(view, cpus):
-    """Return the inventories that Placement will have, dict by class.
-
-    :param view: HostView
-    :param cpus: ``capacity.HostCPUs`` as they are to be
-    """
-    found = {name: there for name, there in view.inventories.items()
-             if name not in (orc.VCPU, orc.PCPU)}
-    in_use = view.in_placement
-    if cpus.dedicated:
-        found[orc.PCPU] = _stock(len(cpus.dedicated), 1.0)
-    if cpus.shared:
-        vcpu = _stock(len(cpus.shared), float(cpus.ratio))
-        found[orc.VCPU] = (
-            inventory.vcpu(vcpu, cpus, in_use.vcpu, in_use.largest_vcpu)
-            if cpus.mix else inventory.movable_vcpu(
-                vcpu, in_use.vcpu, in_use.largest_vcpu))
-    if cpus.mix and orc.MEMORY_MB in found:
-        found[orc.MEMORY_MB] = inventory.memory(
-            found[orc.MEMORY_MB], in_use.memory_mb)
-    return found
+    """Return the inventories that Placement will have, dict by class."""
+    others = {name: there for name, there in view.inventories.items()
+              if name not in (orc.VCPU, orc.PCPU)}
+    return inventory.of_priority_host(
+        {**others, **inventory.of_cpu_sets(cpus, {})}, cpus, view.usage)
 
 
-def _stock(cpus, ratio):
-    """Return an inventory of CPUs as Nova's driver reports it.
-
-    Nova reserves none beside CPU sets.
-    """
-    return {'total': cpus, 'reserved': 0, 'min_unit': 1,
-            'max_unit': cpus, 'step_size': 1, 'allocation_ratio': ratio}
-
-
-def make(view, cpus, is_marked, is_up, guests=None):
+def make(view, is_marked, is_up, cpus, guests=None):
     """Yield the Rows of a plan, but for those of ``local`` and the steps.
 
-    :param view: HostView
-    :param cpus: ``capacity.HostCPUs`` as they are to be
-    :param is_marked: whether an aggregate of the host is one for priority
-        instances
-    :param is_up: whether its nova-compute is
     :param guests: dict, UUID -> ``audit.guests.Guest`` of what runs there, or
         None where only the host knows
     """
@@ -109,7 +58,7 @@ def make(view, cpus, is_marked, is_up, guests=None):
         ' '.join(priority_hosts.ours(view.traits)),
         ' '.join(sorted(priority_hosts.traits(cpus.mix, False))))
     floating = {
-        instance.uuid: cpus.dedicated & _floats_on(
+        instance.uuid: cpus.dedicated & local.floats_on(
             instance, needs, view, now, cpus, guests)
         for instance, needs in zip(view.instances, view.demands)}
     # What nova-compute has seen, of whatever guest.
@@ -129,7 +78,7 @@ def make(view, cpus, is_marked, is_up, guests=None):
             is_in_the_way=True)
     if kept - frozenset().union(*floating.values()):
         yield rows.Row(
-            rows.HOST, 'kept CPUs', _cpus(kept), '',
+            rows.HOST, 'kept CPUs', local.named(kept), '',
             'Guests float there that were started with other CPU sets. The '
             'audit names them on the host, as old_cpuset.')
     if not is_marked:
@@ -145,20 +94,11 @@ def _options(view, now, cpus, then):
     is_ours = priority_hosts.is_ours(view.traits)
     had_sets = orc.PCPU in view.inventories or not any(
         cell.pcpuset for cell in view.cells)
-    before = {
-        'compute_driver': priority_hosts.DRIVER if is_ours
-        else 'libvirt.LibvirtDriver',
-        'cpu_dedicated_set': hardware.format_cpu_spec(now.dedicated),
-        'cpu_shared_set': hardware.format_cpu_spec(now.shared)
-        if had_sets else '',
-        'cpu_allocation_ratio': str(now.ratio),
-        'cpu_priority_mix_enable': str(now.mix).lower()}
-    after = {
-        'compute_driver': priority_hosts.DRIVER,
-        'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
-        'cpu_shared_set': hardware.format_cpu_spec(cpus.shared),
-        'cpu_allocation_ratio': str(cpus.ratio),
-        'cpu_priority_mix_enable': str(cpus.mix).lower()}
+    before = _as_options(priority_hosts.DRIVER if is_ours
+                         else 'libvirt.LibvirtDriver', now)
+    if not had_sets:
+        before['cpu_shared_set'] = ''
+    after = _as_options(priority_hosts.DRIVER, cpus)
     reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
     if reserved and not is_ours:
         before['reserved_host_cpus'], after['reserved_host_cpus'] = (
@@ -174,6 +114,16 @@ def _options(view, now, cpus, then):
         remedy = 'It stays as mix has made it, unless the option is set.'
     yield rows.Row(rows.OPTION, 'ram_allocation_ratio', *memory,
                    remedy=remedy)
+
+
+def _as_options(driver, cpus):
+    """Return the options of nova-compute for CPUs, dict, name -> str."""
+    return {
+        'compute_driver': driver,
+        'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
+        'cpu_shared_set': hardware.format_cpu_spec(cpus.shared),
+        'cpu_allocation_ratio': str(cpus.ratio),
+        'cpu_priority_mix_enable': str(cpus.mix).lower()}
 
 
 def _room(view, now, cpus, floating):
@@ -203,20 +153,20 @@ def _room(view, now, cpus, floating):
 
 def _instances(view, cpus, floating):
     """Yield what is to be known of each instance."""
-    over = [row for row, sold, sellable in zip(
-        capacity.Rows._fields, view.rows, cpus.sellable) if sold > sellable]
+    over = capacity.oversold(cpus.sellable, view.rows)
     for instance, needs in zip(view.instances, view.demands):
         uuid = instance.uuid
         outside = demand.pins(instance) - cpus.dedicated
         if outside:
             yield rows.Row(
-                rows.OUTSIDE, uuid, _cpus(outside), _cpus(cpus.dedicated),
-                MOVE + ' nova-compute does not start otherwise.', True)
+                rows.OUTSIDE, uuid, local.named(outside),
+                local.named(cpus.dedicated),
+                local.MOVE + ' nova-compute does not start otherwise.', True)
         if cpus.mix and demand.wants_whole_cores(
                 instance.flavor, instance.numa_topology):
             yield rows.Row(
-                rows.WHOLE_CORES, uuid, remedy=MOVE + ' Low-priority guests '
-                'would run on the cores that it was promised.',
+                rows.WHOLE_CORES, uuid, remedy=local.MOVE + ' Low-priority '
+                'guests would run on the cores that it was promised.',
                 is_in_the_way=True)
         for row in over:
             drawn = getattr(capacity.drawn(needs), row)
@@ -228,60 +178,12 @@ def _instances(view, cpus, floating):
                     'Move instances away until they fit: the row admits '
                     'nothing before.')
         if floating.get(uuid):
-            yield floats(uuid, floating[uuid])
+            yield local.floats(uuid, floating[uuid])
         if cpus.mix and needs.priority is None and needs.dedicated:
             yield rows.Row(
                 rows.JOINED, uuid, remedy='Low-priority guests will float on '
                 'its CPUs, too: a resize to a flavor with hw:cpu_priority = '
                 'high gives it the partition of the high ones.')
-
-
-def floats(uuid, cpus):
-    """Return the Row of a guest that goes on to float on dedicated CPUs."""
-    return rows.Row(
-        rows.FLOATS, uuid, _cpus(cpus), '',
-        'Reboot it hard, or migrate it, after nova-compute was restarted: '
-        'nobody is pinned to these CPUs before its next update, within a '
-        'minute after that.')
-
-
-def _cpus(numbers):
-    return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
-
-
-def _floats_on(instance, needs, view, now, cpus, guests):
-    """Return the CPUs on which a guest floats, as ``floaters`` counts them.
-
-    Where libvirt was not asked, it is taken to have been started with the CPU
-    sets that the host has now, and without low_emulator_set, which only the
-    host knows.
-
-    :param needs: ``capacity.Demand`` of the instance
-    :returns: frozenset
-    """
-    is_low = needs.priority == capacity.LOW
-    guest = (guests or {}).get(instance.uuid)
-    if guest is not None:
-        return guest_xml.cpus_of_users(
-            guest, is_low, cpus.dedicated) - demand.pins(instance)
-    if instance.vm_state not in _WITH_GUEST or (
-            # It does not run, and comes back as it was from one state alone.
-            guests is not None and instance.vm_state != vm_states.SUSPENDED):
-        return frozenset()
-    topology = instance.numa_topology
-    if topology is None or is_low or _shares_emulator(topology):
-        return now.shared
-    host_cells = {cell.id: cell.cpuset for cell in view.cells}
-    return frozenset().union(*(
-        host_cells.get(cell.id, ()) for cell in topology.cells
-        if cell.cpuset)) - demand.pins(instance)
-
-
-def _shares_emulator(topology):
-    """Return whether the emulator threads of a guest are on shared CPUs."""
-    return (topology.obj_attr_is_set('emulator_threads_policy') and
-            topology.emulator_threads_policy ==
-            fields.CPUEmulatorThreadsPolicy.SHARE)
 
 
 def _allocations(view, then):
@@ -302,7 +204,6 @@ def steps(host, cpus, found):
     """Return the Rows of what to do, in its order, and of the verdict.
 
     :param host: name of the host
-    :param cpus: ``capacity.HostCPUs`` as they are to be
     :param found: list of the Rows of the plan
     """
     in_the_way = [row for row in found if row.is_in_the_way]

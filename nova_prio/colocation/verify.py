@@ -1,15 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
-
+# SPDX-License-Identifier: Apache-2.0
 
 """Whether a host has become what was planned: four accounts side by side."""
 
@@ -40,39 +29,34 @@ class Line(typing.NamedTuple):
     """
 
     item: str
-    plan: object
-    placement: object
-    compute: object
-    libvirt: object
-    state: str
-    remedy: str
+    plan: object = ''
+    placement: object = ''
+    compute: object = ''
+    libvirt: object = ''
+    state: str = DIFFERS
+    remedy: str = ''
 
 
 def lines(view, is_marked, is_up, found, summary, plan=None):
     """Yield the Lines of a host.
 
-    :param view: nova_prio.audit.views.HostView
-    :param is_marked: whether an aggregate of the host is one for priority
-        instances
-    :param is_up: whether its nova-compute is
     :param found: list of Finding, of the audit of the host
     :param summary: Finding of what is said of it, side by side
-    :param plan: ``rows.Plan``, or None to compare the others alone
     """
     report = view.report
     if not is_up:
-        yield Line('nova-compute', '', '', 'down', '', DIFFERS,
-                   'Start it: what it reports is as old as that.')
+        yield Line('nova-compute', compute='down',
+                   remedy='Start it: what it reports is as old as that.')
     if report is None:
         yield Line(
-            'report', '', '', view.problem or 'none', '', DIFFERS,
-            'Set compute_driver = %s there, and restart nova-compute.'
+            'report', compute=view.problem or 'none',
+            remedy='Set compute_driver = %s there, and restart nova-compute.'
             % priority_hosts.DRIVER)
     else:
         yield from _of_report(report)
     if not is_marked:
-        yield Line('aggregate', '', '', 'none for priority instances', '',
-                   DIFFERS, 'Put the host into a host aggregate with '
+        yield Line('aggregate', compute='none for priority instances',
+                   remedy='Put the host into a host aggregate with '
                    'priority_mix=true.')
     if plan:
         yield from _against(plan, view, report)
@@ -82,59 +66,61 @@ def lines(view, is_marked, is_up, found, summary, plan=None):
             each.placement, each.compute, each.libvirt,
             UNREAD if each.kind == finding.UNREAD else DIFFERS, each.remedy)
     yield Line('in use', '', summary.placement, summary.compute,
-               summary.libvirt, OK, '')
+               summary.libvirt, OK)
 
 
 def _of_report(report):
     """Yield what nova-compute itself has to say against the host."""
     if report.problem:
-        yield Line('nova-compute', '', '', report.problem, '', DIFFERS,
-                   'Look at the log of nova-compute there.')
+        yield Line('nova-compute', compute=report.problem,
+                   remedy='Look at the log of nova-compute there.')
     if report.partition_problem:
-        yield Line('partitions', '', '', report.partition_problem, '',
-                   DIFFERS, 'Run "nova-prio-host prepare" there as root.')
+        yield Line('partitions', compute=report.partition_problem,
+                   remedy='Run "nova-prio-host prepare" there as root.')
     if report.blocked:
         yield Line(
-            'kept CPUs', '', '', 'CPUs ' + report.blocked_cpus,
-            report.blocked_by, DIFFERS,
-            'Guests that were started with other CPU sets float there: reboot '
-            'them hard, or migrate them, and wait for the next update of '
-            'nova-compute. Nobody is pinned there before.')
+            'kept CPUs', compute='CPUs ' + report.blocked_cpus,
+            libvirt=report.blocked_by,
+            remedy='Guests that were started with other CPU sets float there: '
+            'reboot them hard, or migrate them, and wait for the next update '
+            'of nova-compute. Nobody is pinned there before.')
 
 
 def _against(plan, view, report):
     """Yield what was planned, and what there is of it."""
     for name, there in (options(report).items() if report else ()):
         wanted = plan.then.get((rows.OPTION, name), '')
-        yield _line(name, wanted, '', there,
-                    same(name, wanted, there), _CONFIGURE)
+        yield _line(same(name, wanted, there), _CONFIGURE, name, wanted,
+                    compute=there)
     # As planned, with what is in use by now.
     inventories = calculated.inventories(view, rows.cpus_of(plan))
-    for part, name in plan.then:
-        wanted = plan.then[part, name]
+    for (part, name), wanted in plan.then.items():
         if part == rows.INVENTORY:
             wanted = inventories.get(name, {})
             there = view.inventories.get(name, {})
-            yield _line('inventory ' + name, wanted, there, '',
-                        wanted == there, _WAIT)
+            yield _line(wanted == there, _WAIT, 'inventory ' + name, wanted,
+                        there)
         elif part == rows.TRAITS:
             there = ' '.join(priority_hosts.ours(view.traits))
-            remedy = _WAIT
-            if priority_hosts.TRAIT_DISABLED in view.traits:
-                remedy = 'Run "nova-prio host enable %s".' % view.name
-            yield _line('traits', wanted, there, '', wanted == there, remedy)
-        elif (part == rows.ROOM and report and
-              name in capacity.Rows._fields):
+            is_closed = priority_hosts.TRAIT_DISABLED in view.traits
+            yield _line(
+                wanted == there, 'Run "nova-prio host enable %s".' % view.name
+                if is_closed else _WAIT, 'traits', wanted, there)
+        elif part == rows.ROOM and report and name in capacity.Rows._fields:
             there = getattr(report.sellable, name)
-            yield _line('sellable ' + name, str(wanted['sellable']), '',
-                        str(there), wanted['sellable'] == there, _CONFIGURE)
+            yield _line(wanted['sellable'] == there, _CONFIGURE,
+                        'sellable ' + name, str(wanted['sellable']),
+                        compute=str(there))
+
+
+def _line(is_so, remedy, *values, **more):
+    if is_so:
+        return Line(*values, **more, state=OK)
+    return Line(*values, **more, remedy=remedy)
 
 
 def options(report):
-    """Return dict, option -> its value, a str, as a compute reports it.
-
-    :param report: HostReport
-    """
+    """Return dict, option -> its value, a str, as a compute reports it."""
     return {'cpu_dedicated_set': report.cpu_dedicated_set,
             'cpu_shared_set': report.cpu_shared_set,
             'cpu_allocation_ratio': report.cpu_allocation_ratio,
@@ -142,17 +128,9 @@ def options(report):
 
 
 def same(name, wanted, there):
-    """Return whether two values of an option, as text, mean the same.
-
-    :param name: name of the option
-    """
+    """Return whether two values of an option, as text, mean the same."""
     if name == 'cpu_allocation_ratio':
         return capacity.exact_ratio(wanted) == capacity.exact_ratio(there)
     if name.endswith('_set'):
         return host_report.cpu_set(wanted) == host_report.cpu_set(there)
     return wanted == there
-
-
-def _line(item, plan, placement, compute, is_so, remedy):
-    return Line(item, plan, placement, compute, '',
-                OK if is_so else DIFFERS, '' if is_so else remedy)

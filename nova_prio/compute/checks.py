@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Configuration of nova-compute that priority instances depend on."""
 
@@ -28,7 +18,7 @@ _SETS = {'cpu_dedicated_set': hardware.get_cpu_dedicated_set,
 
 
 def problems(conf):
-    """Return what is wrong with the configuration, one sentence each.
+    """Return the errors of the configuration, one sentence each.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str: option, value and remedy
@@ -107,7 +97,7 @@ def problems_of_mix(conf, dedicated, shared, ratio):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param dedicated: frozenset of CPU numbers
     :param shared: likewise
-    :param ratio: CPU allocation ratio, or None where the options do not say
+    :param ratio: CPU allocation ratio, or None if the options do not say
     :returns: list of str: option, value and remedy
     """
     found = [

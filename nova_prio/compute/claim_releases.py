@@ -1,18 +1,6 @@
-#    Licensed under the Apache License, Version 2.0 (the "License"); you may
-#    not use this file except in compliance with the License. You may obtain
-#    a copy of the License at
-#
-#         http://www.apache.org/licenses/LICENSE-2.0
-#
-#    Unless required by applicable law or agreed to in writing, software
-#    distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-#    WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-#    License for the specific language governing permissions and limitations
-#    under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Keep the CPUs of claims that the resource tracker gives back."""
-
-import inspect
 
 from nova.compute import resource_tracker
 from nova import utils
@@ -48,7 +36,7 @@ class ClaimReleases:
         Ask libvirt without the lock of the tracker: a call that hangs must
         not stop the recount.
 
-        :param stock: method of Nova, which takes this lock
+        :param stock: method of Nova, which takes this lock once more
         :param instance: nova.objects.Instance
         :param topology: nova.objects.InstanceNUMATopology of the claim, or
             None
@@ -62,14 +50,13 @@ class ClaimReleases:
                      until_recount=True):
             cpus = frozenset(demand.pins_of(topology))
             if cpus:
-                cpus = self.driver.cpus_left_behind(instance.uuid, cpus)
+                cpus = self.driver.guests.left_behind(instance.uuid, cpus)
 
         @utils.synchronized(
             resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
         def give_back():
             with contain('keep the CPUs of a guest', until_recount=True):
-                self.driver.keep_from_others(instance.uuid, cpus)
-            # Without the lock, which is held here.
-            inspect.unwrap(stock.__func__)(self, *args, **kwargs)
+                self.driver.guests.keep(instance.uuid, cpus)
+            stock(*args, **kwargs)
 
         give_back()

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Claims on a host, which also keep what each class was promised.
 
@@ -18,43 +8,18 @@ claim trusts the compute's own numbers; the limits that the scheduler sends
 are made of older ones.
 """
 
-import dataclasses
-
 from nova.compute import claims
 import nova.conf
 from nova import exception
 from nova import objects
 
 from nova_prio import admission
-from nova_prio import capacity
 from nova_prio.compute import tracker
 from nova_prio import demand
 from nova_prio import numa_view
 from nova_prio import policy
 
 CONF = nova.conf.CONF
-
-
-@dataclasses.dataclass(frozen=True)
-class _Wish:
-    """What an instance asks of the host, as admission asks for it."""
-
-    demand: capacity.Demand
-    drawn: capacity.Rows
-    vcpus: int
-    memory_mb: int
-    wants_whole_cores: bool
-
-    @classmethod
-    def of(cls, flavor, numa_topology):
-        wanted = demand.of(flavor, numa_topology)
-        return cls(wanted, capacity.drawn(wanted), flavor.vcpus,
-                   flavor.memory_mb,
-                   demand.wants_whole_cores(flavor, numa_topology))
-
-    @property
-    def priority(self):
-        return self.demand.priority
 
 
 def _is_ours(found):
@@ -70,7 +35,7 @@ class _ClassTest:
     them with a driver that is not ours, are claimed for as Nova does.
     """
 
-    def _test_numa_topology(self, compute_node, limit):
+    def _test_numa_topology(self, compute_node, limit, /):
         """Return all that speaks against the claim in one text, or None.
 
         If our test fails, an ordinary instance is claimed for as Nova does,
@@ -106,51 +71,31 @@ class _ClassTest:
         :returns: (list of refusals, each a str, the compute node and the limit
             for Nova's test of the NUMA topology)
         """
-        wish = _Wish.of(getattr(self, 'flavor', self.instance.flavor),
-                        self.numa_topology)
-        if self.tracker.is_overfull and wish.drawn.low:
+        request = demand.ResourceRequest.of(
+            getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
+        if self.tracker.driver.is_overfull and request.drawn.low:
             return ['the host has sold more vCPUs than it may, and takes no '
                     'further ones until they fit'], compute_node, limit
-        if not self.tracker.counts_for(wish.priority):
+        if not self.tracker.counts_for(request.priority):
             return [], compute_node, limit
         report = self.tracker.priority_report(compute_node)
         found = [str(refusal.detail) for refusal in admission.refusals(
-            report, wish, report.room, compute_node.free_ram_mb)]
-        if wish.priority and self.tracker.is_closed(self.nodename):
+            report, request, report.room, compute_node.free_ram_mb)]
+        if request.priority and self.tracker.is_closed(self.nodename):
             found.insert(0, 'the host is closed for priority instances, until '
                          '"nova-prio host enable"')
-        return (found, _as_seen(compute_node, report, wish),
-                _limits(compute_node, report, limit))
-
-
-def _as_seen(compute_node, report, wish):
-    """Return the compute node with the topology that the class may use."""
-    text = compute_node.numa_topology
-    is_mixed = report.mix and wish.demand.shared
-    if text and (is_mixed or report.blocked):
-        topology = objects.NUMATopology.obj_from_db_obj(text)
-        if is_mixed:
-            topology = numa_view.of(
-                topology, capacity.exact_ratio(report.cpu_allocation_ratio),
-                report.low_by_cell, wish.demand)
-        if report.blocked:
-            topology = numa_view.without(topology, report.blocked)
-        text = topology._to_json()
-    return objects.ComputeNode(numa_topology=text)
-
-
-def _limits(compute_node, report, limit):
-    """Return the limits with the ratios of the host itself.
-
-    A target that was forced brings none.
-    """
-    ratio = compute_node.ram_allocation_ratio
-    limits = objects.NUMATopologyLimits(
-        cpu_allocation_ratio=float(report.cpu_allocation_ratio),
-        ram_allocation_ratio=min(ratio, 1.0) if report.mix else ratio)
-    if limit and 'network_metadata' in limit:
-        limits.network_metadata = limit.network_metadata
-    return limits
+        topology = compute_node.numa_topology
+        if topology:
+            topology = numa_view.of_class(
+                objects.NUMATopology.obj_from_db_obj(topology), report,
+                request.demand)._to_json()
+        # The ratios of the host itself: a forced target brings no limits.
+        ram_ratio = compute_node.ram_allocation_ratio
+        limits = numa_view.limits(
+            float(report.ratio),
+            min(ram_ratio, 1.0) if report.mix else ram_ratio,
+            limit and 'network_metadata' in limit and limit.network_metadata)
+        return found, objects.ComputeNode(numa_topology=topology), limits
 
 
 class PriorityClaim(_ClassTest, claims.Claim):

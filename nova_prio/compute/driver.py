@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The compute driver: Nova's libvirt driver, and what priority adds to it.
+"""The compute driver: Nova's libvirt driver, extended for priorities.
 
 Each override calls Nova's method and adds to its result. For ordinary guests
 on a host without ``cpu_priority_mix_enable`` nothing is added.
@@ -29,14 +19,12 @@ from oslo_log import log as logging
 from nova_prio import capacity
 from nova_prio.compute import checks
 from nova_prio.compute import claims
-from nova_prio.compute import excess
-from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
+from nova_prio.compute import guests
 from nova_prio.compute import healing
 from nova_prio.compute import inventory
 from nova_prio.compute import live_migration
 from nova_prio.compute import partitions
-from nova_prio.compute import strangers
 from nova_prio.compute import tracker
 from nova_prio.compute import usage
 from nova_prio import containment
@@ -55,17 +43,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                             driver.LibvirtDriver):
     """Reports priority CPUs, and places guests by their priority.
 
-    ``ledger`` is the UsageLedger that the resource tracker keeps, ``excess``
-    says where it is beyond what the host may sell, ``healing`` mends what
-    Placement holds for the instances. ``is_overfull`` tells
-    whether the VCPU inventory of a host without mix was raised to what is in
-    use, which the ratio may exceed by a remainder. ``partitions`` knows
-    whether libvirt starts guests in those of both priorities, ``floated`` are
-    the dedicated CPUs on which guests of other times float, ``strangers``
-    finds guests that are no instances of the host. ``is_stopping`` is set when
-    nova-compute stops. ``steps`` contains the errors of all of them.
+    ``ledger`` is the UsageLedger that the resource tracker keeps, ``oversold``
+    warns of oversold rows, ``healing`` heals the allocations in Placement.
+    ``is_overfull`` tells whether the VCPU inventory of a host without mix was
+    raised to what is in use, which the ratio may exceed by a remainder.
+    ``partitions`` knows whether libvirt starts guests in those of both
+    priorities, ``guests`` which dedicated CPUs guests block. ``is_stopping``
+    is set when nova-compute stops. ``steps`` contains the errors of all of
+    them.
     """
 
+    @contract.exit_if_refused()
     def __init__(self, virtapi, read_only=False):
         seams.install_tracker(tracker.PriorityResourceTracker,
                               claims.PriorityClaim,
@@ -73,32 +61,27 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().__init__(virtapi, read_only=read_only)
         self.steps = containment.Steps()
         self.ledger = usage.UsageLedger()
-        self.excess = excess.Excess()
+        self.oversold = usage.OversoldWarnings()
         self.healing = healing.Healing(self.instance_exists, self.steps)
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
-        self.floated = frozenset()
-        self.strangers = strangers.Strangers()
+        self.guests = guests.HostGuests(self._host, self.steps)
         self.is_stopping = threading.Event()
-        # The guests as libvirt showed them last, the dedicated CPUs then, and
-        # the keys of _kept that this look at the guests has taken over.
-        self._seen = [], frozenset(), frozenset()
-        # Key -> CPUs of a claim that was given back although its guest may
-        # still run on them.
-        self._kept = {}
         self._warned_of_memory = False
 
+    @contract.exit_if_refused()
     def init_host(self, host):
         """Start the driver, unless the configuration rules it out.
 
         :raises SystemExit: with one line that names option and remedy
         """
-        with self.steps.contain('check the configuration'):
+        with self.steps.contain('check the configuration',
+                                passes=(contract.StartRefused,)):
             for problem in checks.problems(CONF):
-                contract.refuse(problem)
+                raise contract.StartRefused(problem)
         super().init_host(host)
         with self.steps.contain('log the configuration', refuses=False):
-            self._say_what_is_in_force()
+            self._log_configuration()
         with self.steps.contain(_PROBE):
             self.prove_partitions()
 
@@ -107,7 +90,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.is_stopping.set()
         super().cleanup_host(host)
 
-    def _say_what_is_in_force(self):
+    def _log_configuration(self):
         dedicated, shared = (
             hardware.format_cpu_spec(cpus) if cpus else 'none'
             for cpus in (hardware.get_cpu_dedicated_set(),
@@ -133,48 +116,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             capacity.HIGH: cpus,
             capacity.LOW: self.low_emulator_cpus() or cpus})
 
-    def find_floated(self, instances, moving):
-        """Find the dedicated CPUs on which guests on stale CPU sets run.
-
-        libvirt was asked for its guests before the recount began, so that a
-        call that hangs does not stop the recount half-way.
-
-        :param instances: list of nova.objects.Instance, on this host
-        :param moving: UUIDs of those that move from or to here
-        """
-        seen, dedicated, taken_over = self._seen
-        known = {instance.uuid for instance in instances}
-        found = floaters.floated(
-            seen, dedicated, instances, self.strangers.find(
-                self._host, seen, dedicated,
-                lambda uuid: uuid in known or self.ledger.holds(uuid),
-                moving))
-        for key in taken_over:
-            self._kept.pop(key, None)
-        self.floated = found.union(*self._kept.values())
-
-    def cpus_left_behind(self, uuid, cpus):
-        """Return those CPUs of a claim on which the guest may still run.
-
-        This asks libvirt: do not hold the lock of the tracker.
-
-        :param uuid: UUID of the instance
-        :param cpus: set of CPU numbers that the claim has pinned
-        :returns: frozenset, empty if libvirt has no such guest, and all of
-            ``cpus`` if libvirt does not answer
-        """
-        return strangers.cpus_left_behind(self._host, uuid, cpus)
-
-    def keep_from_others(self, uuid, cpus):
-        """Block CPUs until the next look at the guests of libvirt.
-
-        :param uuid: UUID of the instance that has left them
-        :param cpus: frozenset of CPU numbers
-        """
-        if cpus:
-            self._kept[uuid, cpus] = cpus
-            self.floated |= cpus
-
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""
         with self.steps.contain(_PROBE):
@@ -183,10 +124,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 self.prove_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 passes=(exception.HypervisorUnavailable,)):
-            kept = frozenset(self._kept)
-            self._seen = (
-                floaters.look(self._host, self._seen[0], self.steps),
-                self._get_pcpu_available(), kept)
+            self.guests.look(self._get_pcpu_available())
         return super().get_available_resource(nodename)
 
     @property
@@ -231,25 +169,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         there = provider_tree.data(nodename)
         traits = priority_hosts.traits(
             self.mix, priority_hosts.TRAIT_DISABLED in there.traits)
-        reported = dict(there.inventory)
-        is_overfull = False
+        stock = there.inventory
+        reported = inventory.of_priority_host(
+            stock, self.host_cpus(stock), self.ledger)
         if self.mix:
-            self._warn_of_memory(reported[orc.MEMORY_MB])
-            reported[orc.VCPU] = inventory.vcpu(
-                reported[orc.VCPU], self.host_cpus(reported),
-                self.ledger.vcpu, self.ledger.largest_vcpu)
-            reported[orc.MEMORY_MB] = inventory.memory(
-                reported[orc.MEMORY_MB], self.ledger.memory_mb)
-        elif orc.VCPU in reported:
-            stock = reported[orc.VCPU]
-            reported[orc.VCPU] = inventory.movable_vcpu(
-                stock, self.ledger.vcpu, self.ledger.largest_vcpu)
-            is_overfull = reported[orc.VCPU]['total'] > stock['total']
+            self._warn_of_memory(stock[orc.MEMORY_MB])
         provider_tree.remove_traits(
             nodename, priority_hosts.TRAIT, priority_hosts.TRAIT_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        self.is_overfull = is_overfull
+        self.is_overfull = not self.mix and orc.VCPU in stock and (
+            reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
     def _warn_of_memory(self, stock):
         if stock['allocation_ratio'] > 1.0 and not self._warned_of_memory:

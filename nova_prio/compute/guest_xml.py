@@ -1,30 +1,23 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What this package adds to the domain XML of a guest. Pure: XML in, XML out.
+"""Read the domain XML of a guest, and add to it. Pure: no call of libvirt.
 
 Source: the co-location design names the two slices; the text of
-``<partition>`` is what openEuler's Skylark daemon reads.
+``<partition>`` is read by openEuler's Skylark daemon.
 """
 
 import itertools
+import typing
 
 from lxml import etree
 from nova.virt import hardware
 
 from nova_prio import capacity
+from nova_prio import policy
 
-#: The namespace of what Nova writes about an instance.
-NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
+# The namespace of Nova's metadata about an instance.
+_NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
+_INSTANCE = 'metadata/%sinstance' % _NOVA
 PARTITIONS = {capacity.HIGH: '/high_prio_machine',
               capacity.LOW: '/low_prio_machine'}
 
@@ -39,7 +32,7 @@ def of_priority(xml, priority, threads=None):
     :param xml: str, domain XML as Nova's driver makes it
     :param priority: 'high', 'low', or None: nothing changes then
     :param threads: set of CPU numbers for these threads, or None to leave
-        them where the XML has them
+        them as in the XML
     :returns: str
     """
     if priority is None:
@@ -59,68 +52,94 @@ def of_priority(xml, priority, threads=None):
     return etree.tostring(domain, encoding='unicode')
 
 
-def of_nova(domain):
-    """Return the element that Nova writes about an instance, or None.
+class Guest(typing.NamedTuple):
+    """A guest as libvirt has it.
 
-    :param domain: lxml.etree.Element of a guest, whosever it is
+    ``uuid`` is that of its instance. ``vcpus`` and ``threads`` are the CPUs on
+    which each vCPU, and each of the emulator and I/O threads, may run:
+    frozensets, None for all CPUs. ``has_cells`` tells whether the guest has a
+    NUMA topology, ``is_of_nova`` whether Nova made it, ``extra_specs`` the
+    extra specs that it was started with, or None if Nova wrote none. ``is_up``
+    is false if it neither runs nor is saved. If ``is_readable`` is false,
+    libvirt did not show the guest this time.
     """
-    return domain.find('metadata/%sinstance' % NOVA)
+
+    name: str
+    uuid: str
+    partition: str | None = None
+    vcpus: list = (None,)
+    threads: list = (None,)
+    has_cells: bool = False
+    is_of_nova: bool = False
+    extra_specs: dict | None = None
+    is_up: bool = True
+    is_readable: bool = True
+
+    @classmethod
+    def of(cls, xml, is_up=True):
+        """Return the guest of a domain XML.
+
+        :param xml: str, as libvirt shows it
+        """
+        domain = etree.fromstring(xml)
+        default = domain.find('vcpu')
+        pins = {pin.get('vcpu'): pin
+                for pin in domain.iterfind('cputune/vcpupin')}
+        emulator = domain.find('cputune/emulatorpin')
+        of_nova = domain.find(_INSTANCE)
+        specs = None if of_nova is None else of_nova.find(
+            '{0}flavor/{0}extraSpecs'.format(_NOVA))
+        return cls(
+            domain.findtext('name'), domain.findtext('uuid'),
+            domain.findtext('resource/partition'),
+            [_cpus_of(pins.get(str(vcpu), default))
+             for vcpu in range(int(default.text))],
+            [_cpus_of(pin) for pin in (
+                default if emulator is None else emulator,
+                *domain.iterfind('cputune/iothreadpin'))],
+            domain.find('cpu/numa') is not None, of_nova is not None,
+            None if specs is None else {
+                spec.get('name'): spec.text for spec in specs}, is_up)
+
+    @property
+    def priority(self):
+        """The priority that the guest was started with, or None."""
+        if self.extra_specs is not None:
+            return policy.in_force(self.extra_specs)
+        # Nova 31 does not write them.
+        return {path: priority for priority, path in
+                PARTITIONS.items()}.get(self.partition)
 
 
-def cpus_of_vcpus(domain):
-    """Return the CPUs on which each vCPU of a guest may run.
-
-    :param domain: element of a domain XML
-    :returns: list of frozensets of CPU numbers, None for all CPUs
-    """
-    default = domain.find('vcpu').get('cpuset')
-    pins = {pin.get('vcpu'): pin.get('cpuset')
-            for pin in domain.iterfind('cputune/vcpupin')}
-    return [cpu_numbers(pins.get(str(vcpu), default))
-            for vcpu in range(int(domain.findtext('vcpu')))]
-
-
-def cpus_of_threads(domain):
-    """Return the CPUs on which emulator and I/O threads of a guest may run.
-
-    :param domain: element of a domain XML
-    :returns: list of frozensets of CPU numbers, None for all CPUs; that of
-        the emulator first, and of I/O threads those that are pinned
-    """
-    emulator = domain.find('cputune/emulatorpin')
-    if emulator is None:
-        emulator = domain.find('vcpu')
-    return [cpu_numbers(pin.get('cpuset')) for pin in (
-        emulator, *domain.iterfind('cputune/iothreadpin'))]
+def is_of_nova(xml):
+    """Return whether Nova made the guest of a domain XML."""
+    return etree.fromstring(xml).find(_INSTANCE) is not None
 
 
 def cpus_of_users(guest, is_low, everywhere):
     """Return the CPUs on which a guest is in the way of one that is pinned.
 
-    Of a low-priority guest only the emulator and I/O threads count, which are
-    never to be beside high-priority ones.
+    Of a low-priority guest only the emulator and I/O threads count, which
+    must never be beside a high-priority one.
 
-    :param guest: object with ``vcpus`` and ``threads``, as the functions above
-        return them
+    :param guest: Guest
     :param is_low: whether it is of low priority
-    :param everywhere: CPUs that stand for all, where it is not limited
+    :param everywhere: CPUs that stand for all, if it is not limited
     :returns: frozenset of CPU numbers
     """
-    users = guest.threads + ([] if is_low else guest.vcpus)
+    users = [*guest.threads, *(() if is_low else guest.vcpus)]
     return frozenset().union(*(
         everywhere if cpus is None else cpus for cpus in users))
 
 
-def cpu_numbers(text):
-    """Return a CPU set of libvirt as a frozenset; None for all CPUs.
-
-    :param text: str or None, where it is not limited
-    """
+def _cpus_of(element):
+    """Return the ``cpuset`` of an element as a frozenset; None for all."""
+    text = element.get('cpuset')
     return None if text is None else frozenset(hardware.parse_cpu_spec(text))
 
 
 def _child(parent, name, **attributes):
-    """Return a child element with these attributes, made where missing."""
+    """Return a child element with these attributes, made if missing."""
     condition = ''.join(
         '[@%s="%s"]' % item for item in attributes.items())
     found = parent.find(name + condition)

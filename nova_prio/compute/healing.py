@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Puts right what Placement holds for the instances of a host."""
@@ -19,6 +9,7 @@ from nova import objects
 from oslo_log import log as logging
 from oslo_utils import timeutils
 
+from nova_prio import allocation_repair
 from nova_prio.compute import in_between
 from nova_prio import holdings
 
@@ -233,7 +224,7 @@ class Healing:
 
     def _mend(self, context, client, compute_node, uuid, what, seen):
         try:
-            mended = holdings.mend(
+            mended = allocation_repair.mend(
                 context, client, compute_node.uuid, compute_node.host, uuid)
         except holdings.NotMended as error:
             self._seen[uuid] = (*what, str(error))

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Release the claims of live migrations to this host that have ended.
 
@@ -30,7 +20,6 @@ from nova import utils
 from oslo_log import log as logging
 
 from nova_prio.compute import in_between
-from nova_prio.compute import strangers
 from nova_prio import holdings
 
 LOG = logging.getLogger(__name__)
@@ -137,8 +126,8 @@ class IncomingMigrations:
                 expected_attrs=['migration_context', 'pci_devices'])
         except exception.InstanceNotFound:
             return
-        if instance.host == self.host or strangers.is_there(
-                self.driver._host, instance.uuid):
+        if instance.host == self.host or self.driver.guests.is_there(
+                instance.uuid):
             # The guest runs here, whatever became of the migration.
             return
         LOG.info('Releasing the claim of the live migration %s, which has '

@@ -1,71 +1,76 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The VCPU and memory of a priority host, as Placement is to hold them. Pure.
+"""The VCPU and memory inventories of a priority host. Pure.
 
 Placement lets no instance leave that is larger than ``max_unit`` and, up to
-its release 13, none that leaves more behind than there is room for. Where the
+its release 13, none that leaves more behind than there is room for. If the
 configuration changed while instances were there, the inventory has room for
-what is in use, and for no more.
+their allocations, and for no more.
 """
+
+import os_resource_classes as orc
 
 from nova_prio import capacity
 
 
-def vcpu(stock, cpus, in_use, largest):
-    """Return the VCPU inventory of a mix host.
+def of_priority_host(stock, cpus, in_use):
+    """Return the inventories of a priority host.
 
-    Placement counts all CPUs, with the ratio in force, and reserves what
-    keeps it from selling more than the low row. It cannot tell low-priority
-    from ordinary instances, nor can it limit one of them to the CPUs there
-    are while a larger allocation exists: filter and claim do.
+    On a mix host, Placement counts all CPUs, with the ratio in force, and
+    reserves those that keep it from selling more than the low row. It cannot
+    tell low-priority from ordinary instances, nor limit one of them to the
+    CPUs of the host while a larger allocation exists: filter and claim do.
+    Memory is never oversold further.
 
-    :param stock: the VCPU inventory that Nova's driver reports, a dict
+    Without mix, the inventories are Nova's, unless instances could not leave.
+
+    :param stock: the inventories that Nova's driver reports, a dict, resource
+        class -> dict
     :param cpus: ``capacity.HostCPUs``
-    :param in_use: VCPU that Placement holds for all instances
-    :param largest: VCPU of the instance that holds most of them
+    :param in_use: ``usage.UsageLedger`` of the instances on the host
     :returns: a new dict
     """
+    found = dict(stock)
+    if orc.VCPU in stock:
+        vcpu = dict(stock[orc.VCPU])
+        if cpus.mix:
+            units = capacity.placement_units(
+                cpus.ratio, max(cpus.sellable.low, in_use.vcpu))
+            total = max(len(cpus.shared) + len(cpus.dedicated), units)
+            vcpu.update(total=total, reserved=total - units,
+                        max_unit=len(cpus.floating))
+        else:
+            vcpu['total'] = _total_to_leave(vcpu, in_use.vcpu)
+        vcpu['max_unit'] = max(vcpu['max_unit'], in_use.largest_vcpu)
+        found[orc.VCPU] = vcpu
+    if cpus.mix and orc.MEMORY_MB in stock:
+        memory = dict(stock[orc.MEMORY_MB])
+        memory['allocation_ratio'] = min(memory['allocation_ratio'], 1.0)
+        memory['total'] = _total_to_leave(memory, in_use.memory_mb)
+        found[orc.MEMORY_MB] = memory
+    return found
+
+
+def _total_to_leave(inventory, in_use):
+    """Return the total of an inventory, raised to what is in use."""
     units = capacity.placement_units(
-        cpus.ratio, max(cpus.sellable.low, in_use))
-    total = max(len(cpus.shared) + len(cpus.dedicated), units)
-    return dict(stock, total=total, reserved=total - units,
-                max_unit=max(len(cpus.floating), largest))
+        capacity.exact_ratio(inventory['allocation_ratio']), in_use)
+    return max(inventory['total'], units + inventory['reserved'])
 
 
-def movable_vcpu(stock, in_use, largest):
-    """Return the VCPU inventory of a host that is no mix host.
+def of_cpu_sets(cpus, there):
+    """Return the CPU inventories that Nova's driver reports for CPU sets.
 
-    It is Nova's, unless what is there from other times could not leave.
+    Nova reserves no CPUs beside CPU sets. It keeps an allocation ratio that
+    is in Placement.
 
-    :param stock: the VCPU inventory that Nova's driver reports, a dict
-    :param in_use: VCPU that Placement holds for all instances
-    :param largest: VCPU of the instance that holds most of them
-    :returns: a new dict
+    :param cpus: ``capacity.HostCPUs``
+    :param there: the inventories in Placement, a dict, resource class -> dict
+    :returns: a new dict, without the class of an empty set
     """
-    units = capacity.placement_units(
-        capacity.exact_ratio(stock['allocation_ratio']), in_use)
-    return dict(stock, total=max(stock['total'], units + stock['reserved']),
-                max_unit=max(stock['max_unit'], largest))
-
-
-def memory(stock, in_use):
-    """Return the MEMORY_MB inventory of a mix host: never oversold further.
-
-    :param stock: the MEMORY_MB inventory that Nova's driver reports, a dict
-    :param in_use: MEMORY_MB that Placement holds for all instances
-    :returns: a new dict with an allocation ratio of at most 1.0
-    """
-    ratio = min(stock['allocation_ratio'], 1.0)
-    units = capacity.placement_units(capacity.exact_ratio(ratio), in_use)
-    return dict(stock, allocation_ratio=ratio,
-                total=max(stock['total'], units + stock['reserved']))
+    sets = {orc.PCPU: (cpus.dedicated, 1.0),
+            orc.VCPU: (cpus.shared, float(cpus.ratio))}
+    return {name: {'reserved': 0, 'min_unit': 1, 'step_size': 1,
+                   'allocation_ratio': ratio, **there.get(name, {}),
+                   'total': len(numbers), 'max_unit': len(numbers)}
+            for name, (numbers, ratio) in sets.items() if numbers}

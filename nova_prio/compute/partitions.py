@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Whether libvirt can start guests in the partitions of both priorities.
 
@@ -141,15 +131,12 @@ class Partitions:
                 return
             self._errors[probe.priority] = probe.error
             self._log(probe)
-            problem = None
-            for priority, partition in guest_xml.PARTITIONS.items():
-                error = self._errors.get(priority)
-                if error is not None:
-                    problem = (
-                        'libvirt cannot start a guest in the partition %s '
-                        '(%s); run nova-prio-host prepare on the host'
-                        % (partition, str(error) or type(error).__name__))
-                    break
+            problem = next((
+                'libvirt cannot start a guest in the partition %s (%s); run '
+                'nova-prio-host prepare on the host'
+                % (partition, str(error) or type(error).__name__)
+                for priority, partition in guest_xml.PARTITIONS.items()
+                if (error := self._errors.get(priority)) is not None), None)
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
             elif self.problem and not problem:

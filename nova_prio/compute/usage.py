@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Who uses how many floating vCPUs of a host, by class."""
 
@@ -16,7 +6,14 @@ import collections
 import operator
 import typing
 
+import os_resource_classes as orc
+from oslo_log import log as logging
+
 from nova_prio import capacity
+from nova_prio import demand
+from nova_prio import policy
+
+LOG = logging.getLogger(__name__)
 
 #: Roles in which an instance counts on a host: it lives there, or it is on
 #: its way there or away, where its other flavor counts.
@@ -37,6 +34,21 @@ class Usage(typing.NamedTuple):
     shared_by_cell: dict
     vcpu: int
     memory_mb: int
+
+    @classmethod
+    def of(cls, flavor, numa_topology):
+        """Return the Usage of an instance.
+
+        :param flavor: nova.objects.Flavor, with extra specs
+        :param numa_topology: nova.objects.InstanceNUMATopology that was
+            fitted to the host, or None
+        """
+        needs = demand.of(flavor, numa_topology)
+        return cls(
+            needs, demand.shared_by_cell(numa_topology),
+            policy.in_placement(flavor.extra_specs, orc.VCPU, needs.shared),
+            policy.in_placement(
+                flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb))
 
     @property
     def is_low(self):
@@ -150,3 +162,40 @@ class UsageLedger:
     def _arrived(self):
         return [usage for (uuid, role), usage in self._usages.items()
                 if role != MOVE or uuid not in self._incoming]
+
+
+class OversoldWarnings:
+    """Warns of each instance on an oversold row, once while it lasts.
+
+    A row is oversold if the configuration changed while instances were there:
+    mix was switched off, a CPU set shrank, the ratio fell.
+    """
+
+    def __init__(self):
+        self._said = frozenset()
+
+    def warn(self, report, usages):
+        """Write a WARNING for each instance that was not warned of yet.
+
+        :param report: HostReport of the host
+        :param usages: UsageLedger of the host
+        """
+        found = {}
+        for row in capacity.oversold(report.sellable, report.used):
+            found.update({
+                (uuid, row): getattr(drawn, row)
+                for uuid, drawn in usages.drawn_by_instance().items()
+                if getattr(drawn, row)})
+        for (uuid, row), drawn in found.items():
+            if (uuid, row) not in self._said:
+                LOG.warning(
+                    'Too much is sold of the %(row)s row of this host: '
+                    '%(sold)d of %(sellable)d CPUs, %(drawn)d of them to this '
+                    'instance. It keeps running, and the row admits nothing '
+                    'until it fits: move instances away, or set '
+                    'cpu_priority_mix_enable, the CPU sets and the CPU '
+                    'allocation ratio as they were.',
+                    {'row': row, 'sold': getattr(report.used, row),
+                     'sellable': getattr(report.sellable, row),
+                     'drawn': drawn}, instance_uuid=uuid)
+        self._said = frozenset(found)

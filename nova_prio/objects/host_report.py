@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What a compute tells the schedulers about its CPUs."""
+"""The report of a compute about its CPUs, for the schedulers."""
 
 from nova import exception
 from nova.virt import hardware
@@ -24,26 +14,21 @@ from nova_prio import capacity
 
 STATS_KEY = 'nova_prio'
 
-
 #: How many names of guests a report has, and the characters of each.
 _MAX_NAMES = 3
 _MAX_NAME = 64
 
+#: Fields with the CPUs of each row.
+_SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
+_USED = [row + '_used' for row in capacity.Rows._fields]
 
-def _some(names):
-    """Return names as a text of bounded length.
-
-    :param names: list of str
-    """
-    found = ', '.join(
-        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
-        for name in names[:_MAX_NAMES])
-    others = len(names) - _MAX_NAMES
-    return found + (' and %d more' % others if others > 0 else '')
+#: Field -> version of the report that added it.
+_ADDED_IN = {'low_by_cell': (1, 1), 'partition_problem': (1, 2),
+             'blocked_cpus': (1, 3), 'blocked_by': (1, 4), 'problem': (1, 4)}
 
 
 def cpu_set(text):
-    """Return the CPUs of a set as a report writes it, a frozenset of numbers.
+    """Return the CPUs of a set in a report, a frozenset of numbers.
 
     :param text: str, such as '0-7', or '' for none
     """
@@ -51,7 +36,7 @@ def cpu_set(text):
 
 
 class UnreadableReport(ValueError):
-    """A report that cannot be read, said in one sentence."""
+    """A report that cannot be read; its text is a sentence."""
 
 
 @base.VersionedObjectRegistry.register
@@ -59,15 +44,10 @@ class HostReport(base.VersionedObject):
     """CPU sets, ratio, and the sellable and used CPUs of each row of a host.
 
     It travels as JSON text in the ``stats`` of the compute node, which the
-    scheduler sees as ``host_state.stats``. It holds no time stamps: a report
-    that says nothing new costs no database write.
+    scheduler sees as ``host_state.stats``. It has no time stamps, so that an
+    unchanged report costs no database write.
     """
 
-    # Version 1.0: Initial version
-    # Version 1.1: Added low_by_cell
-    # Version 1.2: Added partition_problem
-    # Version 1.3: Added blocked_cpus
-    # Version 1.4: Added blocked_by and problem
     VERSION = '1.4'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
@@ -81,23 +61,18 @@ class HostReport(base.VersionedObject):
         'floating_cpus': fields.IntegerField(),
         # Ratio in force, as an exact decimal.
         'cpu_allocation_ratio': fields.StringField(),
-        # vCPUs of all instances when this report was made: what the
-        # scheduler's view of the host has beyond it, a request consumed.
+        # vCPUs of all instances when this report was made. If the scheduler
+        # sees more of them, a request has consumed the rest.
         'vcpus_used': fields.IntegerField(),
-        'high_sellable': fields.IntegerField(),
-        'high_used': fields.IntegerField(),
-        'low_sellable': fields.IntegerField(),
-        'low_used': fields.IntegerField(),
-        'ordinary_sellable': fields.IntegerField(),
-        'ordinary_used': fields.IntegerField(),
-        # NUMA cell of the host -> vCPUs of the low-priority guests that have
-        # a NUMA topology and are on that cell; cells without any are left
-        # out.
+        # high_sellable, high_used, low_sellable and so on.
+        **{name: fields.IntegerField() for name in (*_SELLABLE, *_USED)},
+        # NUMA cell of the host -> vCPUs of the low-priority guests on it that
+        # have a NUMA topology, without the cells that have none.
         'low_by_cell': fields.DictOfIntegersField(default={}),
         # Why no guest with a priority can be started, a sentence; or empty.
         'partition_problem': fields.StringField(default=''),
-        # Those of the dedicated set that nobody is pinned on, but where
-        # guests float that were started with other CPU sets.
+        # Dedicated CPUs that no instance is pinned on, but that guests on
+        # stale CPU sets use.
         'blocked_cpus': fields.StringField(default=''),
         # Names of the guests on these CPUs that are no instances of the host.
         'blocked_by': fields.StringField(default=''),
@@ -109,21 +84,14 @@ class HostReport(base.VersionedObject):
     def of(cls, cpus, in_use, vcpus_used, low_by_cell,
            partition_problem=None, blocked=frozenset(), blocked_by=(),
            problem=''):
-        """Return the report of a host.
+        """Return the report of a host; see the fields.
 
         :param cpus: ``capacity.HostCPUs`` of the host
-        :param in_use: ``capacity.Rows`` that are sold
-        :param vcpus_used: vCPUs of all its instances
-        :param low_by_cell: dict, NUMA cell -> vCPUs of the low-priority
-            guests that have a NUMA topology and are on it
-        :param partition_problem: why no guest with a priority can be started
-        :param blocked: dedicated CPUs that are not pinned, but where guests
-            float that were started with other CPU sets; frozenset of numbers
-        :param blocked_by: list of the names of the guests on these CPUs that
-            are no instances of the host
-        :param problem: why no priority instance is admitted, or ''
+        :param in_use: ``capacity.Rows`` in use
+        :param low_by_cell: dict, NUMA cell -> vCPUs
+        :param blocked: frozenset of CPU numbers, for ``blocked_cpus``
+        :param blocked_by: list of names; the report has the first of them
         """
-        sellable = cpus.sellable
         return cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
@@ -131,25 +99,20 @@ class HostReport(base.VersionedObject):
             floating_cpus=len(cpus.floating),
             cpu_allocation_ratio=str(cpus.ratio),
             vcpus_used=vcpus_used,
-            high_sellable=sellable.high, high_used=in_use.high,
-            low_sellable=sellable.low, low_used=in_use.low,
-            ordinary_sellable=sellable.ordinary,
-            ordinary_used=in_use.ordinary,
+            **dict(zip(_SELLABLE, cpus.sellable)),
+            **dict(zip(_USED, in_use)),
             low_by_cell={str(cell): vcpus
                          for cell, vcpus in low_by_cell.items()},
             partition_problem=partition_problem or '',
             blocked_cpus=hardware.format_cpu_spec(blocked),
-            blocked_by=_some(blocked_by), problem=problem)
+            blocked_by=_first(blocked_by), problem=problem)
 
     @classmethod
     def of_problem(cls, problem, vcpus_used):
-        """Return the report of a host whose report cannot be made.
+        """Return a report for a host whose bookkeeping failed.
 
         It refuses priority instances, also in a scheduler that does not know
         ``problem``. For ordinary instances the host is like one of stock Nova.
-
-        :param problem: why no priority instance is admitted, a sentence
-        :param vcpus_used: vCPUs of all instances of the host
         """
         nothing = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.exact_ratio(1), mix=False)
@@ -157,16 +120,26 @@ class HostReport(base.VersionedObject):
                       problem=problem)
 
     @property
+    def ratio(self):
+        """The CPU allocation ratio as a Decimal."""
+        return capacity.exact_ratio(self.cpu_allocation_ratio)
+
+    @property
     def sellable(self):
         """The sellable CPUs as ``capacity.Rows``."""
-        return capacity.Rows(
-            self.high_sellable, self.low_sellable, self.ordinary_sellable)
+        return capacity.Rows(*(getattr(self, name) for name in _SELLABLE))
 
     @property
     def used(self):
         """The used CPUs as ``capacity.Rows``."""
-        return capacity.Rows(self.high_used, self.low_used,
-                             self.ordinary_used)
+        return capacity.Rows(*(getattr(self, name) for name in _USED))
+
+    @property
+    def cpus(self):
+        """The CPUs of the host as ``capacity.HostCPUs``."""
+        return capacity.HostCPUs(
+            cpu_set(self.cpu_dedicated_set), cpu_set(self.cpu_shared_set),
+            self.ratio, self.mix)
 
     @property
     def shared_cpus(self):
@@ -175,7 +148,7 @@ class HostReport(base.VersionedObject):
 
     @property
     def blocked(self):
-        """The dedicated CPUs that guests of other times keep, a frozenset."""
+        """The CPUs of ``blocked_cpus``, a frozenset of numbers."""
         return cpu_set(self.blocked_cpus)
 
     @property
@@ -189,21 +162,15 @@ class HostReport(base.VersionedObject):
         return capacity.room(self.sellable, self.taken)
 
     def obj_make_compatible(self, primitive, target_version):
-        """Take out of a primitive what an older version does not know."""
+        """Remove the fields from a primitive that an older version lacks."""
         super().obj_make_compatible(primitive, target_version)
         target = versionutils.convert_version_to_tuple(target_version)
-        if target < (1, 1):
-            primitive.pop('low_by_cell', None)
-        if target < (1, 2):
-            primitive.pop('partition_problem', None)
-        if target < (1, 3):
-            primitive.pop('blocked_cpus', None)
-        if target < (1, 4):
-            primitive.pop('blocked_by', None)
-            primitive.pop('problem', None)
+        for name, version in _ADDED_IN.items():
+            if target < version:
+                primitive.pop(name, None)
 
     def to_stats(self):
-        """Return the text that goes into the stats of the compute node."""
+        """Return the text for the stats of the compute node."""
         self.obj_reset_changes()
         return jsonutils.dumps(self.obj_to_primitive(), sort_keys=True)
 
@@ -211,54 +178,50 @@ class HostReport(base.VersionedObject):
     def from_stats(cls, stats):
         """Return the report that is in the stats of a compute node.
 
-        Reports of an older and of a newer compute are read alike, as long as
-        the major version is the same: a minor version only adds fields.
+        A report of another minor version can be read, because these versions
+        only add fields.
 
         :param stats: dict, key -> str, or None
-        :returns: a HostReport, or None where there is no report
-        :raises UnreadableReport: where there is one that cannot be read
+        :returns: a HostReport, or None if there is no report
+        :raises UnreadableReport: if there is one that cannot be read
         """
         text = (stats or {}).get(STATS_KEY)
         if text is None:
             return None
         try:
-            report = cls.obj_from_primitive(
-                _as_known(jsonutils.loads(text), cls.VERSION))
+            report = cls.obj_from_primitive(_as_known(jsonutils.loads(text)))
+            report.obj_set_defaults()
+            missing = [name for name in cls.fields
+                       if not report.obj_attr_is_set(name)]
+            if missing:
+                raise ValueError('it lacks %s' % ', '.join(missing))
+            # These read numbers from text.
+            report.ratio, report.blocked, report.shared_cpus
         except (ValueError, TypeError, KeyError, AttributeError,
-                RecursionError,
+                RecursionError, exception.Invalid,
                 ovo_exception.VersionedObjectsException) as error:
-            raise UnreadableReport(
-                'the report of the host cannot be read (%s)' % error)
-        # A compute of version 1.0 counts such guests as ordinary ones, one
-        # of version 1.1 does not look at its partitions, one of version 1.2
-        # does not look at what floats on its dedicated CPUs, one of version
-        # 1.3 does not name the guests there.
-        report.obj_set_defaults(
-            'low_by_cell', 'partition_problem', 'blocked_cpus', 'blocked_by',
-            'problem')
-        missing = [name for name in cls.fields
-                   if not report.obj_attr_is_set(name)]
-        if missing:
-            raise UnreadableReport(
-                'the report of the host lacks %s' % ', '.join(missing))
-        try:
-            capacity.exact_ratio(report.cpu_allocation_ratio)
-            report.blocked
-            report.shared_cpus
-        except (ValueError, exception.Invalid) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
         return report
 
 
-def _as_known(primitive, version):
-    """Return a primitive; one of a later minor version as of ours.
+def _first(names):
+    """Return names as a text of bounded length."""
+    found = ', '.join(
+        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
+        for name in names[:_MAX_NAMES])
+    others = len(names) - _MAX_NAMES
+    return found + (' and %d more' % others if others > 0 else '')
 
-    Fields that are not known are left out when it is read.
+
+def _as_known(primitive):
+    """Return a primitive of a later minor version as one of our version.
+
+    Fields that are not known are ignored when it is read.
     """
     key = 'nova_prio_object.version'
-    major, minor = versionutils.convert_version_to_tuple(primitive[key])
-    known = versionutils.convert_version_to_tuple(version)
-    if major == known[0] and minor > known[1]:
-        return {**primitive, key: version}
+    version, known = map(versionutils.convert_version_to_tuple,
+                         (primitive[key], HostReport.VERSION))
+    if version[0] == known[0] and version > known:
+        return {**primitive, key: HostReport.VERSION}
     return primitive

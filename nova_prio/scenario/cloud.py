@@ -1,21 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""A stock Nova and Placement in this process, configured as an operator would.
+"""A stock Nova and Placement in this process, for scenarios and tests.
 
-:class:`Cloud` is Nova's own functional test bed: real API, conductor,
-scheduler and computes, a real Placement, sqlite, and Nova's fake libvirt in
-the place of the hypervisor. The scenario player runs on it, and the
-functional tests derive from it.
+:class:`Cloud` is the environment of Nova's own functional tests: real API,
+conductor, scheduler and computes, a real Placement, sqlite, and Nova's fake
+libvirt instead of the hypervisor.
 """
 
 import contextlib
@@ -46,7 +35,9 @@ try:
     # First of all that is Nova's: it decides between threads and eventlet.
     import nova.tests.functional  # noqa: I100
 
+    from nova.api.openstack.compute import servers
     from nova.api.validation.extra_specs import validators
+    from nova.compute import api
     from nova.compute import resource_tracker
     import nova.conf
     from nova import context
@@ -72,24 +63,24 @@ _TARGET_CELL = context.target_cell
 
 
 class Installed:
-    """A bed of Nova's tests in which this package is installed."""
+    """A test environment of Nova in which this package is installed."""
 
     def _install(self):
-        """Do what installing and configuring the package does.
-
-        What the services then put into Nova is gone with the bed.
-        """
+        """Install and configure the package for as long as the test runs."""
         self._aggregates = {}
         nova_prio.conf.register_opts(CONF)
         self._configure()
         for name, value in (
                 ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
                  list(request_filter.ALL_REQUEST_FILTERS)),
+                ('nova.compute.api.API', api.API),
+                ('nova.api.openstack.compute.servers.ServersController.create',
+                 servers.ServersController.create),
                 ('nova.compute.resource_tracker.ResourceTracker',
                  resource_tracker.ResourceTracker),
                 ('nova.compute.resource_tracker.claims',
                  resource_tracker.claims)):
-            self.useFixture(fixtures.MonkeyPatch(name, value))
+            self.stub_out(name, value)
         # nova-api does so once, when it starts with its configuration.
         validators.VALIDATORS.clear()
         validators.load_validators()
@@ -121,24 +112,23 @@ class Installed:
     def _join_aggregate(self, name, metadata):
         key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
         if key not in self._aggregates:
-            aggregate_id = self._create_aggregate(key)
+            self._aggregates[key] = self._create_aggregate(key)
             self.admin_api.post_aggregate_action(
-                aggregate_id, {'set_metadata': {'metadata': metadata}})
-            self._aggregates[key] = aggregate_id
+                self._aggregates[key],
+                {'set_metadata': {'metadata': metadata}})
         self.admin_api.add_host_to_aggregate(self._aggregates[key], name)
 
 
 class Cloud(Installed, base.ServersTestBase):
     """A stock Nova and Placement that loads this package.
 
-    Hosts come with :meth:`start_host`; ``self.api`` is the client of an
-    administrator at the newest microversion, ``self.placement`` that of
-    Placement, and ``self.hosts_down`` the names of the hosts that are down.
+    ``self.api`` is the client of an administrator at the newest microversion,
+    ``self.placement`` that of Placement, and ``self.hosts_down`` has the names
+    of the hosts that are down.
     """
 
     ADMIN_API = True
     microversion = 'latest'
-    #: ``[nova_prio] affinity_domains``
     affinity_domains = ('host',)
 
     def setUp(self):
@@ -148,28 +138,24 @@ class Cloud(Installed, base.ServersTestBase):
         self._install()
         # The CPUs of its hosts are not those of this machine.
         for name in 'ISOLATED', 'ONLINE':
-            self.useFixture(fixtures.MonkeyPatch(
-                'nova_prio.compute.checks.' + name, pathlib.Path(os.devnull)))
+            self.stub_out('nova_prio.compute.checks.' + name,
+                          pathlib.Path(os.devnull))
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')
         # With a connection for each transaction, a fifth of all the time of
         # the cloud is spent on opening and closing sqlite's files.
-        self.useFixture(fixtures.MonkeyPatch(
-            'oslo_db.sqlalchemy.engines.pool.NullPool', pool.QueuePool))
+        self.stub_out('oslo_db.sqlalchemy.engines.pool.NullPool',
+                      pool.QueuePool)
         super().setUp()
-        # Nova's tests have one that switches between databases of cells, for
-        # which threads wait for each other, and once in a while for ever.
-        # With one cell nothing has to be switched.
+        # In that of Nova's tests threads wait for each other to switch between
+        # the databases of cells, and sometimes for ever. One cell needs none.
         if self.NUMBER_OF_CELLS == 1:
-            self.useFixture(fixtures.MonkeyPatch(
-                'nova.context.target_cell', _TARGET_CELL))
-        # A host that is gone before it answers would keep the process for half
-        # an hour, in a thread of the live migration that asked it.
+            self.stub_out('nova.context.target_cell', _TARGET_CELL)
+        # A live migration would wait half an hour for a host that is gone.
         self.flags(long_rpc_timeout=60)
         # Idle threads of Nova's tests look for work a hundred times a second,
-        # which takes a core where there are some computes.
-        self.useFixture(fixtures.MonkeyPatch(
-            'futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.3))
+        # which takes a core if several computes run.
+        self.stub_out('futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.3)
         self._options_fixture = self.useFixture(
             host_options.HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(
@@ -194,8 +180,8 @@ class Cloud(Installed, base.ServersTestBase):
 
     def _get_connection(self, *args, **kwargs):
         # Nova refuses hosts of 16 CPUs and more because of its mock of
-        # get_online_cpus, which setUp has replaced; and its fake counts the
-        # memory of a host in KiB, where libvirt-python counts in MiB.
+        # get_online_cpus, which setUp() has replaced. Its fake counts the
+        # memory of a host in KiB, but libvirt-python in MiB.
         with mock.patch.object(self, 'assertGreater'):
             connection = super()._get_connection(*args, **kwargs)
         info = connection.getInfo()
@@ -207,31 +193,27 @@ class Cloud(Installed, base.ServersTestBase):
         """Start (or start again) a compute with the options of its host."""
         options = self._host_options.setdefault(
             hostname, {(None, 'host'): hostname})
-        self._options_fixture.starting = options
-        try:
+        with self._options_fixture.starting(options):
             super().start_compute(hostname, *args, **kwargs)
-        finally:
-            self._options_fixture.starting = None
-        manager = self.computes[hostname].manager
-        host_options.run_with(manager.driver, options, self._guest_xmls)
-        host_options.run_with(manager.rt, options)
+        host_options.run_with(
+            self.computes[hostname].manager, options, self._guest_xmls)
         return hostname
 
     def start_host(self, name, cpus=12, cells=1, threads=1, dedicated=None,
                    shared=None, ratio=None, mix=False, memory_mb=16384,
                    driver=PRIORITY_DRIVER, aggregate=None,
                    low_emulator_set=None, cell=None):
-        """Start a host, and the aggregate that it is in.
+        """Start a host and add it to an aggregate.
 
-        :param cpus: CPUs of the host, a multiple of cells * threads; with
-            threads, siblings have neighbouring numbers
+        :param cpus: a multiple of cells * threads; sibling threads have
+            neighbouring numbers
         :param dedicated: ``[compute] cpu_dedicated_set``, such as "0-7"
         :param shared: ``[compute] cpu_shared_set``
         :param ratio: ``cpu_allocation_ratio``; None leaves it to Nova
         :param mix: ``cpu_priority_mix_enable``
         :param driver: ``compute_driver``
-        :param aggregate: dict, metadata of the host's aggregate (str -> str);
-            hosts with the same metadata share one; None or empty for none
+        :param aggregate: dict, metadata of the aggregate that all hosts with
+            the same metadata share (str -> str); None or empty for none
         :param low_emulator_set: ``[nova_prio] low_emulator_set``
         :param cell: name of the cell of the host; None for the first cell
         :returns: the started nova-compute service
@@ -300,15 +282,14 @@ class Cloud(Installed, base.ServersTestBase):
             domain.undefine()
             domain.complete_job()
 
-        self.useFixture(fixtures.MonkeyPatch(
-            'nova.tests.fixtures.libvirt.Domain.migrateToURI3', migrate))
+        self.stub_out(
+            'nova.tests.fixtures.libvirt.Domain.migrateToURI3', migrate)
 
     def guest_xml(self, server_id):
-        """Return the domain XML that a server was started with last.
+        """Return the domain XML of the last start or live migration.
 
-        It is what a driver generated, or what a live migration brought. The
-        fake's ``XMLDesc()`` drops parts of it.
+        The fake's ``XMLDesc()`` drops parts of it.
 
-        :raises: KeyError where no driver generated any
+        :raises KeyError: if no driver generated any
         """
         return self._guest_xmls[server_id]

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command ``nova-prio scenario play``."""
 
@@ -16,23 +6,28 @@ import contextlib
 import io
 import json
 import os
+import signal
+import tempfile
 import warnings
 
 from cliff import command
 
 from nova_prio.scenario import document
-from nova_prio.scenario import interrupt
-from nova_prio.scenario import last_words
 from nova_prio.scenario import render
 from nova_prio.scenario import result
-from nova_prio.scenario import source
 
-#: Environment variable with the file that is played where none is named.
+#: Environment variable with the file that is played if none is named.
 DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
-#: Exit status of a file that cannot be played.
+#: Exit status if the file cannot be played.
 BAD_FILE = 2
-#: Exit status where an expectation did not come true, or Nova failed.
+#: Exit status if an expectation did not come true, or Nova failed.
 FAILED = 1
+#: Exit status if a signal ended the play.
+INTERRUPTED = 130
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+#: A shell takes the place of the process: no thread of Nova goes on writing
+#: files, and nothing that eventlet has replaced in Python's library is used.
+LAST_COMMANDS = 'echo Interrupted. >&2; rm -rf "$0"; exit %d' % INTERRUPTED
 
 
 class Play(command.Command):
@@ -63,7 +58,7 @@ class Play(command.Command):
         try:
             scenario = document.load(parsed_args.file)
             played = self._play(scenario)
-        except source.BadScenario as error:
+        except document.BadScenario as error:
             for problem in error.problems:
                 self._progress(problem)
             return BAD_FILE
@@ -89,21 +84,18 @@ class Play(command.Command):
         self.app.stderr.flush()
 
     def _play(self, scenario):
-        with interrupt.ends_process(), _silence(), \
-                last_words.listening() as said:
+        with _ends_process(), _silence():
             if scenario.description:
                 self._progress(scenario.description)
-            # Nova's test code takes the process over when it is imported.
+            # Nova's test code takes the process over when it is imported,
+            # and the module cloud has to be the first that imports it.
             from nova_prio.scenario import cloud
             from nova_prio.scenario import player
-            try:
-                with cloud.Cloud.running(
-                        scenario.affinity_domains) as running:
-                    self._progress('Nova and Placement started')
-                    return player.Player(
-                        running, scenario, self._progress).play()
-            except SystemExit as error:
-                raise result.PlayFailed(said.text) from error
+            from nova_prio.scenario import refusals
+            with refusals.to_start(result.PlayFailed), cloud.Cloud.running(
+                    scenario.affinity_domains) as running:
+                self._progress('Nova and Placement started')
+                return player.Player(running, scenario, self._progress).play()
 
 
 class _Nowhere(io.TextIOBase):
@@ -120,3 +112,31 @@ def _silence():
             contextlib.redirect_stderr(_Nowhere()), \
             warnings.catch_warnings():
         yield
+
+
+@contextlib.contextmanager
+def _ends_process():
+    """Let SIGINT and SIGTERM end the process with :data:`INTERRUPTED`.
+
+    Nova waits for threads of its own, and would let an exception in the main
+    thread pass unnoticed, or hold it up for a minute. All temporary files are
+    in one directory, which is removed at the end or by a signal.
+    """
+    with tempfile.TemporaryDirectory(
+            prefix='nova-prio-', ignore_cleanup_errors=True) as directory:
+        def end(number, frame):
+            for each in SIGNALS:
+                signal.signal(each, signal.SIG_IGN)
+            try:
+                os.execv('/bin/sh', ['sh', '-c', LAST_COMMANDS, directory])
+            finally:
+                os._exit(INTERRUPTED)
+
+        before = {each: signal.signal(each, end) for each in SIGNALS}
+        tempdir, tempfile.tempdir = tempfile.tempdir, directory
+        try:
+            yield
+        finally:
+            tempfile.tempdir = tempdir
+            for each, handler in before.items():
+                signal.signal(each, handler)

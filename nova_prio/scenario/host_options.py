@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Options of their own for the hosts of one process.
 
@@ -29,26 +19,30 @@ _OPTIONS = contextvars.ContextVar('host_options', default=None)
 
 
 class HostOptionsFixture(fixtures.Fixture):
-    """Let each host have options of its own.
-
-    While :func:`use` is entered, its values hide those of the process, for
-    the thread that entered it. A compute that starts works in threads of its
-    own as well: they see the options in ``starting``.
-    """
+    """Let :func:`use` hide the options of the process."""
 
     def _setUp(self):
-        self.starting = None
+        self._starting = None
         get = cfg.ConfigOpts._get
 
         def get_for_host(conf, name, group=None, namespace=None):
             value = get(conf, name, group, namespace)
-            options = _OPTIONS.get() or self.starting
+            options = _OPTIONS.get() or self._starting
             if not options or namespace is not None:
                 return value
             return options.get((getattr(group, 'name', group), name), value)
 
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_config.cfg.ConfigOpts._get', get_for_host))
+
+    @contextlib.contextmanager
+    def starting(self, options):
+        """Let all threads see the options of a host: it starts some."""
+        self._starting = options
+        try:
+            yield
+        finally:
+            self._starting = None
 
 
 @contextlib.contextmanager
@@ -64,18 +58,24 @@ def use(options):
         _OPTIONS.reset(token)
 
 
-def run_with(instance, options, guest_xmls=None):
-    """Run each method of an object with the options of its host.
+def run_with(manager, options, guest_xmls):
+    """Run the driver and the tracker of a host with the options of the host.
 
-    The class of the object becomes a subclass, so that its methods see those
-    options in whatever thread Nova calls them.
+    Their classes become subclasses, so that their methods see those options
+    in whatever thread Nova calls them.
 
+    :param manager: nova.compute.manager.ComputeManager
     :param options: dict, as for :func:`use`
-    :param guest_xmls: dict, server id -> str, filled with what a driver
-        generates
+    :param guest_xmls: dict, server id -> str, filled with the domain XML that
+        the driver generates
     """
-    stock = instance.__class__
+    for part in manager.driver, manager.rt:
+        part.__class__ = functools.update_wrapper(
+            _on_host(part.__class__, options, guest_xmls), part.__class__,
+            updated=())
 
+
+def _on_host(stock, options, guest_xmls):
     class OnHost(stock):
 
         def __getattribute__(self, name):
@@ -94,6 +94,4 @@ def run_with(instance, options, guest_xmls=None):
 
             return method
 
-    for attribute in ('__name__', '__qualname__', '__module__', '__doc__'):
-        setattr(OnHost, attribute, getattr(stock, attribute))
-    instance.__class__ = OnHost
+    return OnHost

@@ -1,30 +1,21 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Plays a scenario through the API of a stock Nova."""
 
 from nova.tests.functional.api import client
 import tenacity
 
-from nova_prio.scenario import candidates
-from nova_prio.scenario import document as scenario
-from nova_prio.scenario import migrations
+from nova_prio.scenario import refusals
 from nova_prio.scenario import result
 from nova_prio.scenario import stage
-from nova_prio.scenario import watch
+from nova_prio.scenario import verbs
 
 #: Seconds until a server is as a step leaves it, and between two looks at it.
 PATIENCE_SECONDS = 60
 INTERVAL_SECONDS = 0.03
+#: States of a migration that is over, or waits to be confirmed.
+SETTLED = ('finished', 'confirmed', 'reverted', 'completed', 'done', 'failed',
+           'error', 'cancelled')
 
 
 class Player:
@@ -40,43 +31,66 @@ class Player:
         self._document = document
         self._progress = progress
         cloud.let_guests_migrate()
-        self._watch = cloud.useFixture(watch.SchedulerWatch())
-        self._stage = stage.Stage(cloud, document)
+        self._watch = cloud.useFixture(refusals.SchedulerWatch())
         self._servers = {}
-        self._position = self._step = None
 
     def play(self):
         """Play it.
 
         :returns: :class:`nova_prio.scenario.result.Result`
-        :raises nova_prio.scenario.source.BadScenario: where Nova refuses
-            a host, flavor or server group of the file
-        :raises nova_prio.scenario.result.PlayFailed: where it cannot go on
+        :raises nova_prio.scenario.document.BadScenario: if Nova refuses a
+            host, flavor or server group of the file
+        :raises nova_prio.scenario.result.PlayFailed: if it cannot go on
         """
-        self._stage.set_up(self._progress)
+        self._stage = stage.Stage(self._cloud, self._document, self._progress)
         surprises = []
         steps = self._document.steps
-        for position, step in enumerate(steps):
-            self._position, self._step = position, step
-            outcomes = step.verb.play(step.args, self)
-            if step.verb.vacates:
+        for number, step in enumerate(steps, 1):
+            self._step = 'step %d (%s)' % (number, step.deed)
+            self._number = number
+            outcomes = self._outcomes(step.name, step.args)
+            if verbs.VERBS[step.name].vacates:
                 self._update_hosts()
+            summary = outcomes[0] if len(outcomes) == 1 else ', '.join(
+                '%d %s' % (outcomes.count(outcome), outcome)
+                for outcome in dict.fromkeys(outcomes))
             self._progress('[%d/%d] %s: %s' % (
-                position + 1, len(steps), step.title, _summary(outcomes)))
+                number, len(steps), step.title, summary))
             if step.expect and set(outcomes) != {step.expect}:
                 surprises.append(self._document.problem(
-                    ('steps', position, 'expect'),
+                    ('steps', number - 1, 'expect'),
                     '%r did not come true: %s is %s' % (
-                        step.expect, step.title, _summary(outcomes))))
+                        step.expect, step.title, summary)))
         self._update_hosts()
         return result.Result(
-            [self._stage.seen(server)
-             for server in self._servers.values()],
+            [self._stage.seen(server) for server in self._servers.values()],
             [self._stage.host(host) for host in self._document.hosts],
             surprises)
 
+    def _outcomes(self, name, args):
+        """Take a step; return its outcomes, one for each server."""
+        verb = verbs.VERBS[name]
+        if name == 'create':
+            names = verbs.created(args)
+            if args['multi']:
+                return self._create(names, args)
+            return [outcome for name in names
+                    for outcome in self._create([name], args)]
+        if name == 'host-down':
+            self._cloud.host_down(args['host'])
+            works = True
+        elif name == 'host-up':
+            self._cloud.host_up(args['host'])
+            works = True
+        else:
+            server = self._servers[args['server']]
+            works = server.id is not None and (
+                self._delete(server) if name == 'delete' else
+                self._change(server, verb, args))
+        return [verb.outcomes[0] if works else 'refused']
+
     def _update_hosts(self):
-        """Run what Nova does every minute; no step waits for that.
+        """Run the periodic task of each host; no step waits for it.
 
         A host that a server has left offers its CPUs again only then.
         """
@@ -84,77 +98,40 @@ class Player:
             if host['name'] not in self._cloud.hosts_down:
                 self._cloud.update_host(host['name'])
 
-    def host_down(self, name):
-        """Let a host fail; for the verbs."""
-        self._cloud.host_down(name)
-
-    def host_up(self, name):
-        """Let a host that is down come back; for the verbs."""
-        self._cloud.host_up(name)
-
-    def create(self, names, args):
-        """Create servers with one request; for the verbs.
+    def _create(self, names, args):
+        """Create servers with one request.
 
         :param names: list of the names that they get
         :param args: dict, the keys of the verb ``create``
         :returns: list of 'active' or 'refused', one for each name
         """
         self._watch.clear()
+        servers = [result.Server(name) for name in names]
+        self._servers.update(zip(names, servers))
         try:
-            created = self._cloud.api.post_server(self._body(names, args))
+            created = self._cloud.api.post_server(
+                self._stage.server_body(names, args))
         except client.OpenStackApiException as error:
             if error.response.status_code >= 500:
                 raise result.PlayFailed('%s cannot be created: %s' % (
                     args['name'], stage.answer(error))) from error
-            for name in names:
-                self._servers[name] = result.Server(
-                    name, priority=self._stage.asked_priority(args))
-                self._refuse(self._servers[name], stage.answer(error))
+            for server in servers:
+                server.priority = self._stage.asked_priority(args)
+                self._refuse(server, stage.answer(error))
             return ['refused'] * len(names)
-        return [self._settled(server)
-                for server in self._created(names, created)]
+        ids = {names[0]: created['id']} if len(names) == 1 else {
+            item['name']: item['id'] for item in self._cloud.api.api_get(
+                '/servers/detail?reservation_id=%s'
+                % created['reservation_id']).body['servers']}
+        for server in servers:
+            server.id = ids[server.name]
+        return [self._settled(server) for server in servers]
 
     def _refuse(self, server, text, *reasons):
-        """Let a server keep why the step that is played was refused."""
-        server.faults.append(result.Fault(self._position + 1, '\n'.join([
-            'step %d (%s): %s' % (self._position + 1, self._step.deed, text),
-            *reasons])))
-
-    def _body(self, names, args):
-        server = {
-            'name': args['name'] if len(names) > 1 else names[0],
-            'flavorRef': self._stage.flavors[args['flavor']],
-            'imageRef': self._stage.images[
-                args['image'] or scenario.DEFAULT_IMAGE],
-            'networks': 'none',
-        }
-        if args['host'] and args['force']:
-            server['availability_zone'] = 'nova:%s' % args['host']
-        elif args['host']:
-            server['host'] = args['host']
-        if len(names) > 1:
-            server.update(min_count=len(names), max_count=len(names),
-                          return_reservation_id=True)
-        hints = {}
-        if args['hint']:
-            hints['priority'] = args['hint']
-        if args['group']:
-            hints['group'] = self._stage.groups[args['group']]
-        return {'server': server, 'os:scheduler_hints': hints}
-
-    def _created(self, names, created):
-        """Return the Server objects of a request that was accepted."""
-        if len(names) == 1:
-            found = [dict(created, name=names[0])]
-        else:
-            found = self._cloud.api.api_get(
-                '/servers/detail?reservation_id=%s'
-                % created['reservation_id']).body['servers']
-        servers = [result.Server(item['name'], id=item['id'])
-                   for item in sorted(found, key=lambda item: names.index(
-                       item['name']))]
-        self._servers.update((server.name, server) for server in servers)
-        return servers
+        """Record why Nova refused the step that is played; return False."""
+        server.faults.append(result.Fault(self._number, '\n'.join([
+            '%s: %s' % (self._step, text), *reasons])))
+        return False
 
     def _settled(self, server):
         """Wait until a server is active or refused; return which."""
@@ -169,11 +146,11 @@ class Player:
         return 'refused'
 
     def _until(self, server, goal, reached):
-        """Look at a server until it is as it should be; return what is seen.
+        """Look at a server until it is as it should be; return it.
 
-        :param goal: what it is, should that not come true in time
+        :param goal: what the server is if that does not come true in time
         :param reached: function: (the server as the API shows it, or None
-            where it is gone) -> bool
+            if it is gone) -> bool
         """
         def look():
             try:
@@ -196,85 +173,82 @@ class Player:
         query = self._watch.query
         if query is None:
             return []
-        names = {item['uuid']: item['name'] for item in
-                 self._cloud.api.api_get('/os-aggregates').body['aggregates']}
+        names = {
+            aggregate['uuid']: aggregate['name'] for aggregate in
+            self._cloud.api.api_get('/os-aggregates').body['aggregates']}
         sentences = [] if self._watch.has_candidates else [
-            'Placement has no candidate for %s:' % candidates.Request(query)]
+            'Placement has no candidate for %s:' % refusals.Request(query)]
         refused = self._watch.refusals()
         for host in self._cloud.hosts_down & refused.keys():
             refused[host] = 'the host is down'
-        return sentences + candidates.explain(
+        return sentences + refusals.explain(
             query, self._stage.providers(), names, refused, own_host)
 
-    def flavor(self, name):
-        """Return the id of a flavor of the scenario; for the verbs."""
-        return self._stage.flavors[name]
+    def _change(self, server, verb, args):
+        """Send the action of a verb to a server; return whether it worked.
 
-    def change(self, name, action, status, migration=None):
-        """Send an action to a server; for the verbs.
-
-        :param name: name of the server
-        :param action: dict, the action as the API wants it
-        :param status: the status of the server once it has worked; None
-            where its migration alone tells that
-        :param migration: the status of its migration likewise; None where
-            the action is no part of one
-        :returns: whether it has worked; where Nova says no, the server keeps
-            the reasons, and its status
+        If not, the server keeps the reasons.
         """
-        server = self._servers[name]
-        if server.id is None:
-            return False
-        down = self._cloud.hosts_down & migrations.hosts_of(
-            self._cloud.api, server.id)
+        action = verb.action(args, self._stage.flavors)
+        down = self._cloud.hosts_down & self._hosts_of(server)
         if down and 'evacuate' not in action:
             # Nova would wait for it, and this cloud for Nova.
-            self._refuse(server, 'Its host %s is down.' % min(down))
-            return False
+            return self._refuse(server, 'Its host %s is down.' % min(down))
         self._watch.clear()
         try:
             self._cloud.api.post_server_action(server.id, action)
         except client.OpenStackApiException as error:
             text = stage.answer(error)
             if error.response.status_code < 500:
-                self._refuse(server, text)
-                return False
-            # This cloud waits for the scheduler where Nova does not.
+                return self._refuse(server, text)
+            # This cloud waits for the scheduler, and Nova does not.
             if 'NoValidHost' not in text:
-                raise result.PlayFailed(
-                    '%s cannot be changed: %s' % (name, text)) from error
+                raise result.PlayFailed('%s cannot be changed: %s' % (
+                    server.name, text)) from error
         shown = self._until(
             server, 'not done with its task', lambda shown:
             shown['OS-EXT-STS:task_state'] is None and
-            migrations.newest_is_settled(self._cloud.api, server.id))
-        newest = migrations.newest(self._cloud.api, server.id).get('status')
-        if status in (None, shown['status']) and migration in (None, newest):
-            return True
-        self._refuse(server, 'No valid host was found.',
-                     *self._reasons(shown['OS-EXT-SRV-ATTR:host']))
-        return False
+            newest_is_settled(self._cloud.api, server.id))
+        newest = newest_migration(self._cloud.api, server.id).get('status')
+        if (verb.status not in (None, shown['status']) or
+                verb.migration not in (None, newest)):
+            return self._refuse(server, 'No valid host was found.',
+                                *self._reasons(shown['OS-EXT-SRV-ATTR:host']))
+        end = ('revert' if args.get('revert') else
+               'confirm' if args.get('confirm') else None)
+        return not end or self._change(
+            server, verbs.VERBS[end], {'server': server.name})
 
-    def delete(self, name):
-        """Delete a server; for the verbs.
+    def _hosts_of(self, server):
+        """Return the hosts of a server: two if a move is to be confirmed."""
+        api = self._cloud.api
+        hosts = {api.get_server(server.id)['OS-EXT-SRV-ATTR:host']}
+        migration = newest_migration(api, server.id)
+        if migration.get('status') == 'finished':
+            hosts |= {migration['source_compute'], migration['dest_compute']}
+        return hosts
 
-        :returns: whether it is gone; False where Nova says no
-        """
-        server = self._servers[name]
-        if server.id is None:
-            return False
+    def _delete(self, server):
+        """Delete a server; return whether it is gone."""
         try:
             self._cloud.api.delete_server(server.id)
         except client.OpenStackApiException as error:
-            self._refuse(server, stage.answer(error))
-            return False
+            return self._refuse(server, stage.answer(error))
         self._until(server, 'not deleted', lambda shown: shown is None)
         server.status = 'DELETED'
         return True
 
 
-def _summary(outcomes):
-    """Return outcomes such as "3 active, 1 refused"; "active" for one."""
-    if len(outcomes) == 1:
-        return outcomes[0]
-    return ', '.join('%d %s' % (outcomes.count(outcome), outcome)
-                     for outcome in dict.fromkeys(outcomes))
+def newest_migration(api, server_id):
+    """Return the newest migration of a server, a dict; empty for none.
+
+    :param api: client of an administrator
+    """
+    found = api.api_get(
+        '/os-migrations?instance_uuid=%s' % server_id).body['migrations']
+    return max(found, key=lambda migration: migration['id'], default={})
+
+
+def newest_is_settled(api, server_id):
+    """Return whether no migration of a server is under way."""
+    return newest_migration(api, server_id).get('status', 'done') in SETTLED

@@ -1,20 +1,11 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Shows what became of a scenario as text; pure."""
+"""Shows the result of a scenario as text; pure."""
+
+import textwrap
 
 import prettytable
 
-from nova_prio.scenario import cpu_set
 from nova_prio.scenario import result as data
 
 #: Hosts up to this size get one numbered box per CPU, on one line each;
@@ -27,19 +18,19 @@ LABEL_WIDTH = 10
 CODES = 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
 
-def text(result, description=None):
+def text(result):
     """Return the whole result: servers, refusals, and a map of each host.
 
     :param result: :class:`nova_prio.scenario.result.Result`
-    :param description: what the scenario is about, or None
     """
-    parts = [description] if description else []
-    parts.append(server_table(result.servers))
-    refused = [(fault, server) for server in result.servers
-               for fault in server.faults]
-    parts += [refusal(server, fault) for fault, server in sorted(
-        refused, key=lambda pair: pair[0].step)]
-    parts += [host_map(host, result.servers) for host in result.hosts]
+    faults = sorted(((fault, server.name) for server in result.servers
+                     for fault in server.faults),
+                    key=lambda pair: pair[0].step)
+    parts = [
+        server_table(result.servers),
+        *('%s, %s' % (name, fault.text.replace('\n', '\n  '))
+          for fault, name in faults),
+        *(host_map(host, result.servers) for host in result.hosts)]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
 
@@ -49,108 +40,100 @@ def server_table(servers):
         ['name', 'priority', 'status', 'host', 'CPUs', 'partition'])
     table.align = 'l'
     for server in servers:
-        table.add_row([
-            server.name, server.priority or '-', server.status,
-            server.host or '-', _cpus(server), server.partition or '-'])
+        cpus = ', '.join(_named(pinned=server.pins.values(),
+                                floats=server.floats_on))
+        table.add_row([server.name, *(shown or '-' for shown in (
+            server.priority, server.status, server.host, cpus,
+            server.partition))])
     return table.get_string()
 
 
-def _cpus(server):
-    if server.cpus is None:
-        return '-'
-    parts = []
-    if server.pins:
-        parts.append('pinned %s' % cpu_set.text(server.pins.values()))
-    if server.floats_on:
-        parts.append('floats %s' % cpu_set.text(server.floats_on))
-    return ', '.join(parts)
-
-
-def refusal(server, fault):
-    """Return why a step was refused: what Nova says, then the hosts."""
-    first, *reasons = fault.text.split('\n')
-    return '\n'.join(['%s, %s' % (server.name, first),
-                      *('  %s' % reason for reason in reasons)])
+def _named(**sets):
+    """Return texts such as "shared 8-11" for the CPU sets that have CPUs."""
+    return ['%s %s' % (name, data.cpus_text(cpus))
+            for name, cpus in sets.items() if cpus]
 
 
 def host_map(host, servers):
-    """Return the CPUs of a host: who is pinned where, and who floats.
+    """Return the CPUs of a host: which servers are pinned and float on them.
 
     :param host: :class:`nova_prio.scenario.result.Host`
     :param servers: all Servers of the result
     """
     here = [server for server in servers
             if server.host == host.name and server.cpus is not None]
-    pinned = [server for server in here if server.pins]
-    codes = dict(zip((server.name for server in pinned), _codes(len(pinned))))
+    pinned = [server.name for server in here if server.pins]
+    codes = dict(zip(pinned, _codes(len(pinned))))
     width = max([len(code) for code in codes.values()] or [1])
-    rows = list(_pinned_rows(pinned, codes)) + list(_floating_rows(here))
+    floating = _floating(here)
+    rows = [*_pinned_rows(here, codes),
+            *((kind, dict.fromkeys(cpus)) for kind, cpus in floating)]
     if host.cpus <= BOXED_CPUS:
         lines = _boxes(host.cpus, rows, max(2, width))
     else:
         lines = _letters(host.cpus, rows, width)
-    return '\n'.join(
-        [_heading(host), *lines, *_legend(codes, here), *_sold(host)])
+    return '\n'.join([
+        _heading(host), *lines, *_legend(codes, floating), *_sold(host)])
 
 
 def _codes(count):
     """Return that many short marks: A, B, ...; AA, AB, ... beyond 52."""
     if count <= len(CODES):
-        return list(CODES[:count])
+        return CODES[:count]
     return [first + second for first in CODES for second in CODES][:count]
 
 
-def _kind(server):
-    return server.priority or 'ordinary'
+def _by_kind(servers):
+    """Yield (row, server), in the order of the rows."""
+    for row in data.ROWS:
+        for server in servers:
+            if (server.priority or 'ordinary') == row:
+                yield row, server
 
 
-def _pinned_rows(pinned, codes):
-    """Yield (label, dict of CPU -> mark) for each class that is pinned."""
-    for kind in data.ROWS:
-        owners = {cpu: codes[server.name] for server in pinned
-                  if _kind(server) == kind for cpu in server.pins.values()}
-        if owners:
-            yield kind, owners
-
-
-def _floating_rows(here):
-    """Yield (label, dict of CPU -> None) for each set that is floated on."""
-    for kind, cpus in _floating(here):
-        yield kind, dict.fromkeys(cpus)
+def _pinned_rows(here, codes):
+    """Return (label, dict of CPU -> mark) for each class that is pinned."""
+    found = {}
+    for kind, server in _by_kind(here):
+        for cpu in server.pins.values():
+            found.setdefault(kind, {})[cpu] = codes[server.name]
+    return found.items()
 
 
 def _floating(here):
-    """Return dict, (class, CPUs that are floated on) -> list of servers."""
+    """Return dict, (class, CPUs that are floated on) -> names of servers."""
     found = {}
-    for kind in data.ROWS:
-        for server in here:
-            if _kind(server) == kind and server.floats_on:
-                found.setdefault((kind, server.floats_on), []).append(
-                    server.name)
+    for kind, server in _by_kind(here):
+        if server.floats_on:
+            found.setdefault((kind, server.floats_on), []).append(server.name)
     return found
 
 
 def _heading(host):
-    sets = ['%s %s' % (name, cpu_set.text(cpus)) for name, cpus in
-            (('dedicated', host.dedicated), ('shared', host.shared)) if cpus]
-    sets += ['%s %s' % domain for domain in host.domains.items()]
-    return 'host %s%s: %d CPUs%s' % (
-        host.name, '' if host.state == 'up' else ' (%s)' % host.state,
-        host.cpus, ', '.join([''] + sets))
+    return ', '.join([
+        'host %s%s: %d CPUs' % (
+            host.name, '' if host.state == 'up' else ' (%s)' % host.state,
+            host.cpus),
+        *_named(dedicated=host.dedicated, shared=host.shared),
+        *('%s %s' % domain for domain in host.domains.items())])
+
+
+def _labelled(label, words):
+    return label.ljust(LABEL_WIDTH) + words
 
 
 def _boxes(cpus, rows, width):
     """Yield a numbered box for each CPU, and a line of boxes for each row."""
-    yield _boxed('CPU', [str(cpu) for cpu in range(cpus)], width)
-    for label, marks in rows:
-        yield _boxed(label, [
-            '' if cpu not in marks else marks[cpu] or '~' * width
-            for cpu in range(cpus)], width)
+    numbers = {cpu: str(cpu) for cpu in range(cpus)}
+    for label, marks in [('CPU', numbers), *rows]:
+        yield _labelled(label, '|%s|' % '|'.join(
+            _mark(marks, cpu, width, ' ').rjust(width)
+            for cpu in range(cpus)))
 
 
-def _boxed(label, cells, width):
-    return '%s|%s|' % (label.ljust(LABEL_WIDTH), '|'.join(
-        cell.rjust(width) for cell in cells))
+def _mark(marks, cpu, width, free):
+    """Return the mark of a CPU: its owner, "~" if floated on, or free."""
+    return marks.get(cpu, free * width) or '~' * width
 
 
 def _letters(cpus, rows, width):
@@ -158,57 +141,50 @@ def _letters(cpus, rows, width):
     per_line = GROUP * max(GROUPS_PER_LINE // width, 1)
     for start in range(0, cpus, per_line):
         block = range(start, min(start + per_line, cpus))
-        yield ('CPU'.ljust(LABEL_WIDTH) + ' '.join(
-            str(cpu).ljust(GROUP * width) for cpu in block[::GROUP])).rstrip()
+        groups = [block[first:first + GROUP]
+                  for first in range(0, len(block), GROUP)]
+        yield _labelled('CPU', ' '.join(
+            str(group[0]).ljust(GROUP * width) for group in groups)).rstrip()
         for label, marks in rows:
-            if marks.keys().isdisjoint(block):
-                continue
-            cells = ['.' * width if cpu not in marks
-                     else (marks[cpu] or '~' * width).ljust(width)
-                     for cpu in block]
-            yield label.ljust(LABEL_WIDTH) + ' '.join(
-                ''.join(cells[first:first + GROUP])
-                for first in range(0, len(cells), GROUP))
+            if not marks.keys().isdisjoint(block):
+                yield _labelled(label, ' '.join(''.join(
+                    _mark(marks, cpu, width, '.').ljust(width)
+                    for cpu in group) for group in groups))
 
 
-def _legend(codes, here):
-    """Yield who the marks stand for, and who floats."""
+def _legend(codes, floating):
+    """Yield which servers the marks stand for, and which float."""
     if codes:
-        yield from _wrapped('pinned', ['%s %s' % (code, name)
-                                       for name, code in codes.items()])
-    for (kind, cpus), names in _floating(here).items():
-        yield from _wrapped(
-            'floats', names, ' (%s, over %s)' % (kind, cpu_set.text(cpus)))
+        yield _wrapped('pinned', ['%s %s' % (code, name)
+                                  for name, code in codes.items()])
+    for (kind, cpus), names in floating.items():
+        yield _wrapped('floats', [*names[:-1], '%s (%s, over %s)' % (
+            names[-1], kind, data.cpus_text(cpus))])
 
 
-def _wrapped(label, words, tail=''):
-    """Yield a label and words with commas between, in lines of 80 columns."""
-    line = label.ljust(LABEL_WIDTH)
-    room = 80
-    for position, word in enumerate(words):
-        word += ', ' if position + 1 < len(words) else tail
-        if len(line) + len(word.rstrip()) > room and line.strip():
-            yield line.rstrip()
-            line = ' ' * LABEL_WIDTH
-        line += word
-    yield line.rstrip()
+def _wrapped(label, words):
+    """Return a label and words with commas between, in lines of 80 columns."""
+    unbroken = ', '.join(word.replace(' ', '\xa0') for word in words)
+    return textwrap.fill(
+        _labelled(label, unbroken), 80, subsequent_indent=' ' * LABEL_WIDTH,
+        break_long_words=False, break_on_hyphens=False).replace('\xa0', ' ')
 
 
 def _sold(host):
-    """Yield what is sold of each class, and what Placement holds of CPUs."""
+    """Yield the sold CPUs of each class, and the usage in Placement."""
     if host.classes is not None:
-        yield 'sold'.ljust(LABEL_WIDTH) + ', '.join(
+        yield _labelled('sold', ', '.join(
             '%d of %d %s (%d left)' % (
                 held['used'], held['sellable'], row, host.left[row])
-            for row, held in host.classes.items())
+            for row, held in host.classes.items()))
     for name in ('PCPU', 'VCPU'):
-        held = host.inventory.get(name)
-        if held is not None:
-            used = sum(allocation['resources'].get(name, 0)
-                       for allocation in host.allocations.values())
-            yield 'placement '.ljust(LABEL_WIDTH) + (
-                '%d of %d %s (total %d, reserved %d, allocation ratio %s)' % (
-                    used, int((held['total'] - held['reserved'])
-                              * held['allocation_ratio']), name,
-                    held['total'], held['reserved'],
-                    held['allocation_ratio']))
+        if name not in host.inventory:
+            continue
+        total, reserved, ratio = (host.inventory[name][key] for key in (
+            'total', 'reserved', 'allocation_ratio'))
+        used = sum(allocation['resources'].get(name, 0)
+                   for allocation in host.allocations.values())
+        yield _labelled('placement', (
+            '%d of %d %s (total %d, reserved %d, allocation ratio %s)' % (
+                used, int((total - reserved) * ratio), name, total, reserved,
+                ratio)))

@@ -1,22 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What became of a scenario, as data; pure."""
+"""The result of a scenario, as data, and sets of CPUs as text; pure."""
 
 import dataclasses
 
 from lxml import etree
-
-from nova_prio.scenario import cpu_set
 
 ROWS = ('high', 'low', 'ordinary')
 
@@ -29,8 +17,8 @@ class PlayFailed(Exception):
 class Fault:
     """Why a step was refused.
 
-    ``step`` is its number; ``text`` has the step and what Nova says in the
-    first line, then a line for each reason.
+    ``step`` is its number; ``text`` has the step and the message of Nova in
+    the first line, then a line for each reason.
     """
 
     step: int
@@ -41,11 +29,11 @@ class Fault:
 class Server:
     """One server of the scenario.
 
-    ``cpus`` is a list of lists, the host CPUs of each vCPU, where they are
-    pinned or held to their NUMA node; a flat list where all of them float
-    over the same; None without a guest. ``priority`` is 'high', 'low' or
-    None, for a refused server what was asked; ``partition`` is that of the
-    guest. ``faults`` has a Fault for each step that was refused.
+    ``cpus`` is a list of lists, the host CPUs of each vCPU, if they are
+    pinned or held to their NUMA node; a flat list if all of them float over
+    the same; None without a guest. ``priority`` is 'high', 'low' or None, for
+    a refused server the one requested; ``partition`` is that of the guest.
+    ``faults`` has a Fault for each step that was refused.
     """
 
     name: str
@@ -66,13 +54,10 @@ class Server:
     @property
     def floats_on(self):
         """The frozenset of host CPUs of its other vCPUs."""
-        floating = set()
-        for cpus in self.cpus or ():
-            if not isinstance(cpus, list):
-                floating.add(cpus)
-            elif len(cpus) > 1:
-                floating.update(cpus)
-        return frozenset(floating)
+        return frozenset().union(*(
+            cpus if isinstance(cpus, list) else [cpus]
+            for number, cpus in enumerate(self.cpus or ())
+            if number not in self.pins))
 
     def document(self):
         """Return it as a dict; ``fault`` is all faults as one text or None."""
@@ -87,8 +72,8 @@ class Host:
     """One host of the scenario.
 
     ``classes`` is a dict, row -> dict of sellable and used CPUs, or None for
-    a host without our driver; ``inventory`` and ``allocations`` are what
-    Placement holds: resource class -> inventory, and consumer -> allocation.
+    a host without our driver; ``inventory`` and ``allocations`` come from
+    Placement: resource class -> inventory, and consumer -> allocation.
     ``state`` is 'up' or 'down'; ``domains`` a dict, key of aggregate metadata
     -> value, from the widest failure domain to the narrowest.
     """
@@ -128,12 +113,39 @@ class Result:
         """Return it as the dict that ``--format json`` prints."""
         return {
             'servers': [server.document() for server in self.servers],
-            'hosts': [{'name': host.name, 'state': host.state,
-                       'domains': host.domains,
-                       'classes': host.classes, 'inventory': host.inventory,
-                       'allocations': host.allocations}
-                      for host in self.hosts],
+            'hosts': [{key: getattr(host, key) for key in (
+                'name', 'state', 'domains', 'classes', 'inventory',
+                'allocations')} for host in self.hosts],
         }
+
+
+def parse_cpus(text):
+    """Return the frozenset of CPU numbers of a text such as "0-7,^3".
+
+    The syntax is that of ``[compute] cpu_dedicated_set``.
+
+    :raises ValueError: if a number or range is not one
+    """
+    included, excluded = set(), set()
+    for part in text.split(','):
+        part = part.strip()
+        first, dash, last = part.lstrip('^').partition('-')
+        cpus = range(int(first), int(last if dash else first) + 1)
+        if not cpus:
+            raise ValueError('range %s ends before it starts' % part)
+        (excluded if part.startswith('^') else included).update(cpus)
+    return frozenset(included - excluded)
+
+
+def cpus_text(cpus):
+    """Return CPU numbers as text such as "0-2,5"; "" for none."""
+    ranges = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][-1] + 1:
+            ranges[-1][1:] = [cpu]
+        else:
+            ranges.append([cpu])
+    return ','.join('-'.join(map(str, ends)) for ends in ranges)
 
 
 def guest(xml, host_cpus):
@@ -144,12 +156,9 @@ def guest(xml, host_cpus):
     :returns: cpus as in :class:`Server`; the partition as str or None
     """
     domain = etree.fromstring(xml)
-    partition = domain.findtext('resource/partition')
-    vcpu = domain.find('vcpu')
-    pins = {int(pin.get('vcpu')): sorted(cpu_set.parse(pin.get('cpuset')))
+    pins = {int(pin.get('vcpu')): sorted(parse_cpus(pin.get('cpuset')))
             for pin in domain.findall('cputune/vcpupin')}
-    if pins:
-        return [pins[number] for number in sorted(pins)], partition
-    if vcpu.get('cpuset'):
-        return sorted(cpu_set.parse(vcpu.get('cpuset'))), partition
-    return list(range(host_cpus)), partition
+    cpuset = domain.find('vcpu').get('cpuset')
+    cpus = ([pins[number] for number in sorted(pins)] or
+            (sorted(parse_cpus(cpuset)) if cpuset else [*range(host_cpus)]))
+    return cpus, domain.findtext('resource/partition')

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The rules of a scenario file as JSON schema; pure.
 
@@ -16,26 +6,33 @@ Each rule has a ``description`` that completes the sentence "VALUE is not
 ...". ``default`` is the value of a key that is left out.
 """
 
+import jsonschema
 
-def _whole(minimum, maximum, default=None):
-    rule = {'type': 'integer', 'minimum': minimum, 'maximum': maximum,
-            'description': 'a whole number from %d to %d'
-                           % (minimum, maximum)}
-    return rule if default is None else dict(rule, default=default)
+# JSON counts 4.0 as a whole number and Nova does not; and no rule about
+# numbers holds for .nan, which differs from itself.
+_Validator = jsonschema.validators.extend(
+    jsonschema.Draft202012Validator,
+    type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many({
+        'integer': lambda checker, value: type(value) is int,
+        'number': lambda checker, value: (
+            type(value) in (int, float) and value == value),
+    }))
 
 
-def _one_of(*values, default=None):
-    rule = {'enum': list(values),
-            'description': 'one of %s' % ', '.join(values)}
-    return rule if default is None else dict(rule, default=default)
+def _whole(minimum, maximum, **more):
+    return {'type': 'integer', 'minimum': minimum, 'maximum': maximum,
+            'description': 'a whole number from %d to %d' % (
+                minimum, maximum), **more}
 
 
-def _list_of(properties, required, description):
-    return {
-        'type': 'array',
-        'description': 'a list of %s' % description,
-        'items': mapping(properties, required),
-    }
+def _one_of(*values, **more):
+    return {'enum': list(values),
+            'description': 'one of %s' % ', '.join(values), **more}
+
+
+def _list_of(items, description, **more):
+    return {'type': 'array', 'items': items,
+            'description': 'a list of %s' % description, **more}
 
 
 def mapping(properties, required):
@@ -103,25 +100,23 @@ SERVER_GROUP = {
 }
 
 
-def scenario(steps):
+def scenario(step):
     """Return the rules of a whole scenario.
 
-    :param steps: the rule of one step
+    :param step: the rule of one step
     """
     return mapping({
         'description': TEXT,
-        'hosts': dict(_list_of(HOST, ['name', 'cpus'], 'hosts'), minItems=1),
-        'flavors': _list_of(FLAVOR, ['name', 'vcpus'], 'flavors'),
-        'images': _list_of(IMAGE, ['name'], 'images'),
+        'hosts': _list_of(
+            mapping(HOST, ['name', 'cpus']), 'hosts', minItems=1),
+        'flavors': _list_of(mapping(FLAVOR, ['name', 'vcpus']), 'flavors'),
+        'images': _list_of(mapping(IMAGE, ['name']), 'images'),
         'server_groups': _list_of(
-            SERVER_GROUP, ['name', 'policy'], 'server groups'),
-        'affinity_domains': {
-            'type': 'array', 'minItems': 1, 'uniqueItems': True,
-            'items': DOMAIN,
-            'description': 'a list of different keys of aggregate metadata '
-                           'with %s as the last one' % HOST_DOMAIN},
-        'steps': {'type': 'array', 'minItems': 1, 'items': steps,
-                  'description': 'a list of steps'},
+            mapping(SERVER_GROUP, ['name', 'policy']), 'server groups'),
+        'affinity_domains': _list_of(
+            DOMAIN, 'different keys of aggregate metadata with %s as the '
+            'last one' % HOST_DOMAIN, minItems=1, uniqueItems=True),
+        'steps': _list_of(step, 'steps', minItems=1),
     }, ['hosts', 'steps'])
 
 
@@ -132,3 +127,32 @@ def with_defaults(properties, value):
     """
     return {key: value.get(key, rule.get('default'))
             for key, rule in properties.items()}
+
+
+def problems(rules, value):
+    """Yield (path, sentence) for each rule that a value breaks."""
+    for error in _Validator(rules).iter_errors(value):
+        path = tuple(error.absolute_path)
+        known = error.schema.get('properties', {})
+        if error.validator == 'additionalProperties':
+            for key in error.instance:
+                if key not in known:
+                    yield path + (key,), 'is unknown; allowed are %s' % (
+                        ', '.join(known))
+        elif error.validator == 'required':
+            for key in error.validator_value:
+                if key not in error.instance:
+                    yield path + (key,), 'is missing; it is %s' % (
+                        known[key]['description'])
+        elif error.validator == 'minItems':
+            yield path, 'is empty; it is %s' % error.schema['description']
+        else:
+            yield path, '%s is not %s' % (
+                _shown(error.instance), error.schema['description'])
+
+
+def _shown(value):
+    if value is None:
+        return 'nothing'
+    text = str(value).lower() if isinstance(value, bool) else repr(value)
+    return text if len(text) <= 60 else text[:57] + '...'

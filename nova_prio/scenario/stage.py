@@ -1,33 +1,16 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""The cloud of a scenario: what stands before the first step, and at the end.
-
-Starts the hosts, creates what the steps refer to, and reads what Nova,
-Placement and the guests say when all is done.
-"""
+"""The cloud of a scenario before the first step, and after the last one."""
 
 import uuid
 
 from nova.tests.functional.api import client
 
 from nova_prio.objects import host_report
-from nova_prio.scenario import candidates
 from nova_prio.scenario import cloud as embedded
-from nova_prio.scenario import cpu_set
 from nova_prio.scenario import document as scenario
-from nova_prio.scenario import last_words
+from nova_prio.scenario import refusals
 from nova_prio.scenario import result
-from nova_prio.scenario import source
 
 DRIVERS = {'prio': embedded.PRIORITY_DRIVER, 'stock': embedded.STOCK_DRIVER}
 
@@ -39,66 +22,48 @@ class Stage:
 
     :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio.scenario.document.Document`
+    :param progress: callable, called with one line for each host
+    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
+        flavor or server group of the file
     """
 
-    def __init__(self, cloud, document):
+    def __init__(self, cloud, document, progress):
         self._cloud = cloud
         self._document = document
-        self.flavors = {}
-        self.images = {}
-        self.groups = {}
-
-    def set_up(self, progress):
-        """Start and create everything.
-
-        :param progress: callable, called with one line for each host
-        :raises nova_prio.scenario.source.BadScenario: where Nova refuses
-            a host, flavor or server group of the file
-        """
-        for position, host in enumerate(self._document.hosts):
-            self._start(position, host)
+        for position, host in enumerate(document.hosts):
+            with refusals.to_start(lambda said: self._bad(
+                    ('hosts', position), 'nova-compute of %s does not start: '
+                    '%s' % (host['name'], said))):
+                cloud.start_host(**dict(host, driver=DRIVERS[host['driver']]))
             progress('host %s started' % host['name'])
-        for position, flavor in enumerate(self._document.flavors):
-            self.flavors[flavor['name']] = self._accepted(
-                ('flavors', position), self._cloud._create_flavor,
+        self.flavors = self._created('flavors', lambda flavor: (
+            cloud._create_flavor(
                 name=flavor['name'], vcpu=flavor['vcpus'],
                 memory_mb=flavor['memory_mb'], disk=flavor['disk_gb'],
-                ephemeral=0, extra_spec=flavor['extra_specs'] or None)
-        for image in [{'name': scenario.DEFAULT_IMAGE, 'properties': {}},
-                      *self._document.images]:
-            self.images[image['name']] = self._cloud.glance.create(
-                None, dict(self._cloud.glance.image1, id=str(uuid.uuid4()),
-                           name=image['name'],
-                           properties=dict(image['properties'])))['id']
-        for position, group in enumerate(self._document.server_groups):
-            self.groups[group['name']] = self._accepted(
-                ('server_groups', position),
-                self._cloud.api.post_server_groups,
-                {'name': group['name'], 'policy': group['policy']})['id']
+                ephemeral=0, extra_spec=flavor['extra_specs'] or None)))
+        self.groups = self._created('server_groups', lambda group: (
+            cloud.api.post_server_groups(group)['id']))
+        default = {'name': scenario.DEFAULT_IMAGE, 'properties': {}}
+        self.images = {image['name']: cloud.glance.create(None, dict(
+            cloud.glance.image1, id=str(uuid.uuid4()), **image))['id']
+            for image in [default, *document.images]}
 
-    def _start(self, position, host):
-        options = {key: host[key] for key in (
-            'name', 'cpus', 'cells', 'threads', 'dedicated', 'shared',
-            'ratio', 'mix', 'memory_mb', 'aggregate')}
-        with last_words.listening() as said:
+    def _bad(self, path, sentence):
+        return scenario.BadScenario([self._document.problem(path, sentence)])
+
+    def _created(self, key, create):
+        """Create all items of a list; return a dict, name -> id."""
+        found = {}
+        for position, item in enumerate(getattr(self._document, key)):
             try:
-                self._cloud.start_host(
-                    driver=DRIVERS[host['driver']], **options)
-            except SystemExit as error:
-                raise source.BadScenario([self._document.problem(
-                    ('hosts', position),
-                    'nova-compute of %s does not start: %s'
-                    % (host['name'], said.text))]) from error
-
-    def _accepted(self, path, call, *args, **kwargs):
-        try:
-            return call(*args, **kwargs)
-        except client.OpenStackApiException as error:
-            raise source.BadScenario([self._document.problem(
-                path, 'Nova refuses it: %s' % answer(error))]) from error
+                found[item['name']] = create(item)
+            except client.OpenStackApiException as error:
+                raise self._bad((key, position), 'Nova refuses it: %s' % (
+                    answer(error))) from error
+        return found
 
     def asked_priority(self, args):
-        """Return the priority that a request asks for: 'high', 'low' or None.
+        """Return the priority that a new server asks for: high, low or None.
 
         :param args: dict, the keys of the verb ``create``
         """
@@ -107,26 +72,46 @@ class Stage:
             for flavor in self._document.flavors
             if flavor['name'] == args['flavor'])
 
-    def providers(self):
-        """Return what Placement holds, as a list of candidates.Provider."""
-        def read(provider_id, part):
-            return self._cloud.placement.get(
-                '/resource_providers/%s/%s' % (provider_id, part),
-                version='1.30').body[part]
+    def server_body(self, names, args):
+        """Return the body of a request for new servers.
 
+        :param names: list of their names
+        :param args: dict, the keys of the verb ``create``
+        """
+        server = {
+            'name': args['name'] if len(names) > 1 else names[0],
+            'flavorRef': self.flavors[args['flavor']],
+            'imageRef': self.images[args['image'] or scenario.DEFAULT_IMAGE],
+            'networks': 'none',
+        }
+        if args['host'] and args['force']:
+            server['availability_zone'] = 'nova:%s' % args['host']
+        elif args['host']:
+            server['host'] = args['host']
+        if len(names) > 1:
+            server.update(min_count=len(names), max_count=len(names),
+                          return_reservation_id=True)
+        hints = {'priority': args['hint'],
+                 'group': args['group'] and self.groups[args['group']]}
+        return {'server': server, 'os:scheduler_hints': {
+            key: value for key, value in hints.items() if value}}
+
+    def _placement(self, *path):
+        return self._cloud.placement.get(
+            '/'.join(('/resource_providers', *path)), version='1.20').body
+
+    def providers(self):
+        """Return the providers in Placement, a list of Provider."""
         return [
-            candidates.Provider(
-                name=item['name'], uuid=item['uuid'],
-                inventories=read(item['uuid'], 'inventories'),
-                usages=read(item['uuid'], 'usages'),
-                traits=frozenset(read(item['uuid'], 'traits')),
-                aggregates=frozenset(read(item['uuid'], 'aggregates')))
-            for item in self._cloud.placement.get(
-                '/resource_providers', version='1.30'
-            ).body['resource_providers']]
+            refusals.Provider(item['name'], item['uuid'], **{
+                part: kind(self._placement(item['uuid'], part)[part])
+                for part, kind in (
+                    ('inventories', dict), ('usages', dict),
+                    ('traits', frozenset), ('aggregates', frozenset))})
+            for item in self._placement()['resource_providers']]
 
     def seen(self, server):
-        """Return a server with what Nova and its guest say of it now.
+        """Return a server, brought up to date from Nova and its guest.
 
         :param server: :class:`nova_prio.scenario.result.Server`
         """
@@ -145,38 +130,35 @@ class Stage:
         return server
 
     def host(self, host):
-        """Return what compute and Placement say of a host now.
+        """Return a host as compute and Placement report it now.
 
         :param host: dict, the host as the document has it
         :returns: :class:`nova_prio.scenario.result.Host`
         """
         name = host['name']
-        provider = '/resource_providers/%s/' % (
-            self._cloud.compute_rp_uuids[name])
-        found = result.Host(
+        provider = self._cloud.compute_rp_uuids[name]
+        inventory, allocations = (
+            self._placement(provider, part)[part]
+            for part in ('inventories', 'allocations'))
+        node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
+        reported = host_report.HostReport.from_stats(node.stats)
+        return result.Host(
             name, host['cpus'],
-            *(cpu_set.parse(host[key]) if host[key] else frozenset()
+            *(result.parse_cpus(host[key]) if host[key] else frozenset()
               for key in ('dedicated', 'shared')),
-            inventory=self._cloud.placement.get(
-                provider + 'inventories').body['inventories'],
-            allocations=self._cloud.placement.get(
-                provider + 'allocations').body['allocations'],
+            classes=None if reported is None else {
+                row: {'sellable': getattr(reported.sellable, row),
+                      'used': getattr(reported.used, row)}
+                for row in result.ROWS},
+            inventory=inventory, allocations=allocations,
             state='down' if name in self._cloud.hosts_down else 'up',
             domains={key: host['aggregate'][key]
                      for key in self._document.affinity_domains
                      if key in host['aggregate']})
-        node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
-        reported = host_report.HostReport.from_stats(node.stats)
-        if reported is not None:
-            found.classes = {
-                row: {'sellable': getattr(reported.sellable, row),
-                      'used': getattr(reported.used, row)}
-                for row in result.ROWS}
-        return found
 
 
 def answer(error):
-    """Return what an error answer of Nova's API says, in one line."""
+    """Return the message of an error answer of Nova's API, in one line."""
     response = error.response
     try:
         message, = (part['message'] for part in response.json().values())

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Configuration of nova-scheduler that priority instances depend on."""
 
@@ -27,15 +17,14 @@ _SOFT_WEIGHERS = {
         'nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher',
         'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher'),
 }
-_WITH_CPU_WEIGHER = (_ALL_OF_NOVA,
-                     'nova.scheduler.weights.cpu.CPUWeigher')
+_WITH_CPU_WEIGHER = {_ALL_OF_NOVA, 'nova.scheduler.weights.cpu.CPUWeigher'}
 
 
 def problems(conf):
-    """Return what is wrong with the configuration, one sentence each.
+    """Return the faults that stop nova-scheduler.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: list of str: option, value and remedy
+    :returns: list of str, one sentence each: option, value and remedy
     """
     found = _invalid(conf)
     if found:
@@ -52,14 +41,12 @@ def problems(conf):
             "beside 'PriorityFilter', which takes its place; remove "
             "'NUMATopologyFilter'.")
     weighers = options.weight_classes
-    ours = [name.startswith('nova_prio.') for name in weighers]
-    if all(ours):
+    if all(map(_is_ours, weighers)):
         found.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add 'nova.scheduler.weights.all_weighers'."
             % weighers)
-    if (options.cpu_weight_multiplier and any(ours) and
-            any(name in _WITH_CPU_WEIGHER for name in weighers)):
+    if options.cpu_weight_multiplier and _weighs_cpus_twice(weighers):
         found.append(
             "[filter_scheduler] cpu_weight_multiplier is %s beside the "
             "PriorityWeighter, which weighs ordinary instances as the CPU "
@@ -72,7 +59,9 @@ def problems(conf):
             "[nova_prio] affinity_domains is %s; allowed are different keys "
             "of aggregate metadata and 'host' as the last one, such as "
             "zone,rack,host, or host alone." % domains)
-    if not _is_fallback_off(conf):
+    # A release of Nova without this deprecated option has no fallback.
+    group, name = 'workarounds', 'disable_fallback_pcpu_query'
+    if contract.is_registered(conf, group, name) and not conf[group][name]:
         found.append(
             "[workarounds] disable_fallback_pcpu_query is false, which lets a "
             "pinned instance be given VCPU instead of PCPU; set it to true.")
@@ -84,17 +73,17 @@ def _invalid(conf):
         conf, [option.name for option in our_conf.PRIORITY_OPTS])
 
 
-def _is_fallback_off(conf):
-    """Return whether a pinned request never falls back to VCPU.
+def _is_ours(weigher):
+    return weigher.startswith('nova_prio.')
 
-    A release of Nova without the deprecated option has no fallback.
-    """
-    group, name = 'workarounds', 'disable_fallback_pcpu_query'
-    return not contract.is_registered(conf, group, name) or conf[group][name]
+
+def _weighs_cpus_twice(weighers):
+    return (any(map(_is_ours, weighers)) and
+            not _WITH_CPU_WEIGHER.isdisjoint(weighers))
 
 
 def warnings(conf):
-    """Return what soft policies of server groups may suffer from.
+    """Return the faults that affect the soft policies of server groups.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str, one sentence each: option, value and remedy; empty
@@ -138,7 +127,7 @@ def warnings(conf):
 
 
 def doubled_multipliers(conf):
-    """Return the multipliers that the metadata of no aggregate may have.
+    """Return the multipliers that no aggregate may have in its metadata.
 
     Nova's weighers prefer such metadata to their option, which is zero beside
     weighers of ours that do the same.
@@ -151,8 +140,7 @@ def doubled_multipliers(conf):
     if _invalid(conf):
         return found
     weighers = conf.filter_scheduler.weight_classes
-    if (any(name.startswith('nova_prio.') for name in weighers) and
-            not set(_WITH_CPU_WEIGHER).isdisjoint(weighers)):
+    if _weighs_cpus_twice(weighers):
         found['cpu_weight_multiplier'] = (
             'ordinary instances are weighed by CPU')
     for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():

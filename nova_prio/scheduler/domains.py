@@ -1,50 +1,42 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""How well hosts suit a server group whose members are to stack or to spread.
+"""How well hosts suit a server group that stacks or spreads its members.
 
-Pure. A host is in a domain of each level, such as its zone, its rack and
-itself; its path has one element for each level, from the widest to the
-narrowest. A domain is told from others by the path that leads to it, so that
-each zone may have a rack 1.
+A host is in a domain of each level, such as its zone, its rack and itself. Its
+path has one element for each level, from the widest to the narrowest. The path
+identifies the domain, so that each zone may have a rack 1.
 """
 
 import collections
 
 
 def path(host, keys, metadata):
-    """Return the path of a host.
+    """Return the path of a host, a tuple.
 
     :param host: name of the host, its narrowest domain
-    :param keys: keys of aggregate metadata, from the widest level on
-    :param metadata: dict, key -> value, of the aggregates of the host; where
-        a key is missing, the host is a domain of its own on that level
-    :returns: tuple
+    :param keys: keys of aggregate metadata, from the widest level on. Without
+        such a key, the host is a domain of its own on that level.
+    :param metadata: iterable of (key, value), of all aggregates of the host.
+        If these contradict each other, all values together are the domain.
     """
+    values = collections.defaultdict(set)
+    for key, value in metadata:
+        values[key].add(value)
     # A host cannot be mistaken for a domain whose value is its name.
-    return (*((True, metadata[key]) if key in metadata else (False, host)
-              for key in keys), host)
+    return (*((True, ','.join(sorted(values[key]))) if key in values
+              else (False, host) for key in keys), host)
 
 
 def steps(candidates, members, stack):
-    """Return how many steps each host is better than the worst of them.
+    """Return for each host the number of ranks above the worst one.
 
-    Hosts are compared by the members in their widest domain first, where
-    these are as many by those in the next, and last by their own. Hosts that
-    compare equal are on the same step, and no step is left out.
+    Hosts are compared by the number of members in their widest domain first,
+    then in the next one, and last by their own. Hosts that compare equal have
+    the same rank, and no rank is left out.
 
     :param candidates: list of paths, all of one length
-    :param members: iterable of the paths of the hosts that the members are
-        on, one for each member; hosts need not be among the candidates
+    :param members: iterable of paths: for each member that of its host, which
+        need not be a candidate
     :param stack: whether many members are better, or few
     :returns: list of int from 0 on, in the order of the candidates
     """

@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What the scheduler knows of a host, for one request."""
+"""A host as one request sees it."""
 
 import decimal
 import functools
@@ -29,41 +19,8 @@ _UNREAD = object()
 MOST_REPORTS = 4096
 
 
-def report_of(host_state):
-    """Return the report of a host; the same text is read once.
-
-    Filter and weigher ask for it one after the other: a host state belongs to
-    one request and keeps it.
-
-    :param host_state: nova.scheduler.host_manager.HostState
-    :returns: a Report, which requests share, or None where the host runs
-        another driver or was not updated yet
-    :raises nova_prio.objects.host_report.UnreadableReport: where there is one
-        that cannot be read
-    """
-    report = getattr(host_state, 'priority_report', _UNREAD)
-    if report is _UNREAD:
-        stats = getattr(host_state, 'stats', None)
-        text = stats.get(host_report.STATS_KEY) if stats else None
-        report = None if text is None else _read(text)
-        host_state.priority_report = report
-    return report
-
-
-@functools.lru_cache(maxsize=MOST_REPORTS)
-def _read(text):
-    return Report.of(host_report.HostReport.from_stats(
-        {host_report.STATS_KEY: text}))
-
-
 class Report(typing.NamedTuple):
-    """A HostReport as plain values, which are read faster.
-
-    ``room`` are the Rows that were left when it was made, ``taken`` those
-    that no further instance can have, ``blocked`` the dedicated CPUs that
-    guests of other times keep, a frozenset; the rest are the fields of the
-    same names, ``ratio`` being that of the CPUs as a Decimal.
-    """
+    """Attributes of a HostReport as plain values, which are read faster."""
 
     mix: bool
     floating_cpus: int
@@ -79,30 +36,41 @@ class Report(typing.NamedTuple):
     blocked_by: str
     problem: str
 
-    @classmethod
-    def of(cls, report):
-        """Return the values of a HostReport."""
-        return cls(
-            report.mix, report.floating_cpus, report.shared_cpus,
-            report.vcpus_used,
-            capacity.exact_ratio(report.cpu_allocation_ratio),
-            # The dict of the object refers to the object, which is larger
-            # than all the rest.
-            dict(report.low_by_cell), report.sellable, report.taken,
-            report.room, report.partition_problem, report.blocked,
-            report.blocked_by, report.problem)
+
+def report_of(host_state):
+    """Return the report of a host; the same text is read once.
+
+    A host state belongs to one request, and keeps the report for the weigher.
+
+    :returns: a Report, which requests share, or None if the host runs another
+        driver or was not updated yet
+    :raises host_report.UnreadableReport: if there is one that cannot be read
+    """
+    report = getattr(host_state, 'priority_report', _UNREAD)
+    if report is _UNREAD:
+        stats = getattr(host_state, 'stats', None)
+        text = stats.get(host_report.STATS_KEY) if stats else None
+        report = None if text is None else _read(text)
+        host_state.priority_report = report
+    return report
+
+
+@functools.lru_cache(maxsize=MOST_REPORTS)
+def _read(text):
+    report = host_report.HostReport.from_stats({host_report.STATS_KEY: text})
+    values = {name: getattr(report, name) for name in Report._fields}
+    # The dict of the object refers to the object, which is larger than all
+    # the rest.
+    values['low_by_cell'] = dict(report.low_by_cell)
+    return Report(**values)
 
 
 def room(host_state, report, request):
     """Return the ``capacity.Rows`` that are left for a request.
 
-    Counts what this very request has consumed: a request for several
-    instances is scheduled on host states that were read once, and Nova counts
-    each placed instance in the total of vCPUs.
-
-    :param host_state: nova.scheduler.host_manager.HostState
-    :param report: the report of that host
-    :param request: nova_prio.scheduler.request_view.Request
+    A request for several instances is scheduled on host states that were read
+    once. Nova adds the vCPUs of each placed instance to ``vcpus_used``; the
+    vCPUs that exceed the report are those of this request.
     """
     placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
     if placed <= 0:
@@ -113,21 +81,12 @@ def room(host_state, report, request):
 
 
 def show_class(host_state, report, request):
-    """Let a host show its NUMA topology as the class of a request sees it.
+    """Show the NUMA topology of a host as the class of a request may use it.
 
-    Nova counts the instances of a request on the topology that the host state
-    holds; each request has host states of its own, so that it is shown once.
-
-    :param host_state: nova.scheduler.host_manager.HostState, written to
-    :param report: the Report of that host
-    :param request: nova_prio.scheduler.request_view.Request
+    Nova adds the instances of a request to the topology in the host state.
+    Each request has its own host states. Therefore do it once.
     """
     if not getattr(host_state, 'shows_priority_class', False):
-        topology = host_state.numa_topology
-        if report.mix and request.demand.shared:
-            topology = numa_view.of(
-                topology, report.ratio, report.low_by_cell, request.demand)
-        if report.blocked:
-            topology = numa_view.without(topology, report.blocked)
-        host_state.numa_topology = topology
+        host_state.numa_topology = numa_view.of_class(
+            host_state.numa_topology, report, request.demand)
         host_state.shows_priority_class = True

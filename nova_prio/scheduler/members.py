@@ -1,16 +1,6 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""Where the members of a server group are, read once for each request."""
+"""The hosts of the members of a server group, read once for each request."""
 
 import collections
 import weakref
@@ -27,32 +17,32 @@ from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
+_Found = collections.namedtuple('_Found', 'hosts hosts_before paths')
+
 
 class Members:
-    """Gives the members of the group that a request is about.
+    """Reads the members of the group of a request.
 
-    Nova asks the weighers anew for each instance of a request; the databases
-    are read for the first one, and what the request has placed since is
-    added.
+    Nova asks the weighers again for each instance of a request. The databases
+    are read for the first one; for the others, the hosts that the request has
+    chosen since are added.
+
+    :param keys: keys of aggregate metadata, from the widest level on
+    :param same_priority: whether to count only members that have the priority
+        of the request, or like it none
     """
 
     def __init__(self, keys, same_priority):
-        """Prepare for requests.
-
-        :param keys: keys of aggregate metadata, from the widest level on
-        :param same_priority: whether only members count that have the
-            priority of the request, or like it none
-        """
         self._keys = keys
         self._same_priority = same_priority
         self._read = weakref.WeakKeyDictionary()
         self._warned = set()
 
     def paths(self, request_spec, candidates):
-        """Return where an instance may go, and where the members are.
+        """Return the paths of the candidates and of the members.
 
-        The instance that is placed is no member yet, or is being moved from
-        where it is, and is not counted.
+        The instance that is placed does not count: it is no member yet, or
+        leaves its host.
 
         :param request_spec: nova.objects.RequestSpec with a server group
         :param candidates: list of nova.scheduler.host_manager.HostState
@@ -92,11 +82,11 @@ class Members:
         others.discard(request_spec.instance_uuid)
         if not others:
             return []
-        wanted = ['flavor'] if self._same_priority else []
         answers = nova_context.scatter_gather_skip_cell0(
             nova_context.get_admin_context(),
             objects.InstanceList.get_by_filters,
-            {'uuid': sorted(others), 'deleted': False}, expected_attrs=wanted)
+            {'uuid': sorted(others), 'deleted': False},
+            expected_attrs=['flavor'] if self._same_priority else [])
         hosts = []
         for cell, answer in answers.items():
             if nova_context.is_cell_failure_sentinel(answer):
@@ -105,13 +95,10 @@ class Members:
                 continue
             hosts.extend(
                 instance.host for instance in answer
-                if instance.host and self._counts(instance, request_spec))
+                if instance.host and (
+                    not self._same_priority or _priority(instance) ==
+                    _priority(request_spec)))
         return hosts
-
-    def _counts(self, instance, request_spec):
-        return not self._same_priority or (
-            policy.in_force(instance.flavor.extra_specs) ==
-            policy.in_force(request_spec.flavor.extra_specs))
 
     def _paths_to(self, hosts):
         """Return dict, host -> path, of hosts that are no candidates."""
@@ -120,12 +107,13 @@ class Members:
             for host, *pair in _read_metadata(
                     nova_context.get_admin_context(), self._keys, hosts):
                 pairs[host].append(pair)
-        return {host: self._path(host, pairs[host]) for host in hosts}
+        return {host: domains.path(host, self._keys, pairs[host])
+                for host in hosts}
 
     def _path_to(self, state):
-        """Return the path of a candidate; None if it cannot be read."""
+        """Return the path of a candidate, or None if it cannot be read."""
         try:
-            return self._path(state.host, (
+            return domains.path(state.host, self._keys, (
                 (key, aggregate.metadata[key])
                 for aggregate in state.aggregates
                 for key in self._keys if key in aggregate.metadata))
@@ -134,22 +122,9 @@ class Members:
                          state)
             return None
 
-    def _path(self, host, pairs):
-        """Return the path of a host.
 
-        Where its aggregates contradict each other, all values of a key
-        together are the domain.
-
-        :param pairs: iterable of (key, value), of all aggregates of the host
-        """
-        values = collections.defaultdict(set)
-        for key, value in pairs:
-            values[key].add(value)
-        return domains.path(host, self._keys, {
-            key: ','.join(sorted(found)) for key, found in values.items()})
-
-
-_Found = collections.namedtuple('_Found', 'hosts hosts_before paths')
+def _priority(instance):
+    return policy.in_force(instance.flavor.extra_specs)
 
 
 @api.context_manager.reader

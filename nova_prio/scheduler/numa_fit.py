@@ -1,44 +1,27 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Whether a guest NUMA topology fits on a host, as Nova decides it.
 
-Nova's own function writes into what it is given, logs much and tries each
-permutation of cells. It is asked only where counting CPUs and memory does not
+Nova's own function writes into its arguments, logs much and tries each
+permutation of cells. It is called only if counting CPUs and memory does not
 decide.
 """
 
 import copy
 
-from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
 from oslo_utils import units
 
 
 def can_fit(host_topology, request):
-    """Return whether the free dedicated CPUs of a host can be enough.
-
-    False is certain; True is not.
-
-    :param host_topology: nova.objects.NUMATopology
-    :param request: nova_prio.scheduler.request_view.Request with a topology
-    """
+    """Return False if the host certainly lacks free dedicated CPUs."""
     return request.demand.dedicated <= sum(
         len(cell.pcpuset - cell.pinned_cpus) for cell in host_topology.cells)
 
 
 def fits_plain_cell(host_topology, request):
-    """Return whether one pinned cell without further wishes fits.
+    """Return whether a guest fits that is one plain pinned cell.
 
     :param host_topology: nova.objects.NUMATopology
     :param request: Request with ``cell_memory_mb``
@@ -63,28 +46,11 @@ def _has_memory(cell, memory_mb):
             memory_kb % smallest.size_kb == 0)
 
 
-def limits_of(host_state, request, cpu_allocation_ratio):
-    """Return the limits that Nova's claim on the host is to keep.
-
-    :param host_state: nova.scheduler.host_manager.HostState
-    :param request: Request
-    :param cpu_allocation_ratio: float, the one in force on the host
-    :returns: nova.objects.NUMATopologyLimits
-    """
-    limits = objects.NUMATopologyLimits(
-        cpu_allocation_ratio=cpu_allocation_ratio,
-        ram_allocation_ratio=host_state.ram_allocation_ratio)
-    if request.network_metadata:
-        limits.network_metadata = request.network_metadata
-    return limits
-
-
 class NovaFit:
     """Nova's own fit of one topology, on a copy that is made once.
 
-    Nova writes into the cells that it tries: which host cell it is, the page
-    size it chose, the pins. What it reads of that is put back before each
-    host.
+    Nova writes the id, the page size and the pins into the cells that it
+    tries. The first two, which it also reads, are restored before each host.
 
     :param topology: nova.objects.InstanceNUMATopology, never written to
     :param pci_requests: list of nova.objects.InstancePCIRequest, or None
@@ -96,7 +62,7 @@ class NovaFit:
         self._wants_socket = any(
             request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
             for request in pci_requests or ())
-        self._wishes = [
+        self._as_requested = [
             (cell.id, cell.pagesize if 'pagesize' in cell else None)
             for cell in topology.cells]
 
@@ -107,9 +73,8 @@ class NovaFit:
         :param limits: nova.objects.NUMATopologyLimits
         """
         for cell, (number, pagesize) in zip(
-                self._topology.cells, self._wishes):
-            cell.id = number
-            cell.pagesize = pagesize
+                self._topology.cells, self._as_requested):
+            cell.id, cell.pagesize = number, pagesize
         pci_stats = host_state.pci_stats
         if self._pci_requests and not self._wants_socket:
             # Nova copies the devices for each fit and, with them, the NUMA

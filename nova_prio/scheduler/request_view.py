@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a request asks of a host, read once for all hosts."""
 
@@ -19,7 +9,6 @@ import typing
 from nova import context
 from nova.objects import fields
 
-from nova_prio import capacity
 from nova_prio import demand
 from nova_prio import priority_hosts
 from nova_prio.scheduler import narrowing
@@ -30,18 +19,15 @@ _REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
+class Request(demand.ResourceRequest):
     """One instance of a request, frozen.
 
-    ``demand`` is its ``capacity.Demand``, ``priority`` that of it ('high',
-    'low' or None), ``drawn`` the Rows it takes room from, ``vcpus`` and
-    ``memory_mb`` those of the flavor. ``topology`` is its InstanceNUMATopology
-    or None, ``pci_requests`` a list or None, ``network_metadata`` a
-    NetworkMetadata or None. ``requires_threads`` says whether pinned vCPUs
-    want thread siblings, ``wants_whole_cores`` whether the instance is real-
-    time or isolates its threads. ``cell_memory_mb`` is the memory of its only
-    cell where nothing but the numbers of free CPUs and memory of a cell
-    decides whether it fits; otherwise ``nova_fit`` is the NovaFit that does.
+    ``topology`` is its InstanceNUMATopology or None, ``pci_requests`` a list
+    or None, ``network_metadata`` a NetworkMetadata or None.
+    ``requires_threads`` tells whether pinned vCPUs want thread siblings.
+    ``cell_memory_mb`` is the memory of its only cell if nothing but the
+    numbers of free CPUs and memory of a cell decides whether it fits;
+    otherwise ``nova_fit`` is the NovaFit that does.
     ``uuid`` is that of the instance. ``is_marked`` and ``keeps_ordinary_off``
     are those of ``priority_hosts``. They read each aggregate once: hosts share
     them. ``is_new``, without arguments, tells whether the instance is being
@@ -49,16 +35,10 @@ class Request:
     instance that moves, or None.
     """
 
-    demand: capacity.Demand
-    priority: str | None
-    drawn: capacity.Rows
-    vcpus: int
-    memory_mb: int
     topology: object
     pci_requests: list | None
     network_metadata: object
     requires_threads: bool
-    wants_whole_cores: bool
     cell_memory_mb: int | None
     nova_fit: object
     uuid: str
@@ -74,7 +54,6 @@ def read(spec_obj):
     :param spec_obj: nova.objects.RequestSpec, never written to
     """
     topology = spec_obj.numa_topology
-    wanted = demand.of(spec_obj.flavor, topology)
     pci_requests = spec_obj.pci_requests and spec_obj.pci_requests.requests
     network_metadata = (spec_obj.network_metadata
                         if 'network_metadata' in spec_obj else None)
@@ -82,12 +61,8 @@ def read(spec_obj):
         topology, pci_requests, network_metadata)
     extra_specs = spec_obj.flavor.extra_specs
     properties = spec_obj.image.properties
-    return Request(
-        demand=wanted,
-        priority=wanted.priority,
-        drawn=capacity.drawn(wanted),
-        vcpus=spec_obj.flavor.vcpus,
-        memory_mb=spec_obj.flavor.memory_mb,
+    return Request.of(
+        spec_obj.flavor, topology,
         topology=topology,
         pci_requests=pci_requests,
         network_metadata=network_metadata,
@@ -96,8 +71,6 @@ def read(spec_obj):
                            properties.get('hw_cpu_policy')) and
             _REQUIRE in (extra_specs.get('hw:cpu_thread_policy'),
                          properties.get('hw_cpu_thread_policy'))),
-        wants_whole_cores=demand.wants_whole_cores(
-            spec_obj.flavor, topology),
         cell_memory_mb=cell_memory_mb,
         nova_fit=(None if topology is None or cell_memory_mb is not None
                   else numa_fit.NovaFit(topology, pci_requests)),

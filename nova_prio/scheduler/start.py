@@ -1,18 +1,9 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
-"""What happens when nova-scheduler loads this package."""
+"""The start of this package in nova-scheduler."""
 
 from oslo_log import log as logging
+from stevedore import extension
 
 from nova_prio import contract
 from nova_prio.scheduler import checks
@@ -23,15 +14,16 @@ LOG = logging.getLogger(__name__)
 
 
 def start():
-    """Check the configuration, and narrow requests from now on.
+    """Check the configuration, and install the request filter.
 
-    One line says what is in force. Calling it again changes nothing.
+    Log one line with the options in force. Calling it again changes nothing.
 
-    :raises SystemExit: where Nova or its configuration does not match
+    :raises nova_prio.contract.StartRefused: if Nova or its configuration does
+        not match
     """
     conf = seams.register_options()
     for problem in checks.problems(conf):
-        contract.refuse(problem)
+        raise contract.StartRefused(problem)
     if seams.install_request_filter(narrowing.narrow):
         LOG.info(
             'nova_prio %(release)s: PriorityFilter is enabled, '
@@ -43,3 +35,20 @@ def start():
              'domains': ','.join(conf.nova_prio.affinity_domains)})
         for warning in checks.warnings(conf):
             LOG.warning('nova_prio: %s', warning)
+
+
+def plugins(kind):
+    """Start, and return the classes that entry points name, by their names.
+
+    Any package may add entry points. If one cannot be imported, raise its
+    error: a scheduler without it would place instances wrongly.
+
+    :param kind: 'filters' or 'weights'
+    """
+    def fail(manager, entry_point, error):
+        raise error
+
+    start()
+    manager = extension.ExtensionManager(
+        'nova_prio.scheduler.' + kind, on_load_failure_callback=fail)
+    return [manager[name].plugin for name in sorted(manager.names())]

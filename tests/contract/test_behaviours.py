@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """What is relied on in Nova holds, and is named where it does not."""
@@ -24,23 +14,26 @@ from nova.scheduler import request_filter
 import os_vif
 import pytest
 
+from nova_prio.api import compute_api
 from nova_prio import behaviours
+from nova_prio.cmd import nova_check
 from nova_prio.compute import nova_virt_prio
 from nova_prio import contract
 from nova_prio import seams
-from nova_prio import trials
 
 objects.register_all()
 
 
 @pytest.mark.parametrize(
-    'relied_on', behaviours.contracts(), ids=lambda each: each.name)
+    'relied_on', nova_check.contracts(), ids=lambda each: each.name)
 def test_it_holds(relied_on):
-    assert behaviours.finding(relied_on) is None
+    assert nova_check.finding(relied_on) is None
 
 
-def _resize_without_the_fold(monkeypatch):
-    monkeypatch.setattr(api.API, 'resize', api.API.resize.__wrapped__)
+def _stock_api(monkeypatch):
+    stock, = compute_api.PriorityAPI.__bases__
+    monkeypatch.setattr(api, 'API', stock)
+    monkeypatch.setattr(seams, 'install_api', lambda: None)
 
 
 def _no_plugins(monkeypatch):
@@ -77,9 +70,7 @@ def replaced(name, value):
     (replaced('nova.api.validation.extra_specs.validators.validate',
               lambda name, value: None),
      'enabled = false', "it accepts hw:cpu_priority = 'high'"),
-    (_resize_without_the_fold, 'takes the fold', 'nothing of it is in API.r'),
-    (replaced('nova.policies.list_rules', lambda: []),
-     'lists the rules', 'it lists nova_prio:create:hint:high, '),
+    (_stock_api, 'API that folds', 'it makes a nova.compute.api.API'),
     (replaced('nova.scheduler.filters.HostFilterHandler.get_matching_classes',
               lambda self, names: []),
      'PriorityFilter', 'it finds 0 times PriorityFilter, 0 times ComputeF'),
@@ -106,16 +97,16 @@ def replaced(name, value):
     (replaced('nova.pci.manager.PciDevTracker.allocate_instance',
               lambda tracker, instance: None),
      'PCI devices', 'it allocates others'),
-    (replaced('nova_prio.contract.SEAMS', (
-        contract.Seam(contract.COMPUTE, 'nova.compute', 'gone'),)),
+    (replaced('nova_prio.contract.ALL', (
+        contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)),
      'tracker is that', 'nova-compute would refuse to start'),
 ])
 def test_what_does_not_hold_is_named(break_nova, name, words, monkeypatch):
     relied_on, = (each for each in behaviours.ALL if name in each.name)
     # What is put into Nova once, is.
-    assert behaviours.finding(relied_on) is None
+    assert nova_check.finding(relied_on) is None
     break_nova(monkeypatch)
-    assert words in behaviours.finding(relied_on)
+    assert words in nova_check.finding(relied_on)
 
 
 def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
@@ -123,7 +114,7 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
     package = tmp_path / 'broken_here'
     package.mkdir()
     (package / '__init__.py').touch()
-    assert trials.importable('broken_here')() is None
+    assert behaviours.importable('broken_here') is None
     (package / 'a.py').write_text('from nova.compute import gone')
-    assert "broken_here.a: cannot import name 'gone'" in trials.importable(
-        'broken_here')()
+    assert "broken_here.a: cannot import name 'gone'" in behaviours.importable(
+        'broken_here')

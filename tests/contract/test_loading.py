@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What this package does when a service of Nova loads it."""
 
@@ -18,10 +8,12 @@ import textwrap
 
 import pytest
 
+from nova.api.openstack.compute import servers
 from nova.compute import api
 import nova.conf
 from nova.scheduler import request_filter
 
+from nova_prio.api import compute_api
 from nova_prio.api import validators as entry_point
 from nova_prio.scheduler import narrowing
 from nova_prio.scheduler import start
@@ -72,9 +64,10 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
         [sys.executable, '-W', 'ignore', '-c', textwrap.dedent("""
             import sys
             import nova.conf
-            from nova_prio.scheduler import start
+            from nova_prio.scheduler import filters
             nova.conf.CONF([], default_config_files=[sys.argv[1]])
-            start.start()"""), str(path)], stderr=subprocess.PIPE, text=True)
+            filters.all_filters()"""), str(path)],
+        stderr=subprocess.PIPE, text=True)
     assert 1 == done.returncode
     line = done.stderr.splitlines()[-1]
     for words in ('[nova_prio] soft_affinity_weight_multiplier:', str(path),
@@ -82,8 +75,16 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
         assert words in line
 
 
-def test_fold_is_installed_once():
-    entry_point.register()
-    once = api.API.create, api.API.resize, api.flavors
-    entry_point.register()
-    assert once == (api.API.create, api.API.resize, api.flavors)
+def test_fold_is_installed_once(monkeypatch):
+    seams.register_options()
+    for owner, name in ((api, 'API'), (servers.ServersController, 'create')):
+        monkeypatch.setattr(owner, name, getattr(owner, name))
+    CONF.set_override('enabled', True, group='nova_prio')
+    try:
+        entry_point.register()
+        once = api.API, servers.ServersController.create
+        entry_point.register()
+    finally:
+        CONF.clear_override('enabled', group='nova_prio')
+    assert compute_api.PriorityAPI is api.API
+    assert once == (api.API, servers.ServersController.create)

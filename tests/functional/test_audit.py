@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """``nova-prio audit``: each fault is found, repaired, and gone after that."""
@@ -281,13 +271,13 @@ class Allocations(Audit):
         self.put(server, **needs['mix1'])
         found = {('mix1', 'left_allocation', server['id'])}
         self.assertEqual(found, self.found())
-        stock = repairs.TakeAway.apply
+        stock = repairs.take_away
 
-        def unshelve_first(repair, *args):
+        def unshelve_first(*args):
             self.act(server, unshelve={'host': 'mix1'})
-            return stock(repair, *args)
+            return stock(*args)
 
-        with mock.patch.object(repairs.TakeAway, 'apply', unshelve_first):
+        with mock.patch.object(repairs, 'take_away', unshelve_first):
             self.assertEqual(
                 found, self.found('--fix', status=report.FAILED))
         self.needs[server['id']] = needs

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The configuration of a host changes while it is full of instances."""
 
@@ -17,7 +7,7 @@ import logging
 import fixtures
 
 from nova_prio import capacity
-from nova_prio.compute import excess
+from nova_prio.compute import usage
 from tests.functional import base
 
 KINDS = {
@@ -58,7 +48,7 @@ class Changing(base.FunctionalTest):
             group = 'compute' if name.endswith('_set') else None
             self._host_options['mix1'][group, name] = value
         log = self.useFixture(fixtures.FakeLogger(
-            name=excess.LOG.name, level=logging.WARNING,
+            name=usage.LOG.name, level=logging.WARNING,
             format='%(instance_uuid)s %(message)s'))
         self.restart_compute_service('mix1')
         self.update_host('mix1')

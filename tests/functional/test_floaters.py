@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """Guests that were started with other CPU sets keep their CPUs to themselves.
@@ -33,10 +23,9 @@ from nova.virt.libvirt import driver
 from nova.virt.libvirt import guest
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.compute import floaters
 from nova_prio.compute import guest_xml
+from nova_prio.compute import guests
 from nova_prio.compute import partitions
-from nova_prio.compute import strangers
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -280,7 +269,7 @@ class Floaters(base.FunctionalTest):
     def test_guest_never_read_blocks_all_dedicated_cpus_once_warned(self):
         self.start_seed_host()
         server = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
-        log = self.useFixture(fixtures.FakeLogger(name=floaters.LOG.name))
+        log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
         with self.unreadable_guests():
             self.restart()
             free = set(range(8)) - self.pins(server)
@@ -294,7 +283,7 @@ class Floaters(base.FunctionalTest):
 
     def test_domain_of_others_is_named_once_and_in_refusals(self):
         self.start_seed_host()
-        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
+        log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
         filtered = self.useFixture(fixtures.FakeLogger(
             name='nova_prio.scheduler.filters.priority_filter',
             level=logging.DEBUG))
@@ -419,7 +408,7 @@ class Floaters(base.FunctionalTest):
     def test_a_guest_whose_instance_is_gone_is_named_once(self):
         self.start_seed_host()
         server = self.boot(self.low)
-        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
+        log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
         said = ('The guest %s runs here, but its instance is not on this host.'
                 % server['OS-EXT-SRV-ATTR:instance_name'])
         self.keep_xml()
@@ -438,52 +427,55 @@ class Floaters(base.FunctionalTest):
 
     def test_who_is_not_named(self):
         """What Nova did not make, and what moves."""
-        log = self.useFixture(fixtures.FakeLogger(name=strangers.LOG.name))
-        found = strangers.Strangers()
-        guest = floaters.Seen(
-            'guest', uuids.guest, None, [None], [], True, True)
+        log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
+        found = guests.HostGuests(None, None)
+        guest = guest_xml.Guest('guest', uuids.guest, is_of_nova=True)
         foreign = guest._replace(uuid=uuids.foreign, is_of_nova=False)
-        with mock.patch.object(strangers, 'is_there'):
-            for counted, moving, named in (
-                    ({uuids.guest}, set(), 0), (set(), {uuids.guest}, 0),
-                    (set(), set(), 1)):
+        found._seen = [guest, foreign], frozenset({0}), frozenset()
+        with mock.patch.object(found, 'is_there'):
+            for counted, moving, named, cpus in (
+                    ({uuids.guest, uuids.foreign}, set(), 0, set()),
+                    ({uuids.guest}, set(), 0, {0}),
+                    (set(), {uuids.guest}, 0, {0}), (set(), set(), 1, {0})):
                 for _ in range(2):
-                    there = found.find(None, [guest, foreign], {0},
-                                       counted.__contains__, moving)
+                    found.recount([], counted.__contains__, moving)
+                self.assertEqual(cpus, found.blocked)
                 self.assertEqual(
-                    [each for each in (guest, foreign)
-                     if each.uuid not in counted], there)
+                    ['guest'] * len({uuids.guest, uuids.foreign} - counted),
+                    found.blocked_by)
                 self.assertEqual(
                     named, log.output.count('The guest guest runs here'))
 
     def test_probes_of_the_partitions(self):
         """They are not guests of Nova; of low ones threads count alone."""
-        self.start_seed_host()
-        found = []
+        blocked = []
         for priority, name in (('high', partitions.PROBE), ('low', 'x'),
                                ('high', 'x'), (None, 'x')):
             xml = guest_xml.of_priority(
                 partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
                 priority, {8} if priority else None)
-            with mock.patch.object(strangers, 'is_there') as is_there:
-                seen = [floaters.Seen.of(xml, True)]
-                there, gone = (
-                    strangers.Strangers().find(
-                        None, seen, {0, 1}, set().__contains__, set())
-                    for is_there.return_value in (True, False))
-            found.append(floaters.floated([], {0, 1}, [], there))
-            self.assertEqual([], gone)
-        self.assertEqual([set(), set(), {0, 1}, {0, 1}], found)
+            found = guests.HostGuests(None, None)
+            found._seen = ([guest_xml.Guest.of(xml)], frozenset({0, 1}),
+                           frozenset())
+            for is_there in False, True:
+                with mock.patch.object(found, 'is_there',
+                                       return_value=is_there):
+                    found.recount([], set().__contains__, set())
+                if not is_there:
+                    self.assertEqual(set(), found.blocked)
+            blocked.append(found.blocked)
+        self.assertEqual([set(), set(), {0, 1}, {0, 1}], blocked)
 
     def test_whether_a_guest_is_there(self):
         self.start_seed_host()
         server = self.boot(self.low)
-        host = self.computes['mix1'].driver._host
-        self.assertTrue(strangers.is_there(host, server['id']))
-        self.assertFalse(strangers.is_there(host, uuids.none))
+        driver = self.computes['mix1'].driver
+        self.assertTrue(driver.guests.is_there(server['id']))
+        self.assertFalse(driver.guests.is_there(uuids.none))
         for error in (exception.HypervisorUnavailable(host='mix1'),
                       libvirt.make_libvirtError(
                           libvirt.libvirtError, 'timed out',
                           error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT)):
-            with mock.patch.object(host, 'get_connection', side_effect=error):
-                self.assertTrue(strangers.is_there(host, server['id']))
+            with mock.patch.object(driver._host, 'get_connection',
+                                   side_effect=error):
+                self.assertTrue(driver.guests.is_there(server['id']))

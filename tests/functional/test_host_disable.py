@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """``nova-prio host verify``, ``disable`` and ``enable``: all the way back."""
@@ -313,13 +303,13 @@ class HostDisable(colocation.Colocation):
         self.to_priority_host()
         servers = [self.boot(self.low) for _ in range(2)]
         looks = []
-        look = host_disable.Disable._look
+        look = host_disable.Disable.look
 
         def act_and_look(command, host):
             looks.append(host)
             if len(looks) == 2:
-                drain.reopen(command._context, command._client,
-                             look(command, host))
+                drain.reopen(command.context, command.placement,
+                             look(command, host)[0])
                 self._delete_server(servers[0])
             elif len(looks) == 4:
                 self.assertNotIn(priority_hosts.TRAIT, self.traits('mix1'))
@@ -327,7 +317,7 @@ class HostDisable(colocation.Colocation):
             return look(command, host)
 
         self.useFixture(fixtures.MockPatchObject(
-            host_disable.Disable, '_look', act_and_look))
+            host_disable.Disable, 'look', act_and_look))
         self.disable()
         self.assertIn('None has to leave mix1', self.said)
 
@@ -400,7 +390,7 @@ class HostDisable(colocation.Colocation):
     def test_placement_is_restarted_meanwhile(self):
         self.to_priority_host()
         server = self.boot(self.low)
-        look = host_disable.Disable._look
+        look = host_disable.Disable.look
         looks = []
 
         def fail_once(command, host):
@@ -412,7 +402,7 @@ class HostDisable(colocation.Colocation):
             return look(command, host)
 
         self.useFixture(fixtures.MockPatchObject(
-            host_disable.Disable, '_look', fail_once))
+            host_disable.Disable, 'look', fail_once))
         self.disable()
         self.assertIn('None has to leave mix1', self.said)
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """``nova-prio host plan``: what it predicts is what later happens."""
@@ -22,7 +12,7 @@ from nova import exception
 
 from nova_prio.audit import guests
 from nova_prio.cmd import report
-from nova_prio.compute import excess
+from nova_prio.compute import usage
 from tests import commands
 from tests.functional import colocation
 
@@ -32,7 +22,7 @@ class HostPlan(colocation.Colocation):
     def setUp(self):
         super().setUp()
         self.warn = self.useFixture(
-            fixtures.MockPatchObject(excess.LOG, 'warning')).mock
+            fixtures.MockPatchObject(usage.LOG, 'warning')).mock
         self.pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
 
     def refused(self, *arguments):
@@ -244,12 +234,12 @@ class HostPlan(colocation.Colocation):
         def read(conf):
             return (guests.Host.of(
                 conf, host.get_connection().getCapabilities()),
-                list(map(guests.parse, servers)))
+                guests.of_nova(servers))
 
         with (self.host_conf('mix1'),
               mock.patch('nova_prio.audit.guests.read', read),
               mock.patch('nova_prio.compute.checks.ISOLATED', path),
-              mock.patch('nova_prio.cmd.cgroups.problems',
+              mock.patch('nova_prio.cmd.host.problems',
                          return_value=list(cgroups))):
             self.flags(connection=database, group='api_database')
             return self.plan(

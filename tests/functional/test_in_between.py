@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A compute recounts while an instance moves: its CPUs are nobody else's."""
 
@@ -17,7 +7,9 @@ from unittest import mock
 import fixtures
 from nova.compute import manager
 from nova import context
+from nova import exception
 from nova import objects
+from nova.tests.functional.api import client
 from oslo_db import exception as db_exc
 
 from tests.functional import base
@@ -168,3 +160,48 @@ class InBetween(base.FunctionalTest):
             self.recount()
         self.assertEqual(4, self.report('mix1').room.high)
         self.assert_kept()
+
+    def _move_to(self, host):
+        self._migrate_server(self.server)
+        self._confirm_resize(self.server)
+        self.assertEqual(host, self.host_of(self.server))
+
+    def test_evacuated_to_the_source_of_a_move_that_failed(self):
+        """Nova counts the failed move as well if it recounts before."""
+        self._confirm_resize(self.server)
+        self._move_to('mix1')
+
+        def fail(*args, **kwargs):
+            raise exception.InstanceFaultRollback(
+                exception.ResizeError(reason='it was made to fail'))
+
+        with fixtures.MonkeyPatch(
+                'nova.virt.libvirt.driver.LibvirtDriver.'
+                'migrate_disk_and_power_off', fail):
+            # Casts are calls here: the error reaches the API.
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                self.server['id'], {'migrate': None})
+            self._wait_for_migration_status(self.server, ['error'])
+        self.admin_api.post_server_action(
+            self.server['id'], {'os-resetState': {'state': 'active'}})
+        self.update_host('mix2')
+        self._move_to('mix2')
+        self.assertEqual(8, self.report('mix1').room.high)
+        self.computes['mix2'].stop()
+        self._force_down('mix2', True)
+        stock = manager.ComputeManager.rebuild_instance
+
+        def rebuild(compute, *args, **kwargs):
+            self.update_host('mix1')
+            stock(compute, *args, **kwargs)
+
+        with mock.patch.object(
+                manager.ComputeManager, 'rebuild_instance', rebuild):
+            self.api.post_server_action(self.server['id'], {'evacuate': {}})
+            self._wait_for_server_parameter(
+                self.server, {'OS-EXT-SRV-ATTR:host': 'mix1',
+                              'OS-EXT-STS:task_state': None})
+        self.assertEqual(4, self.report('mix1').room.high)
+        with self.record('mix1') as node:
+            self.assertEqual(4, node.vcpus_used)

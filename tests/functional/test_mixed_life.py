@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Guests of mixed policy live as they were asked for, and are counted so."""
 
@@ -21,13 +11,13 @@ from nova.tests.functional.api import client
 from oslo_limit import fixture as limit_fixture
 from oslo_serialization import jsonutils
 
-from nova_prio import admission
+from nova_prio import capacity
 from tests.functional import test_mixed_numbers as mixed
 from tests.functional import test_requests
 
 HIGH = mixed.HIGH
 LOW = mixed.LOW
-FULL = admission.CAPACITY
+FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
 
 #: vCPUs and extra specs of a flavor; the layout, and the PCPU and VCPU held.
 KINDS = {
@@ -264,7 +254,7 @@ class MixHost(mixed.Mixed):
         self.assertEqual((0, 12, 0), self.report('mix').used)
         server = self.ask(self._numbers(4, 2, 2, cpu_realtime='yes'))
         self.assertEqual('ERROR', server['status'])
-        self.assertEqual(admission.WHOLE_CORES, self.reason('mix'))
+        self.assertEqual('whole_cores', self.reason('mix'))
 
     def test_priority_by_hint(self):
         """It outlives a resize; the nodes are those of the image."""

@@ -1,17 +1,12 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Who may give an instance a priority with the hint."""
 
+import os
+import pathlib
+import time
+
+import fixtures
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.api import client
 
@@ -27,7 +22,7 @@ class PolicyRules(base.FunctionalTest):
         super().setUp()
         # Nova's default; its test bed switches it off.
         self.flags(enforce_new_defaults=True, group='oslo_policy')
-        self.policy = self.useFixture(nova_fixtures.RealPolicyFixture())
+        self.useFixture(nova_fixtures.RealPolicyFixture())
         self.start_seed_host()
         self.member = self.api_fixture.api
         self.reader = self.api_fixture.reader_api
@@ -59,8 +54,16 @@ class PolicyRules(base.FunctionalTest):
                             api=self.reader)
 
     def test_operators_decide(self):
-        self.policy.set_rules(
-            {HIGH: 'role:member', LOW: 'role:admin'}, overwrite=False)
+        """In the policy file of nova-api, which is read after each change."""
+        path = pathlib.Path(
+            self.useFixture(fixtures.TempDir()).path, 'policy.yaml')
+        path.write_text('{"%s": "rule:ours", "ours": "role:member"}' % HIGH)
+        self.flags(policy_file=str(path), group='oslo_policy')
+        self.boot_with_hint(self.plain, 'high', api=self.member)
+        self.boot_with_hint(self.plain, 'low', api=self.member)
+        path.write_text('{"%s": "role:member", "%s": "role:admin"}'
+                        % (HIGH, LOW))
+        os.utime(path, (time.time() + 9, time.time() + 9))
         self.boot_with_hint(self.plain, 'high', api=self.member)
         self.assertIn(LOW, self._forbidden(
             self.boot_with_hint, self.plain, 'low', api=self.member))

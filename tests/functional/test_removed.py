@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """The package removed while there are instances with a priority."""
@@ -16,22 +6,23 @@
 import inspect
 
 import fixtures
+from nova.api.openstack.compute import servers
 from nova.api.validation.extra_specs import validators
-from nova.compute import api
 from nova.compute import claims
 from nova.scheduler import host_manager
 from nova.scheduler import request_filter
 from nova.tests.functional.api import client
 
+from nova_prio.api import compute_api
 from nova_prio import capacity
 from nova_prio.compute import tracker
 from nova_prio import demand
 from nova_prio import policy
 from nova_prio.scenario import cloud
 from nova_prio.scheduler import narrowing
-from nova_prio import seams
 from tests.functional import base
 
+STOCK_API = compute_api.PriorityAPI.__bases__[0]
 BOTH = {'resources:PCPU': '1', 'resources:VCPU': '1'}
 HIGH, LOW = {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}
 #: Kind -> (extra specs, hint, numbers of dedicated and of shared vCPUs).
@@ -68,20 +59,21 @@ class Removed(base.FunctionalTest):
     def remove_the_package(self):
         """Start API, scheduler and computes again, as if it were not there.
 
-        What its seams have put into Nova is taken out, and whatever it would
-        decide from then on fails the test.
+        Each attribute of Nova that it replaced is put back, and a decision of
+        the package from then on fails the test.
         """
         self.flags(enabled=False, group='nova_prio')
         validators.VALIDATORS.clear()
         validators.load_validators()
-        for name, method in list(vars(api.API).items()):
-            wrapped = getattr(api.API, name)
-            if getattr(wrapped, '__globals__', None) is vars(seams):
-                stock = wrapped.__wrapped__
+        self._put_back('nova.compute.api.API', STOCK_API)
+        self._put_back(
+            'nova.api.openstack.compute.servers.ServersController.create',
+            servers.ServersController.create.__wrapped__)
+        # The controllers have made theirs.
+        for name, method in vars(STOCK_API).items():
+            if name in vars(compute_api.PriorityAPI) and name[:2] != '__':
                 self._put_back(
-                    'nova.compute.api.API.' + name, staticmethod(stock)
-                    if isinstance(method, staticmethod) else stock)
-        self._put_back('nova.compute.api.flavors', api.flavors._stock)
+                    'nova_prio.api.compute_api.PriorityAPI.' + name, method)
         self._put_back('nova.compute.resource_tracker.ResourceTracker',
                        tracker.PriorityResourceTracker.__bases__[-1])
         self._put_back('nova.compute.resource_tracker.claims', claims)
@@ -117,9 +109,6 @@ class Removed(base.FunctionalTest):
         for each in loaded:
             self.assertTrue(
                 type(each).__module__.startswith('nova.'), type(each))
-        for name in vars(api.API):
-            self.assertIsNot(vars(seams), getattr(
-                getattr(api.API, name), '__globals__', None), name)
 
     def act(self, server, state='ACTIVE', **action):
         self.api.post_server_action(server['id'], action)

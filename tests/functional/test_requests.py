@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Each request that Nova can make is placed as its class is, or refused."""
 
@@ -25,11 +15,11 @@ from nova.virt import hardware
 from oslo_serialization import jsonutils
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio import admission
+from nova_prio import capacity
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
 from nova_prio.scheduler import failures
-from nova_prio.scheduler.filters import priority_filter as reasons
+from nova_prio.scheduler.filters import priority_filter
 from tests.functional import base
 
 
@@ -59,9 +49,9 @@ REALTIME = hw(cpu_realtime='true', cpu_realtime_mask='^0')
 
 #: What becomes of a request for which Placement has no candidate.
 NOT_OFFERED = 'not offered'
-UNFIT = reasons.NUMA_TOPOLOGY
-WHOLE_CORES = admission.WHOLE_CORES
-FULL = admission.CAPACITY
+UNFIT = 'numa_topology'
+WHOLE_CORES = 'whole_cores'
+FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
 
 #: The hosts have two NUMA cells, and CPUs with these names: dedicated,
 #: shared and all, of one cell and of both.
@@ -142,7 +132,7 @@ class Requests(base.FunctionalTest):
                    group='compute')
         self.flags(allow_resize_to_same_host=False, shelved_offload_time=0)
         self.log = self.useFixture(fixtures.FakeLogger(
-            name=reasons.LOG.name, level=logging.DEBUG))
+            name=priority_filter.LOG.name, level=logging.DEBUG))
 
     def _settled(self, server):
         server = self.api.get_server(server['id'])
@@ -430,21 +420,21 @@ class BadHosts(Requests):
         for flavor, wanted, edits in (
                 (high, 'D0 D0', {}), (low, 'L0 L0 +S0', {}),
                 (ordinary, 'S0 S0', {}),
-                (high, reasons.UNREADABLE_REPORT, unreadable),
-                (low, reasons.UNREADABLE_REPORT, unreadable),
-                (ordinary, reasons.UNREADABLE_REPORT, unreadable),
-                (low, reasons.UNREADABLE_REPORT, {
+                (high, 'unreadable_report', unreadable),
+                (low, 'unreadable_report', unreadable),
+                (ordinary, 'unreadable_report', unreadable),
+                (low, 'unreadable_report', {
                     'stats': self._stats('2.0')}),
                 (low, 'L0 L0 +S0', {'stats': self._stats('1.99', new=[7])}),
                 (high, 'D0 D0', {'stats': self._older_stats('1.0')}),
                 (low, 'L0 L0 +S0', {'stats': self._older_stats('1.0')}),
                 (ordinary, 'S0 S0', {'stats': self._older_stats('1.1')}),
-                (high, reasons.NO_REPORT, no_report),
-                (low, reasons.NO_REPORT, no_report),
+                (high, 'no_report', no_report),
+                (low, 'no_report', no_report),
                 (ordinary, 'S0 S0', no_report),
-                (high, reasons.UNREADABLE_HOST, {'free_ram_mb': None}),
-                (low, reasons.UNREADABLE_HOST, {'free_ram_mb': None}),
-                (low, reasons.NO_NUMA_TOPOLOGY, {'numa_topology': None})):
+                (high, 'unreadable_host', {'free_ram_mb': None}),
+                (low, 'unreadable_host', {'free_ram_mb': None}),
+                (low, 'no_numa_topology', {'numa_topology': None})):
             self._write(**{**empty, **edits})
             self.assertEqual(wanted, self.try_out(flavor, 'mix'), edits)
         self.assertIn('PriorityFilter failed for host mix, node mix: the host '
@@ -490,7 +480,7 @@ class BadHosts(Requests):
         self._set_aggregate(self.compute_rp_uuids['mix'], third['uuid'])
         for flavor in (self.high, self.low):
             self.assertEqual(
-                reasons.NOT_A_PRIORITY_HOST, self.try_out(flavor, 'mix'))
+                'not_a_priority_host', self.try_out(flavor, 'mix'))
 
     def test_placement(self):
         """It offers VCPU for PCPU, too many vCPUs, and memory that is sold."""
@@ -502,7 +492,7 @@ class BadHosts(Requests):
         self._update_inventory(mix, {
             'inventories': inventory, 'resource_provider_generation':
                 self._get_resource_provider_by_uuid(mix)['generation']})
-        self.assertEqual(admission.TOO_MANY_VCPUS, self.try_out(
+        self.assertEqual('too_many_vcpus', self.try_out(
             self.flavor(13, **LOW), 'mix'))
         # nova-scheduler does not start so.
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
@@ -514,13 +504,13 @@ class BadHosts(Requests):
             'project_id': 'p', 'user_id': 'u', 'consumer_generation': None,
             'consumer_type': 'INSTANCE'}, version='1.38')
         self.assertEqual(
-            reasons.NO_PCPU_CANDIDATE, self.try_out(self.high, 'mix'))
-        self.assertEqual(reasons.NO_THREADS, self.try_out(
+            'no_pcpu_candidate', self.try_out(self.high, 'mix'))
+        self.assertEqual('no_threads', self.try_out(
             self.flavor(**PINNED, **REQUIRE), 'prio'))
         self.flags(ram_allocation_ratio=2.0)
         self.update_host('prio')
         for memory_mb, extra_specs, wanted in (
-                (12000, ORDINARY, 'S'), (6000, HIGH, admission.MEMORY),
+                (12000, ORDINARY, 'S'), (6000, HIGH, 'memory'),
                 (6000, LOW, 'S')):
             flavor = self._create_flavor(vcpu=1, memory_mb=memory_mb, disk=1,
                                          extra_spec=extra_specs or None)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A service that cannot keep its promises does not start."""
 
@@ -83,9 +73,9 @@ class Starting(base.FunctionalTest):
         self.assertIn('move the instance away', refusal)
 
     def test_compute_beside_a_nova_that_does_not_match(self):
-        self.useFixture(fixtures.MonkeyPatch('nova_prio.contract.SEAMS', (
-            contract.Seam(contract.COMPUTE, 'nova.compute.manager', 'gone'),)))
-        self.assertIn('nova.compute.manager.gone does not exist',
+        self.useFixture(fixtures.MonkeyPatch('nova_prio.contract.ALL', (
+            contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)))
+        self.assertIn('match this package in nova-compute: x is gone. Install',
                       self._refusal(self.start_seed_host))
 
     def test_compute_with_wrong_device_spec_stops_with_message_of_nova(self):

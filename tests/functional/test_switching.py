@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Switching mix off while instances are there, and what is reported."""
 
@@ -17,7 +7,7 @@ import logging
 import fixtures
 
 from nova_prio.compute import driver
-from nova_prio.compute import tracker
+from nova_prio.compute import reporting
 from tests.functional import base
 
 
@@ -83,7 +73,7 @@ class Switching(base.FunctionalTest):
         del self._host_options['mix1']['compute', 'cpu_shared_set']
         self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '0-5'
         log = self.useFixture(fixtures.FakeLogger(
-            name=tracker.LOG.name, level=logging.WARNING))
+            name=reporting.LOG.name, level=logging.WARNING))
         self.restart_compute_service('mix1')
         migration, = self.api.api_get('/os-migrations').body['migrations']
         self.assertIn('Placement keeps the inventory of them, for these '

@@ -1,18 +1,8 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The parts that the operations of the fuzz have in common."""
 
-from nova_prio.scenario import migrations
+from nova_prio.scenario import player
 from tests.fuzz import kinds
 from tests.fuzz import look
 
@@ -65,7 +55,7 @@ class Operations:
         found = look.differences(self._cloud, accounting=False)
         if found:
             raise Unexpected(found)
-        migration = migrations.newest(self._cloud.api, server.uuid)
+        migration = player.newest_migration(self._cloud.api, server.uuid)
         destination = migration.get('dest_compute')
         if destination in self._model.up:
             self._cloud.update_host(destination)

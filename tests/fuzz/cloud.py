@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The cloud of the fuzz: three hosts that differ."""
 
@@ -19,7 +9,7 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import migrations
+from nova_prio.scenario import player
 from tests.fuzz import faults
 from tests.fuzz import kinds
 from tests.fuzz import model
@@ -113,7 +103,7 @@ class FuzzCloud(faults.FaultyCloud):
 
     def migration_of(self, uuid):
         """Return the UUID of the newest migration of a server."""
-        return migrations.newest(self.api, uuid).get('uuid')
+        return player.newest_migration(self.api, uuid).get('uuid')
 
     # Operations
 
@@ -139,7 +129,7 @@ class FuzzCloud(faults.FaultyCloud):
         def rests():
             # The server last: an evacuation sets its host at the very end.
             if (self.is_migrating_live(uuid) or
-                    not migrations.newest_is_settled(self.api, uuid)):
+                    not player.newest_is_settled(self.api, uuid)):
                 return False
             shown.update(self.api.get_server(uuid))
             return (shown['OS-EXT-STS:task_state'] is None and
@@ -176,7 +166,7 @@ class FuzzCloud(faults.FaultyCloud):
         found = {}
 
         def has_status():
-            found.update(migrations.newest(self.api, uuid))
+            found.update(player.newest_migration(self.api, uuid))
             return (found.get('id') != before.get('id') and
                     found['status'] in (status, 'error', 'failed'))
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Operations that move a server or resize it."""
 
@@ -16,7 +6,7 @@ import contextlib
 
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import migrations
+from nova_prio.scenario import player
 from tests.fuzz import base
 from tests.fuzz import faults
 from tests.fuzz import kinds
@@ -68,22 +58,20 @@ class MoveOperations(base.Operations):
 
     def confirm(self, name):
         """Confirm a resize or migration."""
-        server = self._servers[name]
-        shown, error = self._cloud.act(
-            server, 'VERIFY_RESIZE', confirmResize=None)
-        self._expect(shown, server.before, error)
-        server.status = server.before
-        del server.holds[0]
-        server.kind = server.holds[0].kind
+        self._end(name, 0, confirmResize=None)
 
     def revert(self, name):
         """Revert a resize or migration."""
+        self._end(name, 1, revertResize=None)
+
+    def _end(self, name, left, **action):
+        """End a resize or migration; the server leaves one of two hosts."""
         server = self._servers[name]
-        shown, error = self._cloud.act(
-            server, 'VERIFY_RESIZE', revertResize=None)
+        shown, error = self._cloud.act(server, 'VERIFY_RESIZE', **action)
         self._expect(shown, server.before, error)
         server.status = server.before
-        del server.holds[1]
+        del server.holds[left]
+        server.kind = server.holds[0].kind
 
     def live_migrate(self, name, host):
         """Migrate a server while it runs."""
@@ -175,7 +163,7 @@ class MoveOperations(base.Operations):
         :param fits: whether it must, or None if that is not known
         """
         error = None
-        before = migrations.newest(self._cloud.api, server.uuid)
+        before = player.newest_migration(self._cloud.api, server.uuid)
         try:
             self._cloud.api.post_server_action(server.uuid, _live(host))
         except client.OpenStackApiException as refused:
@@ -192,7 +180,7 @@ class MoveOperations(base.Operations):
         return error is None
 
     def _abort(self, server):
-        migration = migrations.newest(self._cloud.api, server.uuid)
+        migration = player.newest_migration(self._cloud.api, server.uuid)
         self._cloud.api.delete_migration(server.uuid, migration['id'])
 
 

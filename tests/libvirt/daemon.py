@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """A libvirtd that is alone in the world: a host for real guests.
 
@@ -28,7 +18,6 @@ import tempfile
 import time
 import uuid
 
-import nova_prio.cmd.host
 
 #: Seconds that anything outside of this process may take.
 TIMEOUT_SECONDS = 60
@@ -199,7 +188,7 @@ class Host:
             runs on this machine
         :param high_weight: str
         """
-        self.run(sys.executable, '-I', nova_prio.cmd.host.__file__, 'prepare',
+        self.run(sys.executable, '-m', 'nova_prio.cmd.host', 'prepare',
                  '--low-weight', low_weight, '--high-weight', high_weight)
 
     def start_libvirtd(self):

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The command nova-prio-host on the cgroups of this machine.
 
@@ -27,11 +17,11 @@ import time
 
 import pytest
 
-from nova_prio.cmd import host
+from nova_prio.cgroups import hierarchies
 
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 SYSTEMD = pathlib.Path('/lib/systemd/systemd')
-COMMAND = [sys.executable, '-I', '-S', host.__file__]
+COMMAND = [sys.executable, '-m', 'nova_prio.cmd.host']
 TIMEOUT_SECONDS = 60
 GROUP = 'nova-prio-test-systemd-%d' % os.getpid()
 
@@ -90,7 +80,8 @@ def test_prepare_check_and_mend(clean):
     tops = {path.parent for path in partitions()}
     for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
         _, target, kind, options, *_ = line.split()
-        if kind == 'cgroup' and host.V1_CONTROLLERS & {*options.split(',')}:
+        if kind == 'cgroup' and hierarchies.V1_CONTROLLERS & {
+                *options.split(',')}:
             assert pathlib.Path(target) in tops
     assert len(partitions()) == 2 * len(tops)
     for path in partitions():

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Servers of each priority in a stock Nova, as the kernel sees them."""
 
@@ -94,6 +84,16 @@ def shelve(bed, server, priority):
 
 def hard_reboot(bed, server, priority=None):
     bed._reboot_server(server, hard=True)
+
+
+def restore(bed, servers, cpus):
+    """Undo other CPU sets; the high server is shelved meanwhile."""
+    bed.set_cpus(cpus.dedicated, cpus.shared)
+    bed.restart_compute()
+    for priority in 'low', None:
+        hard_reboot(bed, servers[priority])
+    bed.update_host()
+    bed._unshelve_server(servers['high'])
 
 
 @pytest.mark.parametrize('priority, change', [
@@ -184,12 +184,7 @@ def test_emulator_threads_of_low_servers_run_on_the_set_that_is_given(
             low.emulator, *low.iothreads.values()]}
     bed.flags(low_emulator_set=None, group='nova_prio')
     bed.flags(cpu_priority_mix_enable=True)
-    bed.set_cpus(cpus.dedicated, cpus.shared)
-    bed.restart_compute()
-    for priority in 'low', None:
-        hard_reboot(bed, servers[priority])
-    bed.update_host()
-    bed._unshelve_server(servers['high'])
+    restore(bed, servers, cpus)
 
 
 def test_nobody_is_pinned_where_an_ordinary_guest_floats(
@@ -216,12 +211,7 @@ def test_nobody_is_pinned_where_an_ordinary_guest_floats(
     assert '' == bed.report().blocked_cpus
     bed._unshelve_server(servers['high'])
     bed._shelve_server(servers['high'])
-    bed.set_cpus(cpus.dedicated, cpus.shared)
-    bed.restart_compute()
-    for priority in 'low', None:
-        hard_reboot(bed, servers[priority])
-    bed.update_host()
-    bed._unshelve_server(servers['high'])
+    restore(bed, servers, cpus)
 
 
 def test_audit(bed, servers, cpus):

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Two real hosts in one stock Nova, for guests that move between them."""
 
@@ -142,14 +132,12 @@ class TwoHosts(cloud.RealCloud):
         """Start nova-compute on each host."""
         options_fixture = self.useFixture(host_options.HostOptionsFixture())
         for name, options in self.options.items():
-            options_fixture.starting = options
             # Nova keeps the identity of a node once for each process.
-            with mock.patch.object(node, 'LOCAL_NODE_UUID', None):
+            with (options_fixture.starting(options),
+                  mock.patch.object(node, 'LOCAL_NODE_UUID', None)):
                 self.computes[name] = self.start_service('compute', host=name)
-            options_fixture.starting = None
             manager = self.computes[name].manager
-            host_options.run_with(manager.driver, options, {})
-            host_options.run_with(manager.rt, options)
+            host_options.run_with(manager, options, {})
             manager._do_live_migration = self._telling(
                 manager._do_live_migration)
 

@@ -34,6 +34,11 @@ security_driver = "none"
 stdio_handler = "file"
 END
 
+source=${INSIDE%/tests/*}
+cd "$source"
+"$PYTHON" -S -m nova_prio.cgroups /usr/local/lib/nova-prio-host
+cd -
+
 if [ "$MANAGER" = systemd ]; then
     units=/etc/systemd/system
     rm -rf "$units"
@@ -64,16 +69,13 @@ Type=notify
 TimeoutStartSec=infinity
 ExecStart=libvirtd
 END
-    # As the guide says; the host without machined has the command alone.
-    source=${INSIDE%/tests/*}
+    # As the guide says.
     cat >/usr/local/bin/nova-prio-host <<END
 #!/bin/sh
-exec $PYTHON -I -S $source/nova_prio/cmd/host.py "\$@"
+exec $PYTHON -I -S /usr/local/lib/nova-prio-host "\$@"
 END
     chmod +x /usr/local/bin/nova-prio-host
     cp "$source/etc/systemd/nova-prio-host.service" /usr/lib/systemd/system
-    [ "$MACHINED" = no ] ||
-        cp "$source/etc/systemd/"*.slice /usr/lib/systemd/system
     cat >"$units/nova-prio-host.service.d/test.conf" <<END
 [Service]
 ExecStartPre=sh -c 'nova-prio-host check --json; echo \$\$? >/run/before'

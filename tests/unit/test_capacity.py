@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import decimal
 
@@ -90,6 +80,11 @@ def test_used():
     assert capacity.Rows(3, 7, 2) == capacity.used(3, 5, 2)
 
 
+def test_oversold_rows():
+    assert ['low'] == capacity.oversold((8, 4, 4), (8, 5, 4))
+    assert [] == capacity.oversold((8, 4, 4), (8, 4, 4))
+
+
 def test_room_is_never_below_zero():
     assert capacity.Rows(0, 0, 0) == capacity.room(
         capacity.Rows(1, 1, 1), capacity.Rows(2, 3, 4))
@@ -113,7 +108,7 @@ def test_room_is_never_below_zero():
     ((None, 4, 0), (3, 9, 9), [('high', 4, 3)]),
 ])
 def test_shortages(demand, left, short):
-    assert [capacity.Shortage(*row) for row in short] == capacity.shortages(
+    assert short == capacity.shortages(
         capacity.drawn(capacity.Demand(*demand)), capacity.Rows(*left))
 
 
@@ -166,3 +161,13 @@ def test_the_low_row_needs_no_more_cpus_than_there_are(host):
     if host.ratio:
         assert capacity.placement_units(
             host.ratio, host.sellable.low) <= len(host.floating)
+
+
+def test_placement_admits_nothing_at_ratio_0():
+    assert 0 == capacity.placement_units(decimal.Decimal(0), 0)
+    with pytest.raises(ValueError, match='allocation ratio 0'):
+        capacity.placement_units(decimal.Decimal(0), 4)
+
+
+def test_least_inventory_at_an_absurd_ratio():
+    assert 1 == capacity.placement_units(decimal.Decimal('1e300'), 5)

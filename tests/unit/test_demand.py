@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import pytest
 
@@ -36,6 +26,24 @@ from tests.unit import nova_objects
 def test_demand(flavor, expected):
     topology = nova_objects.request_spec(flavor).numa_topology
     assert capacity.Demand(*expected) == demand.of(flavor, topology)
+
+
+@pytest.mark.parametrize('flavor, priority, drawn, wants_whole_cores', [
+    (nova_objects.ORDINARY, None, (0, 4, 4), False),
+    (nova_objects.LOW, 'low', (0, 4, 0), False),
+    (nova_objects.HIGH, 'high', (4, 0, 0), False),
+    (nova_objects.flavor(hw__cpu_policy='dedicated',
+                         hw__cpu_thread_policy='isolate'),
+     None, (4, 0, 0), True),
+])
+def test_resource_request(flavor, priority, drawn, wants_whole_cores):
+    request = demand.ResourceRequest.of(
+        flavor, nova_objects.request_spec(flavor).numa_topology)
+    assert priority == request.priority == request.demand.priority
+    assert drawn == request.drawn
+    assert (flavor.vcpus, flavor.memory_mb) == (
+        request.vcpus, request.memory_mb)
+    assert wants_whole_cores == request.wants_whole_cores
 
 
 def test_pinned_cpus_of_a_host():

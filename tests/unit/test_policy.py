@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import hypothesis
 from hypothesis import strategies as st
@@ -17,6 +7,7 @@ from nova.scheduler import utils
 from nova.virt import hardware
 import pytest
 
+from nova_prio.api import priority_fold
 from nova_prio import policy
 
 objects.register_all()
@@ -70,7 +61,7 @@ objects.register_all()
 ])
 def test_fold(extra_specs, hints, folded):
     before = dict(extra_specs)
-    assert folded == policy.fold(4, extra_specs, hints)
+    assert folded == priority_fold.fold(4, extra_specs, hints)
     assert before == extra_specs
 
 
@@ -219,7 +210,7 @@ def test_amounts_in_placement_are_those_of_nova(extra_specs):
 ])
 def test_refused(extra_specs, hints, words):
     with pytest.raises(policy.RequestRefused) as caught:
-        policy.fold(4, extra_specs, hints)
+        priority_fold.fold(4, extra_specs, hints)
     for word in words:
         assert word in str(caught.value)
 
@@ -246,7 +237,7 @@ def in_one_line(caught):
     {LINE: {LINE: [LINE]}}, [LINE], pytest.param(10 ** 4000, id='long')])
 def test_hostile_hints(hint):
     with pytest.raises(policy.RequestRefused) as caught:
-        policy.fold(4, {}, {'priority': hint})
+        priority_fold.fold(4, {}, {'priority': hint})
     assert in_one_line(caught)
 
 
@@ -257,7 +248,7 @@ def test_hostile_hints(hint):
     {'hw:cpu_priority': 'low', 'resources:VCPU': 'x' * 255}])
 def test_hostile_extra_specs(extra_specs):
     with pytest.raises(policy.RequestRefused) as caught:
-        policy.fold(4, extra_specs, {})
+        priority_fold.fold(4, extra_specs, {})
     assert in_one_line(caught)
 
 
@@ -267,7 +258,7 @@ def test_hostile_extra_specs(extra_specs):
     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}])
 def test_hostile_images(extra_specs, value):
     with pytest.raises(policy.RequestRefused) as caught:
-        policy.check_image(extra_specs, {'hw_cpu_policy': value})
+        priority_fold.check_image(extra_specs, {'hw_cpu_policy': value})
     assert in_one_line(caught)
 
 

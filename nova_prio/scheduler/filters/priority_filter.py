@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The scheduler filter for priority instances and for their hosts."""
 
@@ -20,6 +10,7 @@ from nova.scheduler import utils
 from oslo_log import log
 
 from nova_prio import admission
+from nova_prio import numa_view
 from nova_prio.objects import host_report
 from nova_prio import policy
 from nova_prio.scheduler import failures
@@ -32,21 +23,8 @@ LOG = log.getLogger(__name__)
 # Nova's own tests replace the name in its module.
 _StockFilter = numa_topology_filter.NUMATopologyFilter
 
-#: Reasons of a refusal beside those of admission, as they stand in the log.
-NO_REPORT = 'no_report'
-UNREADABLE_REPORT = 'unreadable_report'
-UNREADABLE_HOST = 'unreadable_host'
-NOT_A_PRIORITY_HOST = 'not_a_priority_host'
-NOT_FOR_ORDINARY = 'not_for_ordinary'
-NO_PCPU_CANDIDATE = 'no_pcpu_candidate'
-NO_THREADS = 'no_threads'
-NO_NUMA_TOPOLOGY = 'no_numa_topology'
-NO_RATIO = 'no_ratio'
-NUMA_TOPOLOGY = 'numa_topology'
-OTHER_CELL = 'other_cell'
-
 _UNFIT = admission.Refusal(
-    NUMA_TOPOLOGY,
+    'numa_topology',
     'the NUMA topology of the instance does not fit on the host')
 
 
@@ -57,22 +35,18 @@ class PriorityFilter(filters.BaseHostFilter):
     instances on hosts without ``cpu_priority_mix_enable``. It reads the
     folded priority from the flavor of the request, the report of the host
     from its stats, and ``priority_mix`` (or ``priority``) from the metadata
-    of the host's aggregates. A host with an unreadable report takes nothing;
-    one without a report, or in no marked aggregate, no priority instance. A
-    host in an aggregate with ``priority_ordinary=false`` takes no new ordinary
-    instance. The request filter asks Placement for no such host, but
-    Placement's mirror of the aggregates may be out of date.
+    of the host's aggregates. A host with an unreadable report takes nothing.
+    A host without a report, or in no marked aggregate, takes no priority
+    instance. A host in an aggregate with ``priority_ordinary=false`` takes no
+    new ordinary instance. The request filter asks Placement for no such host,
+    but Placement's mirror of the aggregates may be out of date.
     """
 
     # Nova's API refuses a rebuild that would change the NUMA topology.
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list, spec_obj):
-        """Yield the hosts that can take the instance.
-
-        :param filter_obj_list: iterable of HostState
-        :param spec_obj: nova.objects.RequestSpec, never written to
-        """
+        """Yield the hosts that can take the instance."""
         if utils.request_is_rebuild(spec_obj):
             yield from filter_obj_list
             return
@@ -82,11 +56,7 @@ class PriorityFilter(filters.BaseHostFilter):
                 yield host_state
 
     def host_passes(self, host_state, spec_obj):
-        """Return whether one host can take the instance.
-
-        :param host_state: nova.scheduler.host_manager.HostState
-        :param spec_obj: nova.objects.RequestSpec, never written to
-        """
+        """Return whether one host can take the instance."""
         return self._passes(host_state, self._read(spec_obj), spec_obj)
 
     def _read(self, spec_obj):
@@ -117,14 +87,14 @@ class PriorityFilter(filters.BaseHostFilter):
             refusal = (_class_refusal(host_state, report, request) or
                        _topology_refusal(host_state, report, request))
         except host_report.UnreadableReport as error:
-            refusal = admission.Refusal(UNREADABLE_REPORT, str(error))
+            refusal = admission.Refusal('unreadable_report', str(error))
         except Exception as error:
             failures.log(type(self).__name__,
                          'the host is refused to priority instances',
                          host_state)
             if self._passes_as_stock(host_state, spec_obj):
                 return True
-            refusal = admission.Refusal(UNREADABLE_HOST, '%s: %s' % (
+            refusal = admission.Refusal('unreadable_host', '%s: %s' % (
                 type(error).__name__, error))
         if refusal is None:
             return True
@@ -138,22 +108,23 @@ class PriorityFilter(filters.BaseHostFilter):
 
 
 def _class_refusal(host_state, report, request):
-    """Return why the class of the instance has no place on the host."""
+    """Return the Refusal of a host without room for the class, or None."""
     priority = request.priority
-    if (priority is None and
-            any(map(request.keeps_ordinary_off, host_state.aggregates)) and
-            request.is_new()):
+    if priority is None:
+        if (any(map(request.keeps_ordinary_off, host_state.aggregates)) and
+                request.is_new()):
+            return admission.Refusal(
+                'not_for_ordinary', 'an aggregate of the host has '
+                'priority_ordinary=false, which keeps new ordinary instances '
+                'off')
+        if report is None or not report.mix:
+            return None
+    elif report is None:
         return admission.Refusal(
-            NOT_FOR_ORDINARY, 'an aggregate of the host has '
-            'priority_ordinary=false, which keeps new ordinary instances off')
-    if priority is None and (report is None or not report.mix):
-        return None
-    if report is None:
+            'no_report', 'the host reports no priority CPUs')
+    elif not any(map(request.is_marked, host_state.aggregates)):
         return admission.Refusal(
-            NO_REPORT, 'the host reports no priority CPUs')
-    if priority and not any(map(request.is_marked, host_state.aggregates)):
-        return admission.Refusal(
-            NOT_A_PRIORITY_HOST,
+            'not_a_priority_host',
             'no aggregate of the host has priority_mix=true')
     for refusal in admission.refusals(
             report, request, host_view.room(host_state, report, request),
@@ -174,43 +145,45 @@ def _candidate_refusal(host_state, request):
     if host_state.allocation_candidates:
         return None
     return admission.Refusal(
-        NO_PCPU_CANDIDATE, 'no allocation candidate of the host holds as many '
-        'PCPU as the instance has dedicated CPUs', request.demand.dedicated)
+        'no_pcpu_candidate', 'no allocation candidate of the host holds as '
+        'many PCPU as the instance has dedicated CPUs',
+        request.demand.dedicated)
 
 
 def _topology_refusal(host_state, report, request):
-    """Return why the guest NUMA topology does not fit, as Nova decides it."""
+    """Return the Refusal if the guest NUMA topology does not fit, or None."""
     host_topology = host_state.numa_topology
     if (request.requires_threads and host_topology and
             not host_topology.has_threads):
         return admission.Refusal(
-            NO_THREADS, 'the instance requires thread siblings, and the host '
-            'has none')
+            'no_threads', 'the instance requires thread siblings, and the '
+            'host has none')
     if request.topology is None:
         return None
     if not host_topology:
         return admission.Refusal(
-            NO_NUMA_TOPOLOGY, 'the instance has a NUMA topology, and the host '
-            'has none')
+            'no_numa_topology', 'the instance has a NUMA topology, and the '
+            'host has none')
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and (report.mix or request.priority):
         if request.source_cell not in (None, host_state.cell_uuid):
             # Nova does not apply the migration context that the claim makes:
             # the guest would start unpinned, on the shared CPUs.
             return admission.Refusal(
-                OTHER_CELL, 'the host is in another cell than the instance, '
+                'other_cell', 'the host is in another cell than the instance, '
                 'and Nova loses the NUMA topology and the pinned CPUs of an '
                 'instance that moves to another cell')
         host_view.show_class(host_state, report, request)
         host_topology = host_state.numa_topology
-    if report is not None and report.mix:
-        cpu_ratio = float(report.ratio)
+        if report.mix:
+            cpu_ratio = float(report.ratio)
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
         return admission.Refusal(
-            NO_RATIO, 'the allocation ratios of the host are not known yet')
+            'no_ratio', 'the allocation ratios of the host are not known yet')
     if not numa_fit.can_fit(host_topology, request):
         return _UNFIT
-    limits = numa_fit.limits_of(host_state, request, cpu_ratio)
+    limits = numa_view.limits(cpu_ratio, host_state.ram_allocation_ratio,
+                              request.network_metadata)
     if request.nova_fit:
         host_state.allocation_candidates = request.nova_fit.candidates(
             host_state, limits)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The scheduler weighers of the soft policies of server groups."""
 
@@ -23,45 +13,37 @@ CONF = nova.conf.CONF
 
 
 class _GroupWeigher(weights.BaseHostWeigher):
-    """Weighs a host by the steps that it is better than the worst one.
+    """Weighs a host by its ranks above the worst one, times the multiplier.
 
-    A step is worth the multiplier. All other weighers give a host at most
-    their own multiplier more than another: where this one's is larger than
-    the sum of theirs, the group's policy decides first.
+    All other weighers give a host at most their own multiplier more than
+    another. If this one's is larger than the sum of theirs, the policy of the
+    group decides first.
     """
 
-    # Between these, Nova leaves weights as they are; it does not cut off what
-    # lies beyond.
+    # Nova does not change weights between these, nor cut off larger ones.
     minval = 0
     maxval = 1
 
-    #: The policy of the groups that are weighed, and the name of the option
-    #: with the multiplier.
+    #: The policy of the groups that are weighed, and whether it stacks.
     policy = None
-    multiplier = None
     stack = None
 
     def __init__(self):
         *keys, _host = CONF.nova_prio.affinity_domains
         self._members = members.Members(
             keys, CONF.nova_prio.affinity_same_priority)
-        self._multiplier = CONF.nova_prio[self.multiplier]
+        self._multiplier = CONF.nova_prio[
+            '%s_weight_multiplier' % self.policy.replace('-', '_')]
 
     def weight_multiplier(self, host_state):
-        """Return the multiplier of the option.
-
-        It is the same for all hosts: those of a group are compared by it.
-        """
+        """Return the multiplier of the option: all hosts need the same."""
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of hosts.
+        """Return the weights of hosts, a list in the same order.
 
-        :param weighed_obj_list: list of nova.scheduler.weights.WeighedHost
-        :param weight_properties: nova.objects.RequestSpec
-        :returns: list of float, in the same order; all zero if the request
-            is of no group of the policy, if the multiplier is zero, or if the
-            members cannot be read
+        All are zero if the request is of no group of the policy, if the
+        multiplier is zero, or if the members cannot be read.
         """
         group = weight_properties.instance_group
         if (group is None or group.policy != self.policy or
@@ -84,22 +66,14 @@ class _GroupWeigher(weights.BaseHostWeigher):
 
 
 class SoftAffinityWeigher(_GroupWeigher):
-    """Prefers hosts in the domains with the most members of the group.
-
-    For groups with the policy ``soft-affinity``.
-    """
+    """Prefers hosts in the domains with the most members of the group."""
 
     policy = 'soft-affinity'
-    multiplier = 'soft_affinity_weight_multiplier'
     stack = True
 
 
 class SoftAntiAffinityWeigher(_GroupWeigher):
-    """Prefers hosts in the domains with the fewest members of the group.
-
-    For groups with the policy ``soft-anti-affinity``.
-    """
+    """Prefers hosts in the domains with the fewest members of the group."""
 
     policy = 'soft-anti-affinity'
-    multiplier = 'soft_anti_affinity_weight_multiplier'
     stack = False

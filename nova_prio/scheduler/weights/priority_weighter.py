@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """The scheduler weigher that prefers hosts with room in the right row."""
 
@@ -33,7 +23,7 @@ class PriorityWeighter(cpu.CPUWeigher):
     """Weighs a host by the CPUs left in the row that the request draws from.
 
     High-priority instances by the high row, low-priority ones by the low row
-    of the host's report; a host weighs zero if its report is missing, or if
+    of the host's report. A host weighs zero if its report is missing, or if
     an exception is raised for it, which is logged at ERROR. Ordinary
     instances as Nova's CPU weigher, whose place it takes. With a negative
     ``[nova_prio] priority_weight_multiplier`` instances stack.
@@ -61,33 +51,20 @@ class PriorityWeighter(cpu.CPUWeigher):
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of hosts.
-
-        :param weighed_obj_list: list of nova.scheduler.weights.WeighedHost
-        :param weight_properties: nova.objects.RequestSpec
-        :returns: list of float, in the same order
-        """
-        weights = None
+        """Return the weights of hosts, a list in the same order."""
         self._forget_aggregates()
         try:
-            weights = self._weigh_by_row(weighed_obj_list, weight_properties)
+            request = request_view.read(weight_properties)
+            if request.priority:
+                row = capacity.Rows._fields.index(request.priority)
+                return [self._free(weighed.obj, request, row)
+                        for weighed in weighed_obj_list]
         except Exception:
             failures.log(type(self).__name__,
                          'all hosts weigh zero for a priority instance')
             if policy.EXTRA_SPEC in weight_properties.flavor.extra_specs:
                 return [0.0] * len(weighed_obj_list)
-        if weights is None:
-            return super().weigh_objects(weighed_obj_list, weight_properties)
-        return weights
-
-    def _weigh_by_row(self, weighed_obj_list, weight_properties):
-        """Return the weights for a priority instance, None for another."""
-        request = request_view.read(weight_properties)
-        if request.priority is None:
-            return None
-        row = capacity.Rows._fields.index(request.priority)
-        return [self._free(weighed.obj, request, row)
-                for weighed in weighed_obj_list]
+        return super().weigh_objects(weighed_obj_list, weight_properties)
 
     def _weigh_object(self, host_state, weight_properties):
         """Return Nova's weight; zero for a host that was not updated yet."""
@@ -110,6 +87,6 @@ class PriorityWeighter(cpu.CPUWeigher):
             return self._zero(host_state)
 
     def _zero(self, host_state):
-        """Log the exception that is being handled; returns the weight."""
+        """Log the exception that is being handled; return the weight."""
         failures.log(type(self).__name__, 'the host weighs zero', host_state)
         return 0.0

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 
 """``nova-prio audit`` on a machine of its own, without any service."""
@@ -71,12 +61,12 @@ def test_without_placement(nova_conf, options):
 
 def test_another_nova(monkeypatch, capsys):
     """The commands refuse a Nova that lacks what they read."""
-    monkeypatch.setattr(contract, 'SEAMS', [contract.Seam(
-        contract.COMMANDS, 'nova.context', 'target_cells')])
+    monkeypatch.setattr(contract, 'ALL', [contract.Contract(
+        contract.COMMANDS, 'x', lambda: 'x does not exist')])
     for command in ['audit'], ['capacity', 'show']:
         assert 1 == main.main(command)
         out, err = capsys.readouterr()
         assert '' == out
         line, = err.splitlines()
-        assert ('does not match this package: nova.context.target_cells does '
-                'not exist. Install a release of nova-prio') in line
+        assert ('does not match this package: x does not exist. Install a '
+                'release of nova-prio') in line

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import re
 
@@ -107,3 +97,46 @@ def test_only_what_is_ours_changes(xml, priority, shared):
                     domain.remove(element)
     assert etree.tostring(before, method='c14n') == etree.tostring(
         after, method='c14n')
+
+
+def test_guest_of_a_domain_xml():
+    """The CPUs of vCPUs without a pin of their own are those of all."""
+    guest = guest_xml.Guest.of(
+        changed_text(GUEST, 'low', '<cputune><vcpupin vcpu="1" cpuset="7"/>'
+                     '<iothreadpin iothread="1" cpuset="5"/></cputune>'))
+    assert ('instance-1', '/low_prio_machine', 'low') == (
+        guest.name, guest.partition, guest.priority)
+    assert [{0, 1, 2, 3}, {7}] == guest.vcpus
+    assert [{0, 1, 2, 3}, {5}] == guest.threads
+    assert (False, False, True) == (
+        guest.has_cells, guest.is_of_nova, guest.is_up)
+    assert {0, 1, 2, 3, 5, 7} == guest_xml.cpus_of_users(guest, False, {9})
+    assert {0, 1, 2, 3, 5} == guest_xml.cpus_of_users(guest, True, {9})
+
+
+def test_guest_that_is_not_limited_runs_on_all_cpus():
+    guest = guest_xml.Guest.of(GUEST.replace(' cpuset="0-3"', ''))
+    assert [None, None] == guest.vcpus
+    assert {8, 9} == guest_xml.cpus_of_users(guest, True, {8, 9})
+
+
+@pytest.mark.parametrize('specs, priority', [
+    ('<a:extraSpecs><a:extraSpec name="hw:cpu_priority">low</a:extraSpec>'
+     '<a:extraSpec name="hw:cpu_policy">shared</a:extraSpec></a:extraSpecs>',
+     'low'),
+    ('<a:extraSpecs/>', None),
+    # Nova 31 does not write them: the partition tells the priority.
+    ('', 'high')])
+def test_priority_that_a_guest_was_started_with(specs, priority):
+    guest = guest_xml.Guest.of(changed_text(
+        GUEST, 'high',
+        '<metadata><a:instance xmlns:a="http://openstack.org/xmlns/libvirt/'
+        'nova/1.1"><a:flavor>%s</a:flavor></a:instance></metadata>' % specs))
+    assert guest.is_of_nova
+    assert priority == guest.priority
+
+
+def changed_text(xml, priority, more):
+    """Return a domain XML with another element and a partition, a str."""
+    return guest_xml.of_priority(
+        xml.replace('</domain>', more + '</domain>'), priority)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Scenario files: what is read, and which sentence each error gets."""
 
@@ -19,7 +9,6 @@ import pytest
 
 from nova_prio.scenario import document
 from nova_prio.scenario import schema
-from nova_prio.scenario import source
 from nova_prio.scenario import verbs
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -38,7 +27,7 @@ steps:
 
 
 def problems(text):
-    with pytest.raises(source.BadScenario) as caught:
+    with pytest.raises(document.BadScenario) as caught:
         document.parse(text, 'x.yaml')
     return caught.value.problems
 
@@ -272,7 +261,7 @@ def test_files_that_cannot_be_read(tmp_path):
             (missing, '%s: cannot be read: No such file or directory'),
             (tmp_path, '%s: cannot be read: Is a directory'),
             (binary, '%s: is no UTF-8 text: invalid start byte')]:
-        with pytest.raises(source.BadScenario) as caught:
+        with pytest.raises(document.BadScenario) as caught:
             document.load(str(path))
         assert caught.value.problems == [problem % path]
 

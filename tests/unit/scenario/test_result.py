@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What a guest's XML says of its CPUs, and the shape of the JSON."""
 
@@ -78,3 +68,26 @@ def test_what_is_left(low_used, ordinary_used, left):
 
 def test_nothing_is_known_to_be_left_without_our_driver():
     assert result.Host('a', 12, frozenset(), frozenset()).left == {}
+
+
+@pytest.mark.parametrize('text, cpus', [
+    ('0-3', {0, 1, 2, 3}),
+    ('7', {7}),
+    ('0-3,^2,8', {0, 1, 3, 8}),
+    ('^2,0-3', {0, 1, 3}),
+    ('^1', set()),
+])
+def test_parse_cpus(text, cpus):
+    assert cpus == result.parse_cpus(text)
+
+
+@pytest.mark.parametrize('text', ['', 'a', '3-1', '1-', '1,,2'])
+def test_parse_cpus_refuses(text):
+    with pytest.raises(ValueError):
+        result.parse_cpus(text)
+
+
+@pytest.mark.parametrize('cpus, text', [
+    ([], ''), ([5], '5'), ([3, 0, 1, 2, 7, 9, 8], '0-3,7-9')])
+def test_cpus_text(cpus, text):
+    assert text == result.cpus_text(cpus)

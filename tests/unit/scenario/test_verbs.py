@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """What the progress lines and the reports call a step."""
 
@@ -47,6 +37,6 @@ from nova_prio.scenario import verbs
     ('host-up', {'host': 'h'}, 'host-up h', 'host-up'),
 ])
 def test_title_and_deed(name, keys, title, deed):
-    verb = verbs.VERBS[name]
-    args = schema.with_defaults(verb.properties, keys)
-    assert (verb.title(args), verb.deed(args)) == (title, deed)
+    step = verbs.Step(name, schema.with_defaults(
+        verbs.VERBS[name].properties, keys), None)
+    assert (step.title, step.deed) == (title, deed)

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import collections
 
@@ -27,12 +17,17 @@ from nova_prio.scheduler import domains
     (('zone', 'rack'), {'rack': '1'}, ((False, 'h'), (True, '1'), 'h')),
 ])
 def test_path(keys, metadata, path):
-    assert path == domains.path('h', keys, metadata)
+    assert path == domains.path('h', keys, metadata.items())
+
+
+def test_contradicting_aggregates_are_one_domain():
+    assert ((True, 'a,b'), 'h') == domains.path(
+        'h', ['zone'], [('zone', 'b'), ('zone', 'a'), ('zone', 'b')])
 
 
 def test_a_host_is_no_domain_that_is_named_like_it():
-    alone = domains.path('a', ['zone'], {})
-    other = domains.path('h', ['zone'], {'zone': 'a'})
+    alone = domains.path('a', ['zone'], [])
+    other = domains.path('h', ['zone'], [('zone', 'a')])
     assert [0, 1] == domains.steps([alone, other], [alone], stack=False)
 
 

@@ -1,14 +1,4 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 import logging
 
@@ -16,7 +6,6 @@ import fixtures
 import pytest
 
 from nova_prio import capacity
-from nova_prio.compute import excess
 from nova_prio.compute import usage
 from nova_prio.objects import host_report
 
@@ -28,7 +17,7 @@ HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512)
 @pytest.fixture
 def log():
     with fixtures.FakeLogger(
-            name=excess.LOG.name, level=logging.WARNING,
+            name=usage.LOG.name, level=logging.WARNING,
             format='%(instance_uuid)s %(message)s') as logger:
         yield logger
 
@@ -56,7 +45,7 @@ def warned(log):
 
 
 def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
-    said = excess.Excess()
+    said = usage.OversoldWarnings()
     ledger = ledger_of(low=LOW, ordinary=ORDINARY, high=HIGH)
     # Low: 4 * 2 + 4 * 1 = 12 sellable and 10 sold; ordinary: 8 and 4.
     said.warn(report_of(ledger, '2.0'), ledger)
@@ -76,7 +65,7 @@ def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
 
 def test_in_words(log):
     ledger = ledger_of(low=LOW)
-    excess.Excess().warn(report_of(ledger, '1.0'), ledger)
+    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
     assert log.output.startswith(
         'low Too much is sold of the low row of this host: 6 of 4 CPUs, 6 of '
         'them to this instance. It keeps running')
@@ -85,5 +74,5 @@ def test_in_words(log):
 def test_an_instance_that_is_resized_on_its_host_counts_twice(log):
     ledger = ledger_of(low=LOW)
     ledger.add('low', usage.MOVE, LOW)
-    excess.Excess().warn(report_of(ledger, '1.0'), ledger)
+    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
     assert '12 of 4 CPUs, 12 of them' in log.output

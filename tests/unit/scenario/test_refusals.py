@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Why no host takes a request: the arithmetic and the sentences."""
 
 import pytest
 
-from nova_prio.scenario import candidates
+from nova_prio.scenario import refusals
 
 
 def inventory(total, reserved=0, ratio=1.0, max_unit=None):
@@ -26,7 +16,7 @@ def provider(**kwargs):
     kwargs = {'name': 'a', 'uuid': 'A', 'inventories': {
         'VCPU': inventory(12, 4, 2.0), 'PCPU': inventory(8)},
         'usages': {'VCPU': 12, 'PCPU': 8}, **kwargs}
-    return candidates.Provider(**kwargs)
+    return refusals.Provider(**kwargs)
 
 
 @pytest.mark.parametrize('held, used, free', [
@@ -63,20 +53,20 @@ def test_free(held, used, free):
 def test_obstacles(query, sentences):
     found = provider(traits=frozenset({'CUSTOM_T'}),
                      aggregates=frozenset({'three'}))
-    assert candidates.Request(query).obstacles(
-        found, {'one': 'prio'}) == sentences
+    assert list(refusals.Request(query).obstacles(
+        found, {'one': 'prio'})) == sentences
 
 
 def test_too_large_for_one_instance():
     found = provider(inventories={'VCPU': inventory(12, 0, 2.0)}, usages={})
-    assert candidates.Request('resources=VCPU:13').obstacles(found, {}) == [
-        '13 VCPU needed, 12 at most for one instance']
+    sentence, = refusals.Request('resources=VCPU:13').obstacles(found, {})
+    assert sentence == '13 VCPU needed, 12 at most for one instance'
 
 
 def test_explain_names_every_provider():
     empty = provider(name='b', inventories={
         'PCPU': inventory(8), 'MEMORY_MB': inventory(512)}, usages={})
-    assert candidates.explain(
+    assert refusals.explain(
         'limit=1000&resources=MEMORY_MB%3A256%2CPCPU%3A4',
         [empty, provider()], {}, {}) == [
         'a: 256 MEMORY_MB needed, it has none; 4 PCPU needed, 0 free of 8',
@@ -90,6 +80,6 @@ def test_explain_names_every_provider():
      'a: the host the server is on; a move needs another one'),
 ])
 def test_explain_a_move_from_a_host(refused, usages, sentence):
-    assert candidates.explain(
+    assert refusals.explain(
         'resources=PCPU:4', [provider(usages=usages)], {}, refused,
         own_host='a') == [sentence]

@@ -1,20 +1,10 @@
-# Licensed under the Apache License, Version 2.0 (the "License"); you may
-# not use this file except in compliance with the License. You may obtain
-# a copy of the License at
-#
-#      http://www.apache.org/licenses/LICENSE-2.0
-#
-# Unless required by applicable law or agreed to in writing, software
-# distributed under the License is distributed on an "AS IS" BASIS, WITHOUT
-# WARRANTIES OR CONDITIONS OF ANY KIND, either express or implied. See the
-# License for the specific language governing permissions and limitations
-# under the License.
+# SPDX-License-Identifier: Apache-2.0
 
 """Where the allocations of an instance belong."""
 
 import pytest
 
-from nova_prio import holdings
+from nova_prio import allocation_repair
 
 NEEDS = {'VCPU': 2, 'MEMORY_MB': 512, 'DISK_GB': 10}
 CPUS = {'VCPU': 2, 'MEMORY_MB': 512}
@@ -63,7 +53,7 @@ def test_no_disk_is_needed(sharing, found, placed):
 def test_disk_without_one_place_stays_as_found(found, kept, words):
     placed, problem = _placed(['s2', 's1'], found, NEEDS)
     assert words in problem
-    assert kept == holdings._disk_as_found(placed, _answer(found))
+    assert kept == allocation_repair._disk_as_found(placed, _answer(found))
 
 
 def test_an_instance_that_needs_nothing_holds_nothing():
@@ -72,7 +62,7 @@ def test_an_instance_that_needs_nothing_holds_nothing():
 
 
 def _placed(sharing, found, needs):
-    return holdings._placed('host', sharing, _answer(found), needs)
+    return allocation_repair._placed('host', sharing, _answer(found), needs)
 
 
 def _answer(found):

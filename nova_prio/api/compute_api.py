@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The compute API of nova-api, with the fold of priorities.
+
+Its class takes the place of Nova's, see :mod:`nova_prio.seams`. Each method
+does what Nova's does while ``[nova_prio] enabled`` is false.
+"""
+
+import functools
+
+from nova.compute import api
+import nova.conf
+from nova import exception
+from nova import policy as nova_policy
+from oslo_log import log as logging
+from oslo_policy import policy as oslo_policy
+
+from nova_prio.api import fold
+from nova_prio import policies
+from nova_prio import policy
+
+CONF = nova.conf.CONF
+LOG = logging.getLogger(__name__)
+
+
+class PriorityAPI(api.API):
+    """Nova's compute API, which folds the priority into flavors."""
+
+    @functools.cached_property
+    def _enforcer(self):
+        """The enforcer of our rules, which may refer to rules of Nova.
+
+        Nova has no way in for rules to its own enforcer. Both read the policy
+        file of nova-api, and read it anew after a change.
+        """
+        enforcer = oslo_policy.Enforcer(CONF)
+        # Nova's enforcer logs these.
+        enforcer.suppress_default_change_warnings = True
+        enforcer.suppress_deprecation_warnings = True
+        nova_policy.register_rules(enforcer)
+        enforcer.register_defaults(policies.list_rules())
+        enforcer.load_rules()
+        return enforcer
+
+    def _authorize_hint(self, context, priority):
+        rule = policies.hint_rule(priority)
+        try:
+            self._enforcer.authorize(
+                rule, nova_policy.default_target(context), context,
+                do_raise=True, exc=exception.PolicyNotAuthorized, action=rule)
+        except (exception.PolicyNotAuthorized,
+                oslo_policy.InvalidScope) as error:
+            # As nova.policy.authorize does.
+            LOG.debug('Policy check for %(action)s failed with credentials '
+                      '%(credentials)s', {
+                          'action': rule,
+                          'credentials': context.to_policy_values()})
+            raise exception.PolicyNotAuthorized(action=rule) from error
+
+    def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
+        """Create instances with the folded flavor.
+
+        :raises nova.exception.PolicyNotAuthorized: if the user may not give
+            the priority with the hint
+        """
+        if CONF.nova_prio.enabled:
+            flavor = fold.flavor_to_create(flavor, scheduler_hints)
+            if policy.is_from_hint(flavor.extra_specs):
+                self._authorize_hint(
+                    context, policy.in_force(flavor.extra_specs))
+        return super().create(context, flavor, *args,
+                              scheduler_hints=scheduler_hints, **kwargs)
+
+    def _validate_and_build_base_options(
+            self, context, flavor, boot_meta, *args, **kwargs):
+        # Nova reads the image of a new instance here for the first time.
+        if CONF.nova_prio.enabled:
+            fold.fit_to_image(boot_meta, flavor)
+        return super()._validate_and_build_base_options(
+            context, flavor, boot_meta, *args, **kwargs)
+
+    @staticmethod
+    def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
+        # Nova reads the image of a rebuild or resize here.
+        if CONF.nova_prio.enabled:
+            fold.check_image(image, flavor)
+        super(PriorityAPI, PriorityAPI)._validate_flavor_image_numa_pci(
+            image, flavor, *args, **kwargs)
+
+    @staticmethod
+    def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
+                                is_bfv, is_revert):
+        # API.resize looks up the new flavor itself, and passes it on here for
+        # the first time.
+        if CONF.nova_prio.enabled and not is_revert:
+            fold.fit_to_resize(new_flavor, instance)
+        super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
+            context, instance, current_flavor, new_flavor, is_bfv, is_revert)
+
+    def live_migrate(self, context, instance, block_migration,
+                     disk_over_commit, host_name, force=None, *args,
+                     **kwargs):
+        """Migrate live, through the scheduler if there is a priority."""
+        if CONF.nova_prio.enabled:
+            force = fold.force_of_move(instance, force, host_name)
+        return super().live_migrate(
+            context, instance, block_migration, disk_over_commit, host_name,
+            force, *args, **kwargs)
+
+    def evacuate(self, context, instance, host, on_shared_storage,
+                 admin_password=None, force=None, *args, **kwargs):
+        """Evacuate, through the scheduler if there is a priority."""
+        if CONF.nova_prio.enabled:
+            force = fold.force_of_move(instance, force, host)
+        return super().evacuate(
+            context, instance, host, on_shared_storage, admin_password, force,
+            *args, **kwargs)
