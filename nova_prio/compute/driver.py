@@ -252,6 +252,19 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             threads = self.low_emulator_cpus()
         return guest_xml.of_priority(xml, priority, threads)
 
+    def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
+        """Let a rebuild on the same host use the CPUs that the instance has.
+
+        Nova keeps what was claimed on another host for a move that failed, and
+        would start the guest on those CPUs here.
+
+        :raises NotImplementedError: always, as Nova's libvirt driver does
+        """
+        if not evacuate:
+            instance.migration_context = None
+        return super().rebuild(
+            context, instance, *args, evacuate=evacuate, **kwargs)
+
     def _create_guest(self, context, xml, instance, *args, **kwargs):
         """Start a guest; if one with a priority fails, doubt the partitions.
 

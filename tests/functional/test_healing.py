@@ -306,8 +306,8 @@ class Healing(Drift):
         self.assertNotIn('libvirt moved it', said)
         self.assert_held()
 
-    def test_resize_that_failed_at_its_source(self):
-        """What was claimed on the other host is forgotten."""
+    def _fail_to_migrate(self):
+        """Return a server that stays on mix1, its CPUs and the migration."""
         self.start('mix2')
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
@@ -322,7 +322,19 @@ class Healing(Drift):
             self.assertRaises(
                 client.OpenStackApiException, self.api.post_server_action,
                 server['id'], {'migrate': {'host': 'mix2'}})
-        migration = self._died(server, 'error')
+        return server, before, self._died(server, 'error')
+
+    def test_rebuild_right_after_a_migration_that_failed(self):
+        """It uses the CPUs of this host, also before the next recount."""
+        server, before, _ = self._fail_to_migrate()
+        self.act(server, rebuild={'imageRef': self.image()})
+        self.assertEqual(before, self.cpus_of_vcpus(server))
+        self.assertEqual('', self.heal())
+        self.assert_kept()
+
+    def test_resize_that_failed_at_its_source(self):
+        """What was claimed on the other host is forgotten."""
+        server, before, migration = self._fail_to_migrate()
         with self.record('mix1') as node:
             seen = objects.InstanceList.get_by_host(
                 node._context, 'mix1', expected_attrs=['migration_context'])
