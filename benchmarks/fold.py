@@ -3,8 +3,8 @@
 """What the fold adds to the time of one create in nova-api.
 
 The create of Nova's compute API, and of the class of this package that
-replaces it, on the same objects. What the create calls to validate and to store
-the instance is left out, since it would drown the difference.
+replaces it, on the same objects. What the create calls to validate and to
+store the instance is left out, since it would drown the difference.
 """
 
 from unittest import mock

@@ -38,7 +38,8 @@ def measure(plain, ours, arguments):
     :param plain: live_cloud.Cloud without this package
     :param ours: the one with it
     """
-    plain.start(is_plain=True)
+    if plain is not ours:
+        plain.start(is_plain=True)
     ours.start(is_plain=False)
     found = {}, {}
     for method, number, turns in (
