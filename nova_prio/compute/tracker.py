@@ -236,15 +236,26 @@ class PriorityResourceTracker(
 def _is_over(migration):
     """Return whether a migration has failed and holds nothing any more.
 
-    The source may still roll back a failed live migration, until the instance
-    has moved to another host.
+    The source may still roll back a failed live migration, as long as its
+    instance is migrating and has not begun another move.
     """
     if holdings.is_open(migration):
         return False
     if not migration.is_live_migration or in_between.never_began(migration):
         return True
     instance = _instance_of(migration)
-    return instance is None or instance.host != migration.source_compute
+    return (instance is None or
+            instance.host != migration.source_compute or
+            instance.task_state != task_states.MIGRATING or
+            _has_moved_on(migration))
+
+
+def _has_moved_on(migration):
+    """Return whether the instance of a migration has begun another move."""
+    return any(other.id > migration.id
+               for other in objects.MigrationList.get_by_filters(
+                   migration._context,
+                   {'instance_uuid': migration.instance_uuid}))
 
 
 def _evacuates_from_error(migration):

@@ -205,3 +205,33 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(4, self.report('mix1').room.high)
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)
+
+    def test_migrated_after_a_live_migration_that_failed(self):
+        """Nova counts the failed one as well if it recounts before."""
+        self._confirm_resize(self.server)
+
+        def fail(domain, *args, **kwargs):
+            domain.fail_job()
+            raise exception.NovaException('it was made to fail')
+
+        with fixtures.MonkeyPatch(base.FAKE_MIGRATE, fail):
+            self.api.post_server_action(self.server['id'], {'os-migrateLive': {
+                'host': 'mix1', 'block_migration': 'auto'}})
+            self._wait_for_migration_status(self.server, ['error', 'failed'])
+        self._wait_for_server_parameter(
+            self.server, {'OS-EXT-STS:task_state': None})
+        self.admin_api.post_server_action(
+            self.server['id'], {'os-resetState': {'state': 'active'}})
+        stock = manager.ComputeManager.prep_resize
+
+        def prepare(compute, *args, **kwargs):
+            self.update_host('mix1')
+            stock(compute, *args, **kwargs)
+
+        with mock.patch.object(
+                manager.ComputeManager, 'prep_resize', prepare):
+            self._migrate_server(self.server)
+        self.assertEqual('mix1', self.host_of(self.server))
+        self.assertEqual(4, self.report('mix1').room.high)
+        with self.record('mix1') as node:
+            self.assertEqual(4, node.vcpus_used)
