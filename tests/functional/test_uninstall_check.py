@@ -189,6 +189,8 @@ class UninstallCheck(base.FunctionalTest):
             'scope': self.flavor(1, **{
                 'aggregate_instance_extra_specs:priority_mix': 'true'}),
             'both': self.flavor(2, **BOTH)}
+        of_priority = {self.high: ['hw:cpu_priority=high'],
+                       self.low: ['hw:cpu_priority=low']}
         aggregate, marked = next(
             (each['id'], each['name'])
             for each in self.api.api_get('/os-aggregates').body['aggregates']
@@ -197,14 +199,13 @@ class UninstallCheck(base.FunctionalTest):
         self.assertIn('Left are: flavor 5, option 6, host 1, aggregate key 4, '
                       'trait 4. Take them away in the order', self.said)
         self.assertEqual({
-            self.high: ['hw:cpu_priority=high'],
-            self.low: ['hw:cpu_priority=low'],
+            **of_priority,
             named['trait']: ['trait:CUSTOM_CPU_PRIORITY_MIX=forbidden'],
             named['scope']: [
                 'aggregate_instance_extra_specs:priority_mix=true'],
             named['both']: ['resources:PCPU=1, resources:VCPU=1'],
         }, left[remnants.FLAVOR])
-        for flavor in (self.high, self.low, *named.values()):
+        for flavor in (*of_priority, *named.values()):
             self.api.api_delete('/flavors/%s' % flavor)
         left = self.check()
         self.assertNotIn(remnants.FLAVOR, left)
