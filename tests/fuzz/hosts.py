@@ -29,6 +29,12 @@ class HostOperations(base.Operations):
             self._cloud.reap(host)
             self._cloud.update_host(host)
             self._model.orphans.clear()
+        for server in self._servers.values():
+            if server.is_power_unknown and server.host == host:
+                # Otherwise Nova would learn the power state of the guest some
+                # minutes later.
+                self._change(server.name, 'ACTIVE', reboot={'type': 'HARD'})
+                server.is_power_unknown = False
 
     def evacuate(self, name, host):
         """Build a server anew elsewhere, since its host is down."""
@@ -41,6 +47,7 @@ class HostOperations(base.Operations):
             server.holds[0].is_left = True
             server.holds.append(model.Hold(arrived, server.kind))
             server.status = 'SHUTOFF'
+            server.is_power_unknown = False
         self._expect_evacuated(server, shown, bool(fits), error)
 
     def evacuate_in_vain(self, name):
@@ -49,6 +56,7 @@ class HostOperations(base.Operations):
         with self._cloud.no_guest_starts():
             shown, error = self._cloud.act(server, evacuate={})
         self._expect_evacuated(server, shown, False, error)
+        server.is_power_unknown = True
         self._recount_destination(server)
 
     def _expect_evacuated(self, server, shown, is_evacuated, error):

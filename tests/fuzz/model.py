@@ -89,6 +89,8 @@ class Server:
     status: str = 'ACTIVE'
     #: The status before a resize, which comes back with its end.
     before: str = 'ACTIVE'
+    #: Nova refuses to migrate a server live as long as this is true.
+    is_power_unknown: bool = False
     holds: list = dataclasses.field(default_factory=list)
 
     @property
