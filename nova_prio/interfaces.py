@@ -105,7 +105,8 @@ NAMES = {
         'nova.compute.resource_tracker:ResourceTracker':
             '_get_migration_context_resource(resource, instance, prefix) '
             '_update_usage_from_instance(context, instance, nodename)',
-        'nova.compute.task_states': 'RESIZE_REVERTING rebuild_states',
+        'nova.compute.task_states':
+            'MIGRATING RESIZE_REVERTING rebuild_states',
         'nova.compute.utils':
             'is_volume_backed_instance(context, instance, bdms)',
         'nova.exception':
