@@ -30,13 +30,12 @@ class HostView:
     ``instances`` are those that Nova has on it, ``at_rest`` those of them that
     are not changed or moved right now. ``moves`` are the open migrations from
     and to it, ``consumers`` the UUIDs of these instances and migrations.
-    ``allocations`` is what Placement holds there, dict, consumer -> resource class -> amount;
-    ``inventories``, ``traits`` and ``aggregates`` are those of its resource
-    provider. ``sharing`` are the UUIDs of the providers that share disks with
-    it, ``disks`` the DISK_GB there, dict, consumer -> amount, which may be a
-    little older.
-    ``report`` is its HostReport or None; ``problem`` says why it cannot be
-    read.
+    ``allocations`` is what Placement holds there, dict, consumer -> resource
+    class -> amount; ``inventories``, ``traits`` and ``aggregates`` are those
+    of its resource provider. ``sharing`` are the UUIDs of the providers that
+    share disks with it, ``disks`` the DISK_GB there, dict, consumer -> amount,
+    which may be a little older. ``report`` is its HostReport or None;
+    ``problem`` says why it cannot be read.
     """
 
     context: object
