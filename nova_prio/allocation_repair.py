@@ -32,8 +32,7 @@ def mend(context, client, provider, host, uuid):
     for _ in range(holdings.ATTEMPTS):
         found = client.get_allocs_for_consumer(context, uuid)
         instance = holdings.at_rest(context, uuid)
-        if instance is None or (
-                instance.host != host and not holdings.is_nowhere(instance)):
+        if instance is None or instance.host != host:
             return None
         needs = _needed(context, instance)
         sharing = sharing_disks(client, provider)

@@ -65,7 +65,7 @@ def needed(instance, is_volume_backed):
     :param instance: nova.objects.Instance with flavor and system metadata
     :param is_volume_backed: whether it was booted from a volume
     """
-    if is_nowhere(instance) or vm_states.allow_resource_removal(
+    if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
         return {}
     return own(scheduler_utils.ResourceRequest.from_request_spec(

@@ -177,15 +177,19 @@ NAMES = {
         'nova.objects.host_mapping:HostMapping': 'get_by_host(context, host)',
         'nova.objects.host_mapping:HostMappingList':
             'get_by_cell_id(context, cell_id)',
+        'nova.objects.instance:Instance': 'drop_migration_context',
         'nova.objects.instance:InstanceList':
             'get_by_host_and_node(context, host, node, expected_attrs)',
         'nova.objects.migration:Migration':
-            'get_by_uuid(context, migration_uuid)',
+            'get_by_id(context, migration_id) '
+            'get_by_uuid(context, migration_uuid) is_live_migration',
         'nova.objects.migration:MigrationList':
             'get_in_progress_by_host_and_node(context, host, node)',
         'nova.objects.service:Service': 'get_by_compute_host(context, host)',
         'nova.scheduler.client.report:SchedulerReportClient':
-            'get_providers_in_tree(context, uuid)',
+            'get_providers_in_tree(context, uuid) '
+            'move_allocations(context, source_consumer_uuid, '
+            'target_consumer_uuid)',
         'nova.servicegroup:API': 'service_is_up(member)',
     },
 }

@@ -4,6 +4,6 @@
 """Whether Nova, Placement, computes and libvirt agree about every host.
 
 What is said of a host is read first (``views``, ``guests``), compared next
-(``allocations``, ``hosts``, ``guests``), and mended then where that does not
-touch a guest (``repairs``).
+(``allocations``, ``hosts``, ``guests``, ``migrations``), and mended then where
+that does not touch a guest (``repairs``).
 """

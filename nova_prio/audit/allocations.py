@@ -11,6 +11,7 @@ import os_resource_classes as orc
 
 from nova_prio import allocation_repair
 from nova_prio.audit import finding
+from nova_prio.audit import migrations
 from nova_prio.audit import repairs
 from nova_prio.audit import views
 from nova_prio import holdings
@@ -118,13 +119,17 @@ def _stray(view, context, client, consumer):
         cctxt, instance = views.instance_of(context, uuid)
         # One that was deleted may have left its migration open.
         if instance is not None and (holdings.is_open(migration) or
-                                     holdings.at_rest(cctxt, uuid) is None):
+                                     holdings.at_rest(cctxt, uuid) is None or
+                                     migrations.keeps_claim(
+                                         instance, migration)):
             return None
         return finding.LEFT_ALLOCATION, True
     if holdings.at_rest(cctxt, consumer) is None:
         return None
     if instance.host is None:
-        return finding.LEFT_ALLOCATION, True
+        # One that is being built has its allocation before its host.
+        return ((finding.LEFT_ALLOCATION, True)
+                if holdings.is_nowhere(instance) else None)
     # It may have come since the instances of the host were read.
     if instance.host == view.name or _was_evacuated(
             cctxt, consumer, view.name):

@@ -13,6 +13,7 @@ WRONG_CLASS = 'wrong_class'
 WRONG_AMOUNT = 'wrong_amount'
 ORPHANED_ALLOCATION = 'orphaned_allocation'
 LEFT_ALLOCATION = 'left_allocation'
+UNFINISHED_MIGRATION = 'unfinished_migration'
 WRONG_INVENTORY = 'wrong_inventory'
 WRONG_TRAITS = 'wrong_traits'
 WRONG_AGGREGATES = 'wrong_aggregates'
@@ -39,6 +40,7 @@ REMEDIES = {
     WRONG_AMOUNT: _FIX,
     ORPHANED_ALLOCATION: _FIX,
     LEFT_ALLOCATION: _FIX,
+    UNFINISHED_MIGRATION: _FIX,
     WRONG_INVENTORY: _FIX,
     WRONG_TRAITS: _FIX,
     WRONG_AGGREGATES: _FIX,

@@ -2,6 +2,8 @@
 
 """Repairs of findings: writes to Placement, each of them all or nothing.
 
+:mod:`nova_prio.audit.migrations` has the repair that writes to Nova as well.
+
 None of them touches a guest, nor an instance that is changed or moved, nor
 what somebody else has written since it was read. Each takes at last:
 

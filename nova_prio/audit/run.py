@@ -15,6 +15,7 @@ from nova_prio.audit import allocations
 from nova_prio.audit import finding
 from nova_prio.audit import guests
 from nova_prio.audit import hosts
+from nova_prio.audit import migrations
 from nova_prio.audit import views
 from nova_prio import holdings
 from nova_prio import survey
@@ -90,6 +91,7 @@ class Audit:
         view = views.read(context, self._client, node, self._read_disks)
         # Repairs are made in this order: some need room that others make.
         found = [*hosts.findings(view), *self._aggregates.findings(view),
+                 *migrations.findings(view),
                  *allocations.findings(view, self._context, self._client)]
         if node.host == self._name:
             found += guests.findings(self._name, *self._read_guests(), view)

@@ -28,15 +28,14 @@ class HostView:
     """One host, as Nova and Placement have it.
 
     ``instances`` are those that Nova has on it, ``at_rest`` those of them that
-    are not changed or moved right now. ``consumers`` are the UUIDs of these
-    instances and of the open migrations from and to it. ``allocations`` is
-    what Placement holds there, dict, consumer -> resource class -> amount;
-    ``inventories``, ``traits`` and ``aggregates`` are those of its resource
-    provider. ``sharing`` are the UUIDs of the providers that share disks with
-    it, ``disks`` the DISK_GB there, dict, consumer -> amount, which may be a
-    little older.
-    ``report`` is its HostReport or None; ``problem`` says why it cannot be
-    read.
+    are not changed or moved right now. ``moves`` are the open migrations from
+    and to it, ``consumers`` the UUIDs of these instances and migrations.
+    ``allocations`` is what Placement holds there, dict, consumer -> resource
+    class -> amount; ``inventories``, ``traits`` and ``aggregates`` are those
+    of its resource provider. ``sharing`` are the UUIDs of the providers that
+    share disks with it, ``disks`` the DISK_GB there, dict, consumer -> amount,
+    which may be a little older. ``report`` is its HostReport or None;
+    ``problem`` says why it cannot be read.
     """
 
     context: object
@@ -45,6 +44,7 @@ class HostView:
     problem: str | None
     instances: list
     at_rest: list
+    moves: list
     consumers: frozenset
     allocations: dict
     inventories: dict
@@ -160,18 +160,19 @@ def read(context, client, node, read_disks=shared_disks):
     disks = collections.Counter()
     for of_provider in shared.values():
         disks.update(of_provider)
-    moves = objects.MigrationList.get_in_progress_by_host_and_node(
-        context, node.host, node.hypervisor_hostname)
+    moves = list(objects.MigrationList.get_in_progress_by_host_and_node(
+        context, node.host, node.hypervisor_hostname))
     moving = {move.instance_uuid for move in moves}
     instances = list(objects.InstanceList.get_by_host_and_node(
         context, node.host, node.hypervisor_hostname,
-        expected_attrs=['flavor', 'system_metadata', 'numa_topology']))
+        expected_attrs=['flavor', 'system_metadata', 'numa_topology',
+                        'migration_context']))
     return HostView(
         context, node, *survey.report_of(node), instances,
         [instance for instance in instances
          if instance.task_state is None and instance.uuid not in moving],
-        frozenset([*(move.uuid for move in moves), *moving,
-                   *(instance.uuid for instance in instances)]),
+        moves, frozenset([*(move.uuid for move in moves), *moving,
+                          *(instance.uuid for instance in instances)]),
         held, inventories, answer('traits')['traits'], aggregates,
         list(shared), disks)
 

@@ -57,8 +57,9 @@ class Audit(report.Report):
             help='list what the hosts need, hold, report and run, too')
         parser.add_argument(
             '--fix', action='store_true',
-            help='repair in Placement what can be repaired; no guest is '
-            'touched, nor an instance that is changed or moved')
+            help='repair in Placement what can be repaired, and end '
+            'unfinished migrations; no guest is touched, nor an instance that '
+            'is changed or moved')
         parser.add_argument(
             '--dry-run', action='store_true',
             help='with --fix: show what would be repaired')

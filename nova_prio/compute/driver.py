@@ -62,7 +62,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.steps = containment.Steps()
         self.ledger = usage.UsageLedger()
         self.oversold = usage.OversoldWarnings()
-        self.healing = healing.Healing(self.instance_exists, self.steps)
+        self.healing = healing.Healing()
         self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.guests = guests.HostGuests(self._host, self.steps)
@@ -131,6 +131,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def mix(self):
         """Whether low-priority instances float on dedicated CPUs too."""
         return CONF.cpu_priority_mix_enable
+
+    def manages(self, instance):
+        """Return whether this package may write the records of an instance.
+
+        All others are as stock Nova leaves them: their allocations, their
+        migrations and the claims of their live migrations.
+
+        :param instance: nova.objects.Instance
+        """
+        return (self.mix or
+                policy.in_force(instance.flavor.extra_specs) is not None)
 
     def host_cpus(self, stock_inventory):
         """Return the ``capacity.HostCPUs`` of this host.

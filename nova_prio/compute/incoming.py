@@ -48,7 +48,7 @@ class IncomingMigrations:
         if self._ledger is not None and (
                 migration.dest_compute == self.host != instance.host):
             self._ledger.expect(instance.uuid)
-            if migration.is_live_migration:
+            if migration.is_live_migration and self.driver.manages(instance):
                 self._start_watcher(context)
 
     def _start_watcher(self, context):
@@ -117,8 +117,8 @@ class IncomingMigrations:
 
         These are the PCI devices on this host. If the migration was aborted,
         these are also, in the database, the CPUs of this host with which a
-        rebuild would start the guest at its source. After an error the source
-        needs them to find the migration, and healing forgets them.
+        rebuild would start the guest at its source. After an error the audit
+        finds the migration by them.
         """
         try:
             instance = objects.Instance.get_by_uuid(
@@ -126,9 +126,10 @@ class IncomingMigrations:
                 expected_attrs=['migration_context', 'pci_devices'])
         except exception.InstanceNotFound:
             return
-        if instance.host == self.host or self.driver.guests.is_there(
-                instance.uuid):
-            # The guest runs here, whatever became of the migration.
+        if (not self.driver.manages(instance) or instance.host == self.host or
+                self.driver.guests.is_there(instance.uuid)):
+            # Stock Nova forgets nothing, and a guest may run here whatever
+            # became of the migration.
             return
         LOG.info('Releasing the claim of the live migration %s, which has '
                  'ended.', migration.uuid, instance=instance)

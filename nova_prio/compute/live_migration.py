@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Live migration of guests with a priority, and claims for all others.
+"""Live migration of guests with a priority, and claims on mix hosts.
 
-A destination with our driver claims for every guest. For one with a priority
-it says where its emulator threads are to run, which tells the source that it
-honours the priority; the source then sends the XML that this needs.
+A destination with our driver claims for every instance that the driver
+manages: those with a priority and, with ``cpu_priority_mix_enable``, all
+others. Stock Nova claims only for an instance with a NUMA topology. For an
+instance with a priority, the destination also tells the source where the
+emulator threads must run. The source then sends the XML of the priority.
 """
 
 from nova import exception
@@ -26,17 +28,19 @@ class LiveMigration:
             self, context, instance, src_compute_info, *args, **kwargs):
         """Tell the source where the guest may float here.
 
-        The claim is made for each guest, where Nova makes it for those with a
-        NUMA topology only.
+        Nova claims for every instance that the driver manages, also for one
+        without a NUMA topology. All others migrate as with stock Nova.
 
-        :raises nova.exception.MigrationPreCheckError: where the priority of
-            the guest would not be kept here
+        :raises nova.exception.MigrationPreCheckError: if the priority of the
+            guest would not be kept here
         """
         priority = policy.in_force(instance.flavor.extra_specs)
         if priority is not None:
             self._check_destination(instance, priority, src_compute_info)
         data = super().check_can_live_migrate_destination(
             context, instance, src_compute_info, *args, **kwargs)
+        if not self.manages(instance):
+            return data
         # A source with stock Nova says nothing of its own for most guests, and
         # sends back what it got.
         data.dst_supports_numa_live_migration = True

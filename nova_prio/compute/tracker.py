@@ -217,20 +217,13 @@ class PriorityResourceTracker(
             self, context, cn, migrations, instance_by_uuid):
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
-        if self._ledger is None:
+        if self._ledger is None or self.provider_tree is None:
             return
-        with self.driver.steps.contain('end unfinished migrations'):
-            self.driver.healing.end_left_open(
-                context, self.reportclient, self.host, migrations,
-                instance_by_uuid)
-        if self.provider_tree is not None:
-            with self.driver.steps.contain(
-                    'heal the allocations', refuses=False):
-                self.driver.healing.run(
-                    context, self.reportclient, cn,
-                    self.provider_tree.data(
-                        cn.hypervisor_hostname).inventory,
-                    list(instance_by_uuid.values()))
+        with self.driver.steps.contain('heal the allocations', refuses=False):
+            self.driver.healing.run(
+                context, self.reportclient, cn,
+                self.provider_tree.data(cn.hypervisor_hostname).inventory,
+                list(filter(self.driver.manages, instance_by_uuid.values())))
 
 
 def _is_over(migration):

@@ -171,6 +171,26 @@ class Allocations(Audit):
         del self.needs[shelved['id']]
         self.assert_held()
 
+    def test_of_an_instance_that_failed_before_it_was_on_a_host(self):
+        """nova-compute was killed in the middle of its claim."""
+        server = self.create('high')
+        self.change(server, host=None, vm_state='error')
+        self.update_host('mix1')
+        self.assert_mended({('mix1', 'left_allocation', server['id'])})
+        self.needs.pop(server['id'])
+        self.assert_held()
+
+    def test_of_an_instance_on_its_way_to_a_host(self):
+        """One that is built or unshelved has its allocation in time."""
+        for values in ({'vm_state': 'building', 'task_state': 'scheduling'},
+                       {'vm_state': 'building'},
+                       {'vm_state': 'shelved_offloaded',
+                        'task_state': 'unshelving'}):
+            self.change(self.create('low'), host=None, **values)
+            self.update_host('mix1')
+            self.audit('--fix')
+            self.assert_held()
+
     def test_of_a_migration_that_its_instance_left_open(self):
         """An instance may be deleted in the middle of a live migration."""
         server = self.create('high')

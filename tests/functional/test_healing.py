@@ -9,9 +9,7 @@ from unittest import mock
 
 import fixtures
 from nova import context
-from nova import exception
 from nova import objects
-from nova.tests.functional.api import client
 from oslo_utils.fixture import uuidsentinel as uuids
 import requests
 
@@ -53,14 +51,28 @@ class Drift(allocations.Allocations):
                 needs['DISK_GB'] -= 1
             self.put(server, **needs)
 
+    def change(self, server, **values):
+        """Change what Nova knows of an instance."""
+        cell = self.host_mappings['mix1'].cell_mapping
+        with context.target_cell(
+                context.get_admin_context(), cell) as cctxt:
+            instance = objects.Instance.get_by_uuid(cctxt, server['id'])
+            node = objects.ComputeNode.get_by_host_and_nodename(
+                cctxt, 'mix1', 'mix1')
+            if 'host' in values:
+                values.update(node=values['host'],
+                              compute_id=values['host'] and node.id)
+            instance.update(values)
+            instance.save()
+
 
 class Healing(Drift):
 
-    def heal(self, form='%(instance_uuid)s %(message)s'):
-        """Run the periodic task of the host; returns what it says."""
+    def heal(self, host='mix1', form='%(instance_uuid)s %(message)s'):
+        """Run the periodic task of a host; returns what it says."""
         log = self.useFixture(fixtures.FakeLogger(
             name=healing.LOG.name, level=logging.WARNING, format=form))
-        self.update_host('mix1')
+        self.update_host(host)
         return log.output
 
     def test_each_kind(self):
@@ -98,7 +110,7 @@ class Healing(Drift):
         server, other = self.create('high'), self.create('low')
         self.start_move(server, 'mix2')
         self.put({**server, 'host': 'mix2'}, VCPU=2)
-        self._change(other, task_state='rebooting')
+        self.change(other, task_state='rebooting')
         self.put(other, VCPU=1)
         self.update_host('mix2')
         self.assertEqual('', self.heal())
@@ -107,286 +119,47 @@ class Healing(Drift):
                 '/allocations/' + server['id']).body['allocations'][
                     self.compute_rp_uuids[host]]['resources'])
 
-    def _shelve(self, server):
-        """Take a server off its host; returns what it held."""
-        self.api.post_server_action(server['id'], {'shelve': None})
-        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
-        return self.needs.pop(server['id'])['mix1']
-
-    def _change(self, server, **values):
-        """Change what Nova knows of an instance."""
-        cell = self.host_mappings['mix1'].cell_mapping
-        with context.target_cell(
-                context.get_admin_context(), cell) as cctxt:
-            instance = objects.Instance.get_by_uuid(cctxt, server['id'])
-            node = objects.ComputeNode.get_by_host_and_nodename(
-                cctxt, 'mix1', 'mix1')
-            if 'host' in values:
-                values.update(node=values['host'],
-                              compute_id=values['host'] and node.id)
-            instance.update(values)
-            instance.save()
-
-    def _assert_taken_away(self, server, needs):
-        """Let a server hold what it does not need."""
-        self.put(server, **needs)
+    def test_offloaded_instance_that_keeps_its_host(self):
+        """Nova failed to report to Placement when it offloaded it."""
+        server = self.create('mixed')
+        self.act(server, 'SHELVED_OFFLOADED', shelve=None)
+        self.change(server, host='mix1')
+        self.put(server, **self.needs.pop(server['id'])['mix1'])
         self.assertIn(server['id'], self.heal())
         self.assert_held()
         self.assertEqual('', self.heal())
 
-    def test_offloaded(self):
-        """Placement was away when Nova took them off their host.
-
-        One keeps its host where only the report to Placement failed.
-        """
-        for values in {}, {'host': 'mix1'}:
-            server = self.create('mixed')
-            needs = self._shelve(server)
-            self._change(server, **values)
-            self._assert_taken_away(server, needs)
-
-    def test_failed_before_it_was_on_a_host(self):
-        """nova-compute was killed in the middle of its claim."""
-        server = self.create('high')
-        self._change(server, host=None, vm_state='error')
-        self._assert_taken_away(server, self.needs.pop(server['id'])['mix1'])
-
-    def test_on_its_way_to_a_host(self):
-        """What is built, or unshelved, holds what it needs in time."""
-        for values in ({'vm_state': 'building', 'task_state': 'scheduling'},
-                       {'vm_state': 'building'},
-                       {'vm_state': 'shelved_offloaded',
-                        'task_state': 'unshelving'}):
-            self._change(self.create('low'), host=None, **values)
-            self.assertEqual('', self.heal())
-            self.assert_held()
-
-    def test_one_that_is_unshelved_meanwhile(self):
-        """What it holds by then is its own."""
-        server = self.create('low')
-        needs = self._shelve(server)
-        self.put(server, **needs)
-        find = holdings.differing
-
-        def unshelve(*args):
-            found = list(find(*args))
-            self.assertEqual(1, len(found))
-            self.api.post_server_action(server['id'], {'unshelve': None})
-            self._wait_for_state_change(server, 'ACTIVE')
-            return found
-
-        with mock.patch.object(holdings, 'differing', unshelve):
-            self.assertEqual('', self.heal())
-        self.needs[server['id']] = {'mix1': needs}
+    def test_host_without_mix_heals_only_instances_with_a_priority(self):
+        self.start_host('off1', cpus=24, cells=2, ratio=3.0,
+                        dedicated='0-7,12-19', shared='8-11,20-23',
+                        aggregate={'priority_mix': 'true'})
+        kinds = 'high', 'low', 'ordinary', 'pinned'
+        servers = {kind: self.create(kind, host='off1') for kind in kinds}
+        for server in servers.values():
+            self._delete_server_allocations(server['id'])
+        for kind in 'ordinary', 'pinned':
+            del self.needs[servers[kind]['id']]
+        said = self.heal('off1')
         self.assert_held()
-
-    def test_live_migration_left_open(self):
-        """nova-compute ends when a guest has moved, before that is noted."""
-        self.start('mix2')
-        server = self.create('high')
-        self.api.post_server_action(server['id'], {'os-migrateLive': {
-            'host': 'mix2', 'block_migration': 'auto'}})
-        self._wait_for_migration_status(server, ['completed'])
-        self.assertEqual('mix2', self.host_of(server))
-        migration, = objects.MigrationList.get_by_filters(
-            context.get_admin_context(), {'instance_uuid': server['id']})
-        migration.status = 'running'
-        migration.save()
-        left = {'id': migration.uuid, 'host': 'mix1'}
-        self.put(left, PCPU=2)
-
-        def state():
-            now = objects.Migration.get_by_id(
-                context.get_admin_context(), migration.id)
-            return now.status, bool(
-                self._get_allocations_by_server_uuid(migration.uuid))
-
-        # It may be that of this run.
-        self.assertEqual('', self.heal())
-        self.assertEqual(('running', True), state())
-        self.assertIn('is ended: the instance is on mix2.',
-                      self.said_by_restart('mix1'))
-        self.assertEqual(('completed', False), state())
-
-    def said_by_restart(self, host):
-        """Start a nova-compute anew; returns what it says of drift."""
-        log = self.useFixture(fixtures.FakeLogger(
-            name=healing.LOG.name, level=logging.WARNING))
-        self.restart_compute_service(host)
-        return log.output
-
-    def die(self, task_state, status):
-        """Return a step of a migration in which nova-compute is killed."""
-        def step(*args, **kwargs):
-            migration, = (each for each in (*args, *kwargs.values())
-                          if isinstance(each, objects.Migration))
-            migration.status = status
-            migration.save()
-            instance = migration.instance
-            instance.task_state = task_state
-            instance.save()
-
-        return step
-
-    def test_killed_before_a_guest_moved(self):
-        """All is as if the move had never begun, at once."""
-        self.start('mix2')
-        others = [self.create('high', host='mix1') for _ in range(2)]
-        live = {'os-migrateLive': {'host': 'mix2', 'block_migration': 'auto'}}
-        for name, move, task_state, status in (
-                ('_do_live_migration', live, 'migrating', 'queued'),
-                ('_do_live_migration', live, 'migrating', 'preparing'),
-                ('_do_live_migration', live, 'migrating', 'running'),
-                ('resize_instance', {'migrate': {'host': 'mix2'}},
-                 'resize_prep', 'pre-migrating'),
-                ('_resize_instance', {'migrate': {'host': 'mix2'}},
-                 'resize_migrating', 'migrating')):
-            server = self.create('high', host='mix1')
-            before = self.cpus_of_vcpus(server)
-            with mock.patch('nova.compute.manager.ComputeManager.' + name,
-                            side_effect=self.die(task_state, status)):
-                self.api.post_server_action(server['id'], move)
-                migration = self.soon(self._died, server, status)
-            self.assertIn('is ended: the instance is on mix1.',
-                          self.said_by_restart('mix1'))
-            self.assertEqual('error', objects.MigrationList.get_by_filters(
-                context.get_admin_context(),
-                {'instance_uuid': server['id']})[0].status)
-            self.assertEqual({}, self._get_allocations_by_server_uuid(
-                migration.uuid))
-            self.assert_held()
-            # Not those that were claimed on the other host.
-            self.act(server, rebuild={'imageRef': self.image()})
-            self.assertEqual(before, self.cpus_of_vcpus(server))
-            self.assertEqual('', self.heal())
-            self.assert_kept()
-            self.delete(server)
-        self.delete(*others)
-
-    def test_killed_while_libvirt_moves_a_guest(self):
-        """libvirt ends the move: the instance holds what it has on both."""
-        self.start('mix2')
-        self.create('high', host='mix1')
-        server = self.create('high', host='mix1')
-        before = self.cpus_of_vcpus(server)
-        migration = self._lose_guest(server, 'running')
-        self.assertIn('libvirt moved it to mix2', self.said_by_restart('mix1'))
-        self.assertEqual({}, self._get_allocations_by_server_uuid(
-            migration.uuid))
-        self.assertIn('put right', self.heal())
         self.assertEqual(
-            {self.compute_rp_uuids[host] for host in ('mix1', 'mix2')},
-            set(self._get_allocations_by_server_uuid(server['id'])))
-        needs = self.needs[server['id']]
-        needs['mix2'] = needs['mix1']
-        self.act(server, rebuild={'imageRef': self.image()})
-        self.assertEqual(before, self.cpus_of_vcpus(server))
-        self.assert_kept()
+            {'high', 'low'}, {kind for kind in kinds
+                              if servers[kind]['id'] in said})
 
-    def _lose_guest(self, server, status):
-        """Kill nova-compute in a live migration, and the guest is gone."""
-        die = self.die('migrating', status)
-
-        def move(*args, **kwargs):
-            self.computes['mix1'].driver.destroy(args[0], args[2], [])
-            die(*args, **kwargs)
-
-        with mock.patch('nova.compute.manager.ComputeManager.'
-                        '_do_live_migration', side_effect=move):
-            self.api.post_server_action(server['id'], {'os-migrateLive': {
-                'host': 'mix2', 'block_migration': 'auto'}})
-            return self.soon(self._died, server, status)
-
-    def test_killed_before_libvirt_could_move_a_guest(self):
-        """A guest that is gone has not gone there."""
+    def test_others_than_instances_of_the_host_are_left_alone(self):
+        """Instances elsewhere or nowhere, and migrations that ended."""
         self.start('mix2')
-        self._lose_guest(self.create('high', host='mix1'), 'preparing')
-        said = self.said_by_restart('mix1')
-        self.assertIn('is ended: the instance is on mix1.', said)
-        self.assertNotIn('libvirt moved it', said)
-        self.assert_held()
-
-    def _fail_to_migrate(self):
-        """Return a server that stays on mix1, its CPUs and the migration."""
-        self.start('mix2')
-        self.create('high', host='mix1')
-        server = self.create('high', host='mix1')
-        before = self.cpus_of_vcpus(server)
-
-        def fail(*args, **kwargs):
-            raise exception.InstanceFaultRollback(
-                exception.ResizeError(reason='no room'))
-
-        with mock.patch('nova.virt.libvirt.driver.LibvirtDriver.'
-                        'migrate_disk_and_power_off', fail):
-            self.assertRaises(
-                client.OpenStackApiException, self.api.post_server_action,
-                server['id'], {'migrate': {'host': 'mix2'}})
-        return server, before, self._died(server, 'error')
-
-    def test_rebuild_right_after_a_migration_that_failed(self):
-        """It uses the CPUs of this host, also before the next recount."""
-        server, before, _ = self._fail_to_migrate()
-        self.act(server, rebuild={'imageRef': self.image()})
-        self.assertEqual(before, self.cpus_of_vcpus(server))
-        self.assertEqual('', self.heal())
-        self.assert_kept()
-
-    def test_resize_that_failed_at_its_source(self):
-        """What was claimed on the other host is forgotten."""
-        server, before, migration = self._fail_to_migrate()
-        with self.record('mix1') as node:
-            seen = objects.InstanceList.get_by_host(
-                node._context, 'mix1', expected_attrs=['migration_context'])
-        self.assertIn('is ended: the instance is on mix1.', self.heal())
-        # Who has read it before says nothing of what has ended by now.
-        log = self.useFixture(fixtures.FakeLogger(healing.LOG.name))
-        self.computes['mix1'].driver.healing.end_left_open(
-            seen[0]._context, None, 'mix1', [migration],
-            {instance.uuid: instance for instance in seen})
-        self.assertEqual('', log.output)
-        self.act(server, rebuild={'imageRef': self.image()})
-        self.assertEqual(before, self.cpus_of_vcpus(server))
-        self.assertEqual('', self.heal())
-        self.assert_kept()
-
-    def _died(self, server, status):
-        migration, = objects.MigrationList.get_by_filters(
-            context.get_admin_context(), {'instance_uuid': server['id']})
-        self.assertEqual(status, migration.status)
-        return migration
-
-    def test_what_a_migration_left(self):
-        """It is taken away in the second run that finds it."""
-        self.start('mix2')
-        moved, deleted, waiting = (self.create('high') for _ in range(3))
-        for server in moved, deleted, waiting:
-            self.start_move(server, 'mix2')
-        for server in moved, deleted:
-            self.confirm(server)
-        self.delete(deleted)
-        for server in moved, deleted:
-            self.put({'id': server['migration'], 'host': 'mix1'}, PCPU=2)
-        self.assertEqual('', self.heal())
-        said = self.heal('%(message)s')
-        for server in moved, deleted:
-            self.assertIn('The migration %s has ended' % server['migration'],
-                          said)
-        self.assert_held()
-        self.assertEqual('', self.heal())
-
-    def test_what_a_migration_left_and_an_instance_lacks(self):
-        self.start('mix2')
-        server, moved = (self.create('high') for _ in range(2))
+        moved, shelved, failed = (self.create('high') for _ in range(3))
         self.start_move(moved, 'mix2')
         self.confirm(moved)
-        self._delete_server_allocations(server['id'])
-        self.put({'id': moved['migration'], 'host': 'mix1'}, PCPU=15)
-        self.assertIn('Placement does not take it: ', self.heal())
-        said = self.heal('%(message)s')
-        self.assertIn('has ended', said)
-        self.assertIn('put right', said)
-        self.assert_held()
+        self.act(shelved, 'SHELVED_OFFLOADED', shelve=None)
+        self.change(failed, host=None, vm_state='error')
+        self.needs[shelved['id']] = {}
+        for uuid in moved['id'], moved['migration'], shelved['id']:
+            self.put({'id': uuid, 'host': 'mix1'}, PCPU=2)
+            self.needs.setdefault(uuid, {})['mix1'] = {'PCPU': 2}
+        for _ in range(3):
+            self.assertEqual('', self.heal())
+            self.assert_held()
 
     def test_no_room(self):
         """It is said once that Placement refuses, and done when it fits."""
@@ -424,7 +197,7 @@ class Healing(Drift):
                           % server['id'], self.heal())
         with mock.patch.object(holdings, 'differing',
                                side_effect=AttributeError('new')):
-            self.assertIn('is not looked at.', self.heal('%(message)s'))
+            self.assertIn('is not looked at.', self.heal(form='%(message)s'))
         self.assertEqual(0, self.report('mix1').low_used)
         self.heal()
         self.assert_held()

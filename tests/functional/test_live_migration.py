@@ -240,6 +240,41 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual(['0-5', '6-11'], sorted(pins))
         self._assert_accounts()
 
+    def test_ordinary_instances_migrate_as_stock_to_a_host_without_mix(self):
+        """Nova claims for those with a NUMA topology only."""
+        self._start_mix2(mix=False)
+        claims, answers = [], {}
+
+        def note(owner):
+            stock = owner.check_can_live_migrate_destination
+
+            def check(found, *args, **kwargs):
+                data = stock(found, *args, **kwargs)
+                answers[owner] = str(data.obj_to_primitive())
+                return data
+
+            return fixtures.MockPatchObject(
+                owner, 'check_can_live_migrate_destination', check)
+
+        def claim(context, instance, *args, **kwargs):
+            claims.append(instance.uuid)
+            return stock_claim(context, instance, *args, **kwargs)
+
+        tracker = self.computes['mix2'].rt
+        stock_claim = tracker.live_migration_claim
+        self.useFixture(fixtures.MockPatchObject(
+            tracker, 'live_migration_claim', claim))
+        for owner in driver.LibvirtDriver, live_migration.LiveMigration:
+            self.useFixture(note(owner))
+        for kind in 'ordinary', 'pinned', 'low':
+            self._migrate(self.servers[kind])
+            self._assert_on('mix2', self.servers[kind])
+            self.assertEqual(
+                kind == 'low', 1 < len(set(answers.values())), answers)
+        self.assertEqual(
+            [self.servers[kind]['id'] for kind in ('pinned', 'low')], claims)
+        self._assert_accounts()
+
     def test_to_a_host_with_stock_nova(self):
         """What has a priority stays, whichever way it is asked to go."""
         self._start_mix2()

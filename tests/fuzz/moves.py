@@ -83,6 +83,18 @@ class MoveOperations(base.Operations):
         self._expect(shown, 'ACTIVE', error)
         if bool(fits) != (server.host != before):
             raise base.Unexpected('fits %s: %s' % (fits, error))
+        self._recount_unclaimed(server)
+
+    def _recount_unclaimed(self, server):
+        """Recount the destination if nothing was claimed there, as in Nova.
+
+        Nova claims for an ordinary instance without a NUMA topology on hosts
+        with cpu_priority_mix_enable only.
+        """
+        kind = KINDS[server.kind]
+        if not (kind.priority or kind.cells or
+                self._model.hosts[server.host].mix):
+            self._recount_destination(server)
 
     def _migrate_live(self, server, host):
         return self._cloud.act(server, **_live(host))
@@ -145,6 +157,7 @@ class MoveOperations(base.Operations):
         self._learn_host(first, shown)
         if first.host != host:
             raise base.Unexpected(shown)
+        self._recount_unclaimed(first)
 
     def _fits_beside(self, first, second, host):
         """Return whether a server fits beside one that is on its way.

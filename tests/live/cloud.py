@@ -5,6 +5,7 @@
 import concurrent.futures
 import functools
 import socket
+import subprocess
 import sys
 import time
 
@@ -204,6 +205,13 @@ class Cloud:
             'nova-compute-' + name, *host.found(self.layout, name)['enter'],
             *with_clock, layouts.PROGRAMS / 'nova-compute',
             *self._files('common', name, 'readme-compute'))
+
+    def audit(self, *arguments):
+        """Run ``nova-prio audit --fix``; return what it says."""
+        return subprocess.run(
+            [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix', '-f', 'json',
+             *arguments, *self._files('common', 'nova')],
+            capture_output=True, text=True).stdout
 
     def _manage_nova(self, *arguments):
         self._run('nova-manage', 'nova-manage',

@@ -52,8 +52,9 @@ def test_all_is_right_after(
     each user at most. And it may leave guests where their servers are not,
     after a move or a create that failed: these are removed, those that run
     once nova-compute has named them. What a resize holds may be wrong until it
-    is confirmed. All are recorded, as is what a nova-compute puts right later,
-    and says so.
+    is confirmed. All are recorded, as is what a nova-compute or the audit puts
+    right later, and says so. Only the audit ends the migrations that Nova left
+    unfinished.
 
     Other servers do not notice, and new ones become ACTIVE.
     """
@@ -71,11 +72,12 @@ def test_all_is_right_after(
             waiting.soon(_is_named, guest, written, every=5,
                          within=watch.SETTLE_SECONDS)
         faults.remove(layout, guest)
-    first = watch.settle(layout)
+    audit = cloud.Cloud(layout).audit
+    first = watch.settle(layout, audit=audit)
     until_confirmed = first.violations
     confirmed = users.confirm()
     not_of_confirmed = _not_of(layout, confirmed, until_confirmed)
-    found = watch.settle(layout)
+    found = watch.settle(layout, audit=audit)
     for name, value in (('given_up', given_up),
                         ('removed', removed),
                         ('mended', {**first.mended, **found.mended}),

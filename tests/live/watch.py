@@ -24,6 +24,8 @@ HOSTS_SECONDS = 3
 ALL_SECONDS = 2
 #: A nova-compute puts right what drifted each minute: twice that, and more.
 SETTLE_SECONDS = 150
+#: Between two runs of the audit.
+AUDIT_SECONDS = 30
 #: What a look raises while one of the services is down.
 DOWN = look.DOWN + (openstack.exceptions.SDKException,
                     keystoneauth1.exceptions.ClientException)
@@ -40,17 +42,19 @@ class Outcome:
     mended: dict
 
 
-def settle(layout, seconds=SETTLE_SECONDS):
+def settle(layout, seconds=SETTLE_SECONDS, audit=None):
     """Wait until nothing is in motion and no invariant is violated.
 
     :param layout: Layout
     :param seconds: how long to wait at most; it is looked once at least
+    :param audit: function that repairs what it finds and returns what it says,
+        or None; called again and again while an invariant is violated
     :returns: Outcome
     """
     connection = catalog.connect(layout)
     started = time.monotonic()
     written = logs.Written(layout)
-    seen, mended = set(), {}
+    seen, mended, said, next_audit = set(), {}, [], 0
     while True:
         violations, is_at_rest = _now(layout, connection)
         passed = time.monotonic() - started
@@ -60,17 +64,21 @@ def settle(layout, seconds=SETTLE_SECONDS):
             seen = set(violations)
         if not violations or passed >= seconds:
             return Outcome(
-                [*violations, *_unsaid(mended, written)], passed, mended)
+                [*violations, *_unsaid(
+                    mended, [*said, *written.lines('nova-compute-')])],
+                passed, mended)
+        if audit and passed >= next_audit:
+            said += audit().splitlines()
+            next_audit = passed + AUDIT_SECONDS
         time.sleep(ALL_SECONDS)
 
 
-def _unsaid(mended, written):
-    """Yield what was mended of servers or guests that no nova-compute names.
+def _unsaid(mended, lines):
+    """Yield what was mended of servers or guests that no line names.
 
     :param mended: sentences
-    :param written: logs.Written
+    :param lines: list of str, of logs and of the audit
     """
-    lines = written.lines('nova-compute-')
     for sentence in mended:
         uuids = [match[0] for match in logs.UUID.finditer(sentence)]
         if uuids and not any(

@@ -1,0 +1,254 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Migrations that Nova leaves unfinished: only ``nova-prio audit`` ends them.
+
+Until then the instance uses its own CPUs all the same.
+"""
+
+from unittest import mock
+
+import fixtures
+from nova import context
+from nova import exception
+from nova import objects
+from nova.tests.functional.api import client
+
+from nova_prio.audit import migrations
+from nova_prio.cmd import audit as command
+from nova_prio.cmd import report
+from tests import commands
+from tests.functional import test_audit
+
+LIVE = {'os-migrateLive': {'host': 'mix2', 'block_migration': 'auto'}}
+COLD = {'migrate': {'host': 'mix2'}}
+
+
+class UnfinishedMigrations(test_audit.Audit):
+
+    def setUp(self):
+        super().setUp()
+        # The records have changed in this very second.
+        self.useFixture(fixtures.MockPatchObject(
+            migrations, 'QUIET_SECONDS', -1))
+
+    def migration_of(self, server):
+        """Return the newest migration of a server."""
+        return objects.MigrationList.get_by_filters(
+            context.get_admin_context(), {'instance_uuid': server['id']})[0]
+
+    def claimed(self, server):
+        """Return the migration context that a server has, or None."""
+        with self.instance(server) as instance:
+            return instance.migration_context
+
+    def die(self, task_state, status):
+        """Return a step of a migration in which nova-compute is killed."""
+        def step(*args, **kwargs):
+            migration, = (each for each in (*args, *kwargs.values())
+                          if isinstance(each, objects.Migration))
+            migration.status = status
+            migration.save()
+            instance = migration.instance
+            instance.task_state = task_state
+            instance.save()
+
+        return step
+
+    def kill(self, server, move, name, step, status):
+        """Kill nova-compute during a move, and start it again."""
+        with mock.patch('nova.compute.manager.ComputeManager.' + name,
+                        side_effect=step):
+            self.api.post_server_action(server['id'], move)
+            self.soon(lambda: self.assertEqual(
+                status, self.migration_of(server).status))
+        self.audit()
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+
+    def assert_own_cpus(self, server, cpus):
+        """A rebuild uses the CPUs of the instance on this host."""
+        self.act(server, rebuild={'imageRef': self.image()})
+        self.assertEqual(cpus, self.cpus_of_vcpus(server))
+
+    def assert_ended(self, server, status, held, after):
+        """The audit finds a migration and ends it; nova-compute does not.
+
+        :param status: the status that Nova left
+        :param held: whether the migration has an allocation until then
+        :param after: the status in the end
+        """
+        migration = self.migration_of(server)
+
+        def state():
+            return (self.migration_of(server).status, bool(
+                self._get_allocations_by_server_uuid(migration.uuid)))
+
+        for _ in range(2):
+            for host in 'mix1', 'mix2':
+                self.update_host(host)
+            self.assertEqual((status, held), state())
+        found = 'mix1', 'unfinished_migration', migration.uuid
+        with mock.patch.object(migrations, 'QUIET_SECONDS', 60):
+            _, rows, _ = commands.run('audit')
+        self.assertNotIn('unfinished_migration',
+                         [row['Finding'] for row in rows])
+        self.assertIn(found, self.found())
+        self.assertIn(found, self.found('--fix', '--dry-run'))
+        self.assertEqual((status, held), state())
+        self.assertIn(found, self.found('--fix', status=command.FIXED))
+        self.audit()
+        self.assertEqual((after, False), state())
+        self.assertIsNone(self.claimed(server))
+
+    def test_killed_after_a_guest_moved(self):
+        """The instance is on the other host before its migration ends."""
+        server = self.create('high')
+        self.api.post_server_action(server['id'], LIVE)
+        self._wait_for_migration_status(server, ['completed'])
+        self.assertEqual('mix2', self.host_of(server))
+        migration = self.migration_of(server)
+        migration.status = 'running'
+        migration.save()
+        self.put({'id': migration.uuid, 'host': 'mix1'}, PCPU=2)
+        self.restart_compute_service('mix1')
+        self.assert_ended(server, 'running', True, 'completed')
+        needs = self.needs[server['id']]
+        needs['mix2'] = needs.pop('mix1')
+        self.assert_kept()
+
+    def test_killed_before_a_guest_moved(self):
+        """In the end all is as if the move had never begun."""
+        others = [self.create('high', host='mix1') for _ in range(2)]
+        for name, move, task_state, status in (
+                ('_do_live_migration', LIVE, 'migrating', 'queued'),
+                ('_do_live_migration', LIVE, 'migrating', 'preparing'),
+                ('_do_live_migration', LIVE, 'migrating', 'running'),
+                ('resize_instance', COLD, 'resize_prep', 'pre-migrating'),
+                ('_resize_instance', COLD, 'resize_migrating', 'migrating')):
+            server = self.create('high', host='mix1')
+            before = self.cpus_of_vcpus(server)
+            self.kill(server, move, name, self.die(task_state, status), status)
+            if status == 'running':
+                # Nova ends the migration when nova-compute starts. A rebuild
+                # would drop the claim.
+                status = 'error'
+            else:
+                self.assert_own_cpus(server, before)
+            self.assert_ended(server, status, True, 'error')
+            self.assert_own_cpus(server, before)
+            self.assert_kept()
+            self.delete(server)
+        self.delete(*others)
+
+    def test_killed_while_libvirt_moves_a_guest(self):
+        """The finding tells where the guest may be."""
+        self.create('high', host='mix1')
+        server = self.create('high', host='mix1')
+        before = self.cpus_of_vcpus(server)
+        die = self.die('migrating', 'running')
+
+        def move(*args, **kwargs):
+            self.computes['mix1'].driver.destroy(args[0], args[2], [])
+            die(*args, **kwargs)
+
+        self.kill(server, LIVE, '_do_live_migration', move, 'running')
+        self.assertIn('libvirt may have moved the guest to mix2', ' '.join(
+            row['Remedy'] for row in self.audit(status=report.FOUND)))
+        self.assert_ended(server, 'error', True, 'error')
+        self.assert_own_cpus(server, before)
+        self.assert_kept()
+
+    def test_rebuild_before_the_audit(self):
+        """It drops the claim; only allocations are left then."""
+        self.create('high', host='mix1')
+        server = self.create('high', host='mix1')
+        before = self.cpus_of_vcpus(server)
+        self.kill(server, LIVE, '_do_live_migration',
+                  self.die('migrating', 'running'), 'running')
+        self.assertIsNotNone(self.claimed(server))
+        self.assert_own_cpus(server, before)
+        self.assertIsNone(self.claimed(server))
+        self.assert_mended({
+            ('mix1', 'left_allocation', self.migration_of(server).uuid),
+            ('mix2', 'left_allocation', server['id'])})
+        self.assert_own_cpus(server, before)
+        self.assert_kept()
+
+    def fail_to_migrate(self):
+        """Return a server that stays on mix1, and its CPUs."""
+        self.create('high', host='mix1')
+        server = self.create('high', host='mix1')
+        before = self.cpus_of_vcpus(server)
+
+        def fail(*args, **kwargs):
+            raise exception.InstanceFaultRollback(
+                exception.ResizeError(reason='no room'))
+
+        with mock.patch('nova.virt.libvirt.driver.LibvirtDriver.'
+                        'migrate_disk_and_power_off', fail):
+            self.assertRaises(
+                client.OpenStackApiException, self.api.post_server_action,
+                server['id'], COLD)
+        return server, before
+
+    def test_resize_that_failed_at_its_source(self):
+        """The instance keeps the CPUs that were claimed on the other host."""
+        server, before = self.fail_to_migrate()
+        self.assertIsNotNone(self.claimed(server))
+        self.assert_ended(server, 'error', False, 'error')
+        self.assert_own_cpus(server, before)
+        self.assert_kept()
+
+    def test_rebuild_right_after_a_resize_that_failed(self):
+        server, before = self.fail_to_migrate()
+        self.assert_own_cpus(server, before)
+        self.audit()
+        self.assert_kept()
+
+    def test_allocation_of_a_failed_resize_goes_back_to_its_instance(self):
+        server, _ = self.fail_to_migrate()
+        needs = self.needs[server['id']]
+        self.put({'id': self.migration_of(server).uuid, 'host': 'mix1'},
+                 **needs['mix1'])
+        self._delete_server_allocations(server['id'])
+        self.assertEqual(
+            {'unfinished_migration', 'missing_allocation'},
+            {kind for _, kind, _ in self.found()})
+        self.audit('--fix', status=command.FIXED)
+        self.assert_kept()
+        self.audit()
+
+    def test_move_that_begins_meanwhile_is_not_ended(self):
+        server, _ = self.fail_to_migrate()
+        migration = self.migration_of(server)
+        stock = migrations._end
+
+        def change_first(*args):
+            self.change(server, task_state='rebooting')
+            return stock(*args)
+
+        with mock.patch.object(migrations, '_end', change_first):
+            row, = self.audit('--fix', status=report.FAILED)
+        self.assertIn('changed since it was read', row['Remedy'])
+        self.assertIsNotNone(self.claimed(server))
+        self.change(server, task_state=None)
+        self.assert_mended({('mix1', 'unfinished_migration', migration.uuid)})
+
+    def test_placement_that_does_not_answer_leaves_the_migration(self):
+        """The next audit finds it again."""
+        server = self.create('high', host='mix1')
+        self.kill(server, COLD, 'resize_instance', self.die(
+            'resize_prep', 'pre-migrating'), 'pre-migrating')
+        with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
+                        'move_allocations', return_value=False):
+            row, = self.audit('--fix', status=report.FAILED)
+        self.assertEqual('failed', row['State'])
+        self.assert_ended(server, 'pre-migrating', True, 'error')
+        self.assert_kept()
+
+    def test_resize_that_waits_to_be_confirmed_is_not_ended(self):
+        server = self.create('high', host='mix1')
+        self.start_move(server, 'mix2')
+        self.audit('--fix')
+        self.revert(server)
+        self.assert_kept()
