@@ -32,7 +32,7 @@ from benchmarks import parts
 from benchmarks import request_filter
 from benchmarks import request_specs
 from benchmarks import tables
-from nova_prio import seams
+from nova_prio.compat import hooks
 
 SIZES = (100, 1000, 10000)
 #: How many hosts are enough to know the time per host.
@@ -199,7 +199,7 @@ def main():
     logging.disable(logging.INFO)
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()
-    conf = seams.register_options()
+    conf = hooks.register_options()
     conf.set_override('disable_fallback_pcpu_query', True, group='workarounds')
     bench = Bench(arguments.sizes, arguments.repeats)
     found = {

@@ -18,9 +18,9 @@ from nova.scheduler.client import report
 
 from benchmarks import clock
 from benchmarks import copies
-from nova_prio.audit import finding
-from nova_prio.audit import run
-from nova_prio.audit import views
+from nova_prio.admin.audit import finding
+from nova_prio.admin.audit import host_view
+from nova_prio.admin.audit import run
 from nova_prio.scenario import cloud
 
 HIGH, LOW, ORDINARY = (
@@ -98,8 +98,8 @@ def _ours(size, expected=(), seen=lambda: None):
     :param expected: [(name of the host, kind of finding, consumer)]
     :param seen: function that is called after each host
     """
-    audit = run.Audit(context.get_admin_context(),
-                      report.report_client_singleton())
+    audit = run.CloudAudit(context.get_admin_context(),
+                           report.report_client_singleton())
     number, found = 0, []
     for of_host, view in audit.run():
         number += view is not None
@@ -133,7 +133,7 @@ def _memory(size, expected):
         _ours(size, expected, collect)
     finally:
         tracemalloc.stop()
-    part = min(views.PAGE, size)
+    part = min(host_view.PAGE, size)
     return {'audit.part.hosts': part, 'audit.part.peak_kib': peaks[part - 1],
             'audit.peak_kib': peaks[-1],
             'audit.peak_growth': peaks[-1] / peaks[part - 1]}

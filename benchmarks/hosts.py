@@ -15,7 +15,7 @@ from nova import objects
 from nova.objects import fields
 from nova.scheduler import host_manager
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
 #: Per NUMA cell: CPUs, how many of them are dedicated, and memory.
@@ -31,13 +31,13 @@ def cpus(mix):
                           for cpu in range(CELL_DEDICATED))
     return capacity.HostCPUs(
         dedicated, frozenset(range(2 * CELL_CPUS)) - dedicated,
-        capacity.exact_ratio('2.0'), mix)
+        capacity.parse_ratio('2.0'), mix)
 
 
 def report(mix, pinned, low, vcpus_used):
     """Return the text of a host's report."""
-    return host_report.HostReport.of(
-        cpus(mix), capacity.used(pinned, low, 0), vcpus_used,
+    return host_report.HostReport.from_usage(
+        cpus(mix), capacity.calculate_used(pinned, low, 0), vcpus_used,
         low_by_cell={}).to_stats()
 
 

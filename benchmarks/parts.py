@@ -64,9 +64,9 @@ def times(request, states, repeats):
     part('free_cpus', lambda: states, lambda state: [
         cell.pcpuset - cell.pinned_cpus for cell in state.numa_topology.cells])
     part('report', lambda: hosts.as_read_for(request, states),
-         host_view.report_of)
+         host_view.get_report)
     part('first_report', lambda: list(map(_with_new_report, states)),
-         host_view.report_of)
+         host_view.get_report)
     return found
 
 
@@ -86,10 +86,10 @@ def memory(number=200):
 
     def read_reports():
         for state in states:
-            host_view.report_of(_with_new_report(state))
+            host_view.get_report(_with_new_report(state))
 
     # Whatever the first host brings into being is not counted.
-    host_view.report_of(hosts.host(0))
+    host_view.get_report(hosts.host(0))
     tracemalloc.start()
     host_state_kib, states = kib(
         lambda: [hosts.host(each) for each in range(number)])

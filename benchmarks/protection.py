@@ -26,7 +26,7 @@ from lxml import etree
 
 from benchmarks import protection_tables
 from benchmarks import tables
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.libvirt import boot_sector
 from tests.libvirt import daemon
 from tests.libvirt import guests
@@ -101,7 +101,7 @@ class Bench:
         self.low_emulator = None if low_emulator is None else {low_emulator}
         self.cpus = capacity.HostCPUs(
             dedicated=frozenset([dedicated]), shared=frozenset([shared]),
-            ratio=capacity.exact_ratio(4), mix=True)
+            ratio=capacity.parse_ratio(4), mix=True)
 
     def prepare(self, low='idle', high='100'):
         """Make the partitions of both hosts with these weights."""

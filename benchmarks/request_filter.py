@@ -18,9 +18,9 @@ from nova.scheduler import request_filter
 from benchmarks import clock
 from benchmarks import groups
 from benchmarks import request_specs
-from nova_prio import priority_hosts
+from nova_prio.model import aggregate_metadata
 from nova_prio.scenario import cloud
-from nova_prio.scheduler import narrowing
+from nova_prio.scheduler import request_filter as prio_request_filter
 
 
 def measure(hosts=3000, repeats=5, number=20):
@@ -47,8 +47,8 @@ def measure(hosts=3000, repeats=5, number=20):
                 cell_mapping=None).create()
             _make_aggregate(admin, hosts, request.key, {
                 'filter_tenant_id': request.spec.project_id,
-                priority_hosts.AGGREGATE_KEYS[0]: 'true',
-                priority_hosts.ORDINARY_KEY: 'false'})
+                aggregate_metadata.AGGREGATE_KEYS[0]: 'true',
+                aggregate_metadata.ORDINARY_KEY: 'false'})
 
             def run(narrow):
                 specs = [request.spec.obj_clone() for _ in range(number)]
@@ -63,7 +63,7 @@ def measure(hosts=3000, repeats=5, number=20):
             found.update(clock.figures(
                 'request_filter.' + request.key, *clock.alternate(
                     lambda: run(request_filter.require_tenant_aggregate),
-                    lambda: run(narrowing.narrow), repeats), number))
+                    lambda: run(prio_request_filter.restrict_request), repeats), number))
     return found
 
 

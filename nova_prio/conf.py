@@ -186,7 +186,7 @@ def register_opts(conf):
     conf.register_opts(PRIORITY_OPTS, group=GROUP)
 
 
-def invalid(conf, names):
+def find_invalid(conf, names):
     """Return the options of this package whose values are not valid.
 
     :param conf: ``oslo_config.cfg.ConfigOpts`` with these options

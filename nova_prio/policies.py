@@ -8,13 +8,13 @@ the flavor.
 
 from oslo_policy import policy
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 
 _RULE = 'nova_prio:create:hint:%s'
 _OPERATIONS = [{'method': 'POST', 'path': '/servers'}]
 
 
-def hint_rule(priority):
+def get_hint_rule(priority):
     """Return the name of the rule for the hint with this priority."""
     return _RULE % priority
 
@@ -26,14 +26,14 @@ def list_rules():
     """
     return [
         policy.DocumentedRuleDefault(
-            name=hint_rule(capacity.HIGH),
+            name=get_hint_rule(capacity.HIGH),
             check_str='rule:context_is_admin',
             description="Create a server with scheduler hint "
                         "``priority=high``.",
             operations=_OPERATIONS,
             scope_types=['project']),
         policy.DocumentedRuleDefault(
-            name=hint_rule(capacity.LOW),
+            name=get_hint_rule(capacity.LOW),
             check_str='rule:project_member_or_admin',
             description="Create a server with scheduler hint "
                         "``priority=low``.",

@@ -21,7 +21,7 @@ def run(*arguments, options=('-f', 'json')):
     :returns: (exit status, list of dict or None, what it says besides)
     """
     out, err = io.StringIO(), io.StringIO()
-    with (mock.patch('nova_prio.cmd.controller.nova',
+    with (mock.patch('nova_prio.cmd.controller.configure_nova',
                      lambda parsed_args: contextlib.nullcontext(
                          context.get_admin_context())),
           warnings.catch_warnings(),

@@ -2,7 +2,7 @@
 
 """The compute API of nova-api, with the fold of priorities.
 
-Its class takes the place of Nova's, see :mod:`nova_prio.seams`. Each method
+Its class takes the place of Nova's, see :mod:`nova_prio.compat.hooks`. Each method
 does what Nova's does while ``[nova_prio] enabled`` is false.
 """
 
@@ -16,8 +16,8 @@ from oslo_log import log as logging
 from oslo_policy import policy as oslo_policy
 
 from nova_prio.api import fold
+from nova_prio.model import flavor_specs
 from nova_prio import policies
-from nova_prio import policy
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class PriorityAPI(api.API):
         return enforcer
 
     def _authorize_hint(self, context, priority):
-        rule = policies.hint_rule(priority)
+        rule = policies.get_hint_rule(priority)
         try:
             self._enforcer.authorize(
                 rule, nova_policy.default_target(context), context,
@@ -64,10 +64,10 @@ class PriorityAPI(api.API):
             the priority with the hint
         """
         if CONF.nova_prio.enabled:
-            flavor = fold.flavor_to_create(flavor, scheduler_hints)
-            if policy.is_from_hint(flavor.extra_specs):
+            flavor = fold.fold_for_create(flavor, scheduler_hints)
+            if flavor_specs.is_from_hint(flavor.extra_specs):
                 self._authorize_hint(
-                    context, policy.in_force(flavor.extra_specs))
+                    context, flavor_specs.get_priority(flavor.extra_specs))
         return super().create(context, flavor, *args,
                               scheduler_hints=scheduler_hints, **kwargs)
 
@@ -75,7 +75,7 @@ class PriorityAPI(api.API):
             self, context, flavor, boot_meta, *args, **kwargs):
         # Nova reads the image of a new instance here for the first time.
         if CONF.nova_prio.enabled:
-            fold.fit_to_image(boot_meta, flavor)
+            fold.complete_for_image(boot_meta, flavor)
         return super()._validate_and_build_base_options(
             context, flavor, boot_meta, *args, **kwargs)
 
@@ -93,7 +93,7 @@ class PriorityAPI(api.API):
         # API.resize looks up the new flavor itself, and passes it on here for
         # the first time.
         if CONF.nova_prio.enabled and not is_revert:
-            fold.fit_to_resize(new_flavor, instance)
+            fold.fold_for_resize(new_flavor, instance)
         super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
             context, instance, current_flavor, new_flavor, is_bfv, is_revert)
 
@@ -102,7 +102,7 @@ class PriorityAPI(api.API):
                      **kwargs):
         """Migrate live, through the scheduler if there is a priority."""
         if CONF.nova_prio.enabled:
-            force = fold.force_of_move(instance, force, host_name)
+            force = fold.get_force_of_move(instance, force, host_name)
         return super().live_migrate(
             context, instance, block_migration, disk_over_commit, host_name,
             force, *args, **kwargs)
@@ -111,7 +111,7 @@ class PriorityAPI(api.API):
                  admin_password=None, force=None, *args, **kwargs):
         """Evacuate, through the scheduler if there is a priority."""
         if CONF.nova_prio.enabled:
-            force = fold.force_of_move(instance, force, host)
+            force = fold.get_force_of_move(instance, force, host)
         return super().evacuate(
             context, instance, host, on_shared_storage, admin_password, force,
             *args, **kwargs)

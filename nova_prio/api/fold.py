@@ -13,8 +13,8 @@ from nova import objects
 from nova.virt import hardware
 
 from nova_prio.api import priority_fold
-from nova_prio import mixed
-from nova_prio import policy
+from nova_prio.model import flavor_specs
+from nova_prio.model import mixed_cpus
 
 #: Keys of the body under which Nova looks for hints; it reads the first that
 #: is present and ignores the other.
@@ -29,16 +29,16 @@ def check_body(body):
     if not isinstance(body, dict) or not body.keys() >= set(_HINT_KEYS):
         return
     for key in _HINT_KEYS:
-        if isinstance(body[key], dict) and policy.HINT in body[key]:
+        if isinstance(body[key], dict) and flavor_specs.HINT in body[key]:
             raise exception.InvalidRequest(
                 "Scheduler hint '%s' is %s in %s, but the request has both %s "
                 "and Nova reads only one of them; put all hints into %s. "
                 "Allowed are 'high' and 'low'."
-                % (policy.HINT, policy.quoted(body[key][policy.HINT]), key,
+                % (flavor_specs.HINT, flavor_specs.quote(body[key][flavor_specs.HINT]), key,
                    ' and '.join(_HINT_KEYS), _HINT_KEYS[0]))
 
 
-def flavor_to_create(flavor, hints):
+def fold_for_create(flavor, hints):
     """Return the flavor that is to be kept with a new instance.
 
     :param flavor: nova.objects.Flavor that was asked for; never changed
@@ -50,13 +50,14 @@ def flavor_to_create(flavor, hints):
     with _refusals():
         extra_specs = priority_fold.fold(
             flavor.vcpus, flavor.extra_specs, hints)
-    if extra_specs is None and not mixed.is_asked_for(flavor.extra_specs):
+    if extra_specs is None and not mixed_cpus.names_both_classes(
+            flavor.extra_specs):
         return flavor
-    return with_extra_specs(
+    return copy_flavor(
         flavor, extra_specs or dict(flavor.extra_specs))
 
 
-def fit_to_image(image, flavor):
+def complete_for_image(image, flavor):
     """Complete the flavor of a new instance, and check it against its image.
 
     Nova reads the image of a new instance only after it has taken the flavor.
@@ -65,15 +66,15 @@ def fit_to_image(image, flavor):
     :param image: dict with the 'properties' of the image, or None
     :param flavor: nova.objects.Flavor that :func:`flavor_to_create` returned
     """
-    if mixed.is_asked_for(flavor.extra_specs):
+    if mixed_cpus.names_both_classes(flavor.extra_specs):
         with _refusals():
-            flavor.extra_specs = with_mixed_policy(
+            flavor.extra_specs = apply_mixed_policy(
                 flavor, objects.ImageMeta.from_dict(image or {}))
         flavor.obj_reset_changes()
     check_image(image, flavor)
 
 
-def fit_to_resize(flavor, instance):
+def fold_for_resize(flavor, instance):
     """Fold the flavor that an instance is to be resized to.
 
     Nova looks the flavor up by itself; it is therefore changed in its place.
@@ -86,8 +87,8 @@ def fit_to_resize(flavor, instance):
             flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
         if extra_specs is not None:
             flavor.extra_specs = extra_specs
-        if mixed.is_asked_for(flavor.extra_specs):
-            flavor.extra_specs = with_mixed_policy(
+        if mixed_cpus.names_both_classes(flavor.extra_specs):
+            flavor.extra_specs = apply_mixed_policy(
                 flavor, instance.image_meta)
     flavor.obj_reset_changes()
 
@@ -103,7 +104,7 @@ def check_image(image, flavor):
             flavor.extra_specs, (image or {}).get('properties', {}))
 
 
-def force_of_move(instance, force, host):
+def get_force_of_move(instance, force, host):
     """Return ``force`` of a move, so that a scheduler finds the host.
 
     In microversions that know ``force``, a move to a named host bypasses the
@@ -117,7 +118,7 @@ def force_of_move(instance, force, host):
     """
     if force is False or not host:
         return force
-    priority = policy.in_force(instance.flavor.extra_specs)
+    priority = flavor_specs.get_priority(instance.flavor.extra_specs)
     if priority is None:
         return force
     if force:
@@ -129,7 +130,7 @@ def force_of_move(instance, force, host):
     return False
 
 
-def with_extra_specs(flavor, extra_specs):
+def copy_flavor(flavor, extra_specs):
     """Return a copy of a flavor with other extra specs, to be embedded."""
     copy = flavor.obj_clone()
     copy.extra_specs = extra_specs
@@ -137,7 +138,7 @@ def with_extra_specs(flavor, extra_specs):
     return copy
 
 
-def with_mixed_policy(flavor, image_meta):
+def apply_mixed_policy(flavor, image_meta):
     """Return the extra specs of a flavor with the mixed policy, if it applies.
 
     It does if the flavor names both numbers of CPUs, and none of them is zero.
@@ -145,29 +146,30 @@ def with_mixed_policy(flavor, image_meta):
     :param flavor: nova.objects.Flavor
     :param image_meta: nova.objects.ImageMeta, which may give the guest its
         NUMA nodes
-    :raises nova_prio.policy.RequestRefused: if flavor or image are refused
+    :raises nova_prio.model.flavor_specs.RequestRefused: if flavor or image are refused
     """
     extra_specs = flavor.extra_specs
-    if not mixed.is_asked_for(extra_specs):
+    if not mixed_cpus.names_both_classes(extra_specs):
         return extra_specs
-    dedicated = mixed.dedicated_vcpus(
+    dedicated = mixed_cpus.count_dedicated_vcpus(
         flavor.vcpus, extra_specs, image_meta.properties)
     if dedicated is None:
         return extra_specs
     # Nova reads the nodes from flavor and image. The mask does not matter.
     topology = hardware.numa_get_constraints(
-        with_extra_specs(flavor, mixed.fold(extra_specs, '0')), image_meta)
+        copy_flavor(flavor, mixed_cpus.fold_to_mixed_policy(extra_specs, '0')), image_meta)
     nodes = [cell.total_cpus for cell in topology.cells]
-    vcpus = mixed.spread(nodes, dedicated)
-    mixed.check_emulator_threads(extra_specs, nodes[0], vcpus)
-    return mixed.fold(extra_specs, hardware.format_cpu_spec(set(vcpus)))
+    vcpus = mixed_cpus.spread_dedicated_vcpus(nodes, dedicated)
+    mixed_cpus.check_emulator_threads(extra_specs, nodes[0], vcpus)
+    return mixed_cpus.fold_to_mixed_policy(
+        extra_specs, hardware.format_cpu_spec(set(vcpus)))
 
 
 @contextlib.contextmanager
 def _refusals():
     try:
         yield
-    except policy.RequestRefused as error:
+    except flavor_specs.RequestRefused as error:
         # The only error that create, rebuild and resize all answer with its
         # own text.
         raise exception.InvalidRequest(str(error))

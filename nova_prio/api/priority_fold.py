@@ -9,8 +9,8 @@ accordingly. A request that contradicts itself raises policy.RequestRefused.
 
 import functools
 
-from nova_prio import capacity
-from nova_prio import policy
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
 
 _ALLOWED = "allowed are 'high' and 'low'"
 
@@ -25,25 +25,26 @@ def fold(vcpus, extra_specs, hints):
     :raises policy.RequestRefused: with a sentence for each fault of hint and
         value
     """
-    value = extra_specs.get(policy.EXTRA_SPEC)
-    if policy.HINT not in (hints or {}):
+    value = extra_specs.get(flavor_specs.EXTRA_SPEC)
+    if flavor_specs.HINT not in (hints or {}):
         _refuse(_faults_of_value(value))
         return _folded(vcpus, extra_specs, value)
-    hint = hints[policy.HINT]
+    hint = hints[flavor_specs.HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
-    subject = "Scheduler hint '%s'" % policy.HINT
+    subject = "Scheduler hint '%s'" % flavor_specs.HINT
     faults = []
     if hint not in capacity.PRIORITIES:
-        faults.append(policy.fault(subject, hint, _ALLOWED))
+        faults.append(flavor_specs.format_fault(subject, hint, _ALLOWED))
     if value is not None and value == hint:
         faults.append("%s is %s, and the flavor already gives %s; drop the "
-                      "hint." % (subject, policy.quoted(hint), value))
+                      "hint." % (subject, flavor_specs.quote(hint), value))
     elif value is not None:
         faults.append("%s is %s, but extra spec %s of the flavor is %s; only "
                       "one of the two is allowed." % (
-                          subject, policy.quoted(hint), policy.EXTRA_SPEC,
-                          policy.quoted(value)))
+                          subject, flavor_specs.quote(
+                              hint), flavor_specs.EXTRA_SPEC,
+                          flavor_specs.quote(value)))
     _refuse(faults + _faults_of_value(value))
     return _folded(vcpus, extra_specs, hint, source='hint')
 
@@ -59,21 +60,21 @@ def fold_resize(vcpus, extra_specs, current):
     :param current: those of the instance's flavor
     :returns: a new dict, or None if the flavor can be taken as it is
     """
-    value = extra_specs.get(policy.EXTRA_SPEC)
+    value = extra_specs.get(flavor_specs.EXTRA_SPEC)
     _refuse(_faults_of_value(value))
-    if policy.SOURCE not in current:
+    if flavor_specs.SOURCE not in current:
         return _folded(vcpus, extra_specs, value)
-    if not policy.is_from_hint(current):
+    if not flavor_specs.is_from_hint(current):
         return (_folded(vcpus, extra_specs, value, source='flavor') or
-                {**extra_specs, policy.SOURCE: 'flavor'})
-    hint = policy.in_force(current)
+                {**extra_specs, flavor_specs.SOURCE: 'flavor'})
+    hint = flavor_specs.get_priority(current)
     if value is None:
         return _folded(vcpus, extra_specs, hint, source='hint')
     if value != hint:
-        raise policy.RequestRefused(
+        raise flavor_specs.RequestRefused(
             "Extra spec %s of the new flavor is '%s', but the instance was "
             "created with scheduler hint '%s' = '%s'; allowed is '%s' or none."
-            % (policy.EXTRA_SPEC, value, policy.HINT, hint, hint))
+            % (flavor_specs.EXTRA_SPEC, value, flavor_specs.HINT, hint, hint))
     return _folded(vcpus, extra_specs, value, source='flavor')
 
 
@@ -83,36 +84,37 @@ def check_image(extra_specs, properties):
     :param extra_specs: those of the folded flavor
     :param properties: dict, image property -> str
     """
-    priority = policy.in_force(extra_specs)
+    priority = flavor_specs.get_priority(extra_specs)
     of_image = properties.get('hw_cpu_policy')
     if priority is None or of_image is None:
         return
     if priority == capacity.LOW:
         allowed = ('shared',)
-    elif extra_specs.get(policy.CPU_POLICY) == 'mixed':
+    elif extra_specs.get(flavor_specs.CPU_POLICY) == 'mixed':
         allowed = ('mixed',)
     else:
         allowed = ('dedicated', 'mixed')
     if of_image not in allowed:
-        raise policy.RequestRefused(policy.fault(
+        raise flavor_specs.RequestRefused(flavor_specs.format_fault(
             'Image property hw_cpu_policy', of_image,
             'with %s priority and this flavor allowed is %s or none' % (
-                priority, ', '.join(map(policy.quoted, allowed)))))
+                priority, ', '.join(map(flavor_specs.quote, allowed)))))
 
 
 def _faults_of_value(value):
     if value is None or value in capacity.PRIORITIES:
         return []
-    return [policy.fault_of_flavor(policy.EXTRA_SPEC, value, _ALLOWED)]
+    return [flavor_specs.format_flavor_fault(
+        flavor_specs.EXTRA_SPEC, value, _ALLOWED)]
 
 
 def _refuse(faults):
     if faults:
-        raise policy.RequestRefused(' '.join(faults))
+        raise flavor_specs.RequestRefused(' '.join(faults))
 
 
 def _refuse_for(priority, key, value, allowed):
-    raise policy.RequestRefused(policy.fault_of_flavor(
+    raise flavor_specs.RequestRefused(flavor_specs.format_flavor_fault(
         key, value, 'with %s priority allowed is %s or none'
         % (priority, allowed)))
 
@@ -120,57 +122,58 @@ def _refuse_for(priority, key, value, allowed):
 def _folded(vcpus, extra_specs, priority, source=None):
     if priority is None:
         return None
-    folded = {**extra_specs, policy.EXTRA_SPEC: priority}
-    folded.pop(policy.SOURCE, None)
+    folded = {**extra_specs, flavor_specs.EXTRA_SPEC: priority}
+    folded.pop(flavor_specs.SOURCE, None)
     if source:
-        folded[policy.SOURCE] = source
+        folded[flavor_specs.SOURCE] = source
     if priority == capacity.HIGH:
         _fold_high(folded)
     else:
-        _fold_low(folded, "%s = '%d'" % (policy.VCPU, vcpus))
+        _fold_low(folded, "%s = '%d'" % (flavor_specs.VCPU, vcpus))
     return folded
 
 
 def _fold_high(specs):
     refuse = functools.partial(_refuse_for, capacity.HIGH)
-    cpu_policy = specs.get(policy.CPU_POLICY)
+    cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy == 'shared':
-        refuse(policy.CPU_POLICY, cpu_policy, "'dedicated', 'mixed'")
-    for key, value in policy.misread(specs).items():
+        refuse(flavor_specs.CPU_POLICY, cpu_policy, "'dedicated', 'mixed'")
+    for key, value in flavor_specs.find_misread_requests(specs).items():
         refuse(key, value, 'resources:PCPU')
-    pcpus = policy.resources(specs, 'PCPU')
-    shared = policy.resources(specs, 'VCPU')
+    pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
+    shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     # Nova ignores any other value, and then pins nothing. If there are both
     # numbers, one may be zero.
     least = 0 if pcpus and shared else 1
     for key, value in {**pcpus, **shared}.items():
-        if not policy.is_number(value) or int(value) < least:
+        if not flavor_specs.is_number(value) or int(value) < least:
             refuse(key, value, 'a whole number from %d on' % least)
-    if cpu_policy is None and not policy.total(pcpus):
+    if cpu_policy is None and not flavor_specs.sum_amounts(pcpus):
         for key, value in shared.items():
             refuse(key, value, 'resources:PCPU')
-        specs[policy.CPU_POLICY] = 'dedicated'
+        specs[flavor_specs.CPU_POLICY] = 'dedicated'
 
 
 def _fold_low(specs, all_vcpus):
     refuse = functools.partial(_refuse_for, capacity.LOW)
-    cpu_policy = specs.get(policy.CPU_POLICY)
+    cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy not in (None, 'shared'):
-        refuse(policy.CPU_POLICY, cpu_policy, "'shared'")
-    if policy.is_realtime(specs):
+        refuse(flavor_specs.CPU_POLICY, cpu_policy, "'shared'")
+    if flavor_specs.is_realtime(specs):
         refuse('hw:cpu_realtime', specs['hw:cpu_realtime'], "'false'")
     if specs.get('hw:emulator_threads_policy') == 'isolate':
         refuse('hw:emulator_threads_policy', 'isolate', "'share'")
-    for key, value in policy.misread(specs).items():
+    for key, value in flavor_specs.find_misread_requests(specs).items():
         refuse(key, value, all_vcpus)
-    shared = policy.resources(specs, 'VCPU')
-    for key, value in policy.resources(specs, 'PCPU').items():
+    shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
+    for key, value in flavor_specs.select_pinning_requests(
+            specs, 'PCPU').items():
         # Beside the number of VCPU, that of PCPU may be zero.
-        if not shared or not policy.is_number(value) or int(value):
+        if not shared or not flavor_specs.is_number(value) or int(value):
             refuse(key, value, all_vcpus)
         del specs[key]
     for key, value in shared.items():
         if "%s = '%s'" % (key, value) != all_vcpus:
             refuse(key, value, all_vcpus)
-    specs.pop(policy.VCPU, None)
-    specs[policy.CPU_POLICY] = 'shared'
+    specs.pop(flavor_specs.VCPU, None)
+    specs[flavor_specs.CPU_POLICY] = 'shared'

@@ -9,7 +9,7 @@ nova-api starts.
 from nova.api.validation.extra_specs import base
 from oslo_log import log as logging
 
-from nova_prio import contract
+from nova_prio.compat import contract
 
 LOG = logging.getLogger(__name__)
 
@@ -27,24 +27,24 @@ def register():
     :raises SystemExit: if the running Nova does not match, or ``[nova_prio]
         enabled`` is not valid
     """
-    from nova_prio import capacity
+    from nova_prio.compat import hooks
     from nova_prio import conf
-    from nova_prio import policy
-    from nova_prio import priority_hosts
-    from nova_prio import seams
-    options = seams.register_options()
-    for problem in conf.invalid(options, ['enabled']):
+    from nova_prio.model import aggregate_metadata
+    from nova_prio.model import capacity
+    from nova_prio.model import flavor_specs
+    options = hooks.register_options()
+    for problem in conf.find_invalid(options, ['enabled']):
         raise contract.StartRefused(problem)
     if not options.nova_prio.enabled:
         return []
-    seams.install_api()
+    install_fold()
     LOG.info('nova_prio %(release)s: enabled true, the extra spec '
              '%(extra_spec)s and the scheduler hint %(hint)s are in force',
-             {'release': contract.own_release(),
-              'extra_spec': policy.EXTRA_SPEC, 'hint': policy.HINT})
+             {'release': contract.get_own_release(),
+              'extra_spec': flavor_specs.EXTRA_SPEC, 'hint': flavor_specs.HINT})
     return [
         base.ExtraSpecValidator(
-            name=policy.EXTRA_SPEC,
+            name=flavor_specs.EXTRA_SPEC,
             description=(
                 'The priority of the instance. With ``high`` its dedicated '
                 'vCPUs are pinned; with ``low`` its vCPUs float on the CPUs '
@@ -63,4 +63,17 @@ def register():
             value={
                 'type': bool,
                 'description': 'Whether it does.',
-            }) for key in priority_hosts.AGGREGATE_KEYS)]
+            }) for key in aggregate_metadata.AGGREGATE_KEYS)]
+
+
+def install_fold():
+    """Let nova-api fold priorities; calling it again changes nothing.
+
+    :raises nova_prio.compat.contract.StartRefused: if Nova does not match
+    """
+    contract.check(contract.API)
+    # These modules need a Nova that matches.
+    from nova_prio.api import compute_api
+    from nova_prio.api import fold
+    from nova_prio.compat import hooks
+    hooks.install_api(compute_api.PriorityAPI, fold.check_body)

@@ -11,7 +11,7 @@ import tqdm
 
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
-from nova_prio import priority_hosts
+from nova_prio.virt import driver_alias
 
 COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
            'Libvirt', 'State', 'Remedy')
@@ -99,11 +99,11 @@ class Audit(report.Report):
 
     @property
     def _has_guests(self):
-        return self.conf.compute_driver == priority_hosts.DRIVER
+        return self.conf.compute_driver == driver_alias.DRIVER
 
     def _guests(self, parsed_args):
         """Yield the rows of this compute host, which knows no more."""
-        from nova_prio.audit import guests
+        from nova_prio.admin.audit import guests
         conf = self.conf
         if not self._has_guests:
             raise exceptions.CommandError(
@@ -111,7 +111,7 @@ class Audit(report.Report):
                 "set, and [DEFAULT] compute_driver is '%s'; give a "
                 "configuration of nova-manage or of a nova-compute with '%s' "
                 "with --config-file."
-                % (conf.compute_driver, priority_hosts.DRIVER))
+                % (conf.compute_driver, driver_alias.DRIVER))
         if parsed_args.fix:
             raise exceptions.CommandError(
                 '--fix is given, but [api_database] connection is not set; '
@@ -124,24 +124,24 @@ class Audit(report.Report):
                     % (name, conf.host))
         here, running = controller.read_guests(
             conf, 'Run this on the host, as a user whom libvirt answers.')
-        found = list(guests.findings(conf.host, here, running))
+        found = list(guests.check(conf.host, here, running))
         for each in found:
             yield self._row(each, 'found')
         if parsed_args.all and not found:
             yield (conf.host, '', '', '', '', '',
-                   guests.summary(here, running), 'ok', '')
+                   guests.summarize(here, running), 'ok', '')
 
     def _cloud(self, parsed_args):
         """Yield the rows of the hosts of the cloud."""
-        from nova_prio.audit import guests
-        from nova_prio.audit import run
-        from nova_prio.audit import views
+        from nova_prio.admin.audit import guests
+        from nova_prio.admin.audit import host_view
+        from nova_prio.admin.audit import run
         names = parsed_args.host
-        total = len(names) if names else views.number_of_hosts(self.context)
-        audit = run.Audit(
+        total = len(names) if names else host_view.count_hosts(self.context)
+        audit = run.CloudAudit(
             self.context, self.placement,
             self.conf.host if self._has_guests else None,
-            functools.partial(guests.read, self.conf))
+            functools.partial(guests.read_guests, self.conf))
         in_motion = []
         for found, view in tqdm.tqdm(
                 audit.run(names), unit=' hosts', leave=False, total=total,
@@ -165,8 +165,8 @@ class Audit(report.Report):
 
     def _handled(self, audit, view, found, parsed_args):
         """Return a finding and what became of it."""
-        from nova_prio.audit import finding
-        from nova_prio import holdings
+        from nova_prio.admin.audit import finding
+        from nova_prio.placement import allocations
         if found.kind == finding.UNREAD:
             return dataclasses.replace(found, note=found.remedy), 'failed'
         if found.repair is None or not parsed_args.fix:
@@ -175,7 +175,7 @@ class Audit(report.Report):
             return found, 'to be fixed'
         try:
             audit.mend(view, found)
-        except holdings.NotMended as error:
+        except allocations.PlacementRefused as error:
             return dataclasses.replace(
                 found, note='%s.' % str(error).rstrip('.')), 'failed'
         return found, 'fixed'

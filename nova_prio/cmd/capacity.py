@@ -9,10 +9,10 @@ from cliff import lister
 from cliff import show
 from osc_lib import exceptions
 
-from nova_prio import capacity
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
-from nova_prio import solver
+from nova_prio.model import capacity
+from nova_prio.model import sizing
 
 COLUMNS = ['%s %s' % (row.title(), what) for row in capacity.Rows._fields
            for what in ('Sold', 'Sellable', 'Left')]
@@ -48,9 +48,9 @@ class Show(report.FromNova, lister.Lister):
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio import survey
-        hosts, silent = survey.hosts(self.context)
-        kind = survey.kind_of(controller.flavor(
+        from nova_prio.admin import host_inventory
+        hosts, silent = host_inventory.list_hosts(self.context)
+        kind = host_inventory.get_resource_request(controller.find_flavor(
             self.context, parsed_args.flavor)) if parsed_args.flavor else None
         for cell in silent:
             self.app.LOG.warning(
@@ -119,12 +119,12 @@ class Solve(show.ShowOne):
 
     def take_action(self, parsed_args):
         """Return the names and the values to show, in their order."""
-        terms = solver.Terms(
+        terms = sizing.HostSize(
             *(_whole(parsed_args, name, int(parsed_args.mix),
-                     solver.MOST_CPUS) for name in ('dedicated', 'shared')),
+                     sizing.MOST_CPUS) for name in ('dedicated', 'shared')),
             _ratio(parsed_args, 'ratio'), parsed_args.mix)
         low = _whole(parsed_args, 'low_vcpus', 1,
-                     2 * solver.MOST_CPUS * solver.MOST_RATIO)
+                     2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
         overall = _ratio(parsed_args, 'overall_ratio')
         wanted = [value for value in (low, overall) if value is not None]
         if terms.count(None) != len(wanted):
@@ -136,8 +136,8 @@ class Solve(show.ShowOne):
                    else 'and nothing that is wanted'))
         if wanted:
             try:
-                terms = solver.solve(terms, low, overall)
-            except solver.Impossible as error:
+                terms = sizing.solve(terms, low, overall)
+            except sizing.NoSolution as error:
                 raise exceptions.CommandError(str(error)) from error
         rows = terms.sellable
         if terms.mix and not rows.low:
@@ -182,11 +182,11 @@ def _ratio(parsed_args, name):
     if text is None:
         return None
     try:
-        value = capacity.exact_ratio(text)
+        value = capacity.parse_ratio(text)
     except ValueError:
         value = None
-    if value is None or value > solver.MOST_RATIO:
+    if value is None or value > sizing.MOST_RATIO:
         raise exceptions.CommandError(
             "--%s is '%s'; allowed is a number from 0 to %d."
-            % (name.replace('_', '-'), text, solver.MOST_RATIO))
+            % (name.replace('_', '-'), text, sizing.MOST_RATIO))
     return value

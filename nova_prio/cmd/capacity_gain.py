@@ -6,9 +6,9 @@ import collections
 
 from osc_lib import exceptions
 
-from nova_prio import capacity
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
+from nova_prio.model import capacity
 
 COLUMNS = ('Host', 'Mix', 'Low Without Mix', 'Low With Mix', 'Gain')
 UNITS, NOTE = 'Units', 'Note'
@@ -38,7 +38,7 @@ class Gain(report.Report):
         """Return the names of the columns, and the rows."""
         from nova import objects
 
-        from nova_prio import survey
+        from nova_prio.admin import host_inventory
         aggregates = {each.name: each for each in
                       objects.AggregateList.get_all(self.context)}
         if parsed_args.aggregate not in aggregates:
@@ -46,7 +46,7 @@ class Gain(report.Report):
                 "AGGREGATE is '%s'; allowed are names of host aggregates."
                 % parsed_args.aggregate)
         names = aggregates[parsed_args.aggregate].hosts
-        hosts, silent = survey.hosts(self.context)
+        hosts, silent = host_inventory.list_hosts(self.context)
         vcpus = _vcpus_of(self.context, parsed_args.flavor)
         known = {host.name: host for host in hosts}
         rows = [_row(name, known.get(name), silent, vcpus)
@@ -60,16 +60,16 @@ def _vcpus_of(context, wanted):
     """Return the vCPUs of a flavor with low priority, or None without one."""
     if wanted is None:
         return None
-    from nova_prio import policy
-    from nova_prio import survey
-    flavor = controller.flavor(context, wanted)
-    named = flavor.extra_specs.get(policy.EXTRA_SPEC)
+    from nova_prio.admin import host_inventory
+    from nova_prio.model import flavor_specs
+    flavor = controller.find_flavor(context, wanted)
+    named = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
     if named == capacity.HIGH:
         raise exceptions.CommandError(
             "--flavor is '%s', whose %s is '%s'; allowed is 'low' or none."
-            % (wanted, policy.EXTRA_SPEC, named))
-    return survey.kind_of(flavor, None if named else {
-        policy.HINT: capacity.LOW}).drawn.low
+            % (wanted, flavor_specs.EXTRA_SPEC, named))
+    return host_inventory.get_resource_request(flavor, None if named else {
+        flavor_specs.HINT: capacity.LOW}).drawn.low
 
 
 def _row(name, host, silent, vcpus):

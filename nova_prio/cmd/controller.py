@@ -8,12 +8,12 @@ import warnings
 
 from osc_lib import exceptions
 
-from nova_prio import conf_files
-from nova_prio import contract
+from nova_prio.admin import config_files
+from nova_prio.compat import contract
 
 
 @contextlib.contextmanager
-def nova(parsed_args):
+def configure_nova(parsed_args):
     """Configure Nova; yields an administrator's RequestContext.
 
     What goes wrong in the databases ends the command with one sentence.
@@ -25,26 +25,26 @@ def nova(parsed_args):
         from nova import config
         from nova import context
 
-        from nova_prio import survey
-    from nova_prio import seams
-    mismatches = contract.mismatches(contract.COMMANDS)
+        from nova_prio.admin import host_inventory
+    from nova_prio.compat import hooks
+    mismatches = contract.find_mismatches(contract.COMMANDS)
     if mismatches:
         raise exceptions.CommandError(
             'Nova %s does not match this package: %s. Install a release of '
             'nova-prio that supports it.'
-            % (contract.release(), '; '.join(mismatches)))
-    conf = seams.register_options()
+            % (contract.get_nova_release(), '; '.join(mismatches)))
+    conf = hooks.register_options()
     files = itertools.chain.from_iterable(
         ('--config-file', path) for path in parsed_args.config_file)
     try:
         config.parse_args(['nova-prio', *files], configure_db=False,
                           init_rpc=False)
-        survey.connect(conf)
+        host_inventory.connect_databases(conf)
         yield context.get_admin_context()
-    except conf_files.ERRORS as error:
-        raise exceptions.CommandError(conf_files.unreadable(
+    except config_files.ERRORS as error:
+        raise exceptions.CommandError(config_files.format_read_error(
             error, parsed_args.config_file)) from error
-    except survey.DATABASE_ERRORS as error:
+    except host_inventory.DATABASE_ERRORS as error:
         raise exceptions.CommandError(
             "Nova's database cannot be read: %s. Run this where nova-manage "
             'runs, or give its nova.conf with --config-file.'
@@ -52,32 +52,32 @@ def nova(parsed_args):
 
 
 @contextlib.contextmanager
-def one_sentence():
+def report_errors():
     """End the command with the sentence of an error of Nova or Placement."""
     from nova import exception
 
-    from nova_prio import holdings
-    from nova_prio import policy
+    from nova_prio.model import flavor_specs
+    from nova_prio.placement import allocations
     try:
         yield
     except exception.HostMappingNotFound as error:
         raise exceptions.CommandError(
             '%s; allowed are names of compute hosts.'
             % error.format_message().rstrip('.')) from error
-    except holdings.NO_PLACEMENT as error:
+    except allocations.CLIENT_ERRORS as error:
         raise exceptions.CommandError(
             'Placement cannot be asked: %s. See [placement] in nova.conf.'
             % str(error).rstrip('.')) from error
-    except holdings.NotMended as error:
+    except allocations.PlacementRefused as error:
         raise exceptions.CommandError(
             '%s.' % str(error).rstrip('.')) from error
-    except policy.RequestRefused as error:
+    except flavor_specs.RequestRefused as error:
         raise exceptions.CommandError(str(error)) from error
     except exception.NovaException as error:
         raise exceptions.CommandError(error.format_message()) from error
 
 
-def flavor(context, wanted):
+def find_flavor(context, wanted):
     """Return a nova.objects.Flavor, by its name or ID as --flavor gives it."""
     from nova import exception
     from nova import objects
@@ -94,9 +94,9 @@ def read_guests(conf, remedy):
 
     :param remedy: sentence for a libvirt that does not answer
     """
-    from nova_prio.audit import guests
+    from nova_prio.admin.audit import guests
     try:
-        return guests.read(conf)
-    except guests.NotRead as error:
+        return guests.read_guests(conf)
+    except guests.GuestsUnreadable as error:
         raise exceptions.CommandError(
             '%s. %s' % (str(error).rstrip('.'), remedy)) from error

@@ -55,9 +55,9 @@ class Compile(show.ShowOne):
         # its libraries warn of what is not the user's to change.
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
-            from nova_prio.api import compiled
-        with controller.one_sentence():
-            found = compiled.of(
+            from nova_prio.api import flavor_preview
+        with controller.report_errors():
+            found = flavor_preview.preview(
                 parsed_args.vcpus, parsed_args.ram, parsed_args.disk,
                 parsed_args.property, parsed_args.image_property,
                 parsed_args.hint)

@@ -2,7 +2,7 @@
 
 """The command nova-prio-host: make or check the cgroups of a host.
 
-This and :mod:`nova_prio.cgroups` need nothing but the standard library.
+This and :mod:`nova_prio.virt.cgroups` need nothing but the standard library.
 """
 
 import argparse
@@ -14,8 +14,8 @@ import re
 import shlex
 import sys
 
-from nova_prio.cgroups import hierarchies
-from nova_prio.cgroups import host
+from nova_prio.virt.cgroups import hierarchies
+from nova_prio.virt.cgroups import host
 
 # In units of cgroup v2. The kernel's default is 100, so high-priority guests
 # weigh no more than the host's own services.
@@ -24,7 +24,7 @@ LOW_WEIGHT = hierarchies.IDLE
 SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 
 
-def weight(text, otherwise=''):
+def parse_weight(text, otherwise=''):
     """Return a weight of cgroup v2 from its text."""
     if not re.fullmatch('[0-9]{1,5}', text) or not 1 <= int(text) <= 10000:
         raise argparse.ArgumentTypeError(
@@ -32,12 +32,13 @@ def weight(text, otherwise=''):
     return int(text)
 
 
-def low_weight(text):
+def parse_low_weight(text):
     """Return a weight of cgroup v2, or idle, from its text."""
-    return text if text == hierarchies.IDLE else weight(text, ', nor idle')
+    return text if text == hierarchies.IDLE else parse_weight(
+        text, ', nor idle')
 
 
-def memory_size(text):
+def parse_memory_size(text):
     """Return a number of bytes from its text."""
     match = re.fullmatch('([0-9]+)([KMGT]?)', text)
     if not match:
@@ -56,22 +57,22 @@ def build_parser():
         'which has the last word.' % host.CONFIGURATION)
     parser.add_argument('command', choices=('prepare', 'check'))
     parser.add_argument(
-        '--high-weight', type=weight, default=HIGH_WEIGHT, metavar='WEIGHT',
+        '--high-weight', type=parse_weight, default=HIGH_WEIGHT, metavar='WEIGHT',
         help='CPU weight of all high-priority guests together against the '
         'rest of the host, 1 to 10000 (default: %(default)s, as the host\'s '
         'own services)')
     parser.add_argument(
-        '--low-weight', type=low_weight, default=LOW_WEIGHT, metavar='WEIGHT',
+        '--low-weight', type=parse_low_weight, default=LOW_WEIGHT, metavar='WEIGHT',
         help='CPU weight of all low-priority guests together, idle or 1 to '
         '10000 (default: %(default)s)')
     parser.add_argument(
-        '--io-weight', type=weight, metavar='WEIGHT',
+        '--io-weight', type=parse_weight, metavar='WEIGHT',
         help='I/O weight of all low-priority guests together, 1 to 10000; '
         'the kernel\'s default is 100 (default: not set)')
     for kind, meaning in (('low', 'while others have more than their own'),
                           ('min', 'whatever happens')):
         parser.add_argument(
-            '--memory-' + kind, type=memory_size, metavar='BYTES',
+            '--memory-' + kind, type=parse_memory_size, metavar='BYTES',
             help='memory that is not taken from high-priority guests %s, '
             'such as 64G; cgroup v2 only (default: not set)' % meaning)
     parser.add_argument(
@@ -83,7 +84,7 @@ def build_parser():
     return parser
 
 
-def configured(path, parser):
+def read_options(path, parser):
     """Return the options that the file at a path gives."""
     found = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -109,17 +110,17 @@ def run(argv):
         path = options.root / host.CONFIGURATION
         if path.exists():
             parser.prog += ' (with %s)' % path
-            options = parser.parse_args([*configured(path, parser), *argv])
+            options = parser.parse_args([*read_options(path, parser), *argv])
         options.to_prepare = shlex.join(['nova-prio-host', 'prepare', *(
             word for word in argv
             if word not in ('check', 'prepare', '--json'))])
-        wrong = getattr(host.Host(options), options.command)()
+        wrong = getattr(host.CgroupHost(options), options.command)()
     except OSError as error:
         wrong = ['%s: %s.' % (error.filename, error.strerror)]
     return options, wrong
 
 
-def problems(argv=('check',)):
+def find_problems(argv=('check',)):
     """Return what nova-prio-host finds wrong, wrong arguments included."""
     with contextlib.redirect_stderr(io.StringIO()) as said:
         try:

@@ -51,17 +51,17 @@ class Disable(report.Report):
 
     def run(self, parsed_args):
         """Do what can be done; return the exit status."""
-        with controller.nova(parsed_args) as self.context, (
-                controller.one_sentence()):
-            self._plan = host_verify.plan_of(
+        with controller.configure_nova(parsed_args) as self.context, (
+                controller.report_errors()):
+            self._plan = host_verify.load_plan_of_host(
                 parsed_args.host, parsed_args.plan)
             return super().run(parsed_args)
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.colocation import drain
+        from nova_prio.admin.host import drain
         view = self._count(parsed_args.host, not parsed_args.dry_run)
-        fits = drain.destinations(
+        fits = drain.find_destinations(
             self.context, self.placement, view, self._left)
         return COLUMNS, [_row(each, fits.get(each.uuid, ''))
                          for each in self._left]
@@ -71,17 +71,17 @@ class Disable(report.Report):
 
         An older nova-compute, or somebody, may open the host again.
         """
-        from nova_prio.colocation import drain
+        from nova_prio.admin.host import drain
         view, self._is_marked, self._is_up = self.look(host)
         if to_close and _is_ours(view):
-            drain.close(self.context, self.placement, view)
-        self._left = list(drain.left(self.context, view, self._plan))
+            drain.disable(self.context, self.placement, view)
+        self._left = list(drain.list_remaining(self.context, view, self._plan))
         return view
 
     def conclude(self, parsed_args):
         """Wait, or take back; say what is left to do."""
-        from nova_prio.colocation import drain
-        from nova_prio import demand
+        from nova_prio.admin.host import drain
+        from nova_prio.virt import demand
         host, dry_run = parsed_args.host, parsed_args.dry_run
         self.status = report.FOUND
         try:
@@ -98,12 +98,13 @@ class Disable(report.Report):
                     else ': no priority instance comes to it any more'))
             if not self._is_up:
                 self.said += ' Its nova-compute is down: start it first.'
-        elif _is_ours(view) and not drain.is_as_before(view, self._plan):
+        elif _is_ours(view) and not drain.is_restored(view, self._plan):
             self.said = 'None has to leave %s. Next: %s' % (
                 host, 'run this without --dry-run.' if dry_run
                 else 'set the options of nova-compute there as they were%s, '
                 'restart it, and run this again.' % _options(self._plan))
-            if self._plan is None and any(map(demand.pins, view.instances)):
+            if self._plan is None and any(
+                    map(demand.get_instance_pins, view.instances)):
                 self.said += (' Pinned instances are there, which need the '
                               'dedicated CPUs: --plan tells which have to '
                               'leave for that.')
@@ -112,7 +113,7 @@ class Disable(report.Report):
 
     def _wait(self, host, timeout):
         """Wait until none is left, or for as long as is asked for."""
-        from nova_prio import holdings
+        from nova_prio.placement import allocations
         until = time.monotonic() + timeout
         with tqdm.tqdm(total=len(self._left), unit=' instances', desc='left',
                        leave=False, disable=None, file=sys.stderr) as progress:
@@ -120,8 +121,8 @@ class Disable(report.Report):
                 time.sleep(min(INTERVAL_SECONDS,
                                max(until - time.monotonic(), 0)))
                 # Placement may be restarted meanwhile.
-                with contextlib.suppress(holdings.NotMended,
-                                         *holdings.NO_PLACEMENT):
+                with contextlib.suppress(allocations.PlacementRefused,
+                                         *allocations.CLIENT_ERRORS):
                     self._count(host, to_close=True)
                 progress.total = max(progress.total, len(self._left))
                 progress.n = progress.total - len(self._left)
@@ -129,17 +130,17 @@ class Disable(report.Report):
 
     def _take_back(self, view, dry_run):
         """Take traits and allocation ratios back, where that is all."""
-        from nova_prio.colocation import drain
+        from nova_prio.admin.host import drain
         inventories, others = view.inventories, []
         if self._plan:
-            inventories, others = drain.restored(view, self._plan)
+            inventories, others = drain.restore_inventories(view, self._plan)
         if dry_run:
             self.said = ('Nothing was changed. Traits would be taken from %s, '
                          'and its allocation ratios would be %s.' % (
                              view.name, _ratios(inventories)))
             return
-        drain.take_back(self.context, self.placement, view, inventories,
-                        self._plan)
+        drain.undo_colocation(self.context, self.placement, view, inventories,
+                              self._plan)
         if others:
             self.said = (
                 'Traits and allocation ratios are taken back, but '
@@ -172,10 +173,10 @@ def _seconds(text):
 
 def _row(left, fits_on):
     """Return what is shown of one that has to leave."""
-    from nova_prio import policy
+    from nova_prio.model import flavor_specs
     flavor = left.instance and left.instance.flavor
     return (left.uuid, *(
-        (policy.in_force(flavor.extra_specs) or '', flavor.vcpus,
+        (flavor_specs.get_priority(flavor.extra_specs) or '', flavor.vcpus,
          flavor.memory_mb) if flavor else ('', '', '')), left.why, fits_on)
 
 
@@ -183,10 +184,10 @@ def _options(plan):
     """Return the options of before, as part of a sentence, or ''."""
     if plan is None:
         return ''
-    from nova_prio.colocation import rows
+    from nova_prio.admin.host import plan_format
     return ' (%s)' % ', '.join(
         '%s = %s' % (name, value or '<not set>')
-        for (part, name), value in plan.now.items() if part == rows.OPTION)
+        for (part, name), value in plan.now.items() if part == plan_format.OPTION)
 
 
 def _ratios(inventories):
@@ -202,14 +203,14 @@ class Enable(report.FromNova, command.Command):
 
     def act(self, parsed_args):
         """Do it."""
-        from nova_prio.colocation import drain
+        from nova_prio.admin.host import drain
         host = parsed_args.host
         view, _, is_up = self.look(host)
         if not _is_ours(view):
             raise exceptions.CommandError(
                 "HOST is '%s', whose nova-compute reports no priority "
                 'CPUs; allowed are hosts with our compute driver.' % host)
-        drain.reopen(self.context, self.placement, view)
+        drain.enable(self.context, self.placement, view)
         if not is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
                                  host)

@@ -6,11 +6,11 @@ import re
 
 from osc_lib import exceptions
 
-from nova_prio import capacity
 from nova_prio.cmd import controller
 from nova_prio.cmd import host
 from nova_prio.cmd import report
-from nova_prio import solver
+from nova_prio.model import capacity
+from nova_prio.model import sizing
 
 
 class Plan(report.Report):
@@ -45,25 +45,25 @@ class Plan(report.Report):
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.colocation import plan
-        from nova_prio.colocation import rows
+        from nova_prio.admin.host import plan
+        from nova_prio.admin.host import plan_format
         cpus = _cpus(parsed_args)
         found = list(self._rows(parsed_args.host, cpus))
-        found += plan.steps(parsed_args.host, cpus, found)
+        found += plan.list_steps(parsed_args.host, cpus, found)
         *_, first, verdict = (
             row for row in found
-            if row.part == rows.VERDICT or row[:2] == (rows.STEP, '1'))
-        if verdict.then == rows.NOT_READY:
+            if row.part == plan_format.VERDICT or row[:2] == (plan_format.STEP, '1'))
+        if verdict.then == plan_format.NOT_READY:
             self.status = report.FOUND
         self.said = 'The host is %s. Next: %s' % (verdict.then, first.remedy)
-        return rows.COLUMNS, [
+        return plan_format.COLUMNS, [
             (row.part, row.name, report.Value(row.now),
              report.Value(row.then), row.remedy) for row in found]
 
     def _rows(self, name, cpus):
         """Yield the Rows that can be known here."""
-        from nova_prio.colocation import local
-        from nova_prio.colocation import plan
+        from nova_prio.admin.host import local_checks
+        from nova_prio.admin.host import plan
         conf = self.conf
         is_here = conf.host == name
         if is_here:
@@ -71,19 +71,19 @@ class Plan(report.Report):
                 conf, 'Run this as a user whom libvirt answers.')
             _check_numbers(here, cpus)
         if conf.api_database.connection:
-            yield from plan.make(
+            yield from plan.make_plan(
                 *self.look(name), cpus,
                 {guest.uuid: guest for guest in running} if is_here else None)
         elif is_here:
-            yield from local.of_guests(here, running, cpus)
+            yield from local_checks.check_guests(here, running, cpus)
         else:
             raise exceptions.CommandError(
                 "HOST is '%s'; allowed is this host, '%s', where "
                 '[api_database] connection is not set.' % (name, conf.host))
         if is_here:
-            yield from local.of_host(conf, cpus, host.problems())
+            yield from local_checks.check_host(conf, cpus, host.find_problems())
         else:
-            yield local.NOT_SEEN
+            yield local_checks.NOT_SEEN
 
 
 def _cpus(parsed_args):
@@ -94,7 +94,7 @@ def _cpus(parsed_args):
     for name in ('dedicated', 'shared'):
         text = getattr(parsed_args, name)
         try:
-            if any(int(number) >= solver.MOST_CPUS
+            if any(int(number) >= sizing.MOST_CPUS
                    for number in re.findall('[0-9]+', text)):
                 # As long as it is no list of all numbers in between.
                 raise ValueError
@@ -103,20 +103,20 @@ def _cpus(parsed_args):
         except (exception.Invalid, ValueError) as error:
             raise exceptions.CommandError(
                 "--%s is '%s'; allowed are CPU numbers below %d, such as "
-                '0-3,8.' % (name, text, solver.MOST_CPUS)) from error
+                '0-3,8.' % (name, text, sizing.MOST_CPUS)) from error
     both = sets['dedicated'] & sets['shared']
     if both:
         raise exceptions.CommandError(
             '--dedicated and --shared both hold CPUs %s; allowed is each in '
             'one of the two.' % hardware.format_cpu_spec(both))
     try:
-        ratio = capacity.exact_ratio(parsed_args.ratio)
+        ratio = capacity.parse_ratio(parsed_args.ratio)
     except ValueError:
         ratio = 0
-    if not 0 < ratio <= solver.MOST_RATIO:
+    if not 0 < ratio <= sizing.MOST_RATIO:
         raise exceptions.CommandError(
             "--ratio is '%s'; allowed are numbers above 0, up to %d."
-            % (parsed_args.ratio, solver.MOST_RATIO))
+            % (parsed_args.ratio, sizing.MOST_RATIO))
     cpus = capacity.HostCPUs(ratio=ratio, mix=parsed_args.mix, **sets)
     if cpus.mix and not all(sets.values()):
         raise exceptions.CommandError(

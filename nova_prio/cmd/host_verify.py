@@ -7,7 +7,7 @@ import functools
 from osc_lib import exceptions
 
 from nova_prio.cmd import report
-from nova_prio import priority_hosts
+from nova_prio.virt import driver_alias
 
 
 class Verify(report.Report):
@@ -33,19 +33,19 @@ class Verify(report.Report):
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.audit import guests
-        from nova_prio.audit import run
-        from nova_prio.colocation import verify
+        from nova_prio.admin.audit import guests
+        from nova_prio.admin.audit import run
+        from nova_prio.admin.host import verify
         host = parsed_args.host
-        plan = plan_of(host, parsed_args.plan)
+        plan = load_plan_of_host(host, parsed_args.plan)
         is_here = (self.conf.host == host and
-                   self.conf.compute_driver == priority_hosts.DRIVER)
+                   self.conf.compute_driver == driver_alias.DRIVER)
         view, is_marked, is_up = self.look(host)
-        audit = run.Audit(
+        audit = run.CloudAudit(
             self.context, self.placement, host if is_here else None,
-            functools.partial(guests.read, self.conf))
+            functools.partial(guests.read_guests, self.conf))
         found = [each for several, _ in audit.run([host]) for each in several]
-        lines = list(verify.lines(
+        lines = list(verify.list_lines(
             view, is_marked, is_up, found, audit.summary(view), plan))
         states = {line.state for line in lines}
         if verify.UNREAD in states:
@@ -68,14 +68,14 @@ class Verify(report.Report):
             for line in lines]
 
 
-def plan_of(host, path):
+def load_plan_of_host(host, path):
     """Return the ``rows.Plan`` of a host in a file, None without a file."""
     if path is None:
         return None
-    from nova_prio.colocation import rows
+    from nova_prio.admin.host import plan_format
     try:
-        plan = rows.load(path)
-    except rows.Unreadable as error:
+        plan = plan_format.load_plan(path)
+    except plan_format.PlanUnreadable as error:
         raise exceptions.CommandError('--plan: %s.' % error) from error
     if plan.host != host:
         raise exceptions.CommandError(

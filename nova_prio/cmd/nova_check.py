@@ -56,16 +56,16 @@ def main(argv):
     return status
 
 
-def contracts():
+def list_contracts():
     """Return the Contracts about interfaces and behaviours, a tuple."""
-    from nova_prio import behaviours
-    from nova_prio import contract
-    return (*contract.ALL, *behaviours.ALL)
+    from nova_prio.admin import nova_check
+    from nova_prio.compat import contract
+    return (*contract.ALL, *nova_check.ALL)
 
 
-def finding(relied_on):
+def check_contract(relied_on):
     """Return why one of the contracts does not hold, or None."""
-    from nova_prio import contract
+    from nova_prio.compat import contract
     try:
         return relied_on.mismatch()
     # The functions that Nova calls turn StartRefused into SystemExit.
@@ -78,20 +78,20 @@ def finding(relied_on):
 
 def _look():
     """Return the exit status, and a dict of what is found."""
-    from nova_prio import contract
-    from nova_prio import seams
+    from nova_prio.compat import contract
+    from nova_prio.compat import hooks
     # As a service that has no file: what lies in the image does not count.
-    seams.register_options()([], project='nova', default_config_files=[],
+    hooks.register_options()([], project='nova', default_config_files=[],
                              default_config_dirs=[])
-    everything = contracts()
+    everything = list_contracts()
     broken = [
         {'service': each.service, 'contract': each.name, 'finding': text}
-        for each, text in zip(everything, map(finding, everything)) if text]
-    release = contract.release()
+        for each, text in zip(everything, map(check_contract, everything)) if text]
+    release = contract.get_nova_release()
     is_tested = contract.is_tested(release)
     status = UNSUITABLE if broken else SUITS if is_tested else UNTESTED
     return status, {
-        'nova_prio': contract.own_release(),
+        'nova_prio': contract.get_own_release(),
         'nova': release,
         'tested': is_tested,
         'tested_releases': list(contract.TESTED_RELEASES),

@@ -39,8 +39,8 @@ class FromNova:
 
     def take_action(self, parsed_args):
         """Act, with Nova configured."""
-        with controller.nova(parsed_args) as self.context, (
-                controller.one_sentence()):
+        with controller.configure_nova(parsed_args) as self.context, (
+                controller.report_errors()):
             return self.act(parsed_args)
 
     @property
@@ -64,16 +64,16 @@ class FromNova:
         from nova import objects
         from nova import servicegroup
 
-        from nova_prio.audit import views
-        from nova_prio import priority_hosts
-        nodes = views.nodes_of(self.context, host)
+        from nova_prio.admin.audit import host_view
+        from nova_prio.model import aggregate_metadata
+        nodes = host_view.list_nodes_of_host(self.context, host)
         if len(nodes) != 1:
             raise exceptions.CommandError(
                 "HOST is '%s', which has %d compute nodes; allowed are hosts "
                 'with one.' % (host, len(nodes)))
         (cctxt, node), = nodes
-        return (views.read(cctxt, self.placement, node),
-                any(map(priority_hosts.is_marked,
+        return (host_view.read_host(cctxt, self.placement, node),
+                any(map(aggregate_metadata.is_marked,
                         objects.AggregateList.get_by_host(
                             self.context, host))),
                 servicegroup.API().service_is_up(
@@ -110,5 +110,5 @@ class Value(columns.FormattableColumn):
         """Return it as it is shown in a table."""
         if isinstance(self._value, str):
             return self._value
-        from nova_prio.audit import finding
-        return finding.text(self._value) if self._value else 'none'
+        from nova_prio.admin.audit import finding
+        return finding.format_amounts(self._value) if self._value else 'none'

@@ -17,17 +17,17 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 from stevedore import extension
 
-from nova_prio import aggregate_checks
-from nova_prio.api import checks as of_api
+from nova_prio.admin import aggregate_checks
+from nova_prio.admin import config_files
+from nova_prio.api import config_checks as of_api
 from nova_prio.cmd import host
 from nova_prio.cmd import nova_check
-from nova_prio import conf_files
-from nova_prio import contract
-from nova_prio import priority_hosts
-from nova_prio.scheduler import checks as of_scheduler
-from nova_prio import seams
+from nova_prio.compat import contract
+from nova_prio.compat import hooks
+from nova_prio.scheduler import config_checks as of_scheduler
+from nova_prio.virt import driver_alias
 
-DRIVER = priority_hosts.DRIVER
+DRIVER = driver_alias.DRIVER
 OUR_FILTERS = 'nova_prio.scheduler.filters.'
 OUR_WEIGHERS = 'nova_prio.scheduler.weights.'
 PLUGIN = 'nova_prio'
@@ -138,17 +138,17 @@ class Checks(upgradecheck.UpgradeCommands):
 
     @_check()
     def _options(self):
-        yield from _all(WARNING, conf_files.unknown(self._conf))
+        yield from _all(WARNING, config_files.find_unknown_options(self._conf))
 
     @_check()
     def _release(self):
         for service in self.services:
-            for mismatch in contract.mismatches(service):
+            for mismatch in contract.find_mismatches(service):
                 yield FAILURE, (
                     'Nova does not match this package in %s: %s; install a '
                     'release of nova-prio that supports this Nova.'
                     % (service, mismatch))
-        release = contract.release()
+        release = contract.get_nova_release()
         if not contract.is_tested(release):
             yield WARNING, (
                 'nova-prio is not tested with Nova %s, only with %s; try it '
@@ -158,7 +158,7 @@ class Checks(upgradecheck.UpgradeCommands):
     @_check(contract.API)
     def _api(self):
         yield from _missing(VALIDATORS, 'nova-api folds no priority')
-        yield from _all(WARNING, of_api.warnings(self._conf))
+        yield from _all(WARNING, of_api.find_warnings(self._conf))
 
     @_check(contract.SCHEDULER)
     def _scheduler(self):
@@ -169,7 +169,7 @@ class Checks(upgradecheck.UpgradeCommands):
                 '[filter_scheduler] available_filters is %s, where Nova does '
                 "not find 'PriorityFilter'; add '%sall_filters'."
                 % (options.available_filters, OUR_FILTERS))
-        yield from _all(FAILURE, of_scheduler.problems(self._conf))
+        yield from _all(FAILURE, of_scheduler.find_problems(self._conf))
         if not any(name.startswith(OUR_WEIGHERS)
                    for name in options.weight_classes):
             yield WARNING, (
@@ -177,14 +177,14 @@ class Checks(upgradecheck.UpgradeCommands):
                 "'%sall_weighers', so that hosts are not weighed by the CPUs "
                 'that are left for a priority; add it.'
                 % (options.weight_classes, OUR_WEIGHERS))
-        yield from _all(WARNING, of_scheduler.warnings(self._conf))
+        yield from _all(WARNING, of_scheduler.find_warnings(self._conf))
 
     @_check(contract.COMPUTE)
     def _compute(self):
-        from nova_prio.compute import checks as of_compute
+        from nova_prio.compute import config_checks as of_compute
         yield from _missing(PLUGINS, "nova-compute does not find '%s'"
                             % DRIVER)
-        yield from _all(FAILURE, of_compute.problems(self._conf))
+        yield from _all(FAILURE, of_compute.find_problems(self._conf))
         name = 'ram_allocation_ratio'
         if self._conf[name] is None:
             name = 'initial_ram_allocation_ratio'
@@ -197,7 +197,7 @@ class Checks(upgradecheck.UpgradeCommands):
     @_check(contract.COMPUTE)
     def _cgroups(self):
         # What is wrong is so in each hierarchy of cgroup v1.
-        first, *more = host.problems(self._check_host) or [None]
+        first, *more = host.find_problems(self._check_host) or [None]
         if first:
             yield FAILURE, first
         if more:
@@ -215,13 +215,13 @@ class Checks(upgradecheck.UpgradeCommands):
         from nova import context
         from nova import objects
 
-        from nova_prio import survey
+        from nova_prio.admin import host_inventory
         try:
-            survey.connect(self._conf)
+            host_inventory.connect_databases(self._conf)
             admin = context.get_admin_context()
             aggregates = list(objects.AggregateList.get_all(admin))
-            hosts, silent = survey.hosts(admin)
-        except survey.DATABASE_ERRORS as error:
+            hosts, silent = host_inventory.list_hosts(admin)
+        except host_inventory.DATABASE_ERRORS as error:
             yield FAILURE, (
                 'The database of [api_database] connection cannot be read: '
                 '%s; correct the option, or the database.'
@@ -231,9 +231,9 @@ class Checks(upgradecheck.UpgradeCommands):
             yield WARNING, (
                 'Cell %s does not answer, so that its hosts are not looked '
                 'at; see to its database.' % cell)
-        yield from _all(WARNING, aggregate_checks.warnings(
+        yield from _all(WARNING, aggregate_checks.find_warnings(
             self._conf, self.services, aggregates, hosts, not silent))
-        yield from _all(WARNING, aggregate_checks.mirror_warnings(
+        yield from _all(WARNING, aggregate_checks.find_mirror_warnings(
             aggregates, hosts))
 
     _upgrade_checks = (
@@ -260,14 +260,14 @@ def main():
     # What Nova logs of a cell that fails, traceback included, is in the
     # findings.
     logging.getLogger('nova').addHandler(logging.NullHandler())
-    conf = seams.register_options()
+    conf = hooks.register_options()
     try:
         return upgradecheck.main(conf, 'nova', Checks(conf), sys.argv[1:])
-    except conf_files.ERRORS as error:
+    except config_files.ERRORS as error:
         parser = argparse.ArgumentParser(add_help=False)
         parser.add_argument('--config-file', action='append', default=[])
         files = parser.parse_known_args()[0].config_file
-        print(conf_files.unreadable(error, files), file=sys.stderr)
+        print(config_files.format_read_error(error, files), file=sys.stderr)
         return UNUSABLE
 
 

@@ -23,15 +23,15 @@ class UninstallCheck(report.Report):
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio import conf_files
-        from nova_prio import remnants
-        rows = list(remnants.find(
-            self.context, self.conf, conf_files.paths(self.conf)))
+        from nova_prio.admin import config_files
+        from nova_prio.admin import uninstall
+        rows = list(uninstall.find_leftovers(
+            self.context, self.conf, config_files.find_paths(self.conf)))
         found = collections.Counter(row.kind for row in rows)
         kinds = ', '.join('%s %d' % pair for pair in found.items())
         if not rows:
             self.said = 'Nothing is left here: the package can be uninstalled.'
-        elif found[remnants.UNREAD]:
+        elif found[uninstall.UNREAD]:
             self.status, self.said = report.FAILED, (
                 'Not all could be looked at (%s). See to what is listed as '
                 '"unread" first, and run this again.' % kinds)

@@ -5,7 +5,7 @@
 from nova.compute import resource_tracker
 from nova import utils
 
-from nova_prio import demand
+from nova_prio.virt import demand
 
 
 class ClaimReleases:
@@ -48,7 +48,7 @@ class ClaimReleases:
         cpus = frozenset()
         with contain('ask libvirt for the guest of a claim',
                      until_recount=True):
-            cpus = frozenset(demand.pins_of(topology))
+            cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
                 cpus = self.driver.guests.left_behind(instance.uuid, cpus)
 

@@ -13,18 +13,18 @@ import nova.conf
 from nova import exception
 from nova import objects
 
-from nova_prio import admission
-from nova_prio.compute import tracker
-from nova_prio import demand
-from nova_prio import numa_view
-from nova_prio import policy
+from nova_prio.compute import resource_tracker
+from nova_prio.model import admission
+from nova_prio.model import flavor_specs
+from nova_prio.virt import demand
+from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
 
 
 def _is_ours(found):
     # Other drivers in the same process have a tracker of their own.
-    return (isinstance(found, tracker.PriorityResourceTracker) and
+    return (isinstance(found, resource_tracker.PriorityResourceTracker) and
             found.is_of_our_driver)
 
 
@@ -61,7 +61,7 @@ class _ClassTest:
         """Return whether Nova's test alone does not do."""
         flavor = getattr(self, 'flavor', self.instance.flavor)
         topology = self.numa_topology
-        return policy.EXTRA_SPEC in flavor.extra_specs or bool(
+        return flavor_specs.EXTRA_SPEC in flavor.extra_specs or bool(
             CONF.cpu_priority_mix_enable and topology and
             any(cell.pcpuset for cell in topology.cells))
 
@@ -71,7 +71,7 @@ class _ClassTest:
         :returns: (list of refusals, each a str, the compute node and the limit
             for Nova's test of the NUMA topology)
         """
-        request = demand.ResourceRequest.of(
+        request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
         if self.tracker.driver.is_overfull and request.drawn.low:
             return ['the host has sold more vCPUs than it may, and takes no '
@@ -79,19 +79,19 @@ class _ClassTest:
         if not self.tracker.counts_for(request.priority):
             return [], compute_node, limit
         report = self.tracker.priority_report(compute_node)
-        found = [str(refusal.detail) for refusal in admission.refusals(
+        found = [str(refusal.detail) for refusal in admission.find_refusals(
             report, request, report.room, compute_node.free_ram_mb)]
         if request.priority and self.tracker.is_closed(self.nodename):
             found.insert(0, 'the host is closed for priority instances, until '
                          '"nova-prio host enable"')
         topology = compute_node.numa_topology
         if topology:
-            topology = numa_view.of_class(
+            topology = numa.show_for_class(
                 objects.NUMATopology.obj_from_db_obj(topology), report,
                 request.demand)._to_json()
         # The ratios of the host itself: a forced target brings no limits.
         ram_ratio = compute_node.ram_allocation_ratio
-        limits = numa_view.limits(
+        limits = numa.make_limits(
             float(report.ratio),
             min(ram_ratio, 1.0) if report.mix else ram_ratio,
             limit and 'network_metadata' in limit and limit.network_metadata)

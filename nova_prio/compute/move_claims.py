@@ -7,13 +7,13 @@ from nova import exception
 from nova import utils
 from oslo_log import log as logging
 
-from nova_prio.compute import incoming
-from nova_prio import policy
+from nova_prio.compute import incoming_migrations
+from nova_prio.model import flavor_specs
 
 LOG = logging.getLogger(__name__)
 
 
-class MoveClaims(incoming.IncomingMigrations):
+class MoveClaims(incoming_migrations.IncomingMigrations):
     """What a ResourceTracker does otherwise when instances move.
 
     Stands before it in the order of the bases of our tracker.
@@ -56,8 +56,8 @@ class MoveClaims(incoming.IncomingMigrations):
     def _prove_partitions(self, flavor):
         """Look anew whether guests start here, before they have moved."""
         if (self._ledger is not None and
-                policy.EXTRA_SPEC in flavor.extra_specs and
-                policy.in_force(flavor.extra_specs) is not None):
+                flavor_specs.EXTRA_SPEC in flavor.extra_specs and
+                flavor_specs.get_priority(flavor.extra_specs) is not None):
             self.driver.prove_partitions()
 
     def update_usage(self, context, instance, nodename):

@@ -9,9 +9,9 @@ import typing
 import os_resource_classes as orc
 from oslo_log import log as logging
 
-from nova_prio import capacity
-from nova_prio import demand
-from nova_prio import policy
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
+from nova_prio.virt import demand
 
 LOG = logging.getLogger(__name__)
 
@@ -36,18 +36,19 @@ class Usage(typing.NamedTuple):
     memory_mb: int
 
     @classmethod
-    def of(cls, flavor, numa_topology):
+    def from_flavor(cls, flavor, numa_topology):
         """Return the Usage of an instance.
 
         :param flavor: nova.objects.Flavor, with extra specs
         :param numa_topology: nova.objects.InstanceNUMATopology that was
             fitted to the host, or None
         """
-        needs = demand.of(flavor, numa_topology)
+        needs = demand.get_demand(flavor, numa_topology)
         return cls(
-            needs, demand.shared_by_cell(numa_topology),
-            policy.in_placement(flavor.extra_specs, orc.VCPU, needs.shared),
-            policy.in_placement(
+            needs, demand.count_shared_by_cell(numa_topology),
+            flavor_specs.get_placement_amount(
+                flavor.extra_specs, orc.VCPU, needs.shared),
+            flavor_specs.get_placement_amount(
                 flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb))
 
     @property
@@ -126,7 +127,7 @@ class UsageLedger:
         """Return dict, uuid -> ``capacity.Rows`` that an instance draws."""
         found = {}
         for (uuid, _), usage in self._usages.items():
-            drawn = capacity.drawn(usage.demand)
+            drawn = capacity.calculate_drawn(usage.demand)
             found[uuid] = capacity.Rows(*map(
                 operator.add, found.get(uuid, (0, 0, 0)), drawn))
         return found
@@ -181,7 +182,7 @@ class OversoldWarnings:
         :param usages: UsageLedger of the host
         """
         found = {}
-        for row in capacity.oversold(report.sellable, report.used):
+        for row in capacity.find_oversold_rows(report.sellable, report.used):
             found.update({
                 (uuid, row): getattr(drawn, row)
                 for uuid, drawn in usages.drawn_by_instance().items()

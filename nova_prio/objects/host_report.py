@@ -10,7 +10,7 @@ from oslo_versionedobjects import base
 from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 
 STATS_KEY = 'nova_prio'
 
@@ -27,7 +27,7 @@ _ADDED_IN = {'low_by_cell': (1, 1), 'partition_problem': (1, 2),
              'blocked_cpus': (1, 3), 'blocked_by': (1, 4), 'problem': (1, 4)}
 
 
-def cpu_set(text):
+def parse_cpu_set(text):
     """Return the CPUs of a set in a report, a frozenset of numbers.
 
     :param text: str, such as '0-7', or '' for none
@@ -81,9 +81,9 @@ class HostReport(base.VersionedObject):
     }
 
     @classmethod
-    def of(cls, cpus, in_use, vcpus_used, low_by_cell,
-           partition_problem=None, blocked=frozenset(), blocked_by=(),
-           problem=''):
+    def from_usage(cls, cpus, in_use, vcpus_used, low_by_cell,
+                   partition_problem=None, blocked=frozenset(), blocked_by=(),
+                   problem=''):
         """Return the report of a host; see the fields.
 
         :param cpus: ``capacity.HostCPUs`` of the host
@@ -108,21 +108,21 @@ class HostReport(base.VersionedObject):
             blocked_by=_first(blocked_by), problem=problem)
 
     @classmethod
-    def of_problem(cls, problem, vcpus_used):
+    def from_problem(cls, problem, vcpus_used):
         """Return a report for a host whose bookkeeping failed.
 
         It refuses priority instances, also in a scheduler that does not know
         ``problem``. For ordinary instances the host is like one of stock Nova.
         """
         nothing = capacity.HostCPUs(
-            frozenset(), frozenset(), capacity.exact_ratio(1), mix=False)
-        return cls.of(nothing, nothing.sellable, vcpus_used, {},
-                      problem=problem)
+            frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
+        return cls.from_usage(nothing, nothing.sellable, vcpus_used, {},
+                              problem=problem)
 
     @property
     def ratio(self):
         """The CPU allocation ratio as a Decimal."""
-        return capacity.exact_ratio(self.cpu_allocation_ratio)
+        return capacity.parse_ratio(self.cpu_allocation_ratio)
 
     @property
     def sellable(self):
@@ -138,18 +138,19 @@ class HostReport(base.VersionedObject):
     def cpus(self):
         """The CPUs of the host as ``capacity.HostCPUs``."""
         return capacity.HostCPUs(
-            cpu_set(self.cpu_dedicated_set), cpu_set(self.cpu_shared_set),
+            parse_cpu_set(self.cpu_dedicated_set), parse_cpu_set(
+                self.cpu_shared_set),
             self.ratio, self.mix)
 
     @property
     def shared_cpus(self):
         """The number of shared CPUs of the host."""
-        return len(cpu_set(self.cpu_shared_set))
+        return len(parse_cpu_set(self.cpu_shared_set))
 
     @property
     def blocked(self):
         """The CPUs of ``blocked_cpus``, a frozenset of numbers."""
-        return cpu_set(self.blocked_cpus)
+        return parse_cpu_set(self.blocked_cpus)
 
     @property
     def taken(self):
@@ -159,7 +160,7 @@ class HostReport(base.VersionedObject):
     @property
     def room(self):
         """The ``capacity.Rows`` that are left."""
-        return capacity.room(self.sellable, self.taken)
+        return capacity.calculate_remaining(self.sellable, self.taken)
 
     def obj_make_compatible(self, primitive, target_version):
         """Remove the fields from a primitive that an older version lacks."""

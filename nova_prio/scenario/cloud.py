@@ -138,7 +138,7 @@ class Cloud(Installed, base.ServersTestBase):
         self._install()
         # The CPUs of its hosts are not those of this machine.
         for name in 'ISOLATED', 'ONLINE':
-            self.stub_out('nova_prio.compute.checks.' + name,
+            self.stub_out('nova_prio.compute.config_checks.' + name,
                           pathlib.Path(os.devnull))
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')

@@ -18,7 +18,7 @@ LOG = logging.getLogger(__name__)
 MOST_LOGGED = 4096
 
 
-def log(component, consequence, host_state=None):
+def log_failure(component, consequence, host_state=None):
     """Log the exception that is being handled, with its traceback.
 
     An exception type is logged once for each host and component.

@@ -6,9 +6,9 @@ import decimal
 import functools
 import typing
 
-from nova_prio import capacity
-from nova_prio import numa_view
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
+from nova_prio.virt import numa
 
 _UNREAD = object()
 
@@ -19,7 +19,7 @@ _UNREAD = object()
 MOST_REPORTS = 4096
 
 
-class Report(typing.NamedTuple):
+class ReportView(typing.NamedTuple):
     """Attributes of a HostReport as plain values, which are read faster."""
 
     mix: bool
@@ -37,7 +37,7 @@ class Report(typing.NamedTuple):
     problem: str
 
 
-def report_of(host_state):
+def get_report(host_state):
     """Return the report of a host; the same text is read once.
 
     A host state belongs to one request, and keeps the report for the weigher.
@@ -58,14 +58,14 @@ def report_of(host_state):
 @functools.lru_cache(maxsize=MOST_REPORTS)
 def _read(text):
     report = host_report.HostReport.from_stats({host_report.STATS_KEY: text})
-    values = {name: getattr(report, name) for name in Report._fields}
+    values = {name: getattr(report, name) for name in ReportView._fields}
     # The dict of the object refers to the object, which is larger than all
     # the rest.
     values['low_by_cell'] = dict(report.low_by_cell)
-    return Report(**values)
+    return ReportView(**values)
 
 
-def room(host_state, report, request):
+def get_remaining(host_state, report, request):
     """Return the ``capacity.Rows`` that are left for a request.
 
     A request for several instances is scheduled on host states that were read
@@ -75,18 +75,18 @@ def room(host_state, report, request):
     placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
     if placed <= 0:
         return report.room
-    return capacity.room(report.sellable, [
+    return capacity.calculate_remaining(report.sellable, [
         taken + placed * drawn
         for taken, drawn in zip(report.taken, request.drawn)])
 
 
-def show_class(host_state, report, request):
+def show_for_request(host_state, report, request):
     """Show the NUMA topology of a host as the class of a request may use it.
 
     Nova adds the instances of a request to the topology in the host state.
     Each request has its own host states. Therefore do it once.
     """
     if not getattr(host_state, 'shows_priority_class', False):
-        host_state.numa_topology = numa_view.of_class(
+        host_state.numa_topology = numa.show_for_class(
             host_state.numa_topology, report, request.demand)
         host_state.shows_priority_class = True

@@ -9,17 +9,17 @@ import typing
 from nova import context
 from nova.objects import fields
 
-from nova_prio import demand
-from nova_prio import priority_hosts
-from nova_prio.scheduler import narrowing
+from nova_prio.model import aggregate_metadata
 from nova_prio.scheduler import numa_fit
+from nova_prio.scheduler import request_filter
+from nova_prio.virt import demand
 
 _DEDICATED = fields.CPUAllocationPolicy.DEDICATED
 _REQUIRE = fields.CPUThreadAllocationPolicy.REQUIRE
 
 
 @dataclasses.dataclass(frozen=True)
-class Request(demand.ResourceRequest):
+class SchedulingRequest(demand.ResourceRequest):
     """One instance of a request, frozen.
 
     ``topology`` is its InstanceNUMATopology or None, ``pci_requests`` a list
@@ -48,7 +48,7 @@ class Request(demand.ResourceRequest):
     source_cell: str | None = None
 
 
-def read(spec_obj):
+def read_request(spec_obj):
     """Return the Request that is in a request spec.
 
     :param spec_obj: nova.objects.RequestSpec, never written to
@@ -61,7 +61,7 @@ def read(spec_obj):
         topology, pci_requests, network_metadata)
     extra_specs = spec_obj.flavor.extra_specs
     properties = spec_obj.image.properties
-    return Request.of(
+    return SchedulingRequest.from_flavor(
         spec_obj.flavor, topology,
         topology=topology,
         pci_requests=pci_requests,
@@ -75,10 +75,10 @@ def read(spec_obj):
         nova_fit=(None if topology is None or cell_memory_mb is not None
                   else numa_fit.NovaFit(topology, pci_requests)),
         uuid=spec_obj.instance_uuid,
-        is_marked=functools.cache(priority_hosts.is_marked),
+        is_marked=functools.cache(aggregate_metadata.is_marked),
         keeps_ordinary_off=functools.cache(
-            priority_hosts.keeps_ordinary_off),
-        is_new=functools.cache(lambda: narrowing.is_new(
+            aggregate_metadata.excludes_ordinary),
+        is_new=functools.cache(lambda: request_filter.is_new_instance(
             context.get_admin_context(), spec_obj.instance_uuid)),
         source_cell=_source_cell(spec_obj))
 

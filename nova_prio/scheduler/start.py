@@ -5,10 +5,10 @@
 from oslo_log import log as logging
 from stevedore import extension
 
-from nova_prio import contract
-from nova_prio.scheduler import checks
-from nova_prio.scheduler import narrowing
-from nova_prio import seams
+from nova_prio.compat import contract
+from nova_prio.compat import hooks
+from nova_prio.scheduler import config_checks
+from nova_prio.scheduler import request_filter
 
 LOG = logging.getLogger(__name__)
 
@@ -18,26 +18,26 @@ def start():
 
     Log one line with the options in force. Calling it again changes nothing.
 
-    :raises nova_prio.contract.StartRefused: if Nova or its configuration does
+    :raises nova_prio.compat.contract.StartRefused: if Nova or its configuration does
         not match
     """
-    conf = seams.register_options()
-    for problem in checks.problems(conf):
+    conf = hooks.register_options()
+    for problem in config_checks.find_problems(conf):
         raise contract.StartRefused(problem)
-    if seams.install_request_filter(narrowing.narrow):
+    if hooks.install_request_filter(request_filter.restrict_request):
         LOG.info(
             'nova_prio %(release)s: PriorityFilter is enabled, '
             'weight_classes %(classes)s, priority_weight_multiplier '
             '%(multiplier)s, affinity_domains %(domains)s',
-            {'release': contract.own_release(),
+            {'release': contract.get_own_release(),
              'classes': ','.join(conf.filter_scheduler.weight_classes),
              'multiplier': conf.nova_prio.priority_weight_multiplier,
              'domains': ','.join(conf.nova_prio.affinity_domains)})
-        for warning in checks.warnings(conf):
+        for warning in config_checks.find_warnings(conf):
             LOG.warning('nova_prio: %s', warning)
 
 
-def plugins(kind):
+def load_plugins(kind):
     """Start, and return the classes that entry points name, by their names.
 
     Any package may add entry points. If one cannot be imported, raise its

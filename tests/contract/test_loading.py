@@ -15,16 +15,16 @@ from nova.scheduler import request_filter
 
 from nova_prio.api import compute_api
 from nova_prio.api import validators as entry_point
-from nova_prio.scheduler import narrowing
+from nova_prio.compat import hooks
+from nova_prio.scheduler import request_filter as prio_request_filter
 from nova_prio.scheduler import start
-from nova_prio import seams
 
 CONF = nova.conf.CONF
 
 
 @pytest.fixture
 def scheduler_conf():
-    seams.register_options()
+    hooks.register_options()
     CONF.set_override('enabled_filters', ['ComputeFilter', 'PriorityFilter'],
                       group='filter_scheduler')
     CONF.set_override('disable_fallback_pcpu_query', True,
@@ -38,7 +38,7 @@ def test_narrowing_is_installed_once(scheduler_conf):
     for _ in range(2):
         start.start()
     assert 1 == request_filter.ALL_REQUEST_FILTERS.count(
-        narrowing.narrow)
+        prio_request_filter.restrict_request)
 
 
 def test_scheduler_warns_once(scheduler_conf, monkeypatch, caplog):
@@ -62,9 +62,9 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
     path.write_text('[nova_prio]\nsoft_affinity_weight_multiplier = -1\n')
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', textwrap.dedent("""
-            import sys
             import nova.conf
             from nova_prio.scheduler import filters
+            import sys
             nova.conf.CONF([], default_config_files=[sys.argv[1]])
             filters.all_filters()"""), str(path)],
         stderr=subprocess.PIPE, text=True)
@@ -76,7 +76,7 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
 
 
 def test_fold_is_installed_once(monkeypatch):
-    seams.register_options()
+    hooks.register_options()
     for owner, name in ((api, 'API'), (servers.ServersController, 'create')):
         monkeypatch.setattr(owner, name, getattr(owner, name))
     CONF.set_override('enabled', True, group='nova_prio')

@@ -13,9 +13,9 @@ from nova import objects
 from oslo_db import exception as db_exception
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.audit import allocations
-from nova_prio.audit import finding
-from nova_prio.audit import repairs
+from nova_prio.admin.audit import allocations
+from nova_prio.admin.audit import finding
+from nova_prio.admin.audit import repairs
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
 from tests import commands
@@ -79,7 +79,7 @@ class Clean(Audit):
         needed = sum((collections.Counter(self.needs[server['id']]['mix1'])
                       for server in servers), collections.Counter())
         self.assertEqual(
-            (finding.text(needed), finding.text(needed),
+            (finding.format_amounts(needed), finding.format_amounts(needed),
              'high=6 low=18 ordinary=8'),
             tuple(rows[0][name]
                   for name in ('Needed', 'Placement', 'Compute')))
@@ -243,7 +243,7 @@ class Allocations(Audit):
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',
                                   side_effect=db_exception.DBError('gone')),
-                mock.patch('nova_prio.audit.allocations._WITH_TYPE', '9.9')):
+                mock.patch('nova_prio.admin.audit.allocations._WITH_TYPE', '9.9')):
             with broken:
                 row, = self.audit('--fix', status=report.FAILED)
             self.assertEqual('unread', row['Finding'])
@@ -291,13 +291,13 @@ class Allocations(Audit):
         self.put(server, **needs['mix1'])
         found = {('mix1', 'left_allocation', server['id'])}
         self.assertEqual(found, self.found())
-        stock = repairs.take_away
+        stock = repairs.delete_allocations
 
         def unshelve_first(*args):
             self.act(server, unshelve={'host': 'mix1'})
             return stock(*args)
 
-        with mock.patch.object(repairs, 'take_away', unshelve_first):
+        with mock.patch.object(repairs, 'delete_allocations', unshelve_first):
             self.assertEqual(
                 found, self.found('--fix', status=report.FAILED))
         self.needs[server['id']] = needs
@@ -424,7 +424,7 @@ class Hosts(Audit):
              ('mix2', 'unread', 'failed')],
             [(row['Host'], row['Finding'], row['State']) for row in rows])
         self.assertIn('no resource provider for the host', rows[1]['Remedy'])
-        with mock.patch('nova_prio.audit.hosts.findings',
+        with mock.patch('nova_prio.admin.audit.hosts.check',
                         side_effect=AttributeError('new')):
             row, _ = self.audit(status=report.FAILED)
         self.assertIn('AttributeError: new. Mend that', row['Remedy'])

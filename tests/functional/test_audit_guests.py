@@ -9,10 +9,10 @@ from lxml import etree
 from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.audit import guests
+from nova_prio.admin.audit import guests
 from nova_prio.cmd import report
-from nova_prio import contract
-from nova_prio import demand
+from nova_prio.compat import contract
+from nova_prio.virt import demand
 from tests.functional import test_audit
 
 
@@ -29,13 +29,13 @@ class Guests(test_audit.Audit):
 
     def read(self, conf):
         connection = self.computes['mix1'].driver._host.get_connection()
-        return (guests.Host.of(conf, connection.getCapabilities()),
-                guests.of_nova(self.running.values()))
+        return (guests.GuestHost.from_libvirt(conf, connection.getCapabilities()),
+                guests.select_nova_guests(self.running.values()))
 
     def audit(self, *arguments, database='sqlite://', **kwargs):
         """Run the command on the first host."""
         with (self.host_conf('mix1'),
-              mock.patch('nova_prio.audit.guests.read', self.read)):
+              mock.patch('nova_prio.admin.audit.guests.read_guests', self.read)):
             self.flags(connection=database, group='api_database')
             return super().audit(*arguments, **kwargs)
 
@@ -126,7 +126,7 @@ class Guests(test_audit.Audit):
             ('wrong_partition', 'ordinary', 'none of a priority',
              '/low_prio_machine')}
         self.assert_said(expected)
-        if contract.release() < '33':
+        if contract.get_nova_release() < '33':
             # Nova does not write the flavor's extra specs into the guest.
             expected = {('old_cpuset', 'low', 'CPUs 8-11,20-23', 'CPUs 0-23'),
                         ('old_cpuset', 'ordinary', 'CPUs 0-23',
@@ -142,7 +142,7 @@ class Guests(test_audit.Audit):
         first = etree.fromstring(self.running['high']).xpath(
             '//vcpupin[@vcpu="0"]/@cpuset')[0]
         with self.instance(self.servers['high']) as instance:
-            given = demand.pins(instance)
+            given = demand.get_instance_pins(instance)
         rows = self.audit(status=report.FOUND)
         self.assertEqual(
             {('same_cpu', high, 'CPUs %s, with %s' % (taken, pinned)),

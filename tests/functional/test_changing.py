@@ -6,8 +6,8 @@ import logging
 
 import fixtures
 
-from nova_prio import capacity
 from nova_prio.compute import usage
+from nova_prio.model import capacity
 from tests.functional import base
 
 KINDS = {
@@ -74,7 +74,7 @@ class Changing(base.FunctionalTest):
         self.assertEqual(
             (sellable, 16, 0),
             (report.low_sellable, report.low_used,
-             capacity.room(report.sellable, report.used).low))
+             capacity.calculate_remaining(report.sellable, report.used).low))
         for name, server in self.servers.items():
             self.assertEqual(
                 name in FLOATING,

@@ -23,9 +23,9 @@ from nova.virt.libvirt import driver
 from nova.virt.libvirt import guest
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio.compute import guest_xml
-from nova_prio.compute import guests
-from nova_prio.compute import partitions
+from nova_prio.virt.libvirt import guest_xml
+from nova_prio.virt.libvirt import guests
+from nova_prio.virt.libvirt import partitions
 from tests.functional import base
 
 CONF = nova.conf.CONF
@@ -451,11 +451,11 @@ class Floaters(base.FunctionalTest):
         blocked = []
         for priority, name in (('high', partitions.PROBE), ('low', 'x'),
                                ('high', 'x'), (None, 'x')):
-            xml = guest_xml.of_priority(
+            xml = guest_xml.apply_priority(
                 partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
                 priority, {8} if priority else None)
             found = guests.HostGuests(None, None)
-            found._seen = ([guest_xml.Guest.of(xml)], frozenset({0, 1}),
+            found._seen = ([guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
                            frozenset())
             for is_there in False, True:
                 with mock.patch.object(found, 'is_there',

@@ -12,7 +12,7 @@ from nova.scheduler import request_filter
 from nova.tests.functional.api import client
 
 from nova_prio.scenario import cloud
-from nova_prio.scheduler import narrowing
+from nova_prio.scheduler import request_filter as prio_request_filter
 from tests.functional import base
 
 HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}
@@ -76,7 +76,7 @@ class Resize(TwoHosts):
         server = self._resize(server, self.high)
         self.assert_priority(server, {**HIGH, 'nova_prio:source': 'flavor'})
         log = self.useFixture(fixtures.FakeLogger(
-            name=narrowing.LOG.name, level=logging.WARNING))
+            name=prio_request_filter.LOG.name, level=logging.WARNING))
         server = self._resize(server, self.flavor())
         self.assert_priority(server, {'nova_prio:source': 'flavor'})
         server = self._resize(server, self.low)
@@ -276,7 +276,7 @@ class Unfolded(TwoHosts):
                           server['fault']['message'])
 
     def test_old_instances_are_moved_as_ordinary_ones(self):
-        narrow = narrowing.narrow
+        narrow = prio_request_filter.restrict_request
         # As before the package was there.
         request_filter.ALL_REQUEST_FILTERS.remove(narrow)
         servers = [self.boot(self.low),
@@ -292,7 +292,7 @@ class Unfolded(TwoHosts):
             for move in (self._live_migrate_it, self._cold_migrate,
                          self._shelve_and_unshelve):
                 log = self.useFixture(fixtures.FakeLogger(
-                    name=narrowing.LOG.name, level=logging.WARNING))
+                    name=prio_request_filter.LOG.name, level=logging.WARNING))
                 move(server)
                 self.assertEqual(1, log.output.count(
                     'it is moved as an ordinary one'), log.output)

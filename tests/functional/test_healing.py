@@ -13,8 +13,8 @@ from nova import objects
 from oslo_utils.fixture import uuidsentinel as uuids
 import requests
 
-from nova_prio.compute import healing
-from nova_prio import holdings
+from nova_prio.compute import allocation_healing
+from nova_prio.placement import allocations as prio_allocations
 from tests.functional import test_allocations as allocations
 
 
@@ -71,7 +71,7 @@ class Healing(Drift):
     def heal(self, host='mix1', form='%(instance_uuid)s %(message)s'):
         """Run the periodic task of a host; returns what it says."""
         log = self.useFixture(fixtures.FakeLogger(
-            name=healing.LOG.name, level=logging.WARNING, format=form))
+            name=allocation_healing.LOG.name, level=logging.WARNING, format=form))
         self.update_host(host)
         return log.output
 
@@ -195,7 +195,7 @@ class Healing(Drift):
                         'put', return_value=self._page()):
             self.assertIn('answers /allocations/%s with status 503'
                           % server['id'], self.heal())
-        with mock.patch.object(holdings, 'differing',
+        with mock.patch.object(prio_allocations, 'find_drifted',
                                side_effect=AttributeError('new')):
             self.assertIn('is not looked at.', self.heal(form='%(message)s'))
         self.assertEqual(0, self.report('mix1').low_used)
@@ -212,12 +212,12 @@ class Healing(Drift):
         """What began to move after it was read is not written."""
         server = self.create('high')
         self.drift([server])
-        stock, amounts = holdings.at_rest, itertools.count(3)
+        stock, amounts = prio_allocations.get_if_idle, itertools.count(3)
 
         def at_rest(cctxt, uuid):
             found = stock(cctxt, uuid)
             self.put(server, PCPU=next(amounts))
             return found
 
-        with mock.patch.object(holdings, 'at_rest', at_rest):
+        with mock.patch.object(prio_allocations, 'get_if_idle', at_rest):
             self.assertIn('4 attempts failed', self.heal())

@@ -10,11 +10,11 @@ from nova.compute import manager as compute_manager
 from nova.conductor import manager
 from nova import exception
 
+from nova_prio.admin.host import drain
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
-from nova_prio.colocation import drain
-from nova_prio import holdings
-from nova_prio import priority_hosts
+from nova_prio.placement import allocations as prio_allocations
+from nova_prio.placement import traits
 from tests import commands
 from tests.functional import colocation
 
@@ -308,11 +308,11 @@ class HostDisable(colocation.Colocation):
         def act_and_look(command, host):
             looks.append(host)
             if len(looks) == 2:
-                drain.reopen(command.context, command.placement,
+                drain.enable(command.context, command.placement,
                              look(command, host)[0])
                 self._delete_server(servers[0])
             elif len(looks) == 4:
-                self.assertNotIn(priority_hosts.TRAIT, self.traits('mix1'))
+                self.assertNotIn(traits.TRAIT, self.traits('mix1'))
                 self._delete_server(servers[1])
             return look(command, host)
 
@@ -329,8 +329,8 @@ class HostDisable(colocation.Colocation):
         for _ in range(2):
             # nova-compute leaves it as it is, and so does the audit.
             self.update_host('mix1')
-            self.assertIn(priority_hosts.TRAIT_DISABLED, self.traits('mix1'))
-            self.assertNotIn(priority_hosts.TRAIT, self.traits('mix1'))
+            self.assertIn(traits.TRAIT_DISABLED, self.traits('mix1'))
+            self.assertNotIn(traits.TRAIT, self.traits('mix1'))
             self.assertEqual(
                 {'kept CPUs', 'traits'}, set(self.verify(
                     '--plan', str(self.kept))))
@@ -396,7 +396,7 @@ class HostDisable(colocation.Colocation):
         def fail_once(command, host):
             looks.append(host)
             if len(looks) == 2:
-                raise holdings.NotMended('x')
+                raise prio_allocations.PlacementRefused('x')
             if len(looks) == 3:
                 self._delete_server(server)
             return look(command, host)

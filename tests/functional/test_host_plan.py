@@ -10,7 +10,7 @@ import fixtures
 from lxml import etree
 from nova import exception
 
-from nova_prio.audit import guests
+from nova_prio.admin.audit import guests
 from nova_prio.cmd import report
 from nova_prio.compute import usage
 from tests import commands
@@ -232,14 +232,14 @@ class HostPlan(colocation.Colocation):
         host = self.computes['mix1'].driver._host
 
         def read(conf):
-            return (guests.Host.of(
+            return (guests.GuestHost.from_libvirt(
                 conf, host.get_connection().getCapabilities()),
-                guests.of_nova(servers))
+                guests.select_nova_guests(servers))
 
         with (self.host_conf('mix1'),
-              mock.patch('nova_prio.audit.guests.read', read),
-              mock.patch('nova_prio.compute.checks.ISOLATED', path),
-              mock.patch('nova_prio.cmd.host.problems',
+              mock.patch('nova_prio.admin.audit.guests.read_guests', read),
+              mock.patch('nova_prio.compute.config_checks.ISOLATED', path),
+              mock.patch('nova_prio.cmd.host.find_problems',
                          return_value=list(cgroups))):
             self.flags(connection=database, group='api_database')
             return self.plan(

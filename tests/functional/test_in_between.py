@@ -133,7 +133,7 @@ class InBetween(base.FunctionalTest):
     def test_unknown_in_flight_moves_refuse_priority_instances_only(self):
         self._revert_resize(self.server)
         for name in ('nova.objects.InstanceList.get_uuids_by_host',
-                     'nova_prio.compute.in_between.returning'):
+                     'nova_prio.compat.workarounds.returning'):
             with mock.patch(name,
                             side_effect=db_exc.DBConnectionError()):
                 self.recount()

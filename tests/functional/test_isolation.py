@@ -15,32 +15,32 @@ from unittest import mock
 
 from nova import context
 
+from nova_prio.compat import contract
+from nova_prio.compat import hooks
 from nova_prio.compute import claim_releases
 from nova_prio.compute import claims
-from nova_prio.compute import driver
-from nova_prio.compute import incoming
-from nova_prio.compute import reporting
-from nova_prio.compute import tracker
-from nova_prio import containment
-from nova_prio import contract
+from nova_prio.compute import containment
+from nova_prio.compute import host_reporting
+from nova_prio.compute import incoming_migrations
+from nova_prio.compute import resource_tracker
 from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
-from nova_prio.scheduler import narrowing
+from nova_prio.scheduler import request_filter
 from nova_prio.scheduler.weights import group_weighers
 from nova_prio.scheduler.weights import priority_weighter
-from nova_prio import seams
+from nova_prio.virt.libvirt import driver
 from tests.functional import base
 
 #: The classes that stand in the place of Nova's.
 ENTRIES = (
-    tracker.PriorityResourceTracker, claims.PriorityClaim,
+    resource_tracker.PriorityResourceTracker, claims.PriorityClaim,
     claims.PriorityMoveClaim, driver.PriorityLibvirtDriver,
     priority_filter.PriorityFilter, priority_weighter.PriorityWeighter,
     group_weighers.SoftAffinityWeigher,
     group_weighers.SoftAntiAffinityWeigher)
 
 #: A service must stop if these fail: without them the package is not loaded.
-LOADING = (contract, seams)
+LOADING = (contract, hooks)
 
 #: The code that contains and logs the errors of all other code.
 CONTAINING = (containment.Steps, failures)
@@ -50,14 +50,14 @@ CONTAINING = (containment.Steps, failures)
 PARTS = {
     (claims, '_is_ours'), (claims._ClassTest, '_needs_our_test'),
     (claim_releases.ClaimReleases, '_give_back'),
-    (incoming.IncomingMigrations, '_release_ended'),
+    (incoming_migrations.IncomingMigrations, '_release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
     (priority_filter.PriorityFilter, '_read'),
     (priority_weighter.PriorityWeighter, '_zero'),
-    (reporting.Reporting, '_refresh_report'),
-    (tracker.PriorityResourceTracker, '_ledger'),
-    (tracker.PriorityResourceTracker, 'is_of_our_driver')}
+    (host_reporting.HostReporting, '_refresh_report'),
+    (resource_tracker.PriorityResourceTracker, '_ledger'),
+    (resource_tracker.PriorityResourceTracker, 'is_of_our_driver')}
 
 
 class Injected(Exception):
@@ -128,7 +128,7 @@ def collaborators():
 
 def targets():
     """Return (owner, name) of all functions that overrides call, a list."""
-    overrides, helpers = set(), {narrowing.narrow}
+    overrides, helpers = set(), {request_filter.restrict_request}
     for cls in ENTRIES:
         ours = [each for each in cls.__mro__ if is_ours(each)]
         stock = next(each for each in cls.__mro__ if not is_ours(each))
@@ -165,10 +165,10 @@ class Isolation(base.FunctionalTest):
         'PriorityLibvirtDriver._report_priority',
         'HostGuests.look', 'HostGuests.recount', 'OversoldWarnings.warn',
         'PriorityResourceTracker._usage_of', 'UsageLedger.add',
-        'nova_prio.compute.in_between.arrived',
-        'nova_prio.compute.in_between.moving_on',
-        'nova_prio.scheduler.narrowing._narrow',
-        'nova_prio.scheduler.request_view.read'}
+        'nova_prio.compat.workarounds.arrived',
+        'nova_prio.compat.workarounds.moving_on',
+        'nova_prio.scheduler.request_filter._restrict',
+        'nova_prio.scheduler.request_view.read_request'}
 
     def start(self, mix):
         """Start the host, with instances that its steps look at."""

@@ -19,9 +19,9 @@ from nova.virt.libvirt import driver
 from oslo_serialization import jsonutils
 from oslo_utils import versionutils
 
-from nova_prio.compute import live_migration
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
+from nova_prio.virt.libvirt import live_migration
 from tests.functional import base
 
 #: Flavor of each kind: vCPUs and extra specs.
@@ -211,7 +211,7 @@ class LiveMigration(base.FunctionalTest):
             return data
 
         with fixtures.MonkeyPatch(
-                'nova_prio.compute.live_migration.LiveMigration.'
+                'nova_prio.virt.libvirt.live_migration.LiveMigration.'
                 'check_can_live_migrate_destination', check_as_before):
             self._migrate(server)
         self._assert_guest('low', server, emulator='0,5-6,10-11',

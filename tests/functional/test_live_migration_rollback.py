@@ -168,7 +168,7 @@ class UnreleasedClaims(base.FunctionalTest):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.incoming._INTERVAL_SECONDS', 3600))
+            'nova_prio.compute.incoming_migrations._INTERVAL_SECONDS', 3600))
         self.let_guests_migrate()
         self.start_seed_host('mix1')
         self.server = self.boot(self.flavor(1, **{'hw:cpu_priority': 'low'}))
@@ -212,7 +212,7 @@ class UnreleasedClaims(base.FunctionalTest):
         self._fail_to_migrate()
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         with fixtures.MonkeyPatch(
-                'nova_prio.compute.incoming._ended', live.fail):
+                'nova_prio.compute.incoming_migrations._ended', live.fail):
             server = self.boot(self.flavor(4), host='plain')
         self.assertIn('are not released before the next recount', log.output)
         self.assertEqual(4, self.resources('plain')['VCPU']['total'])

@@ -15,7 +15,7 @@ from nova import objects
 
 from nova_prio.cmd import report
 from nova_prio.cmd import status
-from nova_prio import holdings
+from nova_prio.placement import allocations
 from tests import commands
 from tests.functional import base
 
@@ -62,7 +62,7 @@ class Mirror(base.FunctionalTest):
     def warnings(self):
         """Return what the upgrade check says of the host aggregates."""
         checks = status.Checks(CONF)
-        with mock.patch('nova_prio.survey.connect'):
+        with mock.patch('nova_prio.admin.host_inventory.connect_databases'):
             result = dict(checks._upgrade_checks)['Host aggregates'](checks)
         self.assertEqual(
             status.WARNING if result.details else status.SUCCESS, result.code)
@@ -204,7 +204,7 @@ class Mirror(base.FunctionalTest):
 
     def test_upgrade_check_asks_once_for_each_aggregate(self):
         self.lose(self._create_aggregate('other'), 'mix1')
-        with mock.patch.object(holdings, 'answer',
-                               side_effect=holdings.answer) as answer:
+        with mock.patch.object(allocations, 'get_json',
+                               side_effect=allocations.get_json) as answer:
             self.warnings()
         self.assertEqual(2, answer.call_count)

@@ -11,7 +11,7 @@ from nova.tests.functional.api import client
 from oslo_limit import fixture as limit_fixture
 from oslo_serialization import jsonutils
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.functional import test_mixed_numbers as mixed
 from tests.functional import test_requests
 

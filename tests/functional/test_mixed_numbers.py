@@ -392,9 +392,9 @@ REFUSED = [
     # Only dedicated vCPUs are real-time ones.
     *((8, {**asked, **hw(cpu_realtime='yes', cpu_realtime_mask='2-3')}, {},
        [words]) for asked, words in (
-          (numbers(0, 8), 'non dedicated cpu pinning policy'),
-          (hw(cpu_policy='shared'), 'non dedicated cpu pinning policy'),
-          (mixed('2-3'), "'hw:cpu_dedicated_mask' and 'hw:cpu_realtime_mask'"),
+        (numbers(0, 8), 'non dedicated cpu pinning policy'),
+        (hw(cpu_policy='shared'), 'non dedicated cpu pinning policy'),
+        (mixed('2-3'), "'hw:cpu_dedicated_mask' and 'hw:cpu_realtime_mask'"),
       )),
     (7, numbers(4, 3, numa_nodes='2'), {}, ['NUMA']),
     (8, numbers(5, 3, numa_nodes='0'), {}, ["'numa_nodes'", "'0'"]),

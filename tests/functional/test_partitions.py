@@ -34,9 +34,9 @@ class Partitions(base.FunctionalTest):
             'nova.tests.fixtures.libvirt.Connection.createXML', create_xml))
         # Each step of a test shall find out what the one before changed.
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.partitions.TRUST_SECONDS', 0))
+            'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 0))
         self.log = self.useFixture(fixtures.FakeLogger(
-            'nova_prio.compute.partitions'))
+            'nova_prio.virt.libvirt.partitions'))
 
     def _words(self, partition):
         return ('libvirt cannot start a guest in the partition %s (the cgroup '
@@ -100,7 +100,7 @@ class Partitions(base.FunctionalTest):
 
     def test_moves_share_what_was_found_a_moment_ago(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+            'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.let_guests_migrate()
         self.missing.clear()
         self.start_seed_host('mix1')
@@ -115,7 +115,7 @@ class Partitions(base.FunctionalTest):
     def test_guest_that_does_not_start_has_the_partitions_probed(self):
         """At the next update of the host, and before guests move to it."""
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+            'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.missing.clear()
         self.start_seed_host('mix1')
         driver = self.computes['mix1'].driver
@@ -139,7 +139,7 @@ class Partitions(base.FunctionalTest):
 
     def test_live_migration_that_fails_has_the_partitions_probed(self):
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.partitions.TRUST_SECONDS', 600))
+            'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.missing.clear()
         self.start_seed_host('mix1')
         server = self.boot(self.low)

@@ -13,7 +13,7 @@ import fixtures
 from nova.scheduler import host_manager
 from nova.tests import fixtures as nova_fixtures
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.functional import base
 
 

@@ -14,12 +14,12 @@ from nova.scheduler import request_filter
 from nova.tests.functional.api import client
 
 from nova_prio.api import compute_api
-from nova_prio import capacity
-from nova_prio.compute import tracker
-from nova_prio import demand
-from nova_prio import policy
+from nova_prio.compute import resource_tracker
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
 from nova_prio.scenario import cloud
-from nova_prio.scheduler import narrowing
+from nova_prio.scheduler import request_filter as prio_request_filter
+from nova_prio.virt import demand
 from tests.functional import base
 
 STOCK_API = compute_api.PriorityAPI.__bases__[0]
@@ -75,9 +75,10 @@ class Removed(base.FunctionalTest):
                 self._put_back(
                     'nova_prio.api.compute_api.PriorityAPI.' + name, method)
         self._put_back('nova.compute.resource_tracker.ResourceTracker',
-                       tracker.PriorityResourceTracker.__bases__[-1])
+                       resource_tracker.PriorityResourceTracker.__bases__[-1])
         self._put_back('nova.compute.resource_tracker.claims', claims)
-        request_filter.ALL_REQUEST_FILTERS.remove(narrowing.narrow)
+        request_filter.ALL_REQUEST_FILTERS.remove(
+            prio_request_filter.restrict_request)
         self.flags(
             available_filters=['nova.scheduler.filters.all_filters'],
             enabled_filters=['ComputeFilter', 'NUMATopologyFilter'],
@@ -97,7 +98,7 @@ class Removed(base.FunctionalTest):
         def fail(*args, **kwargs):
             raise AssertionError('nova_prio is asked: %s %s' % (args, kwargs))
 
-        for module in (capacity, demand, policy):
+        for module in (capacity, demand, flavor_specs):
             for name, value in inspect.getmembers(
                     module, inspect.isfunction):
                 if value.__module__ == module.__name__:

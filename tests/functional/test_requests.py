@@ -15,7 +15,7 @@ from nova.virt import hardware
 from oslo_serialization import jsonutils
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
 from nova_prio.scheduler import failures

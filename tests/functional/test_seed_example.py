@@ -2,7 +2,7 @@
 
 """The worked example of the co-location design, on a stock Nova."""
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.functional import base
 
 

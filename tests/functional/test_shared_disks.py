@@ -8,7 +8,7 @@ import fixtures
 from nova.tests.functional.api import client
 
 from nova_prio.cmd import report
-from nova_prio.compute import healing
+from nova_prio.compute import allocation_healing
 from tests import commands
 from tests.functional import test_audit
 
@@ -23,7 +23,7 @@ class SharedDisks(test_audit.Audit):
     def heal(self):
         """Run the periodic task of each host; returns its warnings."""
         log = self.useFixture(fixtures.FakeLogger(
-            name=healing.LOG.name, level=logging.WARNING))
+            name=allocation_healing.LOG.name, level=logging.WARNING))
         for host in sorted(set(self.computes) - self.hosts_down):
             self.update_host(host)
         return log.output

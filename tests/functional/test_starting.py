@@ -11,7 +11,7 @@ from nova.scheduler import manager
 from nova.tests.fixtures import libvirt as fakelibvirt
 from oslo_serialization import jsonutils
 
-from nova_prio import contract
+from nova_prio.compat import contract
 from nova_prio.scenario import cloud
 from tests.functional import base
 
@@ -51,7 +51,7 @@ class Starting(base.FunctionalTest):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'x')
         path.write_text('0-11\n')
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.checks.ONLINE', path))
+            'nova_prio.compute.config_checks.ONLINE', path))
         self.assertIn(
             "[nova_prio] low_emulator_set is '11-12', but CPUs 12 are not "
             'online', self._refusal(
@@ -73,7 +73,7 @@ class Starting(base.FunctionalTest):
         self.assertIn('move the instance away', refusal)
 
     def test_compute_beside_a_nova_that_does_not_match(self):
-        self.useFixture(fixtures.MonkeyPatch('nova_prio.contract.ALL', (
+        self.useFixture(fixtures.MonkeyPatch('nova_prio.compat.contract.ALL', (
             contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)))
         self.assertIn('match this package in nova-compute: x is gone. Install',
                       self._refusal(self.start_seed_host))

@@ -20,7 +20,7 @@ class Status(base.FunctionalTest):
         """Return the code and the details of one check."""
         checks = status.Checks(CONF)
         # The bed has opened them.
-        with mock.patch('nova_prio.survey.connect'):
+        with mock.patch('nova_prio.admin.host_inventory.connect_databases'):
             result = dict(checks._upgrade_checks)[name](checks)
         return result.code, result.details
 

@@ -6,8 +6,8 @@ import logging
 
 import fixtures
 
-from nova_prio.compute import driver
-from nova_prio.compute import reporting
+from nova_prio.compute import host_reporting
+from nova_prio.virt.libvirt import driver
 from tests.functional import base
 
 
@@ -73,7 +73,7 @@ class Switching(base.FunctionalTest):
         del self._host_options['mix1']['compute', 'cpu_shared_set']
         self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '0-5'
         log = self.useFixture(fixtures.FakeLogger(
-            name=reporting.LOG.name, level=logging.WARNING))
+            name=host_reporting.LOG.name, level=logging.WARNING))
         self.restart_compute_service('mix1')
         migration, = self.api.api_get('/os-migrations').body['migrations']
         self.assertIn('Placement keeps the inventory of them, for these '

@@ -13,7 +13,7 @@ from nova import exception
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio.audit import migrations
+from nova_prio.admin.audit import migrations
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
 from tests import commands

@@ -13,10 +13,10 @@ from nova import objects
 from nova.tests.functional.api import client
 from oslo_db import exception as db_exception
 
+from nova_prio.admin import uninstall
 from nova_prio.cmd import report as command
-from nova_prio import holdings
-from nova_prio import priority_hosts
-from nova_prio import remnants
+from nova_prio.placement import allocations
+from nova_prio.placement import traits
 from nova_prio.scenario import cloud
 from tests import commands
 from tests.functional import base
@@ -51,7 +51,7 @@ class UninstallCheck(base.FunctionalTest):
         self.ordinary = self.flavor(1)
         # The files of this machine do not count.
         self.useFixture(fixtures.MockPatch(
-            'nova_prio.conf_files.paths', return_value=[str(self.conf)]))
+            'nova_prio.admin.config_files.find_paths', return_value=[str(self.conf)]))
 
     def flavor(self, vcpus=4, **extra_specs):
         """Create a flavor, small enough for all of them on one host."""
@@ -110,7 +110,7 @@ class UninstallCheck(base.FunctionalTest):
         servers = self.create_all()
         kinds = {server['id']: kind for kind, server in servers.items()}
         with self.pages_of(2):
-            left = self.check()[remnants.INSTANCE]
+            left = self.check()[uninstall.INSTANCE]
         self.assertEqual({
             'active': ['hw:cpu_priority=high, on host mix1'],
             'mixed': ['hw:cpu_priority=high, on host mix1'],
@@ -127,15 +127,15 @@ class UninstallCheck(base.FunctionalTest):
         self.flags(enabled=False, group='nova_prio')
         self.ordinary = self.flavor(1)
         remedies = {kinds[row['Name']]: row['Remedy'] for row in self.rows
-                    if row['Kind'] == remnants.INSTANCE}
+                    if row['Kind'] == uninstall.INSTANCE}
         for kind, server in servers.items():
             self.take_away(kind, server, remedies[kind])
             self.soon(self.assert_gone, server)
-        self.assertNotIn(remnants.INSTANCE, self.check())
+        self.assertNotIn(uninstall.INSTANCE, self.check())
 
     def assert_gone(self, server):
         self.assertNotIn(
-            server['id'], self.check().get(remnants.INSTANCE, {}))
+            server['id'], self.check().get(uninstall.INSTANCE, {}))
 
     def take_away(self, kind, server, remedy):
         """Do what the remedy says."""
@@ -168,7 +168,7 @@ class UninstallCheck(base.FunctionalTest):
             sizes.append(len(found))
             return found
 
-        with mock.patch.object(remnants, 'PAGE', most), mock.patch.object(
+        with mock.patch.object(uninstall, 'PAGE', most), mock.patch.object(
                 objects.InstanceList, 'get_by_filters', get_by_filters):
             yield
         self.assertEqual(most, max(sizes))
@@ -204,11 +204,11 @@ class UninstallCheck(base.FunctionalTest):
             named['scope']: [
                 'aggregate_instance_extra_specs:priority_mix=true'],
             named['both']: ['resources:PCPU=1, resources:VCPU=1'],
-        }, left[remnants.FLAVOR])
+        }, left[uninstall.FLAVOR])
         for flavor in (*of_priority, *named.values()):
             self.api.api_delete('/flavors/%s' % flavor)
         left = self.check()
-        self.assertNotIn(remnants.FLAVOR, left)
+        self.assertNotIn(uninstall.FLAVOR, left)
         self.assertEqual({str(self.conf): [
             '[DEFAULT] compute_driver = prio.PriorityLibvirtDriver',
             '[compute] cpu_priority_mix_enable = true',
@@ -217,34 +217,34 @@ class UninstallCheck(base.FunctionalTest):
             '[filter_scheduler] enabled_filters = ComputeFilter,'
             'PriorityFilter',
             '[nova_prio] enabled = false',
-            '[nova_prio] of_another_version = 1']}, left[remnants.OPTION])
+            '[nova_prio] of_another_version = 1']}, left[uninstall.OPTION])
         self.conf.write_text('[DEFAULT]\ndebug = true\n')
         left = self.check()
-        self.assertNotIn(remnants.OPTION, left)
-        self.assertEqual({'mix1'}, set(left[remnants.HOST]))
+        self.assertNotIn(uninstall.OPTION, left)
+        self.assertEqual({'mix1'}, set(left[uninstall.HOST]))
         self._host_options['mix1'][None, 'compute_driver'] = (
             cloud.STOCK_DRIVER)
         self.restart_compute_service('mix1')
         left = self.check()
-        self.assertNotIn(remnants.HOST, left)
+        self.assertNotIn(uninstall.HOST, left)
         self.assertEqual({marked: [
             'priority=true', 'priority_mix=true', 'priority_ordinary=false',
-            'priority_weight_multiplier=2']}, left[remnants.AGGREGATE_KEY])
+            'priority_weight_multiplier=2']}, left[uninstall.AGGREGATE_KEY])
         self.api.post_aggregate_action(aggregate, {'set_metadata': {
             'metadata': {holds.partition('=')[0]: None for holds in
-                         left[remnants.AGGREGATE_KEY][marked]}}})
+                         left[uninstall.AGGREGATE_KEY][marked]}}})
         left = self.check()
-        self.assertNotIn(remnants.AGGREGATE_KEY, left)
-        ours = [priority_hosts.TRAIT, priority_hosts.TRAIT_MIX]
+        self.assertNotIn(uninstall.AGGREGATE_KEY, left)
+        ours = [traits.TRAIT, traits.TRAIT_MIX]
         self.assertEqual(
             {'mix1': ours, **{each: ['known to Placement'] for each in ours}},
-            left[remnants.TRAIT])
+            left[uninstall.TRAIT])
         provider = self.compute_rp_uuids['mix1']
         self._set_provider_traits(provider, [
             each for each in self.traits('mix1') if each not in ours])
         self.update_host('mix1')
         self.assertEqual(
-            {remnants.TRAIT: {each: ['known to Placement'] for each in ours}},
+            {uninstall.TRAIT: {each: ['known to Placement'] for each in ours}},
             self.check())
         for each in ours:
             self.placement.delete('/traits/%s' % each, version='1.6')
@@ -256,17 +256,17 @@ class UninstallCheck(base.FunctionalTest):
         self.conf.write_text('[nova_prio]\nenabled = true\n')
         self.flags(connection=None, group='api_database')
         left = self.check(command.FAILED)
-        self.assertEqual({remnants.OPTION, remnants.UNREAD}, set(left))
-        self.assertEqual(['databases'], list(left[remnants.UNREAD]))
+        self.assertEqual({uninstall.OPTION, uninstall.UNREAD}, set(left))
+        self.assertEqual(['databases'], list(left[uninstall.UNREAD]))
         self.flags(connection='sqlite://', group='api_database')
         for name, error, words in (
                 ('nova.objects.InstanceList.get_by_filters',
                  db_exception.DBConnectionError('gone'), 'gone.'),
-                ('nova_prio.holdings.answer',
-                 holdings.NotMended('Placement answers 503'),
+                ('nova_prio.placement.allocations.get_json',
+                 allocations.PlacementRefused('Placement answers 503'),
                  'Placement answers 503.')):
             with mock.patch(name, side_effect=error):
-                left = self.check(command.FAILED)[remnants.UNREAD]
+                left = self.check(command.FAILED)[uninstall.UNREAD]
             self.assertIn([words], left.values())
             self.assertIn('See to what is listed as "unread"', self.said)
         with mock.patch('nova.objects.FlavorList.get_all',

@@ -12,7 +12,7 @@ import nova_prio.scenario.cloud  # noqa: F401,I100
 import libvirt
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.libvirt import boot_sector
 from tests.libvirt import daemon
 from tests.libvirt import guests

@@ -7,7 +7,7 @@ import json
 
 from nova.virt import hardware
 
-from nova_prio.compute import guest_xml
+from nova_prio.virt.libvirt import guest_xml
 from tests.libvirt import daemon
 
 DOMAIN = '''\
@@ -63,7 +63,7 @@ def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0,
         if priority == 'high')
     if real_time:
         pins += '<vcpusched vcpus="0" scheduler="fifo" priority="1"/>'
-    return guest_xml.of_priority(
+    return guest_xml.apply_priority(
         DOMAIN % {
             'name': name, 'image': image, 'vcpus': vcpus,
             'iothreads': iothreads, 'pins': pins,

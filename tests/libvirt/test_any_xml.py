@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 import libvirt
 from lxml import etree
 
-from nova_prio.compute import guest_xml
+from nova_prio.virt.libvirt import guest_xml
 
 CPUSETS = st.sampled_from(['0', '0-1', '1,3', '0-3,^2', '7'])
 NUMBERS = st.integers(0, 5)
@@ -101,7 +101,8 @@ def test_any_xml(connection):
         before = kept(connection, xml)
         seen[before is not None] += 1
         hypothesis.assume(before is not None)
-        after = kept(connection, guest_xml.of_priority(xml, priority, shared))
+        after = kept(connection, guest_xml.apply_priority(
+            xml, priority, shared))
         assert after is not None
         assert guest_xml.PARTITIONS[priority] == after.findtext(
             'resource/partition')

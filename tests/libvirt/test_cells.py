@@ -9,7 +9,7 @@ from lxml import etree
 from nova.virt import hardware
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from tests.libvirt import cells
 from tests.libvirt import guests
 from tests.libvirt import two_hosts

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from nova_prio.cgroups import hierarchies
+from nova_prio.virt.cgroups import hierarchies
 
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 SYSTEMD = pathlib.Path('/lib/systemd/systemd')

@@ -9,8 +9,8 @@ from lxml import etree
 from nova.virt import hardware
 import pytest
 
-from nova_prio.compute import guest_xml
-from nova_prio.compute.partitions import PROBE
+from nova_prio.virt.libvirt import guest_xml
+from nova_prio.virt.libvirt.partitions import PROBE
 from tests import commands
 from tests.libvirt import cloud
 from tests.libvirt import daemon
@@ -244,13 +244,13 @@ def test_audit(bed, servers, cpus):
 def test_the_schema_allows_what_the_driver_makes(
         bed, servers, tmp_path, monkeypatch):
     made = []
-    of_priority = guest_xml.of_priority
+    of_priority = guest_xml.apply_priority
 
     def record(*args):
         made.append(of_priority(*args))
         return made[-1]
 
-    monkeypatch.setattr(guest_xml, 'of_priority', record)
+    monkeypatch.setattr(guest_xml, 'apply_priority', record)
     for server in servers.values():
         hard_reboot(bed, server)
     for number, xml in enumerate(made):

@@ -10,7 +10,7 @@ import tempfile
 from lxml import etree
 import pytest
 
-from nova_prio.compute import guest_xml
+from nova_prio.virt.libvirt import guest_xml
 from tests.functional import test_requests
 from tests.libvirt import daemon
 
@@ -75,7 +75,7 @@ def document(shape, iothreads, kind='qemu'):
 def test_the_schema_allows_it(shape, tmp_path):
     file = tmp_path / 'domain.xml'
     for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
-        file.write_text(guest_xml.of_priority(
+        file.write_text(guest_xml.apply_priority(
             document(shape, iothreads), priority, {0, 2}))
         daemon.run('virt-xml-validate', str(file), 'domain')
 
@@ -84,7 +84,7 @@ def test_the_schema_allows_it(shape, tmp_path):
 def test_libvirt_keeps_it(shape, connection):
     """All that we write is what libvirt says of the guest afterwards."""
     for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
-        xml = guest_xml.of_priority(
+        xml = guest_xml.apply_priority(
             document(shape, iothreads, 'test'), priority, {0, 2})
         domain = connection.defineXML(xml)
         text = domain.XMLDesc()

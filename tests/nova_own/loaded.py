@@ -23,12 +23,12 @@ from nova.virt import libvirt
 from nova.virt.libvirt import driver as libvirt_driver
 import pytest
 
+from nova_prio.compat import contract
+from nova_prio.compat import hooks
 from nova_prio.compute import claims
-from nova_prio.compute import driver
-from nova_prio.compute import tracker
-from nova_prio import contract
+from nova_prio.compute import resource_tracker
 from nova_prio.scheduler.filters import priority_filter
-from nova_prio import seams
+from nova_prio.virt.libvirt import driver
 from tests.nova_own import selection
 
 CONF = nova.conf.CONF
@@ -99,7 +99,7 @@ def start_checked(stock):
         service = stock(self, name, *args, **kwargs)
         if name == 'compute':
             assert isinstance(
-                service.manager.rt, tracker.PriorityResourceTracker)
+                service.manager.rt, resource_tracker.PriorityResourceTracker)
             assert (selection.has_fake_driver(type(self)) or isinstance(
                 service.manager.driver, driver.PriorityLibvirtDriver))
         return service
@@ -175,7 +175,7 @@ class ModuleWith(types.ModuleType):
 
 def load():
     """Load the package into this process."""
-    seams.register_options()
+    hooks.register_options()
     # Nova's tests mock methods of Nova, which then have other parameters.
     contract.check(contract.COMPUTE)
     contract.check = lambda service: None
@@ -183,7 +183,7 @@ def load():
     # What nova-api does when it starts.
     validators.VALIDATORS.clear()
     validators.load_validators()
-    seams.install_tracker(tracker.PriorityResourceTracker,
+    hooks.install_tracker(resource_tracker.PriorityResourceTracker,
                           claims.PriorityClaim, claims.PriorityMoveClaim)
     nova_fixtures.ConfFixture = OperatorsConf
     nova_fixtures.CellDatabases._wrap_target_cell = cells_switched(

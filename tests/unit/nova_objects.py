@@ -10,13 +10,13 @@ from nova.scheduler import host_manager
 from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
 objects.register_all()
 
 CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
-                         capacity.exact_ratio('2.0'), mix=True)
+                         capacity.parse_ratio('2.0'), mix=True)
 
 
 def flavor(vcpus=4, **extra_specs):
@@ -85,8 +85,8 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     """
     used = len(pinned) + low + ordinary
     if stats is None:
-        report = host_report.HostReport.of(
-            cpus, capacity.used(len(pinned), low, ordinary), used,
+        report = host_report.HostReport.from_usage(
+            cpus, capacity.calculate_used(len(pinned), low, ordinary), used,
             dict(low_by_cell))
         stats = {host_report.STATS_KEY: report.to_stats()}
     node = objects.ComputeNode(

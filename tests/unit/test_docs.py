@@ -17,12 +17,12 @@ from oslo_policy import generator as policy_generator
 import pytest
 import yaml
 
-from nova_prio import admission
-from nova_prio.audit import finding
-from nova_prio import capacity
+from nova_prio.admin.audit import finding
+from nova_prio.admin.host import plan_format
 from nova_prio.cmd import main
-from nova_prio.colocation import rows
 import nova_prio.conf
+from nova_prio.model import admission
+from nova_prio.model import capacity
 from nova_prio import policies
 from nova_prio.scheduler.filters import priority_filter
 from tests import pages
@@ -160,8 +160,8 @@ def test_each_reason_of_a_refusal_is_explained():
 def test_each_part_of_a_plan_is_explained():
     page = (pages.ROOT / 'doc' / 'source' / 'admin' /
             'colocation.rst').read_text()
-    assert {value for name, value in vars(rows).items() if name.isupper() and
-            isinstance(value, str)} - {rows.READY, rows.NOT_READY} == set(
+    assert {value for name, value in vars(plan_format).items() if name.isupper() and
+            isinstance(value, str)} - {plan_format.READY, plan_format.NOT_READY} == set(
         re.findall(r'^   \* - ``([\w ]+)``', page, re.M))
 
 
@@ -183,6 +183,6 @@ def test_answers_of_the_api_are_quoted(asked, capsys):
 
 
 def test_the_answer_of_a_policy_is_quoted():
-    rule = policies.hint_rule(capacity.HIGH)
+    rule = policies.get_hint_rule(capacity.HIGH)
     assert '   %s\n' % exception.PolicyNotAuthorized(action=rule) in (
         PRIORITY.read_text())

@@ -2,7 +2,7 @@
 
 """Scheduler filters of this package."""
 
-from nova_prio import contract
+from nova_prio.compat import contract
 from nova_prio.scheduler import start
 
 
@@ -13,4 +13,4 @@ def all_filters():
     :returns: list of nova.scheduler.filters.BaseHostFilter subclasses
     :raises SystemExit: if Nova or its configuration does not match
     """
-    return start.plugins('filters')
+    return start.load_plugins('filters')

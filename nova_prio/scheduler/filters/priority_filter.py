@@ -9,14 +9,14 @@ from nova.scheduler.filters import numa_topology_filter
 from nova.scheduler import utils
 from oslo_log import log
 
-from nova_prio import admission
-from nova_prio import numa_view
+from nova_prio.model import admission
+from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
-from nova_prio import policy
 from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import numa_fit
 from nova_prio.scheduler import request_view
+from nova_prio.virt import numa
 
 LOG = log.getLogger(__name__)
 
@@ -62,36 +62,36 @@ class PriorityFilter(filters.BaseHostFilter):
     def _read(self, spec_obj):
         """Return the request, or None if it cannot be read."""
         try:
-            return request_view.read(spec_obj)
+            return request_view.read_request(spec_obj)
         except Exception:
-            failures.log(type(self).__name__,
-                         'all hosts are refused to priority instances')
+            failures.log_failure(type(self).__name__,
+                                 'all hosts are refused to priority instances')
             return None
 
     def _passes_as_stock(self, host_state, spec_obj):
         """Return the answer of Nova's filter, for ordinary instances only."""
-        if policy.EXTRA_SPEC in spec_obj.flavor.extra_specs:
+        if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
         try:
             return _StockFilter().host_passes(host_state, spec_obj)
         except Exception:
-            failures.log(type(self).__name__, 'the host is refused',
-                         host_state)
+            failures.log_failure(type(self).__name__, 'the host is refused',
+                                 host_state)
             return False
 
     def _passes(self, host_state, request, spec_obj):
         if request is None:
             return self._passes_as_stock(host_state, spec_obj)
         try:
-            report = host_view.report_of(host_state)
+            report = host_view.get_report(host_state)
             refusal = (_class_refusal(host_state, report, request) or
                        _topology_refusal(host_state, report, request))
         except host_report.UnreadableReport as error:
             refusal = admission.Refusal('unreadable_report', str(error))
         except Exception as error:
-            failures.log(type(self).__name__,
-                         'the host is refused to priority instances',
-                         host_state)
+            failures.log_failure(type(self).__name__,
+                                 'the host is refused to priority instances',
+                                 host_state)
             if self._passes_as_stock(host_state, spec_obj):
                 return True
             refusal = admission.Refusal('unreadable_host', '%s: %s' % (
@@ -126,8 +126,9 @@ def _class_refusal(host_state, report, request):
         return admission.Refusal(
             'not_a_priority_host',
             'no aggregate of the host has priority_mix=true')
-    for refusal in admission.refusals(
-            report, request, host_view.room(host_state, report, request),
+    for refusal in admission.find_refusals(
+            report, request, host_view.get_remaining(
+                host_state, report, request),
             host_state.free_ram_mb):
         return refusal
     if request.demand.dedicated:
@@ -173,7 +174,7 @@ def _topology_refusal(host_state, report, request):
                 'other_cell', 'the host is in another cell than the instance, '
                 'and Nova loses the NUMA topology and the pinned CPUs of an '
                 'instance that moves to another cell')
-        host_view.show_class(host_state, report, request)
+        host_view.show_for_request(host_state, report, request)
         host_topology = host_state.numa_topology
         if report.mix:
             cpu_ratio = float(report.ratio)
@@ -182,7 +183,7 @@ def _topology_refusal(host_state, report, request):
             'no_ratio', 'the allocation ratios of the host are not known yet')
     if not numa_fit.can_fit(host_topology, request):
         return _UNFIT
-    limits = numa_view.limits(cpu_ratio, host_state.ram_allocation_ratio,
+    limits = numa.make_limits(cpu_ratio, host_state.ram_allocation_ratio,
                               request.network_metadata)
     if request.nova_fit:
         host_state.allocation_candidates = request.nova_fit.candidates(

@@ -2,7 +2,7 @@
 
 """Scheduler weighers of this package."""
 
-from nova_prio import contract
+from nova_prio.compat import contract
 from nova_prio.scheduler import start
 
 
@@ -13,4 +13,4 @@ def all_weighers():
     :returns: list of nova.scheduler.weights.BaseHostWeigher subclasses
     :raises SystemExit: if Nova or its configuration does not match
     """
-    return start.plugins('weights')
+    return start.load_plugins('weights')

@@ -5,9 +5,9 @@
 import nova.conf
 from nova.scheduler import weights
 
-from nova_prio.scheduler import domains
+from nova_prio.scheduler import failure_domains
 from nova_prio.scheduler import failures
-from nova_prio.scheduler import members
+from nova_prio.scheduler import server_groups
 
 CONF = nova.conf.CONF
 
@@ -30,7 +30,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
 
     def __init__(self):
         *keys, _host = CONF.nova_prio.affinity_domains
-        self._members = members.Members(
+        self._members = server_groups.GroupMembers(
             keys, CONF.nova_prio.affinity_same_priority)
         self._multiplier = CONF.nova_prio[
             '%s_weight_multiplier' % self.policy.replace('-', '_')]
@@ -52,12 +52,12 @@ class _GroupWeigher(weights.BaseHostWeigher):
         try:
             candidates, found = self._members.paths(
                 weight_properties, [each.obj for each in weighed_obj_list])
-            steps = iter(domains.steps(
+            steps = iter(failure_domains.rank_hosts(
                 [path for path in candidates if path], found, self.stack))
             return [float(next(steps)) if path else 0.0
                     for path in candidates]
         except Exception:
-            failures.log(type(self).__name__, 'all hosts weigh zero')
+            failures.log_failure(type(self).__name__, 'all hosts weigh zero')
             return [0.0] * len(weighed_obj_list)
 
     def _weigh_object(self, host_state, weight_properties):

@@ -8,9 +8,9 @@ import nova.conf
 from nova.scheduler import utils
 from nova.scheduler.weights import cpu
 
-from nova_prio import capacity
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
-from nova_prio import policy
 from nova_prio.scheduler import failures
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
@@ -54,15 +54,15 @@ class PriorityWeighter(cpu.CPUWeigher):
         """Return the weights of hosts, a list in the same order."""
         self._forget_aggregates()
         try:
-            request = request_view.read(weight_properties)
+            request = request_view.read_request(weight_properties)
             if request.priority:
                 row = capacity.Rows._fields.index(request.priority)
                 return [self._free(weighed.obj, request, row)
                         for weighed in weighed_obj_list]
         except Exception:
-            failures.log(type(self).__name__,
-                         'all hosts weigh zero for a priority instance')
-            if policy.EXTRA_SPEC in weight_properties.flavor.extra_specs:
+            failures.log_failure(type(self).__name__,
+                                 'all hosts weigh zero for a priority instance')
+            if flavor_specs.EXTRA_SPEC in weight_properties.flavor.extra_specs:
                 return [0.0] * len(weighed_obj_list)
         return super().weigh_objects(weighed_obj_list, weight_properties)
 
@@ -77,10 +77,11 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     def _free(self, host_state, request, row):
         try:
-            report = host_view.report_of(host_state)
+            report = host_view.get_report(host_state)
             if report is None:
                 return 0.0
-            return float(host_view.room(host_state, report, request)[row])
+            return float(host_view.get_remaining(
+                host_state, report, request)[row])
         except host_report.UnreadableReport:
             return 0.0
         except Exception:
@@ -88,5 +89,6 @@ class PriorityWeighter(cpu.CPUWeigher):
 
     def _zero(self, host_state):
         """Log the exception that is being handled; return the weight."""
-        failures.log(type(self).__name__, 'the host weighs zero', host_state)
+        failures.log_failure(type(self).__name__,
+                             'the host weighs zero', host_state)
         return 0.0

@@ -6,7 +6,7 @@ from nova import exception
 import pytest
 
 from nova_prio.api import compute_api
-from nova_prio import seams
+from nova_prio.compat import hooks
 
 ADMIN = ['reader', 'member', 'admin']
 MEMBER = ['reader', 'member']
@@ -15,7 +15,7 @@ MEMBER = ['reader', 'member']
 @pytest.fixture
 def is_allowed(tmp_path):
     """Return a function: may a user with these roles give the priority?"""
-    seams.register_options()
+    hooks.register_options()
     path = tmp_path / 'nova.conf'
     path.write_text('[oslo_policy]\npolicy_file = %s\n'
                     % (tmp_path / 'policy.yaml'))

@@ -10,8 +10,8 @@ import sys
 import pytest
 
 from nova_prio.cmd import main
-from nova_prio import contract
-from nova_prio import priority_hosts
+from nova_prio.compat import contract
+from nova_prio.virt import driver_alias
 
 
 def audit(path, *arguments):
@@ -25,11 +25,11 @@ def audit(path, *arguments):
     ('', 'There is nothing to audit: [api_database] connection is not set, '
      "and [DEFAULT] compute_driver is 'None'"),
     ('[DEFAULT]\ncompute_driver = %s\n[libvirt]\n'
-     'connection_uri = nonsense:///\n' % priority_hosts.DRIVER,
+     'connection_uri = nonsense:///\n' % driver_alias.DRIVER,
      'Run this on the host, as a user whom libvirt answers.'),
-    ('[DEFAULT]\ncompute_driver = %s\n' % priority_hosts.DRIVER,
+    ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
      "--host is 'none'; allowed is this host, '"),
-    ('[DEFAULT]\ncompute_driver = %s\n' % priority_hosts.DRIVER,
+    ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
      '--fix is given, but [api_database] connection is not set'),
     ('[api_database]\nconnection = nonsense\n',
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),

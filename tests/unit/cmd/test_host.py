@@ -17,11 +17,11 @@ import sys
 
 import pytest
 
-from nova_prio.cgroups import __main__ as bundle
-from nova_prio.cgroups import hierarchies
-from nova_prio.cgroups import host as cgroups_host
 from nova_prio.cmd import host
-from nova_prio.compute import guest_xml
+from nova_prio.virt.cgroups import __main__ as bundle
+from nova_prio.virt.cgroups import hierarchies
+from nova_prio.virt.cgroups import host as cgroups_host
+from nova_prio.virt.libvirt import guest_xml
 
 UNITS = pathlib.Path(__file__).parents[3] / 'etc' / 'systemd'
 V1 = ('blkio', 'cpu,cpuacct', 'cpuset', 'devices', 'freezer', 'memory',

@@ -9,7 +9,7 @@ import subprocess
 import sys
 
 from nova_prio.cmd import nova_check
-from nova_prio import contract
+from nova_prio.compat import contract
 
 
 def run(tmp_path, *arguments, before=''):
@@ -36,9 +36,10 @@ def test_a_nova_that_suits(tmp_path):
     status, text, _error = run(tmp_path, 'check')
     assert nova_check.SUITS == status
     *_, versions, next_step = text.splitlines()
-    assert 'Nova %s, which is among the tested ' % contract.release(
+    assert 'Nova %s, which is among the tested ' % contract.get_nova_release(
         ) in versions
-    assert 'of %d contracts 0 do not' % len(nova_check.contracts()) in versions
+    assert 'of %d contracts 0 do not' % len(
+        nova_check.list_contracts()) in versions
     assert next_step.startswith('Roll the image out')
 
 
@@ -50,7 +51,7 @@ def test_a_nova_that_does_not_suit(tmp_path):
     assert (nova_check.UNSUITABLE, '') == (status, error)
     found = json.loads(text)
     assert found['next'].startswith('Do not roll the image out')
-    assert contract.release() == found['nova']
+    assert contract.get_nova_release() == found['nova']
     findings = {(each['service'], each['contract']): each['finding']
                 for each in found['findings']}
     for service, name, words in (

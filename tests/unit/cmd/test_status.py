@@ -14,10 +14,10 @@ import textwrap
 
 import pytest
 
+from nova_prio.admin import config_files
 from nova_prio.cmd import status
-from nova_prio import conf_files
-from nova_prio import contract
-from nova_prio import seams
+from nova_prio.compat import contract
+from nova_prio.compat import hooks
 
 README = pathlib.Path(__file__).parents[3] / 'README.rst'
 SUCCESS, WARNING, FAILURE = 0, 1, 2
@@ -46,8 +46,8 @@ COMPUTE = {
 @pytest.fixture
 def found(monkeypatch, tmp_path):
     """Return a function: options -> what each check finds, by its name."""
-    conf = seams.register_options()
-    monkeypatch.setattr(conf_files, 'paths', lambda conf: [])
+    conf = hooks.register_options()
+    monkeypatch.setattr(config_files, 'find_paths', lambda conf: [])
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 
@@ -153,7 +153,7 @@ def test_nova_does_not_match(found, monkeypatch):
 
 
 def test_nova_is_not_tested(found, monkeypatch):
-    monkeypatch.setattr(contract, 'release', lambda: '35.0.1')
+    monkeypatch.setattr(contract, 'get_nova_release', lambda: '35.0.1')
     result = found(API)[RELEASE]
     assert WARNING == result.code
     assert 'Nova 35.0.1, only with 31, 33, 34' in result.details

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
+from nova_prio.admin import uninstall
 from nova_prio.cmd import report as command
-from nova_prio import remnants
 
 
 def check(*paths, status=command.FAILED):
@@ -34,8 +34,8 @@ def test_each_file_is_looked_at(nova_conf, tmp_path):
     other = tmp_path / 'other.conf'
     other.write_text('[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n')
     rows, said = check(nova_conf, compute, other)
-    assert [(remnants.OPTION, str(compute)),
-            (remnants.UNREAD, 'Placement')] == [
+    assert [(uninstall.OPTION, str(compute)),
+            (uninstall.UNREAD, 'Placement')] == [
         (row['Kind'], row['Name']) for row in rows]
     assert said.startswith('Not all could be looked at (option 1, unread 1).')
 

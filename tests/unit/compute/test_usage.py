@@ -6,8 +6,8 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from nova_prio import capacity
 from nova_prio.compute import usage
+from nova_prio.model import capacity
 
 LOW = usage.Usage(capacity.Demand('low', 0, 4), {0: 3, 1: 1}, 4, 512)
 ORDINARY = usage.Usage(capacity.Demand(None, 0, 2), {}, 2, 512)

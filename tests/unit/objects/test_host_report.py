@@ -5,15 +5,15 @@ from oslo_versionedobjects import fields
 from oslo_versionedobjects import fixture
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
 CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
-                         capacity.exact_ratio('2.0'), mix=True)
+                         capacity.parse_ratio('2.0'), mix=True)
 
 
 def report():
-    return host_report.HostReport.of(
+    return host_report.HostReport.from_usage(
         CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition',
         frozenset((6, 7)), ['vm-b'], 'no report')
 
@@ -91,13 +91,13 @@ def test_a_report_of_an_older_compute():
     (['x' * 100], 'x' * 64 + '...'),
 ])
 def test_names_of_guests_have_a_bounded_length(names, text):
-    made = host_report.HostReport.of(
+    made = host_report.HostReport.from_usage(
         CPUS, capacity.Rows(4, 8, 2), 14, {}, blocked_by=names)
     assert text == made.blocked_by
 
 
 def test_report_of_a_problem_has_no_room_in_an_older_scheduler():
-    made = host_report.HostReport.of_problem('no report', 14)
+    made = host_report.HostReport.from_problem('no report', 14)
     read = host_report.HostReport.from_stats(
         {host_report.STATS_KEY: made.to_stats()})
     assert ('no report', 14, False) == (
@@ -119,7 +119,7 @@ def test_a_compute_with_one_more_field():
             fields = {'more': fields.DictOfIntegersField()}
 
         registry.register(HostReport)
-        newer = HostReport.of(CPUS, capacity.Rows(4, 8, 2), 14, {1: 3})
+        newer = HostReport.from_usage(CPUS, capacity.Rows(4, 8, 2), 14, {1: 3})
         newer.more = {'0': 1}
         text = newer.to_stats()
     assert '"more"' in text

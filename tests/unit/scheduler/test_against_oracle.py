@@ -20,7 +20,7 @@ from nova import objects
 from nova.virt import hardware
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
 from tests.unit import nova_objects
@@ -254,7 +254,7 @@ def state_of(host, ratio, aggregates):
         cpus=capacity.HostCPUs(
             frozenset().union(*(cell.pcpuset for cell in cells)),
             frozenset().union(*(cell.cpuset for cell in cells)),
-            capacity.exact_ratio(ratio), host.mix),
+            capacity.parse_ratio(ratio), host.mix),
         pinned=[cpu for cell in cells for cpu in cell.pinned_cpus],
         low=host.low, ordinary=host.ordinary, aggregates=aggregates,
         cells=cells, low_by_cell=host.low_by_cell)
@@ -441,7 +441,7 @@ def roomy_host(dedicated, shared=(), sizes=((4, ), (4, ))):
     return nova_objects.host_state(cells=cells, cpus=capacity.HostCPUs(
         frozenset().union(*(cell.pcpuset for cell in cells)),
         frozenset().union(*(cell.cpuset for cell in cells)),
-        capacity.exact_ratio(1), mix=True))
+        capacity.parse_ratio(1), mix=True))
 
 
 def high_request(guest_cells):

@@ -14,7 +14,7 @@ from nova.scheduler import host_manager
 from oslo_utils.fixture import uuidsentinel as uuids
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
 from tests.unit import nova_objects

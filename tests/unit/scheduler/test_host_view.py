@@ -4,7 +4,7 @@ import gc
 import tracemalloc
 import types
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
 from tests.unit import nova_objects
@@ -13,26 +13,26 @@ from tests.unit import nova_objects
 def large_host(number):
     """Return the state of a host whose report differs from all others."""
     cells = {cell: number for cell in range(8)}
-    report = host_report.HostReport.of(
-        nova_objects.CPUS, capacity.used(4, 30, 4), 38 + number, cells)
+    report = host_report.HostReport.from_usage(
+        nova_objects.CPUS, capacity.calculate_used(4, 30, 4), 38 + number, cells)
     return types.SimpleNamespace(
         stats={host_report.STATS_KEY: report.to_stats()})
 
 
 def test_same_text_is_read_once():
     host_view._read.cache_clear()
-    assert host_view.report_of(large_host(0)) is host_view.report_of(
+    assert host_view.get_report(large_host(0)) is host_view.get_report(
         large_host(0))
 
 
 def test_reports_of_all_hosts_take_at_most_10_mib():
     host_view._read.cache_clear()
-    host_view.report_of(large_host(0))
+    host_view.get_report(large_host(0))
     gc.collect()
     tracemalloc.start()
     try:
         for number in range(4200):
-            host_view.report_of(large_host(number))
+            host_view.get_report(large_host(number))
         gc.collect()
         kept, _ = tracemalloc.get_traced_memory()
     finally:

@@ -5,7 +5,7 @@ import logging
 from oslo_serialization import jsonutils
 import pytest
 
-from nova_prio import capacity
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter as pf
 from tests.unit import nova_objects as nova

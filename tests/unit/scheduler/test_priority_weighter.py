@@ -5,12 +5,12 @@ import pytest
 import nova.conf
 from nova.scheduler import weights
 
+from nova_prio.compat import hooks
 from nova_prio.objects import host_report
 from nova_prio.scheduler.weights import priority_weighter
-from nova_prio import seams
 from tests.unit import nova_objects as nova_obj
 
-seams.register_options()
+hooks.register_options()
 CONF = nova.conf.CONF
 
 

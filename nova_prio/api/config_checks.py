@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Configuration of nova-api that priority instances depend on."""
+
+from keystoneauth1 import exceptions as ksa_exceptions
+from openstack import exceptions as sdk_exceptions
+
+_UNIFIED_LIMITS = 'nova.quota.UnifiedLimitsDriver'
+_PCPU, _VCPU = 'class:PCPU', 'class:VCPU'
+#: Registered limit -> the instances that need it.
+_LIMITS = {_PCPU: 'high-priority instances',
+           _VCPU: 'low-priority and ordinary instances',
+           'class:MEMORY_MB': 'all instances'}
+
+
+def find_warnings(conf):
+    """Return the faults that affect the quota of priority instances.
+
+    If Nova uses unified limits, ask keystone for the registered ones.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :returns: list of str, one sentence each: option, value and remedy
+    """
+    if conf.quota.driver != _UNIFIED_LIMITS:
+        return []
+    try:
+        registered = _registered_limits(conf)
+    except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,
+            ValueError) as error:
+        return ["[quota] driver is %s: high-priority instances need a "
+                "registered limit '%s', without which Nova %s them; register "
+                "it in keystone, where it cannot be looked for from here: %s."
+                % (_UNIFIED_LIMITS, _PCPU, _answer(conf, _PCPU),
+                   ' '.join(str(error).split()).rstrip('.'))]
+    # If Nova does not require a limit, it is missed only if dedicated vCPUs
+    # would evade the limit of the shared ones.
+    return ["[quota] driver is %s, and keystone has no registered limit '%s', "
+            "without which Nova %s %s; register it."
+            % (_UNIFIED_LIMITS, name, _answer(conf, name), instances)
+            for name, instances in _LIMITS.items() if name not in registered
+            and (_is_required(conf, name) or
+                 (name == _PCPU and _VCPU in registered))]
+
+
+def _answer(conf, name):
+    return 'refuses' if _is_required(conf, name) else 'does not limit'
+
+
+def _is_required(conf, name):
+    """Return whether Nova takes a limit that is not registered for zero."""
+    is_listed = name in conf.quota.unified_limits_resource_list
+    return is_listed == (
+        conf.quota.unified_limits_resource_strategy == 'require')
+
+
+def _registered_limits(conf):
+    """Return the names of the limits that are registered for Nova, a set.
+
+    Service and region are found as oslo.limit finds them.
+    """
+    from nova import utils
+    # Registers the options.
+    import oslo_limit.limit  # noqa: F401
+    identity = utils.get_sdk_adapter(
+        'identity', True, conf_group='oslo_limit')
+    options = conf.oslo_limit
+    if options.endpoint_id:
+        endpoint = identity.get_endpoint(options.endpoint_id)
+        service, region = endpoint.service_id, endpoint.region_id
+    else:
+        # Only oslo.limit 2.6.0 and later look for it.
+        kind = options.get('endpoint_service_type')
+        name = options.get('endpoint_service_name')
+        found = list(identity.services(type=kind, name=name)
+                     if kind or name else ())
+        if len(found) != 1:
+            raise ValueError(
+                '[oslo_limit] endpoint_id is not set, and %d services are of '
+                'the type %s and the name %s' % (len(found), kind, name))
+        service = found[0].id
+        region = options.endpoint_region_name
+    return {each.resource_name for each in identity.registered_limits(
+        service_id=service, region_id=region)}

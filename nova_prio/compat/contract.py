@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The check that the running Nova has what this package relies on.
+
+:mod:`nova_prio.compat.interfaces` lists it for each service. A service checks its own
+part when it starts, and refuses to start if something differs.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import importlib.metadata
+import inspect
+import itertools
+import re
+import typing
+
+from oslo_log import log as logging
+from oslo_utils import importutils
+
+from nova_prio.compat import interfaces
+
+LOG = logging.getLogger(__name__)
+
+#: Releases of Nova that this package is tested with.
+TESTED_RELEASES = (31, 33, 34)
+
+#: A name of Nova and its parameters, as the table has it.
+_NAME = re.compile(r'(\w+)(\(.*?\))?')
+
+API = interfaces.API
+SCHEDULER = interfaces.SCHEDULER
+COMPUTE = interfaces.COMPUTE
+COMMANDS = interfaces.COMMANDS
+
+
+class StartRefused(Exception):
+    """A service must not start with this Nova or with its configuration.
+
+    The message is one sentence: the value, what is wrong and the remedy.
+    """
+
+
+@contextlib.contextmanager
+def exit_if_refused():
+    """End the service, with one line in its log, if its start is refused.
+
+    Checks raise StartRefused. Only the functions that Nova itself calls are
+    decorated with this.
+
+    :raises SystemExit: in the place of StartRefused
+    """
+    try:
+        yield
+    except StartRefused as error:
+        LOG.critical('nova_prio: %s', error)
+        raise SystemExit(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Contract:
+    """Something that a service relies on in Nova.
+
+    ``mismatch`` is a function without arguments. It returns how the running
+    Nova differs, or None.
+    """
+
+    service: str
+    name: str
+    mismatch: typing.Callable
+
+
+def compare_name(path, parameters=()):
+    """Return how something in Nova differs, or None.
+
+    :param path: "module:name", where the name may have dots
+    :param parameters: names that must be among the parameters of a callable,
+        in this order; empty for data
+    """
+    module, _, names = path.partition(':')
+    found = importutils.try_import(module)
+    for attribute in names.split('.'):
+        found = getattr(found, attribute, None)
+    name = path.replace(':', '.')
+    if found is None:
+        return '%s does not exist' % name
+    if parameters and not callable(found):
+        return '%s is not callable' % name
+    accepted = iter(inspect.signature(found).parameters if parameters else ())
+    for parameter in parameters:
+        if parameter not in accepted:
+            return _lacks(name, parameter)
+    return None
+
+
+def _lacks(name, parameter):
+    return '%s has no parameter %r in its place' % (name, parameter)
+
+
+def compare_methods(path):
+    """Return how Nova's class differs from a class of ours, or None.
+
+    :param path: full name of our class
+    """
+    try:
+        ours = importutils.import_class(path)
+    except Exception as error:
+        return '%s cannot be loaded: %s' % (path, error)
+    # Two of our classes may extend the same method.
+    return '; '.join(dict.fromkeys(filter(None, itertools.starmap(
+        _differing_method, find_extensions(ours))))) or None
+
+
+def find_extensions(ours):
+    """Yield the methods that call ``super()`` for the method of that name.
+
+    :param ours: class that is derived from a class of Nova
+    :returns: iterator of (full name of Nova's method, Nova's method or None,
+        our function)
+    """
+    first = [each.__module__.startswith('nova.')
+             for each in ours.__mro__].index(True)
+    stock = ours.__mro__[first]
+    for name, found in itertools.chain.from_iterable(
+            vars(each).items() for each in ours.__mro__[:first]):
+        function = inspect.unwrap(getattr(found, '__func__', found))
+        if inspect.isfunction(function) and {'super', name}.issubset(
+                function.__code__.co_names):
+            yield ('%s.%s.%s' % (stock.__module__, stock.__qualname__, name),
+                   getattr(stock, name, None), function)
+
+
+def _differing_method(name, stock, ours):
+    """Return how a method of Nova differs from ours, which extends it.
+
+    Each parameter of ours must be one of Nova's in the same place. One before
+    ``/`` may have another name: Nova passes it by its place. ``*args`` and
+    ``**kwargs`` of ours forward the rest.
+    """
+    if stock is None:
+        return '%s does not exist' % name
+    theirs = list(inspect.signature(stock).parameters)
+    forwards = False
+    for parameter in inspect.signature(ours).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            forwards = True
+        elif parameter.kind is parameter.POSITIONAL_ONLY and theirs:
+            theirs.pop(0)
+        elif parameter.name in (theirs if forwards else theirs[:1]):
+            theirs.remove(parameter.name)
+        else:
+            return _lacks(name, parameter.name)
+    if theirs and not forwards:
+        return '%s has a new parameter %r' % (name, theirs[0])
+    return None
+
+
+def compare_option(group, option):
+    """Return that Nova lacks an option, or None."""
+    conf = importutils.import_module('nova.conf').CONF
+    if is_registered(conf, group, option):
+        return None
+    return '[%s] %s does not exist' % (group, option)
+
+
+def is_registered(conf, group, option):
+    """Return whether a release of Nova has an option.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param group: name of the group, or 'DEFAULT'
+    """
+    if group == 'DEFAULT':
+        return option in conf
+    return group in conf and option in conf[group]
+
+
+def _all():
+    """Yield a Contract for each entry of :mod:`nova_prio.compat.interfaces`."""
+    for services, owners in interfaces.NAMES.items():
+        for service, owner in itertools.product(services, owners):
+            for name, parameters in _NAME.findall(owners[owner]):
+                path = owner + ('.' if ':' in owner else ':') + name
+                yield Contract(
+                    service, path.replace(':', '.'), functools.partial(
+                        compare_name, path, re.findall(r'\w+', parameters)))
+    for service, classes in interfaces.EXTENDED.items():
+        for name in classes:
+            yield Contract(service, name, functools.partial(
+                compare_methods, name))
+    for service, groups in interfaces.OPTIONS.items():
+        for group, options in groups.items():
+            for name in options.split():
+                yield Contract(
+                    service, '[%s] %s' % (group, name), functools.partial(
+                        compare_option, group, name))
+
+
+#: The contracts of all services, a tuple.
+ALL = tuple(_all())
+
+
+def find_mismatches(service):
+    """Return how the running Nova differs for a service, one text each.
+
+    :param service: name of the service
+    """
+    return [found for found in (each.mismatch() for each in ALL
+                                if each.service == service) if found]
+
+
+def get_nova_release():
+    """Return the version of the running Nova, such as "34.0.0"."""
+    from nova import version
+    return version.version_string()
+
+
+def get_own_release():
+    """Return the version of this package, such as "1.0.0".
+
+    It is read from the metadata that holds the entry points as well.
+    """
+    return importlib.metadata.version('nova-prio')
+
+
+def is_tested(release):
+    """Return whether this package is tested with a release of Nova."""
+    return int(release.split('.')[0]) in TESTED_RELEASES
+
+
+def check(service):
+    """Refuse the start of a service if the running Nova does not match.
+
+    :param service: name of the service whose interfaces are checked
+    :raises StartRefused: if one of them differs
+    """
+    found = find_mismatches(service)
+    if found:
+        raise StartRefused(
+            'Nova %s does not match this package in %s: %s. Install a '
+            'release of nova-prio that supports it, or take nova-prio out '
+            'of the configuration of %s.'
+            % (get_nova_release(), service, '; '.join(found), service))
+    if not is_tested(get_nova_release()):
+        LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
+                    '%(tested)s; its interfaces match in %(service)s.',
+                    {'release': get_nova_release(), 'service': service,
+                     'tested': ', '.join(map(str, TESTED_RELEASES))})

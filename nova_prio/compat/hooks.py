@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Every place where this package changes Nova at run time.
+
+Nova has a way in for filters, weighers, extra specs and os-vif plug-ins, but
+none for the rest. These attributes of its modules are replaced:
+
+* ``nova.compute.api.API``
+* ``nova.api.openstack.compute.servers.ServersController.create``
+* ``nova.compute.resource_tracker.ResourceTracker``
+* ``nova.compute.resource_tracker.claims``
+
+``nova.scheduler.request_filter.ALL_REQUEST_FILTERS`` gets one more function,
+and :mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``. The
+chapter Design says why. No file of Nova is changed or copied.
+"""
+
+import functools
+import types
+
+from nova_prio.compat import contract
+
+
+def register_options():
+    """Register the options of this package with Nova's configuration.
+
+    :returns: Nova's ``oslo_config.cfg.ConfigOpts``
+    """
+    import nova.conf
+
+    from nova_prio import conf
+    conf.register_opts(nova.conf.CONF)
+    return nova.conf.CONF
+
+
+def install_api(api_class, check_body):
+    """Let nova-api fold flavors, and check images and forced moves.
+
+    Calling it again changes nothing.
+
+    :param api_class: subclass of Nova's compute API
+    :param check_body: function that raises an error if it refuses the body of
+        a request to create servers
+    """
+    conf = register_options()
+    from nova.api.openstack.compute import servers
+    from nova.compute import api
+    if api.API is api_class:
+        return
+    api.API = api_class
+    # API.create does not get the whole body, which Nova passes by its name.
+    stock_create = servers.ServersController.create
+
+    @functools.wraps(stock_create)
+    def create(*args, **kwargs):
+        if conf.nova_prio.enabled:
+            check_body(kwargs.get('body'))
+        return stock_create(*args, **kwargs)
+
+    servers.ServersController.create = create
+
+
+def install_request_filter(function):
+    """Let nova-scheduler call a function before it asks Placement.
+
+    Calling it again changes nothing.
+
+    :param function: (context, request spec) -> whether it changed the latter
+    :returns: whether the function is new
+    :raises nova_prio.compat.contract.StartRefused: if Nova does not match
+    """
+    contract.check(contract.SCHEDULER)
+    from nova.scheduler import request_filter
+    is_new = function not in request_filter.ALL_REQUEST_FILTERS
+    if is_new:
+        request_filter.ALL_REQUEST_FILTERS.append(function)
+    return is_new
+
+
+def install_tracker(tracker_class, claim_class, move_claim_class):
+    """Let nova-compute use a resource tracker, before it has made one.
+
+    Calling it again changes nothing.
+
+    :param tracker_class: subclass of Nova's ResourceTracker
+    :param claim_class: subclass of Nova's Claim
+    :param move_claim_class: subclass of Nova's MoveClaim
+    :raises nova_prio.compat.contract.StartRefused: if Nova does not match
+    """
+    register_options()
+    contract.check(contract.COMPUTE)
+    from nova.compute import claims
+    from nova.compute import resource_tracker
+    resource_tracker.ResourceTracker = tracker_class
+    # Nova's MoveClaim finds itself by name in its own module, which therefore
+    # has to stay as it is.
+    resource_tracker.claims = types.SimpleNamespace(
+        Claim=claim_class, MoveClaim=move_claim_class,
+        NopClaim=claims.NopClaim)

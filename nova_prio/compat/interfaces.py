@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The names and options of Nova that this package relies on.
+
+:mod:`nova_prio.compat.contract` checks these tables. List here what new code calls or
+reads in Nova. A method that a class in :data:`EXTENDED` extends with super()
+needs no entry: its parameters are compared with those of our method.
+"""
+
+API = 'nova-api'
+SCHEDULER = 'nova-scheduler'
+COMPUTE = 'nova-compute'
+#: The commands that read Nova's databases.
+COMMANDS = 'nova-prio'
+
+#: Service -> the classes of ours that extend a class of Nova.
+EXTENDED = {
+    API: ['nova_prio.api.compute_api.PriorityAPI'],
+    SCHEDULER: [
+        'nova_prio.scheduler.filters.priority_filter.PriorityFilter',
+        'nova_prio.scheduler.weights.group_weighers.SoftAffinityWeigher',
+        'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher',
+        'nova_prio.scheduler.weights.priority_weighter.PriorityWeighter',
+    ],
+    COMPUTE: [
+        'nova_prio.compute.claims.PriorityClaim',
+        'nova_prio.compute.claims.PriorityMoveClaim',
+        'nova_prio.virt.libvirt.driver.PriorityLibvirtDriver',
+        'nova_prio.compute.resource_tracker.PriorityResourceTracker',
+    ],
+}
+
+#: Services -> module, or module:class -> the names that it must have. The
+#: parameters of a callable, beside ``self``, must be there in this order.
+NAMES = {
+    (API,): {
+        'nova.api.openstack.compute.servers:ServersController':
+            'create(req, body)',
+        'nova.api.validation.extra_specs.base':
+            'ExtraSpecValidator(name, description, value)',
+        'nova.api.validation.extra_specs.validators': 'validate(name, value)',
+        'nova.exception': 'InvalidRequest PolicyNotAuthorized ValidationError',
+        'nova.objects.image_meta:ImageMeta': 'from_dict(image_meta)',
+        'nova.objects.image_meta:ImageMetaProps': 'from_dict(image_props)',
+        'nova.objects.instance:Instance': 'image_meta',
+        'nova.objects.instance_numa:InstanceNUMACell': 'total_cpus',
+        'nova.policy': 'default_target(context) register_rules(enforcer)',
+        'nova.scheduler.utils:ResourceRequest': 'merged_resources',
+        'nova.virt.hardware': 'numa_get_constraints(flavor, image_meta)',
+    },
+    (API, COMPUTE): {
+        'nova.scheduler.utils:ResourceRequest':
+            'from_request_spec(request_spec)',
+        'nova.virt.hardware': 'format_cpu_spec(cpuset)',
+    },
+    (SCHEDULER,): {
+        'nova.db.api.api:context_manager': 'reader(fn)',
+        'nova.db.api.models:Aggregate': 'id uuid',
+        'nova.db.api.models:AggregateHost': 'aggregate_id host',
+        'nova.db.api.models:AggregateMetadata': 'aggregate_id key value',
+        'nova.exception': 'RequestFilterFailed',
+        'nova.objects.request_spec:Destination':
+            'append_forbidden_aggregates(forbidden_aggregates) cell '
+            'require_aggregates(aggregates)',
+        'nova.objects.request_spec:RequestSpec':
+            'get_scheduler_hint(hint_name) root_required',
+        'nova.scheduler.filters.numa_topology_filter:NUMATopologyFilter':
+            'host_passes(host_state, spec_obj)',
+        'nova.scheduler.filters:BaseHostFilter':
+            'filter_all(filter_obj_list, spec_obj) '
+            'host_passes(host_state, filter_properties)',
+        'nova.scheduler.host_manager:HostState':
+            'update(compute, service, aggregates)',
+        'nova.scheduler.request_filter':
+            'ALL_REQUEST_FILTERS process_reqspec(ctxt, request_spec)',
+        'nova.scheduler.utils':
+            'get_weight_multiplier(host_state, multiplier_name, '
+            'multiplier_config) '
+            'request_is_rebuild(spec_obj)',
+        'nova.scheduler.weights:BaseHostWeigher':
+            '_weigh_object(obj, weight_properties) '
+            'weigh_objects(weighed_obj_list, weight_properties) '
+            'weight_multiplier(host_state)',
+        'nova.virt.hardware':
+            'numa_fit_instance_to_host(host_topology, instance_topology, '
+            'provider_mapping, limits, pci_requests, pci_stats)',
+    },
+    (SCHEDULER, COMMANDS): {
+        'nova.context':
+            'is_cell_failure_sentinel(record) '
+            'scatter_gather_skip_cell0(context, fn)',
+        'nova.objects.instance_mapping:InstanceMapping':
+            'get_by_instance_uuid(context, instance_uuid)',
+    },
+    (SCHEDULER, COMPUTE, COMMANDS): {
+        'nova.objects.instance:InstanceList':
+            'get_by_filters(context, filters, sort_dir, limit, marker, '
+            'expected_attrs)',
+    },
+    (COMPUTE,): {
+        'nova.compute.claims': 'NopClaim',
+        'nova.compute.resource_tracker':
+            '_instance_in_resize_state(instance) '
+            '_instance_is_live_migrating(instance)',
+        'nova.compute.resource_tracker:ResourceTracker':
+            '_get_migration_context_resource(resource, instance, prefix) '
+            '_update_usage_from_instance(context, instance, nodename)',
+        'nova.compute.task_states':
+            'MIGRATING RESIZE_REVERTING rebuild_states',
+        'nova.compute.utils':
+            'is_volume_backed_instance(context, instance, bdms)',
+        'nova.exception':
+            'CPUPinningUnknown InventoryInUse PlacementPciException',
+        'nova.objects.block_device:BlockDeviceMappingList':
+            'bdms_by_instance_uuid(context, instance_uuids)',
+        'nova.objects.instance:Instance':
+            'drop_migration_context '
+            'get_by_uuid(context, uuid, expected_attrs) '
+            'revert_migration_context',
+        'nova.objects.instance:InstanceList':
+            'get_uuids_by_host(context, host)',
+        'nova.objects.instance_pci_requests:InstancePCIRequests': 'requests',
+        'nova.objects.migrate_data:LibvirtLiveMigrateData':
+            'dst_cpu_shared_set_info dst_numa_info '
+            'dst_supports_numa_live_migration '
+            'src_supports_numa_live_migration',
+        'nova.objects.migrate_data:LibvirtLiveMigrateNUMAInfo':
+            'cpu_pins emulator_pins',
+        'nova.objects.migration:Migration':
+            'get_by_id(context, migration_id) instance is_live_migration',
+        'nova.objects.migration:MigrationList':
+            'get_by_filters(context, filters)',
+        'nova.objects.migration_context:MigrationContext': 'new_numa_topology',
+        'nova.objects.numa:NUMATopology': 'obj_from_db_obj',
+        'nova.pci.manager:PciDevTracker':
+            'free_instance_claims(context, instance)',
+        'nova.scheduler.client.report:SchedulerReportClient':
+            'get_allocations_for_resource_provider(context, rp_uuid) '
+            'get_allocs_for_consumer(context, consumer) '
+            'get_provider_tree_and_ensure_root(context, rp_uuid) '
+            'put(url, data, version, global_request_id) '
+            'update_from_provider_tree(context, new_tree)',
+        'nova.virt.hardware': 'get_cpu_dedicated_set get_cpu_shared_set',
+        'nova.virt.libvirt.driver': 'GuestNumaConfig(cpuset, cputune)',
+        'nova.virt.libvirt.driver:LibvirtDriver':
+            '_get_allocation_ratios(inventory) _get_host_numa_topology '
+            '_get_pcpu_available _get_vcpu_available',
+        'nova.virt.libvirt.guest:Guest': 'migrate(destination_xml)',
+        'nova.virt.libvirt.host:Host':
+            'get_connection list_instance_domains(only_running)',
+        'nova.virt.libvirt.utils':
+            'get_instance_path(instance) load_file(path)',
+    },
+    (COMPUTE, COMMANDS): {
+        'nova.scheduler.client.report:SchedulerReportClient':
+            'get(url, version)',
+        'nova.virt.hardware': 'parse_cpu_spec(spec)',
+    },
+    (COMMANDS,): {
+        'nova.config': 'parse_args(argv, configure_db, init_rpc)',
+        'nova.context':
+            'scatter_gather_all_cells(context, fn) '
+            'target_cell(context, cell_mapping)',
+        'nova.objects.aggregate:AggregateList':
+            'get_all(context) get_by_host(context, host)',
+        'nova.objects.build_request:BuildRequest':
+            'get_by_instance_uuid(context, instance_uuid)',
+        'nova.objects.build_request:BuildRequestList': 'get_all(context)',
+        'nova.objects.cell_mapping:CellMapping': 'is_cell0',
+        'nova.objects.cell_mapping:CellMappingList': 'get_all(context)',
+        'nova.objects.compute_node:ComputeNode':
+            'get_by_id(context, compute_id)',
+        'nova.objects.compute_node:ComputeNodeList':
+            'get_all(context) get_all_by_host(context, host) '
+            'get_by_pagination(context, limit, marker)',
+        'nova.objects.flavor:FlavorList': 'get_all(context, inactive)',
+        'nova.objects.host_mapping:HostMapping': 'get_by_host(context, host)',
+        'nova.objects.host_mapping:HostMappingList':
+            'get_by_cell_id(context, cell_id)',
+        'nova.objects.instance:Instance': 'drop_migration_context',
+        'nova.objects.instance:InstanceList':
+            'get_by_host_and_node(context, host, node, expected_attrs)',
+        'nova.objects.migration:Migration':
+            'get_by_id(context, migration_id) '
+            'get_by_uuid(context, migration_uuid) is_live_migration',
+        'nova.objects.migration:MigrationList':
+            'get_in_progress_by_host_and_node(context, host, node)',
+        'nova.objects.service:Service': 'get_by_compute_host(context, host)',
+        'nova.scheduler.client.report:SchedulerReportClient':
+            'get_providers_in_tree(context, uuid) '
+            'move_allocations(context, source_consumer_uuid, '
+            'target_consumer_uuid)',
+        'nova.servicegroup:API': 'service_is_up(member)',
+    },
+}
+
+#: Service -> group -> the options that this package reads.
+OPTIONS = {
+    API: {
+        'quota': 'driver unified_limits_resource_list '
+                 'unified_limits_resource_strategy'},
+    SCHEDULER: {
+        'filter_scheduler':
+            'available_filters enabled_filters weight_classes '
+            'cpu_weight_multiplier soft_affinity_weight_multiplier '
+            'soft_anti_affinity_weight_multiplier'},
+    COMPUTE: {
+        'DEFAULT': 'cpu_allocation_ratio ram_allocation_ratio '
+                   'initial_ram_allocation_ratio',
+        'compute': 'cpu_dedicated_set cpu_shared_set',
+        'libvirt': 'cpu_power_management virt_type'},
+    COMMANDS: {
+        'DEFAULT': 'compute_driver host',
+        'api_database': 'connection max_retries',
+        'database': 'max_retries',
+        'libvirt': 'connection_uri'},
+}

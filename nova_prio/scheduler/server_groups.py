@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The hosts of the members of a server group, read once for each request."""
+
+import collections
+import weakref
+
+from nova import context as nova_context
+from nova.db.api import api
+from nova.db.api import models
+from nova import objects
+from oslo_log import log as logging
+
+from nova_prio.model import flavor_specs
+from nova_prio.scheduler import failure_domains
+from nova_prio.scheduler import failures
+
+LOG = logging.getLogger(__name__)
+
+_Found = collections.namedtuple('_Found', 'hosts hosts_before paths')
+
+
+class GroupMembers:
+    """Reads the members of the group of a request.
+
+    Nova asks the weighers again for each instance of a request. The databases
+    are read for the first one; for the others, the hosts that the request has
+    chosen since are added.
+
+    :param keys: keys of aggregate metadata, from the widest level on
+    :param same_priority: whether to count only members that have the priority
+        of the request, or like it none
+    """
+
+    def __init__(self, keys, same_priority):
+        self._keys = keys
+        self._same_priority = same_priority
+        self._read = weakref.WeakKeyDictionary()
+        self._warned = set()
+
+    def paths(self, request_spec, candidates):
+        """Return the paths of the candidates and of the members.
+
+        The instance that is placed does not count: it is no member yet, or
+        leaves its host.
+
+        :param request_spec: nova.objects.RequestSpec with a server group
+        :param candidates: list of nova.scheduler.host_manager.HostState
+        :returns: paths as of nova_prio.scheduler.failure_domains: a list with one for
+            each candidate, None if its aggregates cannot be read, and another
+            with one for each member that is on a host, candidate or not
+        """
+        group = request_spec.instance_group
+        to_candidates = list(map(self._path_to, candidates))
+        readable = list(filter(None, to_candidates))
+        found = self._read.get(request_spec)
+        if found is None:
+            found = _Found(self._hosts_of(request_spec), len(group.hosts), {})
+            self._read[request_spec] = found
+            self._warn_of_unknown_keys(readable)
+        hosts = [*found.hosts, *group.hosts[found.hosts_before:]]
+        # Any candidate may get an instance of this request.
+        found.paths.update((path[-1], path) for path in readable)
+        found.paths.update(self._paths_to(set(hosts).difference(found.paths)))
+        return to_candidates, [found.paths[host] for host in hosts]
+
+    def _warn_of_unknown_keys(self, paths):
+        """Warn, once, of each key that no host has: it may be mistyped."""
+        for key, domains_of_key in zip(self._keys, zip(*paths)):
+            if key not in self._warned and not any(
+                    is_value for is_value, _ in domains_of_key):
+                self._warned.add(key)
+                LOG.warning(
+                    'None of %(number)d hosts that a member of a server group '
+                    'may go to is in an aggregate with the metadata %(key)s, '
+                    'of [nova_prio] affinity_domains: each of them is a '
+                    'domain of its own.', {'number': len(paths), 'key': key})
+
+    def _hosts_of(self, request_spec):
+        """Return the host of each member, from all cells that answer."""
+        others = set(request_spec.instance_group.members)
+        others.discard(request_spec.instance_uuid)
+        if not others:
+            return []
+        answers = nova_context.scatter_gather_skip_cell0(
+            nova_context.get_admin_context(),
+            objects.InstanceList.get_by_filters,
+            {'uuid': sorted(others), 'deleted': False},
+            expected_attrs=['flavor'] if self._same_priority else [])
+        hosts = []
+        for cell, answer in answers.items():
+            if nova_context.is_cell_failure_sentinel(answer):
+                LOG.warning('Cell %s does not answer; members of a server '
+                            'group that are in it do not count.', cell)
+                continue
+            hosts.extend(
+                instance.host for instance in answer
+                if instance.host and (
+                    not self._same_priority or _priority(instance) ==
+                    _priority(request_spec)))
+        return hosts
+
+    def _paths_to(self, hosts):
+        """Return dict, host -> path, of hosts that are no candidates."""
+        pairs = collections.defaultdict(list)
+        if hosts and self._keys:
+            for host, *pair in _read_metadata(
+                    nova_context.get_admin_context(), self._keys, hosts):
+                pairs[host].append(pair)
+        return {host: failure_domains.get_path(host, self._keys, pairs[host])
+                for host in hosts}
+
+    def _path_to(self, state):
+        """Return the path of a candidate, or None if it cannot be read."""
+        try:
+            return failure_domains.get_path(state.host, self._keys, (
+                (key, aggregate.metadata[key])
+                for aggregate in state.aggregates
+                for key in self._keys if key in aggregate.metadata))
+        except Exception:
+            failures.log_failure('A server group weigher', 'the host weighs zero',
+                                 state)
+            return None
+
+
+def _priority(instance):
+    return flavor_specs.get_priority(instance.flavor.extra_specs)
+
+
+@api.context_manager.reader
+def _read_metadata(context, keys, hosts):
+    """Return (host, key, value) of all aggregates that hosts are in.
+
+    Nova's objects would bring all other hosts of these aggregates too, which
+    in a large cloud takes longer than all the rest of the request.
+    """
+    of_host, of_metadata = models.AggregateHost, models.AggregateMetadata
+    return context.session.query(
+        of_host.host, of_metadata.key, of_metadata.value).join(
+        of_metadata, of_metadata.aggregate_id == of_host.aggregate_id).filter(
+        of_metadata.key.in_(keys), of_host.host.in_(hosts)).all()

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CPUs of an instance, read from Nova's objects."""
+
+import dataclasses
+
+from nova.objects import fields
+from nova.virt import hardware
+
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
+
+_ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
+
+
+@dataclasses.dataclass(frozen=True)
+class ResourceRequest:
+    """The resources that an instance requests, as ``admission`` reads them.
+
+    ``demand`` is its ``capacity.Demand``, ``priority`` the one in it ('high',
+    'low' or None), ``drawn`` the ``capacity.Rows`` that it takes room from.
+    ``vcpus`` and ``memory_mb`` are those of the flavor. ``wants_whole_cores``
+    tells whether the instance is real-time or isolates its threads.
+    """
+
+    demand: capacity.Demand
+    priority: str | None
+    drawn: capacity.Rows
+    vcpus: int
+    memory_mb: int
+    wants_whole_cores: bool
+
+    @classmethod
+    def from_flavor(cls, flavor, numa_topology, **more):
+        """Return the request of an instance.
+
+        :param flavor: nova.objects.Flavor, with extra specs
+        :param numa_topology: nova.objects.InstanceNUMATopology or None
+        :param more: the fields of a subclass
+        """
+        demand = get_demand(flavor, numa_topology)
+        return cls(demand, demand.priority, capacity.calculate_drawn(demand),
+                   flavor.vcpus, flavor.memory_mb,
+                   needs_whole_cores(flavor, numa_topology), **more)
+
+
+def get_demand(flavor, numa_topology):
+    """Return the ``capacity.Demand`` of an instance.
+
+    All vCPUs of a guest without a NUMA topology float. Otherwise its cells
+    hold the dedicated vCPUs (``pcpuset``) and the shared ones (``cpuset``). An
+    isolated emulator thread takes one more dedicated CPU.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    """
+    priority = flavor_specs.get_priority(flavor.extra_specs)
+    if numa_topology is None:
+        return capacity.Demand(priority, dedicated=0, shared=flavor.vcpus)
+    dedicated = sum(len(cell.pcpuset) for cell in numa_topology.cells)
+    shared = sum(len(cell.cpuset) for cell in numa_topology.cells)
+    if numa_topology.emulator_threads_isolated:
+        dedicated += 1
+    return capacity.Demand(priority, dedicated, shared)
+
+
+def count_shared_by_cell(numa_topology):
+    """Return dict, NUMA cell of the host -> floating vCPUs of an instance.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology that was fitted
+        to the host, or None
+    """
+    cells = numa_topology.cells if numa_topology else []
+    return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
+
+
+def needs_whole_cores(flavor, numa_topology):
+    """Return whether an instance is real-time or isolates its threads.
+
+    :param flavor: nova.objects.Flavor, with extra specs
+    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    """
+    return hardware.is_realtime_enabled(flavor) or (
+        numa_topology is not None and
+        numa_topology.cells[0].cpu_thread_policy == _ISOLATE)
+
+
+def get_instance_pins(instance):
+    """Return the set of CPUs that a nova.objects.Instance is pinned on."""
+    return get_topology_pins(instance.numa_topology)
+
+
+def get_topology_pins(numa_topology):
+    """Return the set of CPUs that an instance with this topology is pinned on.
+
+    It has the CPUs that are reserved for emulator threads, too.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    """
+    found = set()
+    for cell in numa_topology.cells if numa_topology else []:
+        found.update((cell.cpu_pinning or {}).values())
+        found.update(cell.cpuset_reserved or ())
+    return found
+
+
+def get_host_pins(host_topology):
+    """Return the set of dedicated CPUs that any instance is pinned on.
+
+    CPUs that thread isolation keeps free for an instance count as pinned.
+
+    :param host_topology: nova.objects.NUMATopology of the host
+    """
+    return set().union(*(cell.pinned_cpus & cell.pcpuset
+                         for cell in host_topology.cells))

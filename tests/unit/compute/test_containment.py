@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+
+import pytest
+
+from nova_prio.compute import containment
+
+
+def fail(steps, step='count', error=None, **kwargs):
+    with steps.contain(step, **kwargs) as outcome:
+        raise error or ValueError('boom')
+    return outcome
+
+
+def test_error_ends_the_step_and_refuses_until_the_step_succeeds():
+    steps = containment.Steps()
+    outcome = fail(steps)
+    assert 'cannot count (ValueError: boom)' in outcome.problem
+    assert outcome.problem == steps.problem
+    with steps.contain('count') as outcome:
+        pass
+    assert (None, '') == (outcome.problem, steps.problem)
+
+
+def test_error_of_a_step_that_does_not_refuse():
+    steps = containment.Steps()
+    assert fail(steps, refuses=False).problem
+    assert '' == steps.problem
+
+
+def test_failure_until_recount_outlives_a_success():
+    steps = containment.Steps()
+    fail(steps, until_recount=True)
+    with steps.contain('count', until_recount=True):
+        pass
+    assert steps.problem
+    before = steps.until_recount()
+    fail(steps, until_recount=True)
+    steps.forget(before)
+    assert steps.problem, 'the step has failed again since'
+    steps.forget(steps.until_recount())
+    assert '' == steps.problem
+
+
+def test_answers_pass():
+    steps = containment.Steps()
+    with pytest.raises(KeyError):
+        fail(steps, error=KeyError('x'), passes=(KeyError,))
+    assert '' == steps.problem
+
+
+def test_service_still_stops():
+    with pytest.raises(SystemExit):
+        fail(containment.Steps(), error=SystemExit(1))
+
+
+def test_each_type_is_logged_once_with_its_traceback(caplog):
+    steps = containment.Steps()
+    with caplog.at_level(logging.INFO):
+        for error in (ValueError, ValueError, KeyError, ValueError):
+            fail(steps, error=error('x'))
+    assert 2 == len(caplog.records)
+    assert all(record.exc_info for record in caplog.records)
+
+
+def test_sentence_has_one_line_and_a_bounded_length():
+    problem = fail(containment.Steps(), error=ValueError('x\ny' * 999)).problem
+    assert '\n' not in problem
+    assert len(problem) < 300

@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import logging
+
+import fixtures
+import pytest
+
+from nova_prio.compute import usage
+from nova_prio.model import capacity
+from nova_prio.objects import host_report
+
+LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512)
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512)
+HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512)
+
+
+@pytest.fixture
+def log():
+    with fixtures.FakeLogger(
+            name=usage.LOG.name, level=logging.WARNING,
+            format='%(instance_uuid)s %(message)s') as logger:
+        yield logger
+
+
+def ledger_of(**usages):
+    ledger = usage.UsageLedger()
+    for uuid, used in usages.items():
+        ledger.add(uuid, usage.RESIDENT, used)
+    return ledger
+
+
+def report_of(ledger, ratio, mix=True):
+    """Return the report of a host with 4 dedicated and 4 shared CPUs."""
+    return host_report.HostReport.from_usage(
+        capacity.HostCPUs(frozenset(range(4)), frozenset(range(4, 8)),
+                          capacity.parse_ratio(ratio), mix),
+        capacity.calculate_used(2, ledger.low_shared, ledger.ordinary_shared),
+        vcpus_used=12, low_by_cell={})
+
+
+def warned(log):
+    """Return pairs (instance, row) that were warned of."""
+    lines = [line.split() for line in log.output.splitlines()]
+    return [(line[0], line[line.index('row') - 1]) for line in lines]
+
+
+def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
+    said = usage.OversoldWarnings()
+    ledger = ledger_of(low=LOW, ordinary=ORDINARY, high=HIGH)
+    # Low: 4 * 2 + 4 * 1 = 12 sellable and 10 sold; ordinary: 8 and 4.
+    said.warn(report_of(ledger, '2.0'), ledger)
+    assert [] == warned(log)
+    # 4 * 2 = 8 of the low row without mix.
+    said.warn(report_of(ledger, '2.0', mix=False), ledger)
+    expected = [('low', 'low'), ('ordinary', 'low')]
+    assert expected == warned(log)
+    # 4 * 0.5 = 2 of either row: only what is new is said.
+    said.warn(report_of(ledger, '0.5'), ledger)
+    expected += [('ordinary', 'ordinary')]
+    assert expected == warned(log)
+    said.warn(report_of(ledger, '2.0'), ledger)
+    said.warn(report_of(ledger, '0.5'), ledger)
+    assert 2 * expected == warned(log)
+
+
+def test_in_words(log):
+    ledger = ledger_of(low=LOW)
+    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
+    assert log.output.startswith(
+        'low Too much is sold of the low row of this host: 6 of 4 CPUs, 6 of '
+        'them to this instance. It keeps running')
+
+
+def test_an_instance_that_is_resized_on_its_host_counts_twice(log):
+    ledger = ledger_of(low=LOW)
+    ledger.add('low', usage.MOVE, LOW)
+    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
+    assert '12 of 4 CPUs, 12 of them' in log.output

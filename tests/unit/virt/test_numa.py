@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+
+from nova import objects
+import pytest
+
+from nova_prio.model import capacity
+from nova_prio.virt import numa
+
+objects.register_all()
+
+LOW = capacity.Demand('low', 0, 4)
+ORDINARY = capacity.Demand(None, 0, 4)
+MIXED = capacity.Demand('high', 2, 2)
+
+
+def cell(number, dedicated, shared, used):
+    return objects.NUMACell(
+        id=number, cpuset=set(shared), pcpuset=set(dedicated),
+        memory=1024, memory_usage=0, cpu_usage=used, mempages=[],
+        pinned_cpus=set(), siblings=[], socket=0)
+
+
+@pytest.mark.parametrize('demand, ratio, used, low, cpus, left', [
+    # 2 shared and 4 dedicated CPUs at 2.0: low 2 * 2 + 4 * 1 = 8.
+    (LOW, '2.0', 0, 0, 6, 8),
+    (LOW, '2.0', 5, 3, 6, 3),
+    # Never below zero: the ratio fell, or a set shrank.
+    (LOW, '1.0', 5, 5, 6, 0),
+    # 2 * 1.5 + 4 * 0.5 = 5.
+    (LOW, '1.5', 2, 2, 6, 3),
+    # Below 1 the dedicated CPUs add nothing: 2 * 0.5 = 1.
+    (LOW, '0.5', 0, 0, 6, 1),
+    # Ordinary: 2 * 2 = 4 less the ordinary ones, in the low row too.
+    (ORDINARY, '2.0', 5, 3, 2, 2),
+    (ORDINARY, '2.0', 7, 7, 2, 1),
+    (MIXED, '2.0', 1, 0, 2, 3),
+])
+def test_what_a_class_has_left_of_a_cell(
+        demand, ratio, used, low, cpus, left):
+    host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
+    before = host._to_json()
+    seen, = numa.show_rows(
+        host, capacity.parse_ratio(ratio), {'1': low}, demand).cells
+    assert cpus == len(seen.cpuset)
+    # As Nova counts: usage + wanted <= CPUs * ratio.
+    limit = len(seen.cpuset) * float(ratio)
+    assert seen.cpu_usage + left <= limit < seen.cpu_usage + left + 1
+    assert {0, 1, 2, 3} == seen.pcpuset
+    assert before == host._to_json()
+
+
+def test_each_cell_has_its_own():
+    host = objects.NUMATopology(cells=[
+        cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
+    first, second = numa.show_rows(
+        host, capacity.parse_ratio('2.0'), {'0': 4}, LOW).cells
+    assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
+    # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
+    assert (6, 2) == (first.cpu_usage, second.cpu_usage)
+
+
+def test_cpus_that_are_not_to_be_pinned():
+    host = objects.NUMATopology(cells=[
+        cell(0, range(4), (4, 5), 0), cell(1, range(6, 9), (9,), 0)])
+    host.cells[0].pinned_cpus = {0}
+    before = host._to_json()
+    seen = numa.show_as_pinned(host, frozenset((0, 3, 5, 6))).cells
+    assert [{0, 3}, {6}] == [each.pinned_cpus for each in seen]
+    assert before == host._to_json()
