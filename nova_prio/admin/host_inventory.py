@@ -86,7 +86,7 @@ class HostCapacity(typing.NamedTuple):
                 self.report, kind, self.report.room, kind.memory_mb)):
             return 0
         return min(left // needed for needed, left in zip(
-            kind.drawn, self.report.room) if needed)
+            kind.needed_rows, self.report.room) if needed)
 
 
 def get_resource_request(flavor, hints=None):

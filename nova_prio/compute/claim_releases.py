@@ -50,13 +50,14 @@ class ClaimReleases:
                      until_recount=True):
             cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
-                cpus = self.driver.guests.left_behind(instance.uuid, cpus)
+                cpus = self.driver.guests.find_cpus_in_use(
+                    instance.uuid, cpus)
 
         @utils.synchronized(
             resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
         def give_back():
             with contain('keep the CPUs of a guest', until_recount=True):
-                self.driver.guests.keep(instance.uuid, cpus)
+                self.driver.guests.block(instance.uuid, cpus)
             stock(*args, **kwargs)
 
         give_back()

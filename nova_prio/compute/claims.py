@@ -73,7 +73,7 @@ class _ClassTest:
         """
         request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
-        if self.tracker.driver.is_overfull and request.drawn.low:
+        if self.tracker.driver.is_overfull and request.needed_rows.low:
             return ['the host has sold more vCPUs than it may, and takes no '
                     'further ones until they fit'], compute_node, limit
         if not self.tracker.counts_for(request.priority):
@@ -86,7 +86,7 @@ class _ClassTest:
                          '"nova-prio host enable"')
         topology = compute_node.numa_topology
         if topology:
-            topology = numa.show_for_class(
+            topology = numa.limit_to_class(
                 objects.NUMATopology.obj_from_db_obj(topology), report,
                 request.demand)._to_json()
         # The ratios of the host itself: a forced target brings no limits.

@@ -145,7 +145,7 @@ class HostReporting:
             objects.NUMATopology.obj_from_db_obj(topology)
         ) if topology else set()
         return host_report.HostReport.from_usage(
-            self.driver.host_cpus(self.provider_tree.data(
+            self.driver.get_host_cpus(self.provider_tree.data(
                 compute_node.hypervisor_hostname).inventory),
             capacity.calculate_used(len(pinned), self._ledger.low_shared,
                                     self._ledger.ordinary_shared),

@@ -127,7 +127,7 @@ class IncomingMigrations:
         except exception.InstanceNotFound:
             return
         if (not self.driver.manages(instance) or instance.host == self.host or
-                self.driver.guests.is_there(instance.uuid)):
+                self.driver.guests.is_running(instance.uuid)):
             # Stock Nova forgets nothing, and a guest may run here whatever
             # became of the migration.
             return

@@ -22,14 +22,14 @@ class MoveClaims(incoming_migrations.IncomingMigrations):
     def resize_claim(self, context, instance, flavor, *args, **kwargs):
         """Claim for a resize or cold migration to here."""
         self._release_ended(context)
-        self._prove_partitions(flavor)
+        self._probe_partitions(flavor)
         return super().resize_claim(
             context, instance, flavor, *args, **kwargs)
 
     def rebuild_claim(self, context, instance, *args, **kwargs):
         """Claim for an evacuation to here."""
         self._release_ended(context)
-        self._prove_partitions(instance.flavor)
+        self._probe_partitions(instance.flavor)
         return super().rebuild_claim(context, instance, *args, **kwargs)
 
     def live_migration_claim(self, context, instance, *args, **kwargs):
@@ -53,12 +53,12 @@ class MoveClaims(incoming_migrations.IncomingMigrations):
             raise exception.ComputeResourcesUnavailable(
                 reason='The claim has failed: %s' % error) from error
 
-    def _prove_partitions(self, flavor):
+    def _probe_partitions(self, flavor):
         """Look anew whether guests start here, before they have moved."""
         if (self._ledger is not None and
                 flavor_specs.EXTRA_SPEC in flavor.extra_specs and
                 flavor_specs.get_priority(flavor.extra_specs) is not None):
-            self.driver.prove_partitions()
+            self.driver.probe_partitions()
 
     def update_usage(self, context, instance, nodename):
         """Update the usage after a change of an instance, also if it moved.

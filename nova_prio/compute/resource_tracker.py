@@ -207,7 +207,7 @@ class PriorityResourceTracker(
                         self._update_usage_from_instance(
                             context, instance, nodename)
         with contain('find the guests on stale CPU sets'):
-            self.driver.guests.recount(
+            self.driver.guests.update_blocked(
                 list(self._counted.values()), self._ledger.holds, {
                     migration.instance_uuid for migration in migrations
                     if allocations.is_open_migration(migration)})

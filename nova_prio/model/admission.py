@@ -51,7 +51,7 @@ def find_refusals(host, request, room, free_memory_mb):
     :param host: object with ``mix``, ``floating_cpus``, ``shared_cpus`` (both
         numbers), ``sellable``, ``blocked``, ``blocked_by``, ``problem`` and
         ``partition_problem``
-    :param request: object with ``priority``, ``drawn``, ``vcpus``,
+    :param request: object with ``priority``, ``needed_rows``, ``vcpus``,
         ``memory_mb`` and ``wants_whole_cores`` of the instance
     :param room: ``capacity.Rows`` that are left on the host
     :param free_memory_mb: memory of the host that no instance has
@@ -78,12 +78,13 @@ def find_refusals(host, request, room, free_memory_mb):
             'CPUs to float on', request.vcpus, host.floating_cpus)
     # Nova gives the VCPU inventory of a host with s shared CPUs a max_unit of
     # s. That of a mix host is larger, because low-priority instances need it.
-    if host.mix and request.drawn.ordinary > host.shared_cpus:
+    if host.mix and request.needed_rows.ordinary > host.shared_cpus:
         yield Refusal(
             'too_many_shared_vcpus', 'the instance has more shared vCPUs '
-            'than the host has shared CPUs', request.drawn.ordinary,
+            'than the host has shared CPUs', request.needed_rows.ordinary,
             host.shared_cpus)
-    for row, needed, available in capacity.find_shortages(request.drawn, room):
+    for row, needed, available in capacity.find_shortages(
+            request.needed_rows, room):
         yield Refusal('%s_capacity' % row, _Text(
             'the %s row has %d of %d CPUs left, %d are needed%s',
             (row, available, getattr(host.sellable, row), needed,

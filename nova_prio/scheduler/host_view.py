@@ -77,7 +77,7 @@ def get_remaining(host_state, report, request):
         return report.room
     return capacity.calculate_remaining(report.sellable, [
         taken + placed * drawn
-        for taken, drawn in zip(report.taken, request.drawn)])
+        for taken, drawn in zip(report.taken, request.needed_rows)])
 
 
 def show_for_request(host_state, report, request):
@@ -87,6 +87,6 @@ def show_for_request(host_state, report, request):
     Each request has its own host states. Therefore do it once.
     """
     if not getattr(host_state, 'shows_priority_class', False):
-        host_state.numa_topology = numa.show_for_class(
+        host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)
         host_state.shows_priority_class = True

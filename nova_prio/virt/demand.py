@@ -18,14 +18,14 @@ class ResourceRequest:
     """The resources that an instance requests, as ``admission`` reads them.
 
     ``demand`` is its ``capacity.Demand``, ``priority`` the one in it ('high',
-    'low' or None), ``drawn`` the ``capacity.Rows`` that it takes room from.
+    'low' or None), ``needed_rows`` the ``capacity.Rows`` that it takes room from.
     ``vcpus`` and ``memory_mb`` are those of the flavor. ``wants_whole_cores``
     tells whether the instance is real-time or isolates its threads.
     """
 
     demand: capacity.Demand
     priority: str | None
-    drawn: capacity.Rows
+    needed_rows: capacity.Rows
     vcpus: int
     memory_mb: int
     wants_whole_cores: bool

@@ -14,7 +14,7 @@ from nova import objects
 from nova_prio.model import capacity
 
 
-def show_for_class(host_topology, report, demand):
+def limit_to_class(host_topology, report, demand):
     """Return the topology of a host with our driver as an instance may use it.
 
     :param host_topology: nova.objects.NUMATopology, whose values stay as
@@ -25,10 +25,10 @@ def show_for_class(host_topology, report, demand):
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
     if report.mix and demand.shared:
-        host_topology = show_rows(
+        host_topology = limit_to_rows(
             host_topology, report.ratio, report.low_by_cell, demand)
     if report.blocked:
-        host_topology = show_as_pinned(host_topology, report.blocked)
+        host_topology = mark_pinned(host_topology, report.blocked)
     return host_topology
 
 
@@ -49,7 +49,7 @@ def make_limits(cpu_allocation_ratio, ram_allocation_ratio,
     return found
 
 
-def show_rows(host_topology, ratio, low_by_cell, demand):
+def limit_to_rows(host_topology, ratio, low_by_cell, demand):
     """Return the topology of a mix host as an instance may use it.
 
     ``cpuset`` of each cell holds the CPUs of the class, and ``cpu_usage``
@@ -69,7 +69,7 @@ def show_rows(host_topology, ratio, low_by_cell, demand):
         for cell in host_topology.cells])
 
 
-def show_as_pinned(host_topology, cpus):
+def mark_pinned(host_topology, cpus):
     """Return the topology of a host with some CPUs shown as pinned.
 
     :param host_topology: nova.objects.NUMATopology, never written to

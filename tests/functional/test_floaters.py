@@ -432,13 +432,13 @@ class Floaters(base.FunctionalTest):
         guest = guest_xml.Guest('guest', uuids.guest, is_of_nova=True)
         foreign = guest._replace(uuid=uuids.foreign, is_of_nova=False)
         found._seen = [guest, foreign], frozenset({0}), frozenset()
-        with mock.patch.object(found, 'is_there'):
+        with mock.patch.object(found, 'is_running'):
             for counted, moving, named, cpus in (
                     ({uuids.guest, uuids.foreign}, set(), 0, set()),
                     ({uuids.guest}, set(), 0, {0}),
                     (set(), {uuids.guest}, 0, {0}), (set(), set(), 1, {0})):
                 for _ in range(2):
-                    found.recount([], counted.__contains__, moving)
+                    found.update_blocked([], counted.__contains__, moving)
                 self.assertEqual(cpus, found.blocked)
                 self.assertEqual(
                     ['guest'] * len({uuids.guest, uuids.foreign} - counted),
@@ -449,19 +449,20 @@ class Floaters(base.FunctionalTest):
     def test_probes_of_the_partitions(self):
         """They are not guests of Nova; of low ones threads count alone."""
         blocked = []
-        for priority, name in (('high', partitions.PROBE), ('low', 'x'),
-                               ('high', 'x'), (None, 'x')):
+        for priority, name in (
+                ('high', partitions.PROBE_PREFIX), ('low', 'x'),
+                ('high', 'x'), (None, 'x')):
             xml = guest_xml.apply_priority(
                 partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
                 priority, {8} if priority else None)
             found = guests.HostGuests(None, None)
             found._seen = ([guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
                            frozenset())
-            for is_there in False, True:
-                with mock.patch.object(found, 'is_there',
-                                       return_value=is_there):
-                    found.recount([], set().__contains__, set())
-                if not is_there:
+            for is_running in False, True:
+                with mock.patch.object(found, 'is_running',
+                                       return_value=is_running):
+                    found.update_blocked([], set().__contains__, set())
+                if not is_running:
                     self.assertEqual(set(), found.blocked)
             blocked.append(found.blocked)
         self.assertEqual([set(), set(), {0, 1}, {0, 1}], blocked)
@@ -470,12 +471,12 @@ class Floaters(base.FunctionalTest):
         self.start_seed_host()
         server = self.boot(self.low)
         driver = self.computes['mix1'].driver
-        self.assertTrue(driver.guests.is_there(server['id']))
-        self.assertFalse(driver.guests.is_there(uuids.none))
+        self.assertTrue(driver.guests.is_running(server['id']))
+        self.assertFalse(driver.guests.is_running(uuids.none))
         for error in (exception.HypervisorUnavailable(host='mix1'),
                       libvirt.make_libvirtError(
                           libvirt.libvirtError, 'timed out',
                           error_code=libvirt.VIR_ERR_OPERATION_TIMEOUT)):
             with mock.patch.object(driver._host, 'get_connection',
                                    side_effect=error):
-                self.assertTrue(driver.guests.is_there(server['id']))
+                self.assertTrue(driver.guests.is_running(server['id']))

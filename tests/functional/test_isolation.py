@@ -163,7 +163,8 @@ class Isolation(base.FunctionalTest):
     REACHED = {
         'Healing.run', 'PriorityLibvirtDriver.manages',
         'PriorityLibvirtDriver._report_priority',
-        'HostGuests.look', 'HostGuests.recount', 'OversoldWarnings.warn',
+        'HostGuests.read_guests', 'HostGuests.update_blocked',
+        'OversoldWarnings.warn',
         'PriorityResourceTracker._usage_of', 'UsageLedger.add',
         'nova_prio.compat.workarounds.arrived',
         'nova_prio.compat.workarounds.moving_on',

@@ -124,7 +124,7 @@ class Partitions(base.FunctionalTest):
                 'nova.virt.libvirt.guest.Guest.launch',
                 lambda *args, **kwargs: {}['cgroup']):
             self.boot(self.plain, 'ERROR')
-            driver.prove_partitions()
+            driver.probe_partitions()
             self.update_host('mix1')
             self.assertEqual(probes, len(self.probed))
             self.missing.add('/low_prio_machine')

@@ -109,7 +109,7 @@ def mix2_without_partitions(bed):
     for path in mix2.path('/sys/fs/cgroup').rglob('*_prio_machine.partition'):
         path.rmdir()
     # Otherwise nova-compute accepts that it found them a moment ago.
-    bed.computes['mix2'].manager.driver.partitions.start_failed()
+    bed.computes['mix2'].manager.driver.partitions.record_failed_start()
     yield
     mix2.prepare()
     bed.update_host()

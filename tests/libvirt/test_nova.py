@@ -10,7 +10,7 @@ from nova.virt import hardware
 import pytest
 
 from nova_prio.virt.libvirt import guest_xml
-from nova_prio.virt.libvirt.partitions import PROBE
+from nova_prio.virt.libvirt.partitions import PROBE_PREFIX
 from tests import commands
 from tests.libvirt import cloud
 from tests.libvirt import daemon
@@ -133,15 +133,15 @@ def test_restarts_of_services(bed, servers, host):
 def test_a_guest_that_tried_a_partition_and_was_left(bed, host):
     """libvirtd or nova-compute may go away before it is destroyed."""
     partitions = bed.driver.partitions
-    partitions.start_failed()
+    partitions.record_failed_start()
     with mock.patch.object(libvirt.virDomain, 'destroy',
                            side_effect=libvirt.libvirtError('gone')):
-        bed.driver.prove_partitions()
+        bed.driver.probe_partitions()
     assert 'gone' in partitions.problem
-    assert PROBE in host.virsh('list', '--name')
+    assert PROBE_PREFIX in host.virsh('list', '--name')
     bed.update_host()
     assert partitions.problem is None
-    assert PROBE not in host.virsh('list', '--name')
+    assert PROBE_PREFIX not in host.virsh('list', '--name')
 
 
 def test_low_servers_follow_the_configuration_at_the_next_reboot(

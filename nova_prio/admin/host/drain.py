@@ -158,7 +158,7 @@ def find_destinations(context, client, view, leaving):
         fits[each.uuid] = hosts[best].name
         if best in rooms:
             room, memory_mb = rooms[best]
-            rooms[best] = (capacity.calculate_remaining(room, kind.drawn),
+            rooms[best] = (capacity.calculate_remaining(room, kind.needed_rows),
                            memory_mb - kind.memory_mb)
     return fits
 

@@ -83,7 +83,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         with self.steps.contain('log the configuration', refuses=False):
             self._log_configuration()
         with self.steps.contain(_PROBE):
-            self.prove_partitions()
+            self.probe_partitions()
 
     def cleanup_host(self, host):
         """Stop the driver, and the watcher of its resource tracker."""
@@ -105,26 +105,26 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
              'mix': str(self.mix).lower(),
              'low': CONF.nova_prio.low_emulator_set or 'not set'})
 
-    def prove_partitions(self):
+    def probe_partitions(self):
         """Find out whether libvirt starts guests in both partitions.
 
         The probes run on CPUs without high-priority guests, if there are any,
         and that of the low partition on the CPUs of low emulator threads.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
-        self.partitions.prove({
+        self.partitions.probe({
             capacity.HIGH: cpus,
-            capacity.LOW: self.low_emulator_cpus() or cpus})
+            capacity.LOW: self.get_low_emulator_cpus() or cpus})
 
     def get_available_resource(self, nodename):
         """Report as Nova does; look at partitions and at guests."""
         with self.steps.contain(_PROBE):
-            if (self.partitions.is_in_doubt or
+            if (self.partitions.needs_probe or
                     self.steps.has_failed(_PROBE)):
-                self.prove_partitions()
+                self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 passes=(exception.HypervisorUnavailable,)):
-            self.guests.look(self._get_pcpu_available())
+            self.guests.read_guests(self._get_pcpu_available())
         return super().get_available_resource(nodename)
 
     @property
@@ -143,7 +143,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return (self.mix or
                 flavor_specs.get_priority(instance.flavor.extra_specs) is not None)
 
-    def host_cpus(self, stock_inventory):
+    def get_host_cpus(self, stock_inventory):
         """Return the ``capacity.HostCPUs`` of this host.
 
         :param stock_inventory: dict, resource class -> inventory, of the
@@ -182,7 +182,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self.mix, prio_traits.TRAIT_DISABLED in there.traits)
         stock = there.inventory
         reported = inventory.build_priority_inventories(
-            stock, self.host_cpus(stock), self.ledger)
+            stock, self.get_host_cpus(stock), self.ledger)
         if self.mix:
             self._warn_of_memory(stock[orc.MEMORY_MB])
         provider_tree.remove_traits(
@@ -201,16 +201,16 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 'to 1.0; set [DEFAULT] ram_allocation_ratio to 1.0.',
                 stock['allocation_ratio'])
 
-    def floats_on_all(self, flavor):
+    def floats_on_all_cpus(self, flavor):
         """Return whether the guests of a flavor float on D as well as on S."""
         return (self.mix and
                 flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
 
-    def floating_cpus(self):
+    def get_floating_cpus(self):
         """Return the CPUs of both sets, a set of numbers."""
         return self._get_vcpu_available() | self._get_pcpu_available()
 
-    def low_emulator_cpus(self):
+    def get_low_emulator_cpus(self):
         """Return the CPUs of emulator and I/O threads of low guests, a set."""
         return config_checks.get_low_emulator_set(
             CONF) or self._get_vcpu_available()
@@ -223,7 +223,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 flavor_specs.get_priority(flavor.extra_specs) != capacity.LOW):
             return config
         if config.cputune is None:
-            return (config._replace(cpuset=self.floating_cpus())
+            return (config._replace(cpuset=self.get_floating_cpus())
                     if self.mix else config)
         if self.mix:
             self._float_in_cells(config.cputune, instance_numa_topology)
@@ -261,7 +261,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         priority = flavor_specs.get_priority(instance.flavor.extra_specs)
         threads = None
         if priority == capacity.LOW and instance.numa_topology is None:
-            threads = self.low_emulator_cpus()
+            threads = self.get_low_emulator_cpus()
         return guest_xml.apply_priority(xml, priority, threads)
 
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
@@ -289,5 +289,5 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         except Exception:
             if flavor_specs.get_priority(
                     instance.flavor.extra_specs) is not None:
-                self.partitions.start_failed()
+                self.partitions.record_failed_start()
             raise

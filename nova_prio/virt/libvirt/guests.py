@@ -68,7 +68,7 @@ class HostGuests:
         # UUIDs of the domains of others that were warned of.
         self._foreign = set()
 
-    def look(self, dedicated):
+    def read_guests(self, dedicated):
         """Ask libvirt for its guests.
 
         This happens before the recount begins, so that a call that hangs does
@@ -91,7 +91,7 @@ class HostGuests:
                 found.append(guest)
         self._seen = found, frozenset(dedicated), kept
 
-    def recount(self, instances, is_counted, moving):
+    def update_blocked(self, instances, is_counted, moving):
         """Find the blocked CPUs, from the last look at the guests.
 
         :param instances: list of nova.objects.Instance, on this host
@@ -116,9 +116,9 @@ class HostGuests:
         found = [(guest, _blocked_by_orphan(guest, dedicated))
                  for guest in seen
                  if guest.is_up and not is_counted(guest.uuid) and
-                 not guest.name.startswith(partitions.PROBE) and
+                 not guest.name.startswith(partitions.PROBE_PREFIX) and
                  # It may have been deleted just now.
-                 self.is_there(guest.uuid)]
+                 self.is_running(guest.uuid)]
         self.blocked_by = sorted(guest.name for guest, cpus in found if cpus)
         self._warn_of_nova(
             [guest for guest, _ in found
@@ -128,7 +128,7 @@ class HostGuests:
              if cpus and guest.is_readable and not guest.is_of_nova})
         return [cpus for _, cpus in found]
 
-    def left_behind(self, uuid, cpus):
+    def find_cpus_in_use(self, uuid, cpus):
         """Return those CPUs of a claim on which the guest may still run.
 
         This asks libvirt: do not hold the lock of the tracker.
@@ -145,7 +145,7 @@ class HostGuests:
             return frozenset()
         return _blocked_by_orphan(guest, cpus)
 
-    def keep(self, uuid, cpus):
+    def block(self, uuid, cpus):
         """Block CPUs until the next look at the guests.
 
         :param uuid: UUID of the instance that has left them
@@ -155,7 +155,7 @@ class HostGuests:
             self._kept.add((uuid, cpus))
             self.blocked |= cpus
 
-    def is_there(self, uuid):
+    def is_running(self, uuid):
         """Return whether a guest still runs; True if libvirt does not say.
 
         :param uuid: UUID of its instance

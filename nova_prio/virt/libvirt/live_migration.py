@@ -48,14 +48,14 @@ class LiveMigration:
         if priority is not None:
             # Without cell_pins, Nova itself reads none of it.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
-                cpu_pins={}, emulator_pins=self.low_emulator_cpus())
-        if (self.floats_on_all(instance.flavor) and
+                cpu_pins={}, emulator_pins=self.get_low_emulator_cpus())
+        if (self.floats_on_all_cpus(instance.flavor) and
                 instance.numa_topology is None):
-            data.dst_cpu_shared_set_info = self.floating_cpus()
+            data.dst_cpu_shared_set_info = self.get_floating_cpus()
         return data
 
     def _check_destination(self, instance, priority, src_compute_info):
-        self.prove_partitions()
+        self.probe_partitions()
         if self.partitions.problem:
             raise exception.MigrationPreCheckError(
                 reason=self.partitions.problem)
@@ -107,7 +107,7 @@ class LiveMigration:
         libvirt starts the guest here by itself, and may have failed to.
         """
         if flavor_specs.get_priority(instance.flavor.extra_specs) is not None:
-            self.partitions.start_failed()
+            self.partitions.record_failed_start()
         instance.obj_reset_changes(recursive=True)
         super().rollback_live_migration_at_destination(
             context, instance, *args, **kwargs)

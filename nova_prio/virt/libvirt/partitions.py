@@ -31,7 +31,7 @@ WAIT_SECONDS = 10
 TRUST_SECONDS = 30
 
 #: How the names of the guests begin that are started as probes.
-PROBE = 'nova-prio-probe-'
+PROBE_PREFIX = 'nova-prio-probe-'
 
 # A guest without devices, which never runs.
 _PROBE_XML = '''<domain type="%s">
@@ -63,17 +63,17 @@ class Partitions:
         self.problem = None
 
     @property
-    def is_in_doubt(self):
+    def needs_probe(self):
         """Whether the next update of the host must probe the partitions."""
         return self.problem is not None or any(
             probe.started_at < self._failed_at
             for probe in list(self._probes.values()))
 
-    def start_failed(self):
+    def record_failed_start(self):
         """Accept no earlier success: a guest with a priority did not start."""
         self._failed_at = time.monotonic()
 
-    def prove(self, cpus):
+    def probe(self, cpus):
         """Find out whether a guest starts in each of them.
 
         Callers share probes, of which at most one runs for each partition. A
@@ -184,7 +184,7 @@ class _Probe(threading.Thread):
         :param predecessor: _Probe whose guest may not have stopped yet, or
             None
         """
-        super().__init__(name=PROBE + priority, daemon=True)
+        super().__init__(name=PROBE_PREFIX + priority, daemon=True)
         self.priority = priority
         self.cpus = cpus
         self.error = None

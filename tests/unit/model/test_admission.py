@@ -20,7 +20,7 @@ def host(mix=True, partition_problem='', blocked=(), blocked_by='',
 def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
          wants_whole_cores=False):
     return types.SimpleNamespace(
-        priority=priority, drawn=capacity.Rows(*drawn), vcpus=vcpus,
+        priority=priority, needed_rows=capacity.Rows(*drawn), vcpus=vcpus,
         memory_mb=memory_mb, wants_whole_cores=wants_whole_cores)
 
 

@@ -28,7 +28,7 @@ def test_demand(flavor, expected):
     assert capacity.Demand(*expected) == demand.get_demand(flavor, topology)
 
 
-@pytest.mark.parametrize('flavor, priority, drawn, wants_whole_cores', [
+@pytest.mark.parametrize('flavor, priority, needed_rows, wants_whole_cores', [
     (nova_objects.ORDINARY, None, (0, 4, 4), False),
     (nova_objects.LOW, 'low', (0, 4, 0), False),
     (nova_objects.HIGH, 'high', (4, 0, 0), False),
@@ -36,11 +36,11 @@ def test_demand(flavor, expected):
                          hw__cpu_thread_policy='isolate'),
      None, (4, 0, 0), True),
 ])
-def test_resource_request(flavor, priority, drawn, wants_whole_cores):
+def test_resource_request(flavor, priority, needed_rows, wants_whole_cores):
     request = demand.ResourceRequest.from_flavor(
         flavor, nova_objects.request_spec(flavor).numa_topology)
     assert priority == request.priority == request.demand.priority
-    assert drawn == request.drawn
+    assert needed_rows == request.needed_rows
     assert (flavor.vcpus, flavor.memory_mb) == (
         request.vcpus, request.memory_mb)
     assert wants_whole_cores == request.wants_whole_cores

@@ -39,7 +39,7 @@ def test_what_a_class_has_left_of_a_cell(
         demand, ratio, used, low, cpus, left):
     host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
     before = host._to_json()
-    seen, = numa.show_rows(
+    seen, = numa.limit_to_rows(
         host, capacity.parse_ratio(ratio), {'1': low}, demand).cells
     assert cpus == len(seen.cpuset)
     # As Nova counts: usage + wanted <= CPUs * ratio.
@@ -52,7 +52,7 @@ def test_what_a_class_has_left_of_a_cell(
 def test_each_cell_has_its_own():
     host = objects.NUMATopology(cells=[
         cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
-    first, second = numa.show_rows(
+    first, second = numa.limit_to_rows(
         host, capacity.parse_ratio('2.0'), {'0': 4}, LOW).cells
     assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
     # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
@@ -64,6 +64,6 @@ def test_cpus_that_are_not_to_be_pinned():
         cell(0, range(4), (4, 5), 0), cell(1, range(6, 9), (9,), 0)])
     host.cells[0].pinned_cpus = {0}
     before = host._to_json()
-    seen = numa.show_as_pinned(host, frozenset((0, 3, 5, 6))).cells
+    seen = numa.mark_pinned(host, frozenset((0, 3, 5, 6))).cells
     assert [{0, 3}, {6}] == [each.pinned_cpus for each in seen]
     assert before == host._to_json()

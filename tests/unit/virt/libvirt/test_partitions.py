@@ -83,7 +83,7 @@ def prove_at_once(found):
     problems = []
 
     def claim():
-        found.prove(CPUS)
+        found.probe(CPUS)
         problems.append(found.problem)
 
     threads = [threading.Thread(target=claim) for _ in range(CALLERS)]
@@ -98,7 +98,7 @@ def prove_at_once(found):
 
 
 def test_each_partition_is_probed_on_its_cpus(found, connection):
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert found.problem is None
     assert [('/high_prio_machine', '8-9'), ('/low_prio_machine', '10')] == (
         sorted(connection.started))
@@ -109,15 +109,15 @@ def test_each_partition_is_probed_on_its_cpus(found, connection):
     AttributeError('no such cgroup')])
 def test_any_error_of_a_probe_is_a_problem(found, connection, error):
     connection.error = error
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert 'cannot start a guest' in found.problem
     assert '(no such cgroup)' in found.problem
-    assert found.is_in_doubt
+    assert found.needs_probe
 
 
 def test_an_error_without_a_text_is_named_by_its_type(found, connection):
     connection.error = KeyError()
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert '(KeyError)' in found.problem
 
 
@@ -127,7 +127,7 @@ def test_libvirt_that_cannot_be_reached_is_a_problem(
         raise RuntimeError('connection is broken')
 
     monkeypatch.setattr(connection, 'get_connection', get_connection)
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert 'connection is broken' in found.problem
 
 
@@ -135,7 +135,7 @@ def test_the_traceback_of_an_unexpected_error_is_logged_once(
         found, connection, caplog):
     for error in RuntimeError('a'), RuntimeError('b'), ValueError('c'):
         connection.error = error
-        found.prove(CPUS)
+        found.probe(CPUS)
     assert [RuntimeError, ValueError] == [
         record.exc_info[0] for record in caplog.records if record.exc_info]
 
@@ -171,7 +171,7 @@ def test_a_slow_probe_does_not_serialise_its_callers(
         record.message[:23] for record in caplog.records
         if record.levelno == logging.WARNING]
     start = time.monotonic()
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert time.monotonic() - start < 0.4
 
 
@@ -180,10 +180,10 @@ def test_a_slow_probe_that_fails_is_a_problem_at_once(
     monkeypatch.setattr(partitions, 'WAIT_SECONDS', 0.1)
     connection.seconds = {'/low_prio_machine': 0.5}
     connection.error = RuntimeError('the high one, too')
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert 'high_prio_machine' in found.problem
     connection.error = None
-    found.prove(CPUS)
+    found.probe(CPUS)
     connection.error = RuntimeError('killed')
     found._probes['low'].join()
     assert 'low_prio_machine' in found.problem
@@ -200,34 +200,34 @@ def test_the_guests_of_new_probes_have_stopped_at_the_end(found, connection):
     connection.end = end
     # The low one is stopped first.
     connection.seconds = {'/high_prio_machine': 0.5}
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert [True, True] == stopped
 
 
 @pytest.mark.parametrize('seconds, probes', [(29, 2), (31, 4)])
 def test_a_success_is_accepted_for_half_a_minute(
         found, connection, clock, seconds, probes):
-    found.prove(CPUS)
+    found.probe(CPUS)
     clock.ahead = seconds
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert probes == len(connection.started)
 
 
 def test_a_guest_that_does_not_start_ends_the_trust(found, connection):
-    found.prove(CPUS)
-    assert not found.is_in_doubt
-    found.start_failed()
-    assert found.is_in_doubt
-    found.prove(CPUS)
+    found.probe(CPUS)
+    assert not found.needs_probe
+    found.record_failed_start()
+    assert found.needs_probe
+    found.probe(CPUS)
     assert 4 == len(connection.started)
-    assert not found.is_in_doubt
+    assert not found.needs_probe
 
 
 def test_a_failure_is_not_kept(found, connection):
     connection.error = LibvirtError('no such cgroup')
-    found.prove(CPUS)
+    found.probe(CPUS)
     connection.error = None
-    found.prove(CPUS)
+    found.probe(CPUS)
     assert found.problem is None
     assert 4 == len(connection.started)
 
@@ -242,12 +242,12 @@ def test_a_success_before_a_failed_start_does_not_count_later(
         stop.wait(30)
 
     connection.end = end
-    first = threading.Thread(target=found.prove, args=(CPUS,))
+    first = threading.Thread(target=found.probe, args=(CPUS,))
     first.start()
     stopping.wait(30)
-    found.start_failed()
+    found.record_failed_start()
     connection.error = RuntimeError('gone')
-    second = threading.Thread(target=found.prove, args=(CPUS,))
+    second = threading.Thread(target=found.probe, args=(CPUS,))
     second.start()
     connection.end = lambda: None
     stop.set()
