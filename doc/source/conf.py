@@ -22,5 +22,8 @@ openstackdocs_use_storyboard = False
 version = ''
 release = ''
 
+templates_path = ['_templates']
 html_theme = 'openstackdocs'
+# The theme would load a tracker from another host.
+html_theme_options = {'analytics_tracking_code': ''}
 pygments_style = 'native'
