@@ -127,7 +127,7 @@ class UsageLedger:
         """Return dict, uuid -> ``capacity.Rows`` that an instance draws."""
         found = {}
         for (uuid, _), usage in self._usages.items():
-            drawn = capacity.calculate_drawn(usage.demand)
+            drawn = capacity.calculate_needed_rows(usage.demand)
             found[uuid] = capacity.Rows(*map(
                 operator.add, found.get(uuid, (0, 0, 0)), drawn))
         return found

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The tests of a host that filter and claim share.
+"""The admission checks of a host that the filter and the claim share.
 
-Numbers in, refusals out, without Nova objects. Nova decides the NUMA fit
-(:mod:`nova_prio.virt.numa`).
+The NUMA fit is not among them: Nova decides it (:mod:`nova_prio.virt.numa`).
 """
 
 import typing
@@ -14,8 +13,7 @@ from nova_prio.model import capacity
 class Refusal(typing.NamedTuple):
     """One reason why a host cannot take an instance.
 
-    ``reason`` is a name for it, ``detail`` says it in words when it is made a
-    str, ``needed`` and ``available`` are numbers or None.
+    ``reason`` is its short name. ``detail`` becomes a sentence with ``str``.
     """
 
     reason: str
@@ -24,7 +22,7 @@ class Refusal(typing.NamedTuple):
     available: int | None = None
 
     def __str__(self):
-        """Return reason, detail and the numbers that are known."""
+        """Return reason, detail and the numbers that are not None."""
         numbers = ', '.join(
             '%s %d' % (name, getattr(self, name))
             for name in ('needed', 'available')
@@ -33,7 +31,7 @@ class Refusal(typing.NamedTuple):
             self.reason, self.detail, numbers and ' (%s)' % numbers)
 
 
-class _Text(typing.NamedTuple):
+class _LazyText(typing.NamedTuple):
     """A text that is formatted only if a log line or an answer needs it."""
 
     template: str
@@ -43,17 +41,17 @@ class _Text(typing.NamedTuple):
         return self.template % self.values
 
 
-def find_refusals(host, request, room, free_memory_mb):
+def find_refusals(host, request, remaining, free_memory_mb):
     """Yield each Refusal of an instance by a host.
 
-    On a host without mix, call it for priority instances only.
+    If the host is not a mix host, call this for priority instances only.
 
-    :param host: object with ``mix``, ``floating_cpus``, ``shared_cpus`` (both
-        numbers), ``sellable``, ``blocked``, ``blocked_by``, ``problem`` and
-        ``partition_problem``
+    :param host: object with the attributes ``mix``, ``floating_cpus`` and
+        ``shared_cpus`` (both int), ``sellable``, ``blocked``, ``blocked_by``,
+        ``problem`` and ``partition_problem``
     :param request: object with ``priority``, ``needed_rows``, ``vcpus``,
         ``memory_mb`` and ``wants_whole_cores`` of the instance
-    :param room: ``capacity.Rows`` that are left on the host
+    :param remaining: ``capacity.Rows`` of the host
     :param free_memory_mb: memory of the host that no instance has
     """
     if request.priority is not None and host.problem:
@@ -62,42 +60,42 @@ def find_refusals(host, request, room, free_memory_mb):
         yield Refusal('no_partition', host.partition_problem)
     if host.mix and request.wants_whole_cores:
         yield Refusal(
-            'whole_cores', 'low-priority instances run on the dedicated CPUs '
-            'of the host, so that it takes no real-time instance and none '
-            'with the isolate thread policy')
+            'whole_cores', 'low-priority instances float on the dedicated '
+            'CPUs of the host, so it cannot take a real-time instance or one '
+            'with hw:cpu_thread_policy=isolate')
     if ((host.mix or request.priority == capacity.HIGH) and
             request.memory_mb > free_memory_mb):
         available = max(free_memory_mb, 0)
-        yield Refusal('memory', _Text(
-            '%d MB of memory are not sold yet, %d are needed, and it is not '
-            'oversold for this instance', (available, request.memory_mb)),
+        yield Refusal('memory', _LazyText(
+            'the host has %d MB of memory free, without overcommit; the '
+            'instance needs %d MB', (available, request.memory_mb)),
             request.memory_mb, available)
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal(
             'too_many_vcpus', 'the instance has more vCPUs than the host has '
-            'CPUs to float on', request.vcpus, host.floating_cpus)
-    # Nova gives the VCPU inventory of a host with s shared CPUs a max_unit of
-    # s. That of a mix host is larger, because low-priority instances need it.
+            'floating CPUs', request.vcpus, host.floating_cpus)
+    # On stock Nova max_unit of VCPU, the number of shared CPUs, sets this
+    # limit. A mix host has a larger max_unit for its low-priority instances.
     if host.mix and request.needed_rows.ordinary > host.shared_cpus:
         yield Refusal(
             'too_many_shared_vcpus', 'the instance has more shared vCPUs '
             'than the host has shared CPUs', request.needed_rows.ordinary,
             host.shared_cpus)
     for row, needed, available in capacity.find_shortages(
-            request.needed_rows, room):
-        yield Refusal('%s_capacity' % row, _Text(
-            'the %s row has %d of %d CPUs left, %d are needed%s',
+            request.needed_rows, remaining):
+        yield Refusal('%s_capacity' % row, _LazyText(
+            'the %s row has %d of %d vCPUs free, %d are needed%s',
             (row, available, getattr(host.sellable, row), needed,
-             _blocked_text(host) if row == capacity.HIGH else '')),
+             _format_blocked(host) if row == capacity.HIGH else '')),
             needed, available)
 
 
-def _blocked_text(host):
+def _format_blocked(host):
+    """Return a clause about the dedicated CPUs that other guests use."""
     if not host.blocked:
         return ''
-    text = (' (on %d more, guests that were started with other CPU sets float '
-            'until they are rebooted hard or moved)' % len(host.blocked))
+    text = (' (guests on stale CPU sets use %d more until a hard reboot or a '
+            'move of these guests)' % len(host.blocked))
     if host.blocked_by:
-        text += (' (guests there that are no instances of this host: %s)'
-                 % host.blocked_by)
+        text += ' (orphan guests among them: %s)' % host.blocked_by
     return text

@@ -1,31 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a priority host is recognised, in Placement and in the scheduler.
+"""The aggregate metadata that mark hosts for priority instances.
 
-Source: the high/low-priority co-location design, which marks the aggregate
-of such hosts with ``priority_mix=true`` and its flavors with
-``priority=true``. An aggregate may have either, with no other value: clouds
-use the key ``priority`` for other things too.
+The high/low-priority co-location design marks the aggregate of such hosts with
+``priority_mix=true``, and its flavors with ``priority=true``. An aggregate may
+have either key. Other values than ``true`` are ignored, because clouds use the
+key ``priority`` for other purposes too.
 """
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 
-#: With the value "false" it keeps new ordinary instances off the hosts.
+#: With the value "false", the hosts take no new ordinary instances.
 ORDINARY_KEY = 'priority_ordinary'
 
-#: All keys of aggregate metadata that are read.
+#: All keys of aggregate metadata that this package reads as booleans.
 KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 
 
 def is_marked(aggregate):
     """Return whether an aggregate is for priority instances."""
-    return any(_says(aggregate.metadata.get(key), 'true')
+    return any(_equals(aggregate.metadata.get(key), 'true')
                for key in AGGREGATE_KEYS)
 
 
 def excludes_ordinary(aggregate):
     """Return whether an aggregate takes no new ordinary instances."""
-    return _says(aggregate.metadata.get(ORDINARY_KEY), 'false')
+    return _equals(aggregate.metadata.get(ORDINARY_KEY), 'false')
 
 
 def restricts_requests(aggregate):
@@ -34,14 +34,11 @@ def restricts_requests(aggregate):
 
 
 def find_misread_metadata(aggregate):
-    """Return the metadata that should be true or false but are neither.
-
-    :returns: dict, key -> value, of ``KEYS``
-    """
-    found = {key: aggregate.metadata.get(key) for key in KEYS}
-    return {key: value for key, value in found.items() if value is not None
-            and not (_says(value, 'true') or _says(value, 'false'))}
+    """Return the metadata of ``KEYS`` that are neither true nor false."""
+    metadata = {key: aggregate.metadata.get(key) for key in KEYS}
+    return {key: value for key, value in metadata.items() if value is not None
+            and not (_equals(value, 'true') or _equals(value, 'false'))}
 
 
-def _says(value, word):
+def _equals(value, word):
     return value is not None and value.strip().lower() == word

@@ -1,22 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CPU capacity of a host for each class of instance.
+"""The CPU capacity of a host, and which vCPUs may use it.
 
-The arithmetic of co-location, without Nova objects, configuration or floating
-point. Filter, weigher, claim, inventory and reports all use it. A host sells
-its CPUs in three rows:
+The filter, the weigher, the claim, the inventory and the reports all use this
+arithmetic. It knows no Nova objects and no options, and is exact: no floating
+point.
 
-``high``
-    dedicated vCPUs, pinned one to one on the dedicated CPUs
-``low``
-    vCPUs of low-priority instances. The shared vCPUs of all other instances
-    count here too, because they run on the same CPUs
-``ordinary``
-    shared vCPUs of instances without a priority
+dedicated and shared CPUs
+    The CPUs in ``[compute] cpu_dedicated_set`` and in ``[compute]
+    cpu_shared_set``. The sets are disjoint; d and s are their sizes.
+ratio
+    The CPU allocation ratio r that is in force on the host.
+mix host
+    A host with ``cpu_priority_mix_enable``: low-priority instances may also
+    run on its dedicated CPUs, in the time that pinned vCPUs leave idle.
+floating CPUs
+    The CPUs on which a low-priority instance may run. On a mix host these are
+    the shared and the dedicated CPUs, on other hosts the shared CPUs.
+row
+    The vCPUs that a host may sell to one class of vCPUs, and how many of them
+    are sold. A row is a number, not a set of CPUs. A host has three rows:
 
-Source of the rules: the resource model and the worked example of the
-high/low-priority co-location design (12 CPUs, 8 of them dedicated, ratio 2:
-two pinned and four floating instances of 4 vCPUs each).
+    ========  ====================================  =======================
+    row       sellable                              used
+    ========  ====================================  =======================
+    high      d                                     dedicated vCPUs
+    low       floor(s * r + d * max(r - 1, 0)) on   shared vCPUs of all
+              a mix host, else floor(s * r)         instances
+    ordinary  floor(s * r)                          shared vCPUs of
+                                                    instances that are not
+                                                    of low priority
+    ========  ====================================  =======================
+
+An instance fits if each row that its vCPUs use has enough vCPUs remaining. For
+example, a mix host with d = 8, s = 4 and r = 2 sells 8 vCPUs in the high row,
+16 in the low row and 8 in the ordinary row. Two high-priority and four
+low-priority instances of 4 vCPUs fill it: no ordinary instance fits beside
+them.
 """
 
 import bisect
@@ -29,16 +49,15 @@ import typing
 HIGH = 'high'
 LOW = 'low'
 PRIORITIES = (HIGH, LOW)
-#: The largest total of an inventory.
-_MOST_UNITS = 2 ** 31 - 1
+#: The largest total of an inventory in Placement.
+_MAX_TOTAL = 2 ** 31 - 1
 
 
 def parse_ratio(value):
-    """Return an allocation ratio as the decimal that was written.
+    """Return an allocation ratio as an exact Decimal: 1.1 is 11/10.
 
-    :param value: number or its text; 1.1 becomes exactly 11/10
-    :returns: ``decimal.Decimal``
-    :raises ValueError: if it is negative or not a finite number
+    :param value: number or str
+    :raises ValueError: if the value is negative or not a finite number
     """
     try:
         ratio = decimal.Decimal(str(value))
@@ -46,12 +65,12 @@ def parse_ratio(value):
         ratio = decimal.Decimal('NaN')
     if not ratio.is_finite() or ratio < 0:
         raise ValueError(
-            'allocation ratio %r is not a number from 0 on' % (value,))
+            'allocation ratio %r must be a number, 0 or larger' % (value,))
     return ratio
 
 
 class Rows(typing.NamedTuple):
-    """A number of CPUs for each row of a host."""
+    """A number of vCPUs for each row of a host."""
 
     high: int
     low: int
@@ -63,8 +82,7 @@ class Demand:
     """The CPUs that one instance needs.
 
     ``priority`` is 'high', 'low' or None for an ordinary instance.
-    ``dedicated`` is its number of dedicated CPUs, with the one of an isolated
-    emulator thread; ``shared`` is its number of floating vCPUs.
+    ``dedicated`` includes the CPU of an isolated emulator thread.
     """
 
     priority: str | None
@@ -74,12 +92,7 @@ class Demand:
 
 @dataclasses.dataclass(frozen=True)
 class HostCPUs:
-    """The CPU configuration of a host.
-
-    ``dedicated`` and ``shared`` are disjoint frozensets of CPU numbers.
-    ``ratio`` is the CPU allocation ratio in force, as a Decimal. ``mix`` says
-    whether low-priority instances also float on the dedicated CPUs.
-    """
+    """The CPU configuration of a host, with two frozensets of CPU numbers."""
 
     dedicated: frozenset
     shared: frozenset
@@ -88,27 +101,25 @@ class HostCPUs:
 
     @property
     def floating(self):
-        """The frozenset of CPUs that a low-priority instance may use."""
+        """The frozenset of CPUs on which a low-priority instance may run."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     @property
     def sellable(self):
-        """The Rows that this host may sell in all."""
-        return calculate_sellable(len(self.dedicated), len(self.shared), self.ratio,
-                                  self.mix)
+        """The sellable Rows of this host."""
+        return calculate_sellable(
+            len(self.dedicated), len(self.shared), self.ratio, self.mix)
 
 
 def calculate_sellable(dedicated, shared, ratio, mix):
-    """Return the Rows that a host may sell in all.
+    """Return the sellable Rows of a host.
 
-    Each dedicated CPU is promised in full to a pinned instance. It therefore
-    adds to the low row only what oversubscription gives beyond selling it
-    once.
+    The high row promises each dedicated CPU in full to a pinned vCPU. The low
+    row may only sell that CPU's oversubscription, r - 1.
 
     :param dedicated: number of dedicated CPUs
     :param shared: number of shared CPUs
     :param ratio: allocation ratio, a Decimal
-    :param mix: whether low-priority instances float on dedicated CPUs
     """
     ordinary = shared * ratio
     low = ordinary + dedicated * max(ratio - 1, 0) if mix else ordinary
@@ -116,67 +127,55 @@ def calculate_sellable(dedicated, shared, ratio, mix):
                 ordinary=math.floor(ordinary))
 
 
-def calculate_used(pinned, low_shared, ordinary_shared):
-    """Return the Rows in use.
+def calculate_used(dedicated, low_shared, other_shared):
+    """Return the used Rows of a host.
 
-    :param pinned: number of dedicated CPUs that any instance is pinned on
-    :param low_shared: vCPUs of the low-priority instances
-    :param ordinary_shared: shared vCPUs of all other instances
+    :param dedicated: number of dedicated CPUs with a pinned vCPU
+    :param low_shared: vCPUs of low-priority instances
+    :param other_shared: shared vCPUs of all other instances
     """
-    return Rows(high=pinned, low=low_shared + ordinary_shared,
-                ordinary=ordinary_shared)
+    return Rows(dedicated, low_shared + other_shared, other_shared)
 
 
-def calculate_remaining(sellable, in_use):
-    """Return the Rows that are left, none of them below zero."""
-    high, low, ordinary = map(operator.sub, sellable, in_use)
+def calculate_needed_rows(demand):
+    """Return the Rows that an instance with this Demand uses."""
+    if demand.priority == LOW:
+        return calculate_used(demand.dedicated, demand.shared, 0)
+    return calculate_used(demand.dedicated, 0, demand.shared)
+
+
+def calculate_remaining(sellable, used):
+    """Return the Rows that remain; an oversold row has 0."""
+    high, low, ordinary = map(operator.sub, sellable, used)
     return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
-def find_oversold_rows(sellable, in_use):
-    """Return the names of the rows of which too much is sold, a list.
+def find_shortages(needed, available):
+    """Return (name of the row, needed, available) of each row too small.
 
-    :param sellable: Rows that may be sold in all
-    :param in_use: Rows that are sold
+    :param needed: Rows that an instance uses
+    :param available: Rows that remain on the host
     """
-    return [row for row, most, sold in zip(Rows._fields, sellable, in_use)
-            if sold > most]
+    return [row for row in zip(Rows._fields, needed, available)
+            if row[1] > row[2]]
 
 
-def calculate_drawn(demand):
-    """Return the Rows that an instance with this Demand uses.
-
-    Dedicated CPUs draw from the high row. Floating vCPUs draw from the low
-    row and, unless the instance has low priority, from the ordinary row too.
-    """
-    is_low = demand.priority == LOW
-    return calculate_used(demand.dedicated, demand.shared if is_low else 0,
-                          0 if is_low else demand.shared)
-
-
-def find_shortages(needs, left):
-    """Return (row, needed, available) of each row that is too full.
-
-    :param needs: the Rows that an instance draws
-    :param left: the Rows that are left on the host
-    """
-    if all(map(operator.le, needs, left)):
-        return []
-    return [row for row in zip(Rows._fields, needs, left) if row[1] > row[2]]
+def find_oversold_rows(sellable, used):
+    """Return the names of the rows with more used than sellable vCPUs."""
+    return [name for name, _, _ in find_shortages(used, sellable)]
 
 
 def calculate_placement_units(ratio, vcpus):
-    """Return the least inventory with which Placement admits some vCPUs.
+    """Return the smallest inventory with which Placement admits some vCPUs.
 
     Placement admits ``int(units * ratio)``, in floating point. With the
-    result, Placement admits at least ``vcpus``, and exceeds them by less than
-    ``max(ratio, 1)``, unless the result is the largest total of an inventory.
+    returned units this is at least ``vcpus``, by less than ``max(ratio, 1)``
+    more, unless the inventory has the largest total that Placement allows.
 
-    :param ratio: allocation ratio, a Decimal above 0
-    :param vcpus: int
+    :param ratio: allocation ratio, a Decimal
     :raises ValueError: if the ratio is 0 and there are vCPUs to admit
     """
     if vcpus > 0 and not ratio:
         raise ValueError('Placement admits nothing with allocation ratio 0')
-    return bisect.bisect_left(range(_MOST_UNITS), vcpus,
+    return bisect.bisect_left(range(_MAX_TOTAL), vcpus,
                               key=lambda units: units * float(ratio))

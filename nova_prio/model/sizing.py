@@ -1,11 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The least CPUs, or the least ratio, with which a host sells enough.
-
-A host has dedicated and shared CPUs and an allocation ratio. Any one of the
-three follows from the others and from what is to be sold: vCPUs in the low
-row, or an overall ratio, all rows together for each CPU.
-"""
+"""Find the CPUs, or the ratio, that a host needs to sell enough vCPUs."""
 
 import bisect
 import decimal
@@ -14,18 +9,19 @@ import typing
 
 from nova_prio.model import capacity
 
-#: The most CPUs of a kind, and the largest ratio, that are looked for.
+#: The largest number of CPUs in a set, and the largest ratio.
 MOST_CPUS = 4096
 MOST_RATIO = 1000
+#: Digits of a ratio behind the decimal point.
 _DIGITS = 4
 
 
 class NoSolution(ValueError):
-    """Nothing gives what is wanted; its text is a sentence that says why."""
+    """No value is enough, or every value is; the text is a sentence."""
 
 
 class HostSize(typing.NamedTuple):
-    """Numbers of CPUs of a host, ratio as a Decimal; one may be None."""
+    """Numbers of CPUs and the ratio of a host; solve() replaces a None."""
 
     dedicated: int | None
     shared: int | None
@@ -34,56 +30,58 @@ class HostSize(typing.NamedTuple):
 
     @property
     def sellable(self):
-        """The ``capacity.Rows`` that such a host sells."""
+        """The sellable ``capacity.Rows``."""
         return capacity.calculate_sellable(*self)
 
     @property
     def overall_ratio(self):
-        """The CPUs sold for each CPU, a Fraction; 0 without any."""
-        rows = self.sellable
+        """Sellable vCPUs for each CPU, a Fraction; 0 without CPUs."""
         return fractions.Fraction(
-            rows.high + rows.low, (self.dedicated + self.shared) or 1)
+            self.sellable.high + self.sellable.low,
+            (self.dedicated + self.shared) or 1)
 
 
-def solve(terms, low=None, overall=None):
-    """Return the Terms without None that sell the least that is enough.
+def solve(size, low=None, overall=None):
+    """Return the HostSize that sells the least that is enough.
 
-    :param terms: Terms of which one is None
-    :param low: vCPUs in the low row, an int; or
-    :param overall: overall ratio, a Decimal
-    :raises Impossible: if no terms are enough, or any are
+    :param size: HostSize of which exactly one value is None
+    :param low: vCPUs that the low row must sell, an int; or
+    :param overall: overall ratio that the host must reach, a Decimal
+    :raises NoSolution: if no value is enough, or if every value is
     """
-    name = terms._fields[terms.index(None)]
-    others = ', '.join('%s %s' % pair for pair in terms._asdict().items()
-                       if pair[1] is not None and pair[0] != 'mix')
-    others += ' and mix' if terms.mix else ' without mix'
+    name = size._fields[size.index(None)]
+    given = ', '.join('%s %s' % pair for pair in size._asdict().items()
+                      if pair[1] is not None and pair[0] != 'mix')
+    given += ' and mix' if size.mix else ' without mix'
+    if overall is None:
+        target, goal = low, '%d low-priority vCPUs with %s' % (low, given)
+    else:
+        target = fractions.Fraction(overall)
+        goal = 'an overall ratio of %s with %s' % (overall, given)
 
-    def measure(number):
-        found = terms._replace(**{name: number})
-        return found.sellable.low if overall is None else found.overall_ratio
+    def measure(value):
+        candidate = size._replace(**{name: value})
+        return (candidate.sellable.low if overall is None
+                else candidate.overall_ratio)
 
-    def ratio_of(number):
+    def to_ratio(number):
         return decimal.Decimal(number).scaleb(-_DIGITS)
 
-    wanted = low if overall is None else fractions.Fraction(overall)
-    what = ('%d low-priority vCPUs' % low if overall is None
-            else 'an overall ratio of %s' % overall)
     if name == 'ratio':
         most = MOST_RATIO * 10 ** _DIGITS
         number = bisect.bisect_left(
-            range(most + 1), wanted, key=lambda each: measure(ratio_of(each)))
+            range(most + 1), target, key=lambda each: measure(to_ratio(each)))
         if number > most:
-            raise NoSolution('No ratio up to %d gives %s with %s.' % (
-                MOST_RATIO, what, others))
-        return terms._replace(ratio=ratio_of(number).normalize())
-    # With mix nova-compute wants CPUs in both sets.
+            raise NoSolution(
+                'No ratio up to %d gives %s.' % (MOST_RATIO, goal))
+        return size._replace(ratio=to_ratio(number).normalize())
+    # nova-compute refuses to start with mix if one of the sets is empty.
     measures = [(measure(number), number)
-                for number in range(int(terms.mix), MOST_CPUS + 1)]
-    enough = [pair for pair in measures if pair[0] >= wanted]
+                for number in range(int(size.mix), MOST_CPUS + 1)]
+    enough = [pair for pair in measures if pair[0] >= target]
     if not enough:
-        raise NoSolution('No number of %s CPUs up to %d gives %s with %s.' % (
-            name, MOST_CPUS, what, others))
+        raise NoSolution('No number of %s CPUs up to %d gives %s.' % (
+            name, MOST_CPUS, goal))
     if measures[0][0] == measures[-1][0]:
-        raise NoSolution('Any number of %s CPUs gives %s with %s.' % (
-            name, what, others))
-    return terms._replace(**{name: min(enough)[1]})
+        raise NoSolution('Any number of %s CPUs gives %s.' % (name, goal))
+    return size._replace(**{name: min(enough)[1]})

@@ -39,7 +39,8 @@ class ResourceRequest:
         :param more: the fields of a subclass
         """
         demand = get_demand(flavor, numa_topology)
-        return cls(demand, demand.priority, capacity.calculate_drawn(demand),
+        return cls(demand, demand.priority,
+                   capacity.calculate_needed_rows(demand),
                    flavor.vcpus, flavor.memory_mb,
                    needs_whole_cores(flavor, numa_topology), **more)
 

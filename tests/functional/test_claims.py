@@ -43,7 +43,7 @@ class Claims(base.FunctionalTest):
         """The server is where it was, and nothing else has changed."""
         self._wait_for_state_change(server, state)
         self.assertEqual(host, self.host_of(server))
-        self.assertIn('the ordinary row has 0 of 8 CPUs left, 4 are needed',
+        self.assertIn('the ordinary row has 0 of 8 vCPUs free, 4 are needed',
                       self.log.output)
         self._assert_accounts()
 
@@ -70,7 +70,7 @@ class Claims(base.FunctionalTest):
         self.boot(self.flavor(**{'hw:numa_nodes': '1'}), 'ERROR',
                   az='nova:mix1')
         self.assertIn(
-            'the ordinary row has 0 of 8 CPUs left, 4 are needed; Requested '
+            'the ordinary row has 0 of 8 vCPUs free, 4 are needed; Requested '
             'instance NUMA topology cannot fit', self.log.output)
 
     def test_cold_migration(self):
@@ -88,7 +88,7 @@ class Claims(base.FunctionalTest):
             {'status': 'disabled'})
         server, _ = self.residents
         self._fail(server, resize={'flavorRef': self.flavor(vcpus=3)})
-        self.assertIn('the ordinary row has 0 of 8 CPUs left, 3 are needed',
+        self.assertIn('the ordinary row has 0 of 8 vCPUs free, 3 are needed',
                       self.log.output)
         self._assert_accounts()
 

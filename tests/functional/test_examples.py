@@ -117,7 +117,7 @@ class Scenarios(testtools.TestCase):
 
     def test_ordinary(self):
         played = self._play_example('ordinary')
-        self.assertIn('the ordinary row has 0 of 8 CPUs left, 4 are needed '
+        self.assertIn('the ordinary row has 0 of 8 vCPUs free, 4 are needed '
                       '(ordinary_capacity)', played['plain-3']['fault'])
 
     def test_fleet(self):

@@ -97,9 +97,9 @@ class Floaters(base.FunctionalTest):
         self.start_with_one_guest(self.plain)
         self.boot(self.high, 'ERROR', az='nova:mix1')
         self.assertIn(
-            'the high row has 0 of 8 CPUs left, 4 are needed (on 8 more, '
-            'guests that were started with other CPU sets float until they '
-            'are rebooted hard or moved)', self.log.output)
+            'the high row has 0 of 8 vCPUs free, 4 are needed '
+            '(guests on stale CPU sets use 8 more until a hard reboot or a '
+            'move of these guests)', self.log.output)
 
     def test_other_dedicated_cpus_are_given(self):
         self.start_seed_host(dedicated='4-7')
@@ -299,8 +299,7 @@ class Floaters(base.FunctionalTest):
             'The libvirt domain vm-of-operator (%s), which Nova did not '
             'create, may run on the dedicated CPUs 2-7' % uuids.foreign))
         self.assertEqual('vm-of-operator', self.report('mix1').blocked_by)
-        named = ('guests there that are no instances of this host: '
-                 'vm-of-operator')
+        named = '(orphan guests among them: vm-of-operator)'
         self.boot(self.high, 'ERROR')
         self.assertIn(named, filtered.output)
         self.boot(self.high, 'ERROR', az='nova:mix1')
@@ -431,7 +430,7 @@ class Floaters(base.FunctionalTest):
         found = guests.HostGuests(None, None)
         guest = guest_xml.Guest('guest', uuids.guest, is_of_nova=True)
         foreign = guest._replace(uuid=uuids.foreign, is_of_nova=False)
-        found._seen = [guest, foreign], frozenset({0}), frozenset()
+        found._last_read = [guest, foreign], frozenset({0}), frozenset()
         with mock.patch.object(found, 'is_running'):
             for counted, moving, named, cpus in (
                     ({uuids.guest, uuids.foreign}, set(), 0, set()),
@@ -456,7 +455,7 @@ class Floaters(base.FunctionalTest):
                 partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
                 priority, {8} if priority else None)
             found = guests.HostGuests(None, None)
-            found._seen = ([guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
+            found._last_read = ([guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
                            frozenset())
             for is_running in False, True:
                 with mock.patch.object(found, 'is_running',

@@ -223,7 +223,7 @@ class MixHost(mixed.Mixed):
             self.assertEqual(used, self.report('mix').used)
         server = self.ask(self._numbers(5, 1, 4))
         self._assert_refused(
-            'ordinary', 'the ordinary row has 3 of 8 CPUs left, 4 are needed',
+            'ordinary', 'the ordinary row has 3 of 8 vCPUs free, 4 are needed',
             server)
         # Placement has none left for it.
         server = self.ask(self._numbers(4, 3, 1))
@@ -243,13 +243,13 @@ class MixHost(mixed.Mixed):
         """As the rest of a request finds it."""
         servers = self.ask(self._numbers(6, 4, 2), count=3)
         self._assert_refused(
-            'high', 'the high row has 0 of 8 CPUs left, 4 are needed',
+            'high', 'the high row has 0 of 8 vCPUs free, 4 are needed',
             *servers)
         self.delete(*servers)
         resident = self.ask(self.flavor(12, **LOW))
         servers = self.ask(self._numbers(3, 1, 2), count=3)
         self._assert_refused(
-            'low', 'the low row has 0 of 16 CPUs left, 2 are needed',
+            'low', 'the low row has 0 of 16 vCPUs free, 2 are needed',
             *(each for each in servers if each['id'] != resident['id']))
         self.assertEqual((0, 12, 0), self.report('mix').used)
         server = self.ask(self._numbers(4, 2, 2, cpu_realtime='yes'))

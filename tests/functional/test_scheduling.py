@@ -63,7 +63,7 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
         self.boot(self.plain, 'ERROR')
         self.assertIn(
             'Host mix1, node mix1 refused: ordinary_capacity: the ordinary '
-            'row has 0 of 8 CPUs left, 4 are needed (needed 4, available 0).',
+            'row has 0 of 8 vCPUs free, 4 are needed (needed 4, available 0).',
             log.output)
 
 

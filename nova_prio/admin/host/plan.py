@@ -170,7 +170,7 @@ def _instances(view, cpus, floating):
                 'guests would run on the cores that it was promised.',
                 is_in_the_way=True)
         for row in over:
-            drawn = getattr(capacity.calculate_drawn(needs), row)
+            drawn = getattr(capacity.calculate_needed_rows(needs), row)
             if drawn:
                 yield plan_format.PlanRow(
                     plan_format.OVER, uuid, {row: drawn},

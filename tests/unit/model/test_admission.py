@@ -8,8 +8,8 @@ from nova_prio.model import admission
 from nova_prio.model import capacity
 
 
-def host(mix=True, partition_problem='', blocked=(), blocked_by='',
-         problem=''):
+def make_host(mix=True, partition_problem='', blocked=(), blocked_by='',
+              problem=''):
     return types.SimpleNamespace(
         mix=mix, floating_cpus=12, shared_cpus=4,
         sellable=capacity.Rows(8, 16, 8),
@@ -17,67 +17,72 @@ def host(mix=True, partition_problem='', blocked=(), blocked_by='',
         blocked_by=blocked_by, problem=problem)
 
 
-def wish(priority=None, drawn=(0, 4, 4), vcpus=4, memory_mb=256,
-         wants_whole_cores=False):
+def make_request(priority=None, needed=(0, 4, 4), vcpus=4, memory_mb=256,
+                 wants_whole_cores=False):
     return types.SimpleNamespace(
-        priority=priority, needed_rows=capacity.Rows(*drawn), vcpus=vcpus,
+        priority=priority, needed_rows=capacity.Rows(*needed), vcpus=vcpus,
         memory_mb=memory_mb, wants_whole_cores=wants_whole_cores)
 
 
-def reasons(of_host, of_wish, room=(8, 16, 8), free_memory_mb=4096):
+def find_reasons(host, request, remaining=(8, 16, 8), free_memory_mb=4096):
     return [(refusal.reason, refusal.needed, refusal.available)
             for refusal in admission.find_refusals(
-                of_host, of_wish, capacity.Rows(*room), free_memory_mb)]
+                host, request, capacity.Rows(*remaining), free_memory_mb)]
 
 
-def test_all_reasons_in_one_go():
+def test_all_reasons_are_reported():
     assert [('whole_cores', None, None), ('memory', 256, 255),
             ('high_capacity', 2, 1), ('low_capacity', 2, 0),
-            ('ordinary_capacity', 2, 1)] == reasons(
-        host(), wish('high', (2, 2, 2), wants_whole_cores=True), (1, 0, 1),
-        free_memory_mb=255)
-    assert [('too_many_vcpus', 13, 12)] == reasons(
-        host(), wish('low', (0, 13, 0), vcpus=13))
-    assert [] == reasons(host(), wish())
+            ('ordinary_capacity', 2, 1)] == find_reasons(
+        make_host(), make_request('high', (2, 2, 2), wants_whole_cores=True),
+        (1, 0, 1), free_memory_mb=255)
+    assert [('too_many_vcpus', 13, 12)] == find_reasons(
+        make_host(), make_request('low', (0, 13, 0), vcpus=13))
+    assert [] == find_reasons(make_host(), make_request())
 
 
-@pytest.mark.parametrize('mix, priority, drawn, refused', [
-    # s = 4 shared CPUs, and room for 8 vCPUs in the ordinary row.
+@pytest.mark.parametrize('mix, priority, needed, refused', [
+    # s = 4 shared CPUs; 8 vCPUs remain in the ordinary row.
     (True, None, (0, 4, 4), False),
     (True, None, (0, 5, 5), True),
     # Mixed policy, without a priority and with one.
     (True, None, (8, 5, 5), True),
     (True, 'high', (8, 5, 5), True),
     (True, 'high', (8, 4, 4), False),
-    # Pinned ones draw no shared vCPU, low ones none from the ordinary row.
+    # No shared vCPUs, and shared vCPUs of a low-priority instance.
     (True, 'high', (8, 0, 0), False),
     (True, 'low', (0, 12, 0), False),
     (False, 'high', (2, 5, 5), False),
 ])
-def test_more_shared_vcpus_than_shared_cpus_on_a_mix_host(
-        mix, priority, drawn, refused):
-    found = reasons(host(mix), wish(priority, drawn, vcpus=sum(drawn[:2])))
-    assert found == ([('too_many_shared_vcpus', 5, 4)] if refused else [])
+def test_mix_host_refuses_more_shared_vcpus_than_shared_cpus(
+        mix, priority, needed, refused):
+    assert ([('too_many_shared_vcpus', 5, 4)] if refused else []) == (
+        find_reasons(make_host(mix),
+                     make_request(priority, needed, vcpus=sum(needed[:2]))))
 
 
 @pytest.mark.parametrize('mix, priority, refused', [
     (True, None, True), (True, 'low', True), (True, 'high', True),
     (False, 'high', True), (False, 'low', False)])
-def test_whose_memory_is_not_oversold(mix, priority, refused):
-    found = reasons(host(mix), wish(priority, (0, 0, 0)), free_memory_mb=-1)
-    assert found == ([('memory', 256, 0)] if refused else [])
+def test_mix_host_and_high_priority_need_free_memory(mix, priority, refused):
+    assert ([('memory', 256, 0)] if refused else []) == find_reasons(
+        make_host(mix), make_request(priority, (0, 0, 0)), free_memory_mb=-1)
 
 
-def test_whole_cores_without_mix():
-    assert [] == reasons(
-        host(mix=False), wish('high', (4, 0, 0), wants_whole_cores=True))
+def test_host_without_mix_takes_whole_cores():
+    assert [] == find_reasons(
+        make_host(mix=False),
+        make_request('high', (4, 0, 0), wants_whole_cores=True))
 
 
 @pytest.mark.parametrize('priority, refused', [
     ('high', True), ('low', True), (None, False)])
-def test_without_partitions_no_priority_instance(priority, refused):
-    found = reasons(host(partition_problem='gone'), wish(priority))
-    assert found == ([('no_partition', None, None)] if refused else [])
+@pytest.mark.parametrize('attribute, reason', [
+    ('partition_problem', 'no_partition'), ('problem', 'problem')])
+def test_problem_of_host_refuses_priority_instances_only(
+        attribute, reason, priority, refused):
+    assert ([(reason, None, None)] if refused else []) == find_reasons(
+        make_host(**{attribute: 'gone'}), make_request(priority))
 
 
 @pytest.mark.parametrize('numbers, text', [
@@ -85,31 +90,24 @@ def test_without_partitions_no_priority_instance(priority, refused):
     ({'needed': 4}, 'why: because (needed 4)'),
     ({}, 'why: because'),
 ])
-def test_a_refusal_as_text_has_only_the_numbers_that_there_are(
-        numbers, text):
+def test_refusal_as_text_omits_missing_numbers(numbers, text):
     assert text == str(admission.Refusal('why', 'because', **numbers))
 
 
-@pytest.mark.parametrize('priority, refused', [
-    ('high', True), ('low', True), (None, False)])
-def test_a_problem_refuses_priority_instances_only(priority, refused):
-    found = reasons(host(problem='no report'), wish(priority))
-    assert found == ([('problem', None, None)] if refused else [])
-
-
-def test_in_words():
+def test_detail_names_row_and_blocking_guests():
     refusal, = admission.find_refusals(
-        host(), wish('low', (0, 4, 0)), capacity.Rows(8, 3, 0), 4096)
-    assert ('the low row has 3 of 16 CPUs left, 4 are needed' ==
+        make_host(), make_request('low', (0, 4, 0)), capacity.Rows(8, 3, 0),
+        4096)
+    assert ('the low row has 3 of 16 vCPUs free, 4 are needed' ==
             str(refusal.detail))
     refusal, = admission.find_refusals(
-        host(blocked={4, 5}), wish('high', (4, 0, 0)),
+        make_host(blocked={4, 5}), make_request('high', (4, 0, 0)),
         capacity.Rows(3, 16, 8), 4096)
-    assert ('the high row has 3 of 8 CPUs left, 4 are needed (on 2 more, '
-            'guests that were started with other CPU sets float until they '
-            'are rebooted hard or moved)' == str(refusal.detail))
+    assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests on '
+            'stale CPU sets use 2 more until a hard reboot or a move of these '
+            'guests)' == str(refusal.detail))
     refusal, = admission.find_refusals(
-        host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
-        wish('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
+        make_host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
+        make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
     assert str(refusal.detail).endswith(
-        '(guests there that are no instances of this host: vm-a, vm-b)')
+        ' (orphan guests among them: vm-a, vm-b)')

@@ -67,7 +67,7 @@ def test_floating_cpus(host):
 @pytest.mark.parametrize(
     'value', ['x', '', None, -1, 'NaN', 'Infinity', '-0.1'])
 def test_ratio_refused(value):
-    with pytest.raises(ValueError, match='is not a number from 0 on'):
+    with pytest.raises(ValueError, match='must be a number, 0 or larger'):
         capacity.parse_ratio(value)
 
 
@@ -109,7 +109,7 @@ def test_room_is_never_below_zero():
 ])
 def test_shortages(demand, left, short):
     assert short == capacity.find_shortages(
-        capacity.calculate_drawn(capacity.Demand(*demand)), capacity.Rows(*left))
+        capacity.calculate_needed_rows(capacity.Demand(*demand)), capacity.Rows(*left))
 
 
 def test_seed_example_is_filled_exactly():
@@ -117,7 +117,7 @@ def test_seed_example_is_filled_exactly():
     high = capacity.Demand('high', 4, 0)
     low = capacity.Demand('low', 0, 4)
     fits = lambda demand, used: not capacity.find_shortages(  # noqa: E731
-        capacity.calculate_drawn(demand), capacity.calculate_remaining(sellable, used))
+        capacity.calculate_needed_rows(demand), capacity.calculate_remaining(sellable, used))
     # One high and three low are there: one more of each fits.
     assert fits(high, capacity.calculate_used(4, 12, 0))
     assert fits(low, capacity.calculate_used(4, 12, 0))
