@@ -77,7 +77,8 @@ def replaced(name, value):
     (replaced('nova.scheduler.weights.HostWeightHandler.get_matching_classes',
               lambda self, names: []),
      'PriorityWeighter', 'it finds 0 times PriorityWeighter'),
-    (_no_request_filters, 'request filters', 'ours is not among them'),
+    (_no_request_filters, 'runs the request filter',
+     'that of nova-prio is not among them'),
     (replaced('nova.weights.normalize',
               lambda given, minval, maxval: [each / 3 for each in given]),
      'weights beyond one', 'it makes [0.0, 0.3'),
@@ -114,7 +115,7 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
     package = tmp_path / 'broken_here'
     package.mkdir()
     (package / '__init__.py').touch()
-    assert prio_nova_check.can_import('broken_here') is None
+    assert prio_nova_check.find_broken_modules('broken_here') is None
     (package / 'a.py').write_text('from nova.compute import gone')
-    assert "broken_here.a: cannot import name 'gone'" in prio_nova_check.can_import(
-        'broken_here')
+    assert ("broken_here.a: cannot import name 'gone'" in
+            prio_nova_check.find_broken_modules('broken_here'))
