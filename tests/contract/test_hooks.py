@@ -120,10 +120,10 @@ def test_check_imports_only_code_of_its_service(service):
         contract.COMPUTE: ('nova.scheduler.manager', 'nova_prio.api',
                            'nova_prio.scheduler')}[service]
     assert '[] []' == run("""
-        from nova_prio import contract, seams
+        from nova_prio.compat import contract, hooks
         import sys
-        seams.register_options()
-        found = contract.mismatches(sys.argv[1])
+        hooks.register_options()
+        found = contract.find_mismatches(sys.argv[1])
         print(found, [name for name in sys.argv[2:] if name in sys.modules])
         """, service, *others)
 
