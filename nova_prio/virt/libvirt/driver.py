@@ -2,8 +2,15 @@
 
 """The compute driver: Nova's libvirt driver, extended for priorities.
 
-Each override calls Nova's method and adds to its result. For ordinary guests
-on a host without ``cpu_priority_mix_enable`` nothing is added.
+Beside the work of Nova's driver, this driver
+
+* checks the configuration at start, and probes the partitions,
+* reads the guests of libvirt before each recount,
+* reports the inventories and traits of a priority host to Placement,
+* gives each guest the CPUs and the partition of its priority.
+
+Each override calls Nova's method and changes its result. It changes nothing
+for ordinary guests on a host without ``cpu_priority_mix_enable``.
 """
 
 import copy
@@ -43,14 +50,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                             driver.LibvirtDriver):
     """Reports priority CPUs, and places guests by their priority.
 
-    ``ledger`` is the UsageLedger that the resource tracker keeps, ``oversold``
-    warns of oversold rows, ``healing`` heals the allocations in Placement.
+    ``steps`` contains the errors of this package. The resource tracker keeps
+    ``ledger``, a UsageLedger, and uses ``oversold`` and ``healing``.
     ``is_overfull`` tells whether the VCPU inventory of a host without mix was
-    raised to what is in use, which the ratio may exceed by a remainder.
-    ``partitions`` knows whether libvirt starts guests in those of both
-    priorities, ``guests`` which dedicated CPUs guests block. ``is_stopping``
-    is set when nova-compute stops. ``steps`` contains the errors of all of
-    them.
+    raised to the allocations. ``is_stopping`` is set when nova-compute stops.
     """
 
     @contract.exit_if_refused()
@@ -63,17 +66,17 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.ledger = usage.UsageLedger()
         self.oversold = usage.OversoldWarnings()
         self.healing = allocation_healing.AllocationHealing()
-        self.is_overfull = False
         self.partitions = partitions.Partitions(self._host)
         self.guests = guests.HostGuests(self._host, self.steps)
+        self.is_overfull = False
         self.is_stopping = threading.Event()
         self._warned_of_memory = False
 
     @contract.exit_if_refused()
     def init_host(self, host):
-        """Start the driver, unless the configuration rules it out.
+        """Start the driver, unless the configuration is wrong.
 
-        :raises SystemExit: with one line that names option and remedy
+        :raises SystemExit: with one log line that names option and remedy
         """
         with self.steps.contain('check the configuration',
                                 passes=(contract.StartRefused,)):
@@ -86,7 +89,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self.probe_partitions()
 
     def cleanup_host(self, host):
-        """Stop the driver, and the watcher of its resource tracker."""
+        """Stop the driver, and the threads that wait for ``is_stopping``."""
         self.is_stopping.set()
         super().cleanup_host(host)
 
@@ -106,10 +109,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
              'low': CONF.nova_prio.low_emulator_set or 'not set'})
 
     def probe_partitions(self):
-        """Find out whether libvirt starts guests in both partitions.
+        """Probe both partitions, on CPUs without high-priority guests.
 
-        The probes run on CPUs without high-priority guests, if there are any,
-        and that of the low partition on the CPUs of low emulator threads.
+        On a host without shared CPUs, the probes use the dedicated CPUs.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
         self.partitions.probe({
@@ -117,51 +119,20 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             capacity.LOW: self.get_low_emulator_cpus() or cpus})
 
     def get_available_resource(self, nodename):
-        """Report as Nova does; look at partitions and at guests."""
+        """Report as Nova does, after a look at partitions and guests."""
         with self.steps.contain(_PROBE):
-            if (self.partitions.needs_probe or
-                    self.steps.has_failed(_PROBE)):
+            if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 passes=(exception.HypervisorUnavailable,)):
             self.guests.read_guests(self._get_pcpu_available())
         return super().get_available_resource(nodename)
 
-    @property
-    def mix(self):
-        """Whether low-priority instances float on dedicated CPUs too."""
-        return CONF.cpu_priority_mix_enable
-
-    def manages(self, instance):
-        """Return whether this package may write the records of an instance.
-
-        All others are as stock Nova leaves them: their allocations, their
-        migrations and the claims of their live migrations.
-
-        :param instance: nova.objects.Instance
-        """
-        return (self.mix or
-                flavor_specs.get_priority(instance.flavor.extra_specs) is not None)
-
-    def get_host_cpus(self, stock_inventory):
-        """Return the ``capacity.HostCPUs`` of this host.
-
-        :param stock_inventory: dict, resource class -> inventory, of the
-            host's resource provider; its ratio is the one in force
-        """
-        ratio = self._get_allocation_ratios(stock_inventory)[orc.VCPU]
-        return capacity.HostCPUs(
-            dedicated=frozenset(self._get_pcpu_available()),
-            shared=frozenset(self._get_vcpu_available()),
-            ratio=capacity.parse_ratio(ratio),
-            mix=self.mix)
-
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
-        """Report the inventory and the traits of a priority host.
+        """Report the inventories and the traits of a priority host.
 
-        If ours cannot be calculated, a mix host keeps the inventory that
-        Placement has: the one of stock Nova has no room for low-priority
-        instances.
+        If the inventories cannot be calculated, a mix host must keep those
+        in Placement: Nova's have no room for low-priority instances.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -177,14 +148,14 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.provider_tree = copy.deepcopy(provider_tree)
 
     def _report_priority(self, provider_tree, nodename):
-        there = provider_tree.data(nodename)
+        provider = provider_tree.data(nodename)
         traits = prio_traits.list_for_host(
-            self.mix, prio_traits.TRAIT_DISABLED in there.traits)
-        stock = there.inventory
+            self.mix, prio_traits.TRAIT_DISABLED in provider.traits)
+        stock = provider.inventory
         reported = inventory.build_priority_inventories(
             stock, self.get_host_cpus(stock), self.ledger)
         if self.mix:
-            self._warn_of_memory(stock[orc.MEMORY_MB])
+            self._warn_of_memory(stock[orc.MEMORY_MB]['allocation_ratio'])
         provider_tree.remove_traits(
             nodename, prio_traits.TRAIT, prio_traits.TRAIT_MIX)
         provider_tree.add_traits(nodename, *traits)
@@ -192,22 +163,45 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.is_overfull = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
-    def _warn_of_memory(self, stock):
-        if stock['allocation_ratio'] > 1.0 and not self._warned_of_memory:
+    def _warn_of_memory(self, ratio):
+        if ratio > 1.0 and not self._warned_of_memory:
             self._warned_of_memory = True
             LOG.warning(
                 'Memory is not oversold on a host with '
                 'cpu_priority_mix_enable: the allocation ratio %s is lowered '
-                'to 1.0; set [DEFAULT] ram_allocation_ratio to 1.0.',
-                stock['allocation_ratio'])
+                'to 1.0. Set [DEFAULT] ram_allocation_ratio to 1.0.', ratio)
 
-    def floats_on_all_cpus(self, flavor):
-        """Return whether the guests of a flavor float on D as well as on S."""
-        return (self.mix and
-                flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
+    @property
+    def mix(self):
+        """Whether low-priority instances float on dedicated CPUs too."""
+        return CONF.cpu_priority_mix_enable
+
+    def manages(self, instance):
+        """Return whether this package may write the records of an instance.
+
+        The records are its allocations, its migrations and the claims of its
+        live migrations. Stock Nova handles those of all other instances.
+
+        :param instance: nova.objects.Instance
+        """
+        return self.mix or flavor_specs.get_priority(
+            instance.flavor.extra_specs) is not None
+
+    def get_host_cpus(self, inventories):
+        """Return the ``capacity.HostCPUs`` of this host.
+
+        :param inventories: dict, resource class -> inventory, of the host's
+            resource provider; its VCPU ratio is the one in force
+        """
+        ratio = self._get_allocation_ratios(inventories)[orc.VCPU]
+        return capacity.HostCPUs(
+            dedicated=frozenset(self._get_pcpu_available()),
+            shared=frozenset(self._get_vcpu_available()),
+            ratio=capacity.parse_ratio(ratio),
+            mix=self.mix)
 
     def get_floating_cpus(self):
-        """Return the CPUs of both sets, a set of numbers."""
+        """Return the CPUs of low-priority guests on a mix host, a set."""
         return self._get_vcpu_available() | self._get_pcpu_available()
 
     def get_low_emulator_cpus(self):
@@ -222,16 +216,16 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if (flavor_specs.EXTRA_SPEC not in flavor.extra_specs or
                 flavor_specs.get_priority(flavor.extra_specs) != capacity.LOW):
             return config
-        if config.cputune is None:
-            return (config._replace(cpuset=self.get_floating_cpus())
-                    if self.mix else config)
-        if self.mix:
-            self._float_in_cells(config.cputune, instance_numa_topology)
-        self._place_threads(config.cputune)
+        if config.cputune is not None:
+            if self.mix:
+                self._float_in_cells(config.cputune, instance_numa_topology)
+            self._place_threads(config.cputune)
+        elif self.mix:
+            config = config._replace(cpuset=self.get_floating_cpus())
         return config
 
     def _float_in_cells(self, cputune, instance_numa_topology):
-        """Let each vCPU float on all CPUs of the host cell that it is on."""
+        """Let each vCPU float on all CPUs of its host cell."""
         host_cells = {cell.id: cell
                       for cell in self._get_host_numa_topology().cells}
         dedicated = {vcpu: host_cells[cell.id].pcpuset
@@ -243,12 +237,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _place_threads(self, cputune):
         """Place the emulator and I/O threads of a low guest with a topology.
 
-        Without low_emulator_set, they stay on the shared CPUs of its host
-        cells, or on all shared CPUs if these cells have none.
+        Without low_emulator_set, the threads stay on the shared CPUs of the
+        host cells. If these cells have none, use all shared CPUs.
         """
-        emulator = cputune.emulatorpin.cpuset
-        cpus = config_checks.get_low_emulator_set(CONF) or (
-            emulator or self._get_vcpu_available())
+        cpus = (config_checks.get_low_emulator_set(CONF) or
+                cputune.emulatorpin.cpuset or self._get_vcpu_available())
         # Nova 31 gives its guests no I/O threads.
         for pin in (cputune.emulatorpin,
                     *getattr(cputune, 'iothreadpin', ())):
@@ -265,10 +258,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return guest_xml.apply_priority(xml, priority, threads)
 
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
-        """Let a rebuild on the same host use the CPUs that the instance has.
+        """Let a rebuild on the same host use the CPUs of the instance.
 
-        Nova keeps what was claimed on another host for a move that failed, and
-        would start the guest on those CPUs here.
+        After a failed move, Nova keeps the migration context of the other
+        host, and would start the guest on the CPUs that it names.
 
         :raises NotImplementedError: always, as Nova's libvirt driver does
         """
@@ -280,8 +273,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _create_guest(self, context, xml, instance, *args, **kwargs):
         """Start a guest; if one with a priority fails, doubt the partitions.
 
-        Nova starts each guest of its own here: new ones, and those that were
-        moved, rebooted hard, resumed or rescued.
+        Nova starts all its guests here: new and moved ones, and those after a
+        hard reboot, a resume or a rescue.
         """
         try:
             return super()._create_guest(

@@ -2,8 +2,8 @@
 
 """Read the domain XML of a guest, and add to it. Pure: no call of libvirt.
 
-Source: the co-location design names the two slices; the text of
-``<partition>`` is read by openEuler's Skylark daemon.
+Source: the co-location design names the two slices. openEuler's Skylark
+daemon reads the text of ``<partition>``.
 """
 
 import itertools
@@ -23,11 +23,11 @@ PARTITIONS = {capacity.HIGH: '/high_prio_machine',
 
 
 def apply_priority(xml, priority, threads=None):
-    """Return the domain XML as the priority of the guest asks for it.
+    """Return the domain XML of a guest with the settings of its priority.
 
-    The guest is put into the partition of its priority. Its emulator and I/O
-    threads are put on CPUs without high-priority guests: beside a busy one, a
-    low-priority guest could neither start nor migrate.
+    These are the partition, and the CPUs of emulator and I/O threads. A
+    low-priority guest could neither start nor migrate if these threads had to
+    run beside a busy high-priority guest.
 
     :param xml: str, domain XML as Nova's driver makes it
     :param priority: 'high', 'low', or None: nothing changes then
@@ -38,30 +38,29 @@ def apply_priority(xml, priority, threads=None):
     if priority is None:
         return xml
     domain = etree.fromstring(xml)
-    resource = _child(domain, 'resource')
-    _child(resource, 'partition').text = PARTITIONS[priority]
+    resource = _get_child(domain, 'resource')
+    _get_child(resource, 'partition').text = PARTITIONS[priority]
     etree.indent(resource, level=1)
     if threads:
         cpuset = hardware.format_cpu_spec(threads)
-        cputune = _child(domain, 'cputune')
-        _child(cputune, 'emulatorpin').set('cpuset', cpuset)
-        for iothread in _iothreads(domain):
-            _child(cputune, 'iothreadpin', iothread=iothread).set(
+        cputune = _get_child(domain, 'cputune')
+        _get_child(cputune, 'emulatorpin').set('cpuset', cpuset)
+        for iothread in _list_iothreads(domain):
+            _get_child(cputune, 'iothreadpin', iothread=iothread).set(
                 'cpuset', cpuset)
         etree.indent(cputune, level=1)
     return etree.tostring(domain, encoding='unicode')
 
 
 class Guest(typing.NamedTuple):
-    """A guest as libvirt has it.
+    """A guest as libvirt shows it.
 
-    ``uuid`` is that of its instance. ``vcpus`` and ``threads`` are the CPUs on
-    which each vCPU, and each of the emulator and I/O threads, may run:
-    frozensets, None for all CPUs. ``has_cells`` tells whether the guest has a
-    NUMA topology, ``is_of_nova`` whether Nova made it, ``extra_specs`` the
-    extra specs that it was started with, or None if Nova wrote none. ``is_up``
-    is false if it neither runs nor is saved. If ``is_readable`` is false,
-    libvirt did not show the guest this time.
+    ``uuid`` is the UUID of its instance. ``vcpus`` and ``threads`` list the
+    CPUs of each vCPU, and of each emulator or I/O thread: a frozenset, or
+    None for all CPUs. ``has_cells`` tells whether the guest has a NUMA
+    topology, ``is_of_nova`` whether Nova made it. ``extra_specs`` are those
+    at its start, None if Nova wrote none. ``is_up`` is false if the guest
+    neither runs nor is saved, ``is_readable`` if libvirt did not show it.
     """
 
     name: str
@@ -77,36 +76,33 @@ class Guest(typing.NamedTuple):
 
     @classmethod
     def from_xml(cls, xml, is_up=True):
-        """Return the guest of a domain XML.
-
-        :param xml: str, as libvirt shows it
-        """
+        """Return the guest of a domain XML, a str."""
         domain = etree.fromstring(xml)
         default = domain.find('vcpu')
         pins = {pin.get('vcpu'): pin
                 for pin in domain.iterfind('cputune/vcpupin')}
         emulator = domain.find('cputune/emulatorpin')
-        of_nova = domain.find(_INSTANCE)
-        specs = None if of_nova is None else of_nova.find(
+        instance = domain.find(_INSTANCE)
+        specs = None if instance is None else instance.find(
             '{0}flavor/{0}extraSpecs'.format(_NOVA))
         return cls(
             domain.findtext('name'), domain.findtext('uuid'),
             domain.findtext('resource/partition'),
-            [_cpus_of(pins.get(str(vcpu), default))
+            [_parse_cpuset(pins.get(str(vcpu), default))
              for vcpu in range(int(default.text))],
-            [_cpus_of(pin) for pin in (
+            [_parse_cpuset(pin) for pin in (
                 default if emulator is None else emulator,
                 *domain.iterfind('cputune/iothreadpin'))],
-            domain.find('cpu/numa') is not None, of_nova is not None,
+            domain.find('cpu/numa') is not None, instance is not None,
             None if specs is None else {
                 spec.get('name'): spec.text for spec in specs}, is_up)
 
     @property
     def priority(self):
-        """The priority that the guest was started with, or None."""
+        """The priority at the start of the guest, or None."""
         if self.extra_specs is not None:
             return flavor_specs.get_priority(self.extra_specs)
-        # Nova 31 does not write them.
+        # Nova 31 does not write the extra specs.
         return {path: priority for priority, path in
                 PARTITIONS.items()}.get(self.partition)
 
@@ -116,43 +112,41 @@ def is_made_by_nova(xml):
     return etree.fromstring(xml).find(_INSTANCE) is not None
 
 
-def find_blocking_cpus(guest, is_low, everywhere):
-    """Return the CPUs on which a guest is in the way of one that is pinned.
+def find_blocking_cpus(guest, is_low, all_cpus):
+    """Return the CPUs of a guest on which no other guest may be pinned.
 
-    Of a low-priority guest only the emulator and I/O threads count, which
-    must never be beside a high-priority one.
+    The vCPUs of a low-priority guest may run beside a high-priority guest.
+    Its emulator and I/O threads must not.
 
     :param guest: Guest
-    :param is_low: whether it is of low priority
-    :param everywhere: CPUs that stand for all, if it is not limited
+    :param is_low: whether the guest has low priority
+    :param all_cpus: frozenset, the result if the guest may use all CPUs
     :returns: frozenset of CPU numbers
     """
-    users = [*guest.threads, *(() if is_low else guest.vcpus)]
+    users = guest.threads if is_low else [*guest.threads, *guest.vcpus]
     return frozenset().union(*(
-        everywhere if cpus is None else cpus for cpus in users))
+        all_cpus if cpus is None else cpus for cpus in users))
 
 
-def _cpus_of(element):
+def _parse_cpuset(element):
     """Return the ``cpuset`` of an element as a frozenset; None for all."""
     text = element.get('cpuset')
     return None if text is None else frozenset(hardware.parse_cpu_spec(text))
 
 
-def _child(parent, name, **attributes):
-    """Return a child element with these attributes, made if missing."""
-    condition = ''.join(
-        '[@%s="%s"]' % item for item in attributes.items())
-    found = parent.find(name + condition)
+def _get_child(parent, name, **attributes):
+    """Return the child with these attributes, after adding it if missing."""
+    condition = ''.join('[@%s="%s"]' % item for item in attributes.items())
+    child = parent.find(name + condition)
     return (etree.SubElement(parent, name, attributes)
-            if found is None else found)
+            if child is None else child)
 
 
-def _iothreads(domain):
-    """Yield the ids of the I/O threads, str, as libvirt numbers them."""
+def _list_iothreads(domain):
+    """Return the ids of the I/O threads, str, as libvirt numbers them."""
     total = int(domain.findtext('iothreads') or 0)
-    given = [thread.get('id')
-             for thread in domain.iterfind('iothreadids/iothread')]
-    yield from given
-    others = (str(number) for number in itertools.count(1)
-              if str(number) not in given)
-    yield from itertools.islice(others, max(total - len(given), 0))
+    ids = [thread.get('id')
+           for thread in domain.iterfind('iothreadids/iothread')]
+    unused = (str(number) for number in itertools.count(1)
+              if str(number) not in ids)
+    return ids + list(itertools.islice(unused, max(total - len(ids), 0)))

@@ -2,14 +2,14 @@
 
 """The guests of libvirt on this host, and the dedicated CPUs that they block.
 
-Guests on stale CPU sets: a guest that floats keeps the CPUs that it was
-started on until it is rebooted hard or moved, even if the CPU sets change.
+Guests on stale CPU sets: a guest that floats keeps the CPUs of its start until
+it is rebooted hard or moved, even if the CPU sets change.
 
 Orphan guests: guests that run although their instances are not on this host.
-Nova leaves one if the instance was deleted while nova-compute seemed to be
-down, if a live migration was taken for failed, and if libvirt or the database
-went away when the guest had just been started. A domain that Nova did not
-create blocks CPUs as well.
+Nova leaves such a guest if the instance was deleted while nova-compute seemed
+to be down, if Nova takes a live migration for failed, or if libvirt or the
+database went away right after the start of the guest. A domain that Nova did
+not create blocks CPUs as well.
 """
 
 import contextlib
@@ -31,10 +31,10 @@ from nova_prio.virt.libvirt import partitions
 
 LOG = logging.getLogger(__name__)
 
-# States in which Nova starts a guest that is off as it was before: it was
-# suspended, or is being rebooted. In all others it makes it anew.
-_COMES_BACK = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
-               vm_states.RESCUED)
+# In these states Nova starts a guest that is off with its old domain XML: the
+# guest was suspended, or is being rebooted. Otherwise Nova makes a new one.
+_KEEPS_XML = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
+              vm_states.RESCUED)
 
 # In the first recount that finds an orphan, Nova may be about to end it.
 _WARN_AT = 2
@@ -48,7 +48,7 @@ class HostGuests:
     """
 
     def __init__(self, host, steps):
-        """Look at no guest yet.
+        """Assume no guests until the first read.
 
         :param host: nova.virt.libvirt.host.Host
         :param steps: nova_prio.compute.containment.Steps of the service
@@ -57,79 +57,71 @@ class HostGuests:
         self.blocked_by = []
         self._host = host
         self._steps = steps
-        # The guests as libvirt showed them last, the dedicated CPUs then, and
-        # what was in _kept before this look at the guests.
-        self._seen = [], frozenset(), frozenset()
-        # (UUID, CPUs) of each claim that was given back although its guest
-        # may still run on them.
-        self._kept = set()
+        # The guests at the last read, and the dedicated CPUs and the value of
+        # _released just before it.
+        self._last_read = [], frozenset(), frozenset()
+        # (UUID, CPUs) of each released claim whose guest may still run.
+        self._released = set()
         # UUID of an orphan guest of Nova -> number of recounts that found it.
-        self._times = {}
-        # UUIDs of the domains of others that were warned of.
+        self._recounts = {}
+        # UUIDs of the foreign domains that are in the log.
         self._foreign = set()
 
     def read_guests(self, dedicated):
-        """Ask libvirt for its guests.
+        """Read all guests from libvirt.
 
-        This happens before the recount begins, so that a call that hangs does
-        not stop the recount half-way. If libvirt cannot show a guest, the
-        guest counts as up, with the CPUs that it had before, or with all CPUs.
+        Call this before the recount takes the lock of the tracker: libvirt
+        may hang. A guest that libvirt cannot show counts as up, with the CPUs
+        of the read before, or with all CPUs.
 
         :param dedicated: set of the dedicated CPUs of the host
         :raises: the errors of libvirt, if it does not list its guests
         """
-        kept = frozenset(self._kept)
-        known = {guest.uuid: guest for guest in self._seen[0]}
-        found = []
+        released = frozenset(self._released)
+        previous = {guest.uuid: guest for guest in self._last_read[0]}
+        guests = []
         for domain in self._host.list_instance_domains(only_running=False):
             with self._steps.contain('read a guest of libvirt',
                                      refuses=False) as outcome:
                 guest = _read(domain)
             if outcome.problem:
-                guest = _unreadable(domain, known, outcome.problem)
+                guest = _assume(domain, previous, outcome.problem)
             if guest is not None:
-                found.append(guest)
-        self._seen = found, frozenset(dedicated), kept
+                guests.append(guest)
+        self._last_read = guests, frozenset(dedicated), released
 
     def update_blocked(self, instances, is_counted, moving):
-        """Find the blocked CPUs, from the last look at the guests.
+        """Find the blocked CPUs, from the last read of the guests.
 
         :param instances: list of nova.objects.Instance, on this host
-        :param is_counted: function that tells of a UUID whether the tracker
-            counts the instance on this host
+        :param is_counted: function that takes a UUID and returns whether the
+            tracker counts the instance on this host
         :param moving: UUIDs of instances that move from or to this host
         """
-        seen, dedicated, taken_over = self._seen
-        known = {instance.uuid for instance in instances}
-        blocked = find_blocked_by_instances(seen, dedicated, instances).union(
-            *self._find_orphans(
-                lambda uuid: uuid in known or is_counted(uuid), moving))
-        self._kept -= taken_over
-        self.blocked = blocked.union(*(cpus for _, cpus in self._kept))
-
-    def _find_orphans(self, is_counted, moving):
-        """Return the dedicated CPUs that each orphan guest blocks, a list.
-
-        Warn of each orphan once while it lasts.
-        """
-        seen, dedicated, _ = self._seen
-        found = [(guest, _blocked_by_orphan(guest, dedicated))
-                 for guest in seen
-                 if guest.is_up and not is_counted(guest.uuid) and
-                 not guest.name.startswith(partitions.PROBE_PREFIX) and
-                 # It may have been deleted just now.
-                 self.is_running(guest.uuid)]
-        self.blocked_by = sorted(guest.name for guest, cpus in found if cpus)
-        self._warn_of_nova(
-            [guest for guest, _ in found
-             if guest.is_of_nova and guest.uuid not in moving])
-        self._warn_of_foreign(
-            {guest.uuid: (guest.name, cpus) for guest, cpus in found
-             if cpus and guest.is_readable and not guest.is_of_nova})
-        return [cpus for _, cpus in found]
+        guests, dedicated, released = self._last_read
+        known = {instance.uuid: instance for instance in instances}
+        blocked = [_find_stale_cpus(guest, known[guest.uuid], dedicated)
+                   for guest in [*guests, *_read_unrescue_xml(instances)]
+                   if guest.uuid in known]
+        orphans = [(guest, _find_orphan_cpus(guest, dedicated))
+                   for guest in guests
+                   if guest.is_up and guest.uuid not in known and
+                   not is_counted(guest.uuid) and
+                   not guest.name.startswith(partitions.PROBE_PREFIX) and
+                   # The guest may have stopped since the read.
+                   self.is_running(guest.uuid)]
+        self.blocked_by = sorted(guest.name for guest, cpus in orphans if cpus)
+        self._warn_of_orphans([guest for guest, _ in orphans if
+                               guest.is_of_nova and guest.uuid not in moving])
+        self._warn_of_foreign([
+            (guest, cpus) for guest, cpus in orphans
+            if cpus and guest.is_readable and not guest.is_of_nova])
+        self._released -= released
+        self.blocked = frozenset().union(
+            *blocked, *(cpus for _, cpus in [*orphans, *self._released]))
 
     def find_cpus_in_use(self, uuid, cpus):
-        """Return those CPUs of a claim on which the guest may still run.
+        """Return the CPUs of a claim on which the guest may still run.
 
         This asks libvirt: do not hold the lock of the tracker.
 
@@ -138,139 +130,120 @@ class HostGuests:
         :returns: frozenset, empty if libvirt has no such guest, and all of
             ``cpus`` if libvirt does not answer
         """
-        guest = self._ask(
+        guest = self._query(
             lambda connection: _read(connection.lookupByUUIDString(uuid)),
-            if_unknown=guest_xml.Guest('', uuid))
+            default=guest_xml.Guest('', uuid))
         if guest is None or not guest.is_up:
             return frozenset()
-        return _blocked_by_orphan(guest, cpus)
+        return _find_orphan_cpus(guest, cpus)
 
     def block(self, uuid, cpus):
-        """Block CPUs until the next look at the guests.
+        """Block CPUs until the next recount.
 
-        :param uuid: UUID of the instance that has left them
+        :param uuid: UUID of the instance whose claim on the CPUs is released
         :param cpus: frozenset of CPU numbers
         """
         if cpus:
-            self._kept.add((uuid, cpus))
+            self._released.add((uuid, cpus))
             self.blocked |= cpus
 
     def is_running(self, uuid):
-        """Return whether a guest still runs; True if libvirt does not say.
+        """Return whether a guest runs; True if libvirt does not answer.
 
         :param uuid: UUID of its instance
         """
-        return bool(self._ask(
+        return bool(self._query(
             lambda connection: connection.lookupByUUIDString(uuid).isActive(),
-            if_unknown=True))
+            default=True))
 
-    def _ask(self, question, if_unknown):
+    def _query(self, query, default):
         """Return an answer of libvirt, or None if it has no such guest."""
         try:
-            return question(self._host.get_connection())
+            return query(self._host.get_connection())
         except libvirt_host.libvirt.libvirtError as error:
-            return None if _is_gone(error) else if_unknown
+            return None if partitions.is_missing_domain(error) else default
         except exception.HypervisorUnavailable:
-            return if_unknown
+            return default
 
-    def _warn_of_nova(self, orphans):
-        self._times = {guest.uuid: 1 + self._times.get(guest.uuid, 0)
-                       for guest in orphans}
-        for guest in orphans:
-            if self._times[guest.uuid] == _WARN_AT:
+    def _warn_of_orphans(self, guests):
+        self._recounts = {guest.uuid: 1 + self._recounts.get(guest.uuid, 0)
+                          for guest in guests}
+        for guest in guests:
+            if self._recounts[guest.uuid] == _WARN_AT:
                 LOG.warning(
                     'The guest %s runs here, but its instance is not on this '
-                    'host. See where that runs: after a live migration that '
-                    'Nova takes for failed, this may be its only guest. One '
-                    'that is of no use, and that Nova does not end by itself, '
-                    'is to be destroyed and undefined with virsh.',
+                    'host. Check first whether the instance runs on its host: '
+                    'after a live migration that Nova takes for failed, this '
+                    'guest may be the only one. If it is of no use, and Nova '
+                    'does not end it, destroy and undefine it with virsh.',
                     guest.name, instance_uuid=guest.uuid)
 
-    def _warn_of_foreign(self, found):
-        for uuid, (name, cpus) in found.items():
-            if uuid not in self._foreign:
+    def _warn_of_foreign(self, orphans):
+        for guest, cpus in orphans:
+            if guest.uuid not in self._foreign:
                 LOG.warning(
                     'The libvirt domain %(name)s (%(uuid)s), which Nova did '
-                    'not create, may run on the dedicated CPUs %(cpus)s: '
-                    'pinned instances do not get them. Pin its vCPUs and its '
-                    'emulator threads to CPUs outside of [compute] '
-                    'cpu_dedicated_set (virsh vcpupin, virsh emulatorpin), or '
-                    'shut it down.',
-                    {'name': name, 'uuid': uuid,
+                    'not create, may run on the dedicated CPUs %(cpus)s. '
+                    'Pinned instances do not get these CPUs. Pin the vCPUs '
+                    'and the emulator threads of the domain to CPUs outside '
+                    'of [compute] cpu_dedicated_set (virsh vcpupin, virsh '
+                    'emulatorpin), or shut it down.',
+                    {'name': guest.name, 'uuid': guest.uuid,
                      'cpus': hardware.format_cpu_spec(cpus)})
-        self._foreign = set(found)
+        self._foreign = {guest.uuid for guest, _ in orphans}
 
 
 def _read(domain):
-    """Return the Guest of a libvirt domain, or None if it is gone by now.
-
-    :param domain: libvirt.virDomain
-    :raises: the errors of libvirt
-    """
+    """Return the Guest of a libvirt.virDomain, or None if it is gone."""
     try:
-        # It may be suspended or resumed between the questions.
+        # The guest may be suspended or resumed between the questions.
         is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
                      domain.isActive())
         return guest_xml.Guest.from_xml(domain.XMLDesc(0), is_up)
     except libvirt_host.libvirt.libvirtError as error:
-        if _is_gone(error):
+        if partitions.is_missing_domain(error):
             return None
         raise
 
 
-def _is_gone(error):
-    return (error.get_error_code() ==
-            libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
-
-
-def _unreadable(domain, known, problem):
-    """Return a Guest for one that libvirt cannot show."""
-    # Both are known without asking libvirt.
+def _assume(domain, previous, problem):
+    """Return the Guest to assume for a domain that libvirt cannot show."""
+    # libvirt-python knows both without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
-    last = known.get(uuid)
+    last = previous.get(uuid)
     if last is None or last.is_readable:
         LOG.warning(
             'Guest %s: libvirt does not show its domain XML. Pinned instances '
             'do not get %s: %s. If "virsh dumpxml" fails as well, restart '
             'libvirtd, or stop the guest.', name,
-            'the dedicated CPUs that it had last' if last else
-            'any dedicated CPU that is free', problem, instance_uuid=uuid)
+            'the dedicated CPUs that the guest had last' if last else
+            'any free dedicated CPU', problem, instance_uuid=uuid)
     return (last or guest_xml.Guest(name, uuid))._replace(
         is_up=True, is_readable=False)
 
 
-def find_blocked_by_instances(seen, dedicated, instances):
-    """Return the dedicated CPUs on which guests of instances float.
-
-    :param seen: list of guest_xml.Guest
-    :param dedicated: frozenset of CPU numbers
-    :param instances: list of nova.objects.Instance, on this host
-    :returns: frozenset of CPU numbers
-    """
-    known = {instance.uuid: instance for instance in instances}
-    found = frozenset()
-    for guest in [*seen, *_rescued(instances)]:
-        instance = known.get(guest.uuid)
-        if instance and (guest.is_up or instance.vm_state in _COMES_BACK):
-            is_low = flavor_specs.get_priority(
-                instance.flavor.extra_specs) == capacity.LOW
-            found |= guest_xml.find_blocking_cpus(
-                guest, is_low, dedicated) - demand.get_instance_pins(instance)
-    return found & dedicated
+def _find_stale_cpus(guest, instance, dedicated):
+    """Return the dedicated CPUs on which a guest of an instance floats."""
+    if not guest.is_up and instance.vm_state not in _KEEPS_XML:
+        return frozenset()
+    is_low = flavor_specs.get_priority(
+        instance.flavor.extra_specs) == capacity.LOW
+    return (dedicated & guest_xml.find_blocking_cpus(guest, is_low, dedicated)
+            ) - demand.get_instance_pins(instance)
 
 
-def _blocked_by_orphan(guest, dedicated):
+def _find_orphan_cpus(guest, dedicated):
     """Return the dedicated CPUs that an orphan guest blocks, a frozenset."""
     is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
     return dedicated & guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 
 
-def _rescued(instances):
-    """Yield the guests that come back when they are no longer rescued."""
+def _read_unrescue_xml(instances):
+    """Yield the guests to which rescued instances will return."""
     for instance in instances:
         if instance.vm_state == vm_states.RESCUED:
             path = os.path.join(
                 libvirt_utils.get_instance_path(instance), 'unrescue.xml')
-            # It may go this moment, for the guest is coming back.
+            # Nova removes the file when the guest returns.
             with contextlib.suppress(OSError, etree.XMLSyntaxError):
                 yield guest_xml.Guest.from_xml(libvirt_utils.load_file(path))

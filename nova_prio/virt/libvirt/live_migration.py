@@ -3,10 +3,10 @@
 """Live migration of guests with a priority, and claims on mix hosts.
 
 A destination with our driver claims for every instance that the driver
-manages: those with a priority and, with ``cpu_priority_mix_enable``, all
-others. Stock Nova claims only for an instance with a NUMA topology. For an
-instance with a priority, the destination also tells the source where the
-emulator threads must run. The source then sends the XML of the priority.
+manages: all instances with a priority and, with ``cpu_priority_mix_enable``,
+all others. Stock Nova claims only for an instance with a NUMA topology. For an
+instance with a priority, the destination also tells the source on which CPUs
+the emulator threads must run. The source then sends the XML of the priority.
 """
 
 from nova import exception
@@ -19,20 +19,20 @@ from nova_prio.virt.libvirt import guest_xml
 
 
 class LiveMigration:
-    """What a LibvirtDriver does otherwise when guests migrate live.
+    """Extend a LibvirtDriver for live migrations.
 
-    Stands before it in the order of the bases of our driver.
+    This class stands before LibvirtDriver in the bases of our driver.
     """
 
     def check_can_live_migrate_destination(
             self, context, instance, src_compute_info, *args, **kwargs):
-        """Tell the source where the guest may float here.
+        """Tell the source on which CPUs of this host the guest may float.
 
-        Nova claims for every instance that the driver manages, also for one
-        without a NUMA topology. All others migrate as with stock Nova.
+        Let Nova claim for every instance that the driver manages, also
+        without a NUMA topology.
 
-        :raises nova.exception.MigrationPreCheckError: if the priority of the
-            guest would not be kept here
+        :raises nova.exception.MigrationPreCheckError: if the guest would lose
+            its priority on this host
         """
         priority = flavor_specs.get_priority(instance.flavor.extra_specs)
         if priority is not None:
@@ -41,15 +41,15 @@ class LiveMigration:
             context, instance, src_compute_info, *args, **kwargs)
         if not self.manages(instance):
             return data
-        # A source with stock Nova says nothing of its own for most guests, and
-        # sends back what it got.
+        # For most guests a source with stock Nova sends back these values as
+        # it got them.
         data.dst_supports_numa_live_migration = True
         data.src_supports_numa_live_migration = True
         if priority is not None:
-            # Without cell_pins, Nova itself reads none of it.
+            # Without cell_pins, Nova ignores this object.
             data.dst_numa_info = objects.LibvirtLiveMigrateNUMAInfo(
                 cpu_pins={}, emulator_pins=self.get_low_emulator_cpus())
-        if (self.floats_on_all_cpus(instance.flavor) and
+        if (priority == capacity.LOW and self.mix and
                 instance.numa_topology is None):
             data.dst_cpu_shared_set_info = self.get_floating_cpus()
         return data
@@ -69,13 +69,14 @@ class LiveMigration:
 
     def check_can_live_migrate_source(self, context, instance,
                                       dest_check_data, *args, **kwargs):
-        """Keep guests with a priority where it is known.
+        """Refuse a destination that would ignore the priority.
 
-        :raises nova.exception.MigrationPreCheckError: where the guest has a
+        :raises nova.exception.MigrationPreCheckError: if the guest has a
             priority, and the destination does not run our driver
         """
-        if (flavor_specs.get_priority(instance.flavor.extra_specs) is not None and
-                'dst_numa_info' not in dest_check_data):
+        if ('dst_numa_info' not in dest_check_data and
+                flavor_specs.get_priority(
+                    instance.flavor.extra_specs) is not None):
             raise exception.MigrationPreCheckError(reason=(
                 'the destination does not run the compute driver of '
                 'nova-prio, which the priority of the instance needs'))
@@ -83,12 +84,13 @@ class LiveMigration:
             context, instance, dest_check_data, *args, **kwargs)
 
     def post_claim_migrate_data(self, context, instance, migrate_data, claim):
-        """Tell the source where the guest was fitted, if it has a topology.
+        """Tell the source of the claim if the guest has a NUMA topology.
 
-        Without one, stock Nova would not have claimed. If the migration fails,
-        a source that knows of the claim waits until this host drops it, and
-        gives the instance up if this host does not answer. Therefore the
-        source is not told: see nova_prio.compute.incoming_migrations.
+        If a live migration fails, a source that knows of the claim waits for
+        this host to drop it, and gives the instance up if this host does not
+        answer. For a guest without a topology stock Nova would not have
+        claimed, so the source must not know of the claim:
+        nova_prio.compute.incoming_migrations drops it.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration
@@ -98,13 +100,14 @@ class LiveMigration:
 
     def rollback_live_migration_at_destination(
             self, context, instance, *args, **kwargs):
-        """Clean up here, and leave the instance as it is at home.
+        """Clean up this host, and keep the record of the instance.
 
-        Nova lends it what it was to have here, and saves it where its disks
-        are not shared, maybe after the source has: its CPUs at home would be
-        given away, and others counted as its own.
+        Nova applied the migration context of this host, and saves the
+        instance if its disks are not shared, maybe after the source has. Then
+        the database would name CPUs of this host, and the source would give
+        the CPUs of the guest away.
 
-        libvirt starts the guest here by itself, and may have failed to.
+        libvirt starts the guest on this host, which may be what failed.
         """
         if flavor_specs.get_priority(instance.flavor.extra_specs) is not None:
             self.partitions.record_failed_start()
@@ -120,14 +123,14 @@ class LiveMigration:
             threads = None
             if priority == capacity.LOW and instance.numa_topology is None:
                 threads = migrate_data.dst_numa_info.emulator_pins
-            guest = _RewrittenGuest(guest, priority, threads)
+            guest = _PriorityGuest(guest, priority, threads)
         return super()._live_migration_operation(
             context, instance, dest, block_migration, migrate_data, guest,
             *args, **kwargs)
 
 
-class _RewrittenGuest:
-    """A guest that arrives with the XML of its priority."""
+class _PriorityGuest:
+    """A Guest of Nova, which migrates with the XML of its priority."""
 
     def __init__(self, guest, priority, threads):
         self._guest = guest

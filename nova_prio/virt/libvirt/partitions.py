@@ -2,10 +2,10 @@
 
 """Whether libvirt can start guests in the partitions of both priorities.
 
-Without systemd and machined libvirt makes no partition but its own, and a
-guest in one that is missing does not start. nova-compute may run where it
-does not see the cgroups of the host: only libvirt knows, so libvirt is asked
-to start a small guest in each partition, a probe.
+Without systemd and machined, libvirt makes no partition but its own. A guest
+in a missing partition does not start. nova-compute may run in a container,
+where the cgroups of the host cannot be seen: only libvirt knows whether they
+exist. A probe is a small guest that libvirt must start in a partition.
 """
 
 import math
@@ -30,7 +30,6 @@ WAIT_SECONDS = 10
 #: Seconds for which the success of a probe is accepted instead of a new one.
 TRUST_SECONDS = 30
 
-#: How the names of the guests begin that are started as probes.
 PROBE_PREFIX = 'nova-prio-probe-'
 
 # A guest without devices, which never runs.
@@ -46,21 +45,24 @@ _PROBE_XML = '''<domain type="%s">
 class Partitions:
     """The partitions of a host.
 
-    ``problem`` says in one sentence why they are of no use, or is None.
+    ``problem`` is a sentence if libvirt cannot start guests in one of them,
+    else None.
     """
 
     def __init__(self, host):
-        """Ask nothing yet.
+        """Assume no problem until the first probe.
 
         :param host: nova.virt.libvirt.host.Host
         """
+        self.problem = None
         self._host = host
         self._lock = threading.Lock()
+        # Priority -> the latest _Probe, and the error of the latest result.
         self._probes = {}
         self._errors = {}
         self._failed_at = -math.inf
+        # The types of the unexpected errors that are in the log.
         self._logged = set()
-        self.problem = None
 
     @property
     def needs_probe(self):
@@ -70,67 +72,66 @@ class Partitions:
             for probe in list(self._probes.values()))
 
     def record_failed_start(self):
-        """Accept no earlier success: a guest with a priority did not start."""
+        """Distrust earlier probes: a guest with a priority did not start."""
         self._failed_at = time.monotonic()
 
     def probe(self, cpus):
-        """Find out whether a guest starts in each of them.
+        """Update ``problem``: let libvirt start a guest in each partition.
 
         Callers share probes, of which at most one runs for each partition. A
         success is accepted for TRUST_SECONDS, unless a guest with a priority
         failed to start since then. All callers wait at the same time, until
         WAIT_SECONDS after the start of the probe at most.
 
-        A probe that still runs may have started before the caller asked. To
-        share it is safe:
+        A caller may share a probe that started before the call, because
 
-        * If it fails, the partition is refused.
-        * If it succeeds, libvirt had its guest in the partition after the
-          caller asked.
-        * If it goes on, its guest holds the partition: the kernel removes no
-          cgroup with another one in it. It looks the same if libvirtd hangs
-          before that; no other guest starts then either.
+        * if the probe fails, the partition is refused,
+        * if it succeeds, libvirt had its guest in the partition after the
+          call,
+        * if it takes longer, its guest holds the partition: the kernel
+          removes no cgroup that contains another one. If libvirtd hangs
+          earlier, the caller sees the same; then no other guest starts
+          either.
 
-        :param cpus: dict, priority -> set of the CPU numbers on which the
-            guest is started
+        :param cpus: dict, priority -> set of CPU numbers for the guest
         """
         with self._lock:
-            probes = [self._shared(priority, cpus[priority])
+            probes = [self._get_valid_probe(priority, cpus[priority])
                       for priority in guest_xml.PARTITIONS]
         for probe in probes:
-            # Also until its guest has stopped: a nova-compute that is new in
-            # the database does not start if libvirt has guests.
+            # Wait also until the guest has stopped: a nova-compute that is
+            # new in the database does not start if libvirt has guests.
             probe.join(max(
                 0, probe.started_at + WAIT_SECONDS - time.monotonic()))
             if not self._is_trusted(probe):
-                self._record(probe)
+                self._record_result(probe)
 
-    def _shared(self, priority, cpus):
-        """Return the probe of a partition that counts now, maybe a new one."""
+    def _get_valid_probe(self, priority, cpus):
+        """Return the probe of a partition, a new one if none is valid."""
         probe = self._probes.get(priority)
         if probe is None or not (
                 probe.is_starting or self._is_trusted(probe)):
-            probe = _Probe(self._host, priority, cpus, self._record, probe)
+            probe = _Probe(self._host, priority, cpus, self._record_result,
+                           probe)
             self._probes[priority] = probe
             probe.start()
         return probe
 
     def _is_trusted(self, probe):
-        return (probe.error is None and probe.proved_at is not None and
-                probe.proved_at > self._failed_at and
-                time.monotonic() - probe.proved_at < TRUST_SECONDS)
+        return probe.error is None and probe.succeeded_at > max(
+            self._failed_at, time.monotonic() - TRUST_SECONDS)
 
-    def _record(self, probe):
-        """Take the result of a probe over, unless a later one counts.
+    def _record_result(self, probe):
+        """Update ``problem`` from a probe, unless a later probe exists.
 
-        The thread of a probe does so when it ends, so that callers find the
-        result. They do so if the probe takes too long.
+        The thread of the probe calls this at its end. A caller of ``probe``
+        calls it if the probe takes too long.
         """
         with self._lock:
             if self._probes[probe.priority] is not probe:
                 return
             self._errors[probe.priority] = probe.error
-            self._log(probe)
+            self._log_result(probe)
             problem = next((
                 'libvirt cannot start a guest in the partition %s (%s); run '
                 'nova-prio-host prepare on the host'
@@ -144,7 +145,7 @@ class Partitions:
                          'starts guests in their partitions.')
             self.problem = problem
 
-    def _log(self, probe):
+    def _log_result(self, probe):
         """Log an unexpected error once per type, a slow probe once."""
         partition = guest_xml.PARTITIONS[probe.priority]
         if probe.error is not None:
@@ -157,10 +158,10 @@ class Partitions:
             probe.is_late = True
             LOG.warning(
                 'libvirt takes more than %(seconds)d s to start a guest in '
-                'the partition %(partition)s on CPUs %(cpus)s: guests of more '
-                'weight keep them busy, and low-priority guests start late; '
-                'set [nova_prio] low_emulator_set, or see nova-prio-host '
-                '--low-weight.',
+                'the partition %(partition)s on CPUs %(cpus)s: guests with '
+                'more weight keep these CPUs busy, and low-priority guests '
+                'start late. Set [nova_prio] low_emulator_set, or see '
+                'nova-prio-host --low-weight.',
                 {'seconds': WAIT_SECONDS, 'partition': partition,
                  'cpus': hardware.format_cpu_spec(probe.cpus)})
 
@@ -168,19 +169,16 @@ class Partitions:
 class _Probe(threading.Thread):
     """Starts a guest and stops it, however long that takes.
 
-    ``started_at`` and ``proved_at`` are times of the monotonic clock: when it
-    began, and when libvirt had started the guest, None before. ``error`` is
-    the exception that it failed with, or None. ``is_late`` tells whether a
-    caller waited in vain.
+    ``started_at`` and ``succeeded_at`` are times of the monotonic clock: when
+    the thread was made, and when libvirt had started the guest, -inf before.
+    ``error`` is the exception of a failed probe, or None. ``is_late`` tells
+    whether the log has a warning of this probe.
     """
 
-    def __init__(self, host, priority, cpus, done, predecessor):
-        """Start nothing yet.
+    def __init__(self, host, priority, cpus, on_end, predecessor):
+        """Prepare the thread.
 
-        :param host: nova.virt.libvirt.host.Host
-        :param priority: 'high' or 'low'
-        :param cpus: set of CPU numbers
-        :param done: called with this probe when it ends
+        :param on_end: function that is called with this probe when it ends
         :param predecessor: _Probe whose guest may not have stopped yet, or
             None
         """
@@ -190,46 +188,48 @@ class _Probe(threading.Thread):
         self.error = None
         self.is_late = False
         self.started_at = time.monotonic()
-        self.proved_at = None
+        self.succeeded_at = -math.inf
         self._host = host
-        self._done = done
+        self._on_end = on_end
         self._predecessor = predecessor
-        # The same one each time.
+        # Every probe of a partition has the same UUID.
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
 
     @property
     def is_starting(self):
         """Whether libvirt has not started the guest yet."""
-        return self.proved_at is None and self.is_alive()
+        return self.succeeded_at == -math.inf and self.is_alive()
 
     def run(self):
-        """Start and stop the guest, then call ``done`` with this probe."""
+        """Start and stop the guest, then call ``on_end``."""
         try:
             if self._predecessor is not None:
                 self._predecessor.join()
                 self._predecessor = None
-            self._try()
+            self._start_and_stop_guest()
         except Exception as error:
             self.error = error
-        self._done(self)
+        self._on_end(self)
 
-    def _try(self):
+    def _start_and_stop_guest(self):
         connection = self._host.get_connection()
-        self._end_left(connection)
+        # A guest stays if libvirtd or nova-compute stopped during a probe.
+        try:
+            connection.lookupByUUIDString(self._uuid).destroy()
+        except libvirt_host.libvirt.libvirtError as error:
+            if not is_missing_domain(error):
+                raise
         guest = connection.createXML(
             guest_xml.apply_priority(
                 _PROBE_XML % (CONF.libvirt.virt_type, self.name, self._uuid,
                               hardware.format_cpu_spec(self.cpus)),
                 self.priority),
             libvirt_host.libvirt.VIR_DOMAIN_START_PAUSED)
-        self.proved_at = time.monotonic()
+        self.succeeded_at = time.monotonic()
         guest.destroy()
 
-    def _end_left(self, connection):
-        """End one that stayed, since libvirtd or nova-compute went away."""
-        try:
-            connection.lookupByUUIDString(self._uuid).destroy()
-        except libvirt_host.libvirt.libvirtError as error:
-            if (error.get_error_code() !=
-                    libvirt_host.libvirt.VIR_ERR_NO_DOMAIN):
-                raise
+
+def is_missing_domain(error):
+    """Return whether a libvirtError says that the domain does not exist."""
+    return (error.get_error_code() ==
+            libvirt_host.libvirt.VIR_ERR_NO_DOMAIN)
