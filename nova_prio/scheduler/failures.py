@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the scheduler does about an exception that nobody expected.
+"""The log of unexpected exceptions in nova-scheduler.
 
-Nova catches nothing that a filter or a weigher raises: one bad host would fail
-each request of its scheduler. Ours contain the exception, and log it here.
+Nova catches no exception of a filter or weigher: one bad host record would
+fail every request. The plug-ins of this package must catch the exception, log
+it with :func:`log_failure`, and refuse the host or give it the weight zero.
 """
 
 import functools
@@ -13,8 +14,8 @@ from oslo_log import log as logging
 
 LOG = logging.getLogger(__name__)
 
-#: Number of exceptions that a process remembers to have logged. If more
-#: hosts fail, some are logged again.
+#: Number of logged exceptions that a process remembers. If more hosts fail,
+#: some exceptions are logged again.
 MOST_LOGGED = 4096
 
 
@@ -28,15 +29,16 @@ def log_failure(component, consequence, host_state=None):
     :param host_state: nova.scheduler.host_manager.HostState, or None if the
         exception concerns the whole request
     """
-    where = ('the request' if host_state is None else 'host %s, node %s' % (
+    subject = ('the request' if host_state is None else 'host %s, node %s' % (
         host_state.host, host_state.nodename))
-    _log(component, consequence, where, sys.exc_info()[0])
+    _log_once(component, consequence, subject, sys.exc_info()[0])
 
 
 @functools.lru_cache(maxsize=MOST_LOGGED)
-def _log(component, consequence, where, _error_type):
+def _log_once(component, consequence, subject, _error_type):
     LOG.exception(
-        '%(component)s failed for %(where)s: %(consequence)s. This is logged '
-        'once for each host and type of exception. Report it with the '
+        '%(component)s failed for %(subject)s: %(consequence)s. This error is '
+        'logged once for each host and type of exception. Report the '
         'traceback as a bug of nova-prio.',
-        {'component': component, 'where': where, 'consequence': consequence})
+        {'component': component, 'subject': subject,
+         'consequence': consequence})

@@ -3,8 +3,7 @@
 """Whether a guest NUMA topology fits on a host, as Nova decides it.
 
 Nova's own function writes into its arguments, logs much and tries each
-permutation of cells. It is called only if counting CPUs and memory does not
-decide.
+permutation of cells. Call it only if counting CPUs and memory cannot decide.
 """
 
 import copy
@@ -13,72 +12,81 @@ from nova.objects import fields
 from nova.virt import hardware
 from oslo_utils import units
 
-
-def can_fit(host_topology, request):
-    """Return False if the host certainly lacks free dedicated CPUs."""
-    return request.demand.dedicated <= sum(
-        len(cell.pcpuset - cell.pinned_cpus) for cell in host_topology.cells)
+from nova_prio.virt import numa
 
 
-def fits_plain_cell(host_topology, request):
-    """Return whether a guest fits that is one plain pinned cell.
-
-    :param host_topology: nova.objects.NUMATopology
-    :param request: Request with ``cell_memory_mb``
-    """
-    pcpus = request.demand.dedicated
-    for cell in host_topology.cells:
-        free = cell.pcpuset - cell.pinned_cpus
-        if (pcpus <= len(free) and
-                _has_memory(cell, request.cell_memory_mb) and
-                pcpus <= sum(len(free & cores) for cores in cell.siblings)):
-            return True
-    return False
-
-
-def _has_memory(cell, memory_mb):
-    pages = cell.mempages
-    if not pages:
-        return memory_mb <= cell.memory - cell.memory_usage
-    smallest = min(pages, key=lambda page: page.size_kb)
-    memory_kb = memory_mb * units.Ki
-    return (memory_kb <= smallest.free_kb and
-            memory_kb % smallest.size_kb == 0)
-
-
-class NovaFit:
-    """Nova's own fit of one topology, on a copy that is made once.
+class NumaFit:
+    """The fit of the NUMA topology of one request, on any number of hosts.
 
     Nova writes the id, the page size and the pins into the cells that it
-    tries. The first two, which it also reads, are restored before each host.
+    tries. Nova also reads the first two, so that they must be restored before
+    each host.
 
     :param topology: nova.objects.InstanceNUMATopology, never written to
     :param pci_requests: list of nova.objects.InstancePCIRequest, or None
+    :param network_metadata: nova.objects.NetworkMetadata or None
     """
 
-    def __init__(self, topology, pci_requests):
+    def __init__(self, topology, pci_requests, network_metadata):
         self._topology = topology.obj_clone()
         self._pci_requests = pci_requests
-        self._wants_socket = any(
+        self._network_metadata = network_metadata
+        self._needs_socket = any(
             request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
             for request in pci_requests or ())
-        self._as_requested = [
+        self._requested_cells = [
             (cell.id, cell.pagesize if 'pagesize' in cell else None)
             for cell in topology.cells]
+        cell = topology.cells[0]
+        # If one plain pinned cell is all, counting CPUs and memory decides.
+        self._is_plain = not (
+            len(topology.cells) > 1 or pci_requests or network_metadata or
+            cell.cpu_policy != fields.CPUAllocationPolicy.DEDICATED or
+            cell.cpu_thread_policy or self._requested_cells[0][1])
 
-    def candidates(self, host_state, limits):
-        """Return the allocation candidates with which it fits on a host.
+    def fit_host(self, host_state, dedicated, cpu_ratio):
+        """Return whether the topology fits on a host.
+
+        As NUMATopologyFilter does, keep only the allocation candidates that
+        fit, and set the limits of the claim.
 
         :param host_state: nova.scheduler.host_manager.HostState
-        :param limits: nova.objects.NUMATopologyLimits
+        :param dedicated: number of dedicated CPUs that the instance needs
+        :param cpu_ratio: CPU allocation ratio in force, a float
         """
-        for cell, (number, pagesize) in zip(
-                self._topology.cells, self._as_requested):
-            cell.id, cell.pagesize = number, pagesize
+        cells = host_state.numa_topology.cells
+        if dedicated > sum(len(cell.pcpuset - cell.pinned_cpus)
+                           for cell in cells):
+            return False
+        limits = numa.make_limits(cpu_ratio, host_state.ram_allocation_ratio,
+                                  self._network_metadata)
+        if not self._is_plain:
+            host_state.allocation_candidates = self._select_candidates(
+                host_state, limits)
+        elif not any(self._fits_cell(cell, dedicated) for cell in cells):
+            return False
+        if not host_state.allocation_candidates:
+            return False
+        host_state.limits['numa_topology'] = limits
+        return True
+
+    def _fits_cell(self, cell, dedicated):
+        """Return whether a plain pinned guest cell fits on a host cell."""
+        free = cell.pcpuset - cell.pinned_cpus
+        return (dedicated <= len(free) and
+                _has_memory(cell, self._topology.cells[0].memory) and
+                dedicated <= sum(len(free & cores) for cores in cell.siblings))
+
+    def _select_candidates(self, host_state, limits):
+        """Return the allocation candidates with which Nova's fit succeeds."""
+        for cell, (cell_id, pagesize) in zip(
+                self._topology.cells, self._requested_cells):
+            cell.id, cell.pagesize = cell_id, pagesize
         pci_stats = host_state.pci_stats
-        if self._pci_requests and not self._wants_socket:
+        if self._pci_requests and not self._needs_socket:
             # Nova copies the devices for each fit and, with them, the NUMA
-            # topology, which takes most of the time and tells only sockets.
+            # topology. The copy takes most of the time, and only the socket
+            # policy reads the topology.
             pci_stats = copy.copy(pci_stats)
             pci_stats.numa_topology = None
         return [
@@ -87,3 +95,13 @@ class NovaFit:
                 host_state.numa_topology, self._topology, limits=limits,
                 pci_requests=self._pci_requests, pci_stats=pci_stats,
                 provider_mapping=candidate['mappings'])]
+
+
+def _has_memory(cell, memory_mb):
+    """Return whether a host cell has free memory in its smallest pages."""
+    if not cell.mempages:
+        return memory_mb <= cell.memory - cell.memory_usage
+    smallest = min(cell.mempages, key=lambda page: page.size_kb)
+    memory_kb = memory_mb * units.Ki
+    return (memory_kb <= smallest.free_kb and
+            memory_kb % smallest.size_kb == 0)

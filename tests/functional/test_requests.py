@@ -408,7 +408,7 @@ class BadHosts(Requests):
             self.start_seed_host('mix', **CELLS)
         high, low, ordinary = (self.flavor(2, **extra_specs, **ONE_CELL)
                                for extra_specs in (HIGH, LOW, ORDINARY))
-        failures._log.cache_clear()
+        failures._log_once.cache_clear()
         errors = self.useFixture(fixtures.FakeLogger(
             name=failures.LOG.name, level=logging.ERROR))
         no_report = {'stats': {}}

@@ -21,14 +21,14 @@ hooks.register_options()
 @pytest.fixture
 def logged(caplog):
     """Return a function: () -> what was logged since, as (host, error)."""
-    failures._log.cache_clear()
+    failures._log_once.cache_clear()
 
     def logged():
         records = [record for record in caplog.records
                    if record.name == failures.LOG.name]
         caplog.clear()
         assert all(record.levelno == logging.ERROR for record in records)
-        return [(record.args['where'], record.exc_info[0])
+        return [(record.args['subject'], record.exc_info[0])
                 for record in records]
 
     return logged
@@ -118,7 +118,7 @@ def test_group_weighers_score_a_bad_host_zero(
 
 
 def test_memory_of_logged_exceptions_is_bounded(caplog):
-    failures._log.cache_clear()
+    failures._log_once.cache_clear()
     state = host('a')
     for number in range(failures.MOST_LOGGED + 10):
         state.host = 'host%d' % number
@@ -126,4 +126,4 @@ def test_memory_of_logged_exceptions_is_bounded(caplog):
             raise KeyError(number)
         except KeyError:
             failures.log_failure('Test', 'nothing happens', state)
-    assert failures._log.cache_info().currsize == failures.MOST_LOGGED
+    assert failures._log_once.cache_info().currsize == failures.MOST_LOGGED

@@ -20,13 +20,13 @@ def large_host(number):
 
 
 def test_same_text_is_read_once():
-    host_view._read.cache_clear()
+    host_view._read_report.cache_clear()
     assert host_view.get_report(large_host(0)) is host_view.get_report(
         large_host(0))
 
 
 def test_reports_of_all_hosts_take_at_most_10_mib():
-    host_view._read.cache_clear()
+    host_view._read_report.cache_clear()
     host_view.get_report(large_host(0))
     gc.collect()
     tracemalloc.start()
@@ -37,5 +37,5 @@ def test_reports_of_all_hosts_take_at_most_10_mib():
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert host_view._read.cache_info().currsize == host_view.MOST_REPORTS
+    assert host_view._read_report.cache_info().currsize == host_view.MOST_REPORTS
     assert kept < 10 * 1024 * 1024
