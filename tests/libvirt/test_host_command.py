@@ -223,5 +223,5 @@ def test_with_systemd(inside):
           'systemctl daemon-reload')
     status, _, err = run('prepare', inside=inside)
     assert 1 == status
-    assert 'low_prio_machine.slice/cpu.shares is 512, where 2 is' in err[0]
+    assert 'low_prio_machine.slice/cpu.shares is 512, but 2 is' in err[0]
     assert '"systemctl cat low_prio_machine.slice"' in err[0]

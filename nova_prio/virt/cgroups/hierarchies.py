@@ -2,9 +2,8 @@
 
 """The trees of cgroups in which libvirt looks for the partitions.
 
-What libvirt looks for is read from its src/util/vircgroup.c, vircgroupv1.c
-and vircgroupv2.c, and how systemd turns weights into values from its
-src/core/cgroup.c.
+Sources: libvirt's src/util/vircgroup.c, vircgroupv1.c and vircgroupv2.c for
+the directories, systemd's src/core/cgroup.c for the values of weights.
 """
 
 import os
@@ -23,116 +22,122 @@ PREPARE = 'run "{command}" as root'
 class Step(typing.NamedTuple):
     """One setting that the host must have.
 
-    ``wrong`` says which value was found and which one is expected, or is None
-    if the setting is right. ``mend`` is a function that sets it, or None if
-    this command cannot. ``done`` is the line to print after that.
+    ``problem`` names the current and the expected value, None if they match.
+    ``apply`` makes the setting, None if this command cannot. ``message`` is
+    the line to print after that.
     """
 
-    # The one file runs on the Python of older distributions too.
-    wrong: typing.Optional[str]
+    # The zip archive must run on Python 3.8.
+    problem: typing.Optional[str]
     remedy: str = PREPARE
-    mend: typing.Optional[typing.Callable] = None
-    done: str = ''
+    apply: typing.Optional[typing.Callable] = None
+    message: str = ''
 
 
 class Weight(typing.NamedTuple):
-    """A file that holds a weight, whose unit is the kernel's for the file."""
+    """A file for a weight, with the kernel's default and range."""
 
     name: str
     default: int
     least: int
     most: int
 
-    def text(self, weight):
-        """Return what stands in the file for a weight of cgroup v2."""
+    def convert(self, weight):
+        """Return the text of this file for a weight of cgroup v2."""
         return str(min(max(weight * self.default // 100, self.least),
                        self.most))
 
 
 def read_file(path):
-    """Return the text of a file without the white space around it, or None."""
+    """Return the stripped text of a file, or None if it does not exist."""
     return path.read_text().strip() if path.exists() else None
 
 
-def make_directory_step(path, mend=None, done=None):
-    """Return the step that the directory of a cgroup exists."""
+def make_directory_step(path, apply=None, message=None):
+    """Return the Step for the directory of a cgroup.
+
+    :param apply: function that makes the directory, None for mkdir
+    """
     return Step(None if path.is_dir() else
-                '%s is missing, which guests of this priority need' % path,
-                mend=mend or (lambda: path.mkdir(exist_ok=True)),
-                done=done or 'made %s' % path)
+                '%s is missing, but guests of this priority need it' % path,
+                apply=apply or (lambda: path.mkdir(exist_ok=True)),
+                message=message or 'made %s' % path)
 
 
-def make_value_step(path, wanted, mend=None, accepted=(), remedy=PREPARE):
-    """Return the step that a file of a cgroup holds a value.
+def make_value_step(path, expected, apply=None, accepted=(), remedy=PREPARE):
+    """Return the Step for the value of a file of a cgroup.
 
-    :param mend: what makes it so; None to write the value to the file
+    :param apply: function that has systemd set the value, None to write it
     :param accepted: further values that are as good
     """
-    found = read_file(path)
-    if found is None:
-        return Step('%s is missing, where %s is expected' % (path, wanted),
+    text = read_file(path)
+    if text is None:
+        return Step('%s is missing, but %s is expected' % (path, expected),
                     'use a kernel that has it, or leave out the option that '
                     'asks for it')
-    # Some begin with the word "default", and go on with devices.
-    text = found.split('\n')[0].split('default ')[-1]
-    return Step(None if text in (wanted, *accepted) else
-                '%s is %s, where %s is expected' % (path, text or 'empty',
-                                                    wanted),
-                remedy, mend or (lambda: path.write_text(wanted)),
-                'set %s to %s' % (path, wanted) if mend is None else
-                'had systemd set %s to %s' % (path, wanted))
+    # The text may begin with "default", and one line per device may follow.
+    value = text.split('\n')[0].split('default ')[-1]
+    return Step(None if value in (expected, *accepted) else
+                '%s is %s, but %s is expected' % (path, value or 'empty',
+                                                  expected),
+                remedy, apply or (lambda: path.write_text(expected)),
+                '%s %s to %s' % ('had systemd set' if apply else 'set',
+                                 path, expected))
 
 
 class Hierarchy:
-    """A tree of cgroups in which libvirt wants a directory per partition.
+    """A tree of cgroups in which libvirt needs a directory per partition.
 
-    CPU and IO are files with weights; SYSTEMD_IDLE is what systemd may write
-    to the former for a weight of idle.
+    ``CPU`` is the file of the CPU weight, ``IO`` those of I/O weights.
+    ``SYSTEMD_IDLE`` lists the values that systemd may write for CPU weight
+    idle.
     """
 
     def __init__(self, top, controllers):
         self.top = top
         self.controllers = controllers
 
-    def steps(self, options):
+    def plan_steps(self, options):
         """Yield the steps of the directories that libvirt itself looks for."""
         for name in PARTITIONS:
             path = self.top / (name + '.partition')
             yield make_directory_step(path)
             if path.is_dir():
-                yield from self.foundation(path)
-                yield from self.settings(path, name, options)
+                yield from self.plan_prerequisites(path)
+                yield from self.plan_settings(path, name, options)
 
-    def settings(self, path, name, options, **systemd):
-        """Yield the steps of what the options say about one partition.
+    def plan_settings(self, path, name, options, **systemd):
+        """Yield the steps of the options for one partition.
 
-        :param systemd: mend and remedy of value(), where the directory is
-            systemd's
+        :param systemd: ``apply`` and ``remedy`` of make_value_step, if the
+            directory belongs to systemd
         """
         weight = options.low_weight if name == LOW else options.high_weight
         if 'cpu' in self.controllers:
-            yield from self.cpu(path, weight, systemd)
-        # What systemd makes of IOWeight= differs with its release.
+            yield from self._plan_cpu_weight(path, weight, systemd)
+        # The value that systemd writes for IOWeight= depends on its release.
         if (name == LOW and options.io_weight and not systemd and
                 self.IO[0].name.split('.')[0] in self.controllers):
-            found = [file for file in self.IO if (path / file.name).exists()]
-            for file in found or self.IO[:1]:
-                yield make_value_step(path / file.name, file.text(options.io_weight))
+            files = [file for file in self.IO if (path / file.name).exists()]
+            for file in files or self.IO[:1]:
+                yield make_value_step(path / file.name,
+                                      file.convert(options.io_weight))
 
-    def cpu(self, path, weight, systemd):
+    def _plan_cpu_weight(self, path, weight, systemd):
         """Yield the steps that set the CPU weight, a number or idle."""
         idle = path / 'cpu.idle'
         number = path / self.CPU.name
         if weight != IDLE:
             if read_file(idle) == '1':
                 yield make_value_step(idle, '0', **systemd)
-            yield make_value_step(number, self.CPU.text(weight), **systemd)
+            yield make_value_step(number, self.CPU.convert(weight), **systemd)
         elif idle.exists() and not systemd:
             yield make_value_step(idle, '1')
         elif read_file(idle) != '1':
             # Kernels before 5.15, systemd before 252, systemd on cgroup v1.
-            yield make_value_step(number, str(self.CPU.least), **systemd,
-                                  accepted=self.SYSTEMD_IDLE if systemd else ())
+            yield make_value_step(
+                number, str(self.CPU.least), **systemd,
+                accepted=self.SYSTEMD_IDLE if systemd else ())
 
 
 class CgroupV1(Hierarchy):
@@ -143,7 +148,7 @@ class CgroupV1(Hierarchy):
           Weight('blkio.bfq.weight', 100, 1, 1000))
     SYSTEMD_IDLE = ('10',)
 
-    def foundation(self, path):
+    def plan_prerequisites(self, path):
         """Yield the steps without which no process can enter a directory."""
         if 'cpuset' in self.controllers:
             for name in ('cpuset.mems', 'cpuset.cpus'):
@@ -158,27 +163,28 @@ class CgroupV2(Hierarchy):
           Weight('io.bfq.weight', 100, 1, 1000))
     SYSTEMD_IDLE = ()
 
-    def steps(self, options):
-        yield from self.foundation(self.top)
-        yield from super().steps(options)
+    def plan_steps(self, options):
+        yield from self.plan_prerequisites(self.top)
+        yield from super().plan_steps(options)
 
-    def foundation(self, path):
-        """Yield the steps that controllers reach what is in a directory.
+    def plan_prerequisites(self, path):
+        """Yield the steps that pass controllers on to child cgroups.
 
-        libvirt does so in a partition for its first guest; from then on
-        systemd cannot take a controller away.
+        libvirt passes them on in a partition at the start of its first guest.
+        Then systemd can no longer take a controller away.
         """
         control = path / 'cgroup.subtree_control'
         offered = read_file(path / 'cgroup.controllers').split()
         for controller in V2_CONTROLLERS:
             if controller in offered:
-                yield Step(None if controller in read_file(control).split() else
-                           '%s is without %s' % (control, controller),
-                           mend=lambda: control.write_text('+' + controller),
-                           done='enabled %s in %s' % (controller, control))
+                yield Step(
+                    None if controller in read_file(control).split() else
+                    '%s is without %s' % (control, controller),
+                    apply=lambda: control.write_text('+' + controller),
+                    message='enabled %s in %s' % (controller, control))
 
-    def settings(self, path, name, options, **systemd):
-        yield from super().settings(path, name, options, **systemd)
+    def plan_settings(self, path, name, options, **systemd):
+        yield from super().plan_settings(path, name, options, **systemd)
         if name == HIGH and 'memory' in self.controllers:
             page = os.sysconf('SC_PAGE_SIZE')
             for kind, size in list_memory_protections(options):
@@ -187,18 +193,18 @@ class CgroupV2(Hierarchy):
 
 
 def list_memory_protections(options):
-    """Return (kind, bytes) of each protection of memory that is asked for."""
+    """Return (kind, bytes) of each memory protection in the options."""
     sizes = {'low': options.memory_low, 'min': options.memory_min}
     return [(kind, size) for kind, size in sizes.items() if size is not None]
 
 
 def find_hierarchies(top):
-    """Yield the hierarchies that libvirt uses, those of cgroup v2 first.
+    """Yield the hierarchies that libvirt uses, cgroup v2 first.
 
-    :param top: pathlib.Path of the directory in which they are mounted
+    :param top: pathlib.Path of the directory of their mounts
     """
     for path in (top, top / 'unified'):
-        # To libvirt, cgroup v2 without controllers is not there.
+        # libvirt ignores cgroup v2 if it has no controllers.
         controllers = (read_file(path / 'cgroup.controllers') or '').split()
         if controllers:
             yield CgroupV2(path, controllers)

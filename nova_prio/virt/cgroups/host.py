@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What has to be on one host, by all the ways in which libvirt works."""
+"""The cgroups and systemd units that one host must have."""
 
 import errno
 import pathlib
@@ -16,8 +16,8 @@ CONFIGURATION = 'etc/nova-prio-host.conf'
 SETTLE_SECONDS = 3
 
 UNIT = """\
-# nova-prio-host writes this file anew where it is not what its options say:
-# settings of your own belong in /%s or in a drop-in.
+# nova-prio-host rewrites this file if it does not match its options. Put your
+# own settings into /%s or into a drop-in.
 [Unit]
 Description=Guests of %s CPU priority
 Documentation=man:systemd.resource-control(5)
@@ -33,86 +33,87 @@ MemoryAccounting=yes
 
 
 class Systemd:
-    """The slices in which machined puts guests, where libvirt uses it."""
+    """The slices in which machined puts guests, if libvirt uses machined."""
 
-    def __init__(self, root, found, running):
-        self.places = [root / place for place in UNIT_DIRECTORIES]
+    def __init__(self, root, found, is_running):
+        self.directories = [root / name for name in UNIT_DIRECTORIES]
         self.hierarchies = found
-        self.running = running
+        self.is_running = is_running
 
-    def steps(self, options):
-        """Yield the steps of the units, and of the slices where they run."""
+    def plan_steps(self, options):
+        """Yield the steps of the unit files and of the running slices."""
         for name in hierarchies.PARTITIONS:
             unit = name + '.slice'
-            yield self.unit_file(unit, self.text(name, options))
-            for hierarchy in self.hierarchies if self.running else ():
+            yield self._plan_unit_file(unit, self._format_unit(name, options))
+            for hierarchy in self.hierarchies if self.is_running else ():
                 path = hierarchy.top / unit
                 if 'cpu' in hierarchy.controllers:
                     yield hierarchies.make_directory_step(
-                        path, lambda: self.call('start', unit),
+                        path, lambda: _systemctl('start', unit),
                         'started %s' % unit)
                 if path.is_dir():
-                    yield from hierarchy.settings(
+                    yield from hierarchy.plan_settings(
                         path, name, options,
-                        mend=lambda: self.call('daemon-reload'),
-                        remedy='%s, and where that does not help look for '
+                        apply=lambda: _systemctl('daemon-reload'),
+                        remedy='%s, and if that does not help, look for '
                         'drop-ins with "systemctl cat %s"'
                         % (hierarchies.PREPARE, unit))
 
-    def text(self, name, options):
-        """Return the text of a unit."""
+    def _format_unit(self, name, options):
         is_low = name == hierarchies.LOW
         weight = options.low_weight if is_low else options.high_weight
         if weight != hierarchies.IDLE:
             lines = ['CPUWeight=%d' % weight]
-        elif self.has_idle():
-            lines = ['# systemd before 252 knows no idle, and keeps the 1.',
+        elif self._accepts_idle():
+            lines = ['# systemd before 252 ignores idle, and keeps the 1.',
                      'CPUWeight=1', 'CPUWeight=idle']
         else:
             lines = ['CPUWeight=1']
         if is_low and options.io_weight:
             lines.append('IOWeight=%d' % options.io_weight)
         if not is_low:
-            lines += ['Memory%s=%d' % (kind.title(), size)
-                      for kind, size in hierarchies.list_memory_protections(options)]
+            lines += ['Memory%s=%d' % (kind.title(), size) for kind, size in
+                      hierarchies.list_memory_protections(options)]
         return UNIT % (CONFIGURATION, name.split('_')[0], '\n'.join(lines))
 
-    def has_idle(self):
-        """Return False if the kernel has no idle, and v2 has the CPUs.
+    def _accepts_idle(self):
+        """Return False if cgroup v2 has the CPUs, and the kernel no idle.
 
-        systemd then sets no weight at all; on cgroup v1 it sets the least.
+        Then systemd sets no weight at all. On cgroup v1 it sets the least.
         """
         paths = [hierarchy.top / (hierarchies.LOW + '.partition')
                  for hierarchy in self.hierarchies]
         return not any((path / 'cpu.weight').exists() and
                        not (path / 'cpu.idle').exists() for path in paths)
 
-    def unit_file(self, unit, text):
+    def _plan_unit_file(self, unit, text):
         """Return the step that systemd reads this text for a unit."""
-        ours = self.places[0] / unit
+        target = self.directories[0] / unit
 
-        def mend():
-            new = ours.with_name('.%s.new' % unit)
-            ours.parent.mkdir(parents=True, exist_ok=True)
+        def write():
+            new = target.with_name('.%s.new' % unit)
+            target.parent.mkdir(parents=True, exist_ok=True)
             new.write_text(text)
-            new.replace(ours)
-            if self.running:
-                self.call('daemon-reload')
+            new.replace(target)
+            if self.is_running:
+                _systemctl('daemon-reload')
 
-        found = [place / unit for place in self.places
-                 if (place / unit).exists()]
-        wrong = (None if found and found[0].read_text() == text else
-                 '%s is not what the options say' % found[0] if found else
-                 '%s is missing' % ours)
-        return hierarchies.Step(wrong, mend=mend, done='wrote %s' % ours)
+        files = [directory / unit for directory in self.directories
+                 if (directory / unit).exists()]
+        problem = (None if files and files[0].read_text() == text else
+                   '%s does not match the options' % files[0] if files else
+                   '%s is missing' % target)
+        return hierarchies.Step(problem, apply=write,
+                                message='wrote %s' % target)
 
-    def call(self, *arguments):
-        subprocess.run(('systemctl', *arguments), check=True, timeout=60,
-                       capture_output=True, text=True)
+
+def _systemctl(*arguments):
+    subprocess.run(('systemctl', *arguments), check=True, timeout=60,
+                   capture_output=True, text=True)
 
 
 class CgroupHost:
-    """The steps of one host, which :meth:`check` and :meth:`prepare` take."""
+    """Checks or prepares one host; ``options`` are those of the command."""
 
     def __init__(self, options):
         self.options = options
@@ -124,61 +125,61 @@ class CgroupHost:
         self.is_image = (root != pathlib.Path('/') and not self.found and
                          (root / 'etc/systemd/system').is_dir())
 
-    def steps(self):
-        """Yield each step once the one before it was put right."""
+    def plan_steps(self):
+        """Yield each step; apply it before you ask for the next one."""
         if not self.is_image:
-            yield from self.needs()
-        ways = list(self.found)
-        # Whether libvirt reaches machined shows only when it starts a guest:
-        # hosts with systemd have the directories as well. Those of v1 stay
-        # only once the slices are there.
+            yield from self._plan_requirements()
+        trees = list(self.found)
+        # Only the start of a guest shows whether libvirt reaches machined.
+        # Therefore hosts with systemd have the directories as well. Those of
+        # v1 must come after the slices, or systemd removes them.
         if self.has_systemd or self.is_image:
-            ways.insert(
-                sum(isinstance(way, hierarchies.CgroupV2) for way in ways),
+            trees.insert(
+                sum(isinstance(tree, hierarchies.CgroupV2) for tree in trees),
                 Systemd(self.options.root, self.found, self.has_systemd))
-        for way in ways:
-            yield from way.steps(self.options)
+        for tree in trees:
+            yield from tree.plan_steps(self.options)
 
-    def needs(self):
-        """Yield a step for each need that nothing on this host can meet."""
-        if not any('cpu' in way.controllers for way in self.found):
+    def _plan_requirements(self):
+        """Yield a step for each requirement that this command cannot meet."""
+        if not any('cpu' in tree.controllers for tree in self.found):
             yield hierarchies.Step(
                 '%s has no hierarchy with the controller cpu' % self.cgroups,
                 'mount the cgroups of the host there')
         if hierarchies.list_memory_protections(self.options) and not any(
-                isinstance(way, hierarchies.CgroupV2) and
-                'memory' in way.controllers for way in self.found):
+                isinstance(tree, hierarchies.CgroupV2) and
+                'memory' in tree.controllers for tree in self.found):
             yield hierarchies.Step(
                 '%s has no cgroup v2 with the controller memory'
                 % self.cgroups, 'boot the host with cgroup v2, or '
                 'leave out --memory-low and --memory-min')
 
     def check(self):
-        """Return what is wrong, one sentence for each thing."""
-        return ['%s: %s.' % (step.wrong, step.remedy.replace(
+        """Return the problems of the host, a list of sentences."""
+        return ['%s: %s.' % (step.problem, step.remedy.replace(
             '{command}', self.options.to_prepare))
-            for step in self.steps() if step.wrong]
+            for step in self.plan_steps() if step.problem]
 
     def prepare(self):
-        """Put right what is wrong; return what still is, as check() does."""
+        """Apply the steps; return the remaining problems, as check() does."""
         failed = []
-        for step in self.steps():
+        for step in self.plan_steps():
             try:
-                if step.wrong and step.mend:
-                    step.mend()
-                    print(step.done)
+                if step.problem and step.apply:
+                    step.apply()
+                    print(step.message)
             except subprocess.SubprocessError as error:
                 reason = ' '.join((error.stderr or '').split())
-                failed.append('%s: %s %s' % (step.wrong, error, reason))
+                failed.append('%s: %s %s' % (step.problem, error, reason))
             except OSError as error:
-                failed.append('%s: %s.' % (step.wrong, error.strerror))
+                failed.append('%s: %s.' % (step.problem, error.strerror))
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                     return [failed[-1] +
                             ' Run this as root, on the host itself.']
-        # systemd applies what it has read a moment after it answers.
+        # systemd applies new settings a moment after systemctl has ended.
         deadline = time.monotonic() + SETTLE_SECONDS * self.has_systemd
-        wrong = failed or self.check()
-        while wrong and not failed and time.monotonic() < deadline:
+        problems = failed or self.check()
+        while problems and not failed and time.monotonic() < deadline:
             time.sleep(0.1)
-            wrong = self.check()
-        return wrong
+            problems = self.check()
+        return problems

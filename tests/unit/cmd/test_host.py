@@ -294,7 +294,7 @@ def test_weight_is_in_the_range_of_its_file(name, number, text):
     ways = hierarchies.CgroupV1, hierarchies.CgroupV2
     [weight] = [weight for way in ways
                 for weight in (way.CPU, *way.IO) if weight.name == name]
-    assert text == weight.text(number)
+    assert text == weight.convert(number)
 
 
 def test_no_slices_without_systemd(make, run):
@@ -347,7 +347,7 @@ def test_each_changed_value_is_found_and_mended(
     path = path.parent.parent.resolve() / path.parent.name / path.name
     status, _, err = run(machine, 'check')
     assert (1, 1) == (status, len(err))
-    assert err[0].startswith('%s is %s, where %s is expected: run '
+    assert err[0].startswith('%s is %s, but %s is expected: run '
                              '"nova-prio-host prepare" as root'
                              % (path, found or 'empty', wanted))
     machine.asked_of_systemd()
@@ -438,7 +438,7 @@ def test_io_weight_needs_a_kernel_that_has_one(make, run):
     (path / 'io.bfq.weight').unlink()
     for command in ('prepare', 'check'):
         status, _, err = run(machine, command, '--io-weight', '50')
-        assert (1, ['%s/io.weight is missing, where 50 is expected: use a '
+        assert (1, ['%s/io.weight is missing, but 50 is expected: use a '
                     'kernel that has it, or leave out the option that asks '
                     'for it.' % path]) == (status, err)
 
@@ -482,8 +482,8 @@ def test_value_that_systemd_does_not_set(make, run, monkeypatch):
     path = changed(machine, 'high_prio_machine.slice/cpu.weight', '7')
     status, _, err = run(machine, 'prepare')
     assert (1, [
-        '%s is 7, where 100 is expected: run "nova-prio-host prepare" as '
-        'root, and where that does not help look for drop-ins with '
+        '%s is 7, but 100 is expected: run "nova-prio-host prepare" as '
+        'root, and if that does not help, look for drop-ins with '
         '"systemctl cat high_prio_machine.slice".' % path]) == (status, err)
 
 
@@ -525,7 +525,7 @@ def test_packaged_slices_are_left(make, run):
     status, _, err = run(machine, 'check', '--low-weight', '10')
     assert 1 == status
     assert err[2] == (
-        '%s/low_prio_machine.slice is not what the options say: run '
+        '%s/low_prio_machine.slice does not match the options: run '
         '"nova-prio-host prepare --low-weight 10" as root.' % packaged)
     _, out, _ = run(machine, 'prepare', '--low-weight', '10')
     assert [line for line in out if line.startswith('wrote ')] == [
@@ -635,7 +635,7 @@ def test_missing_permission(make, run, monkeypatch, code):
     monkeypatch.setattr(os, 'mkdir', mkdir)
     path = machine.cgroups / 'blkio/high_prio_machine.partition'
     assert run(machine, 'prepare') == (1, [], [
-        '%s is missing, which guests of this priority need: %s. Run this as '
+        '%s is missing, but guests of this priority need it: %s. Run this as '
         'root, on the host itself.' % (path, os.strerror(code))])
 
 
@@ -651,7 +651,7 @@ def test_one_value_that_the_kernel_refuses(make, run):
     machine.write_text = refuse
     status, out, err = run(machine, 'prepare', '--io-weight', '50')
     path = machine.cgroups / 'low_prio_machine.partition'
-    assert (1, ['%s/cpu.idle is 0, where 1 is expected: Invalid argument.'
+    assert (1, ['%s/cpu.idle is 0, but 1 is expected: Invalid argument.'
                 % path]) == (status, err)
     assert 'set %s/io.weight to 50' % path in out
 
