@@ -11,34 +11,20 @@ from nova_prio.model import capacity
 
 
 class Refusal(typing.NamedTuple):
-    """One reason why a host cannot take an instance.
-
-    ``reason`` is its short name. ``detail`` becomes a sentence with ``str``.
-    """
+    """One reason why a host cannot take an instance: a name and a sentence."""
 
     reason: str
-    detail: object
+    detail: str
     needed: int | None = None
     available: int | None = None
 
     def __str__(self):
         """Return reason, detail and the numbers that are not None."""
         numbers = ', '.join(
-            '%s %d' % (name, getattr(self, name))
-            for name in ('needed', 'available')
-            if getattr(self, name) is not None)
+            '%s %d' % pair for pair in zip(self._fields[2:], self[2:])
+            if pair[1] is not None)
         return '%s: %s%s' % (
             self.reason, self.detail, numbers and ' (%s)' % numbers)
-
-
-class _LazyText(typing.NamedTuple):
-    """A text that is formatted only if a log line or an answer needs it."""
-
-    template: str
-    values: tuple
-
-    def __str__(self):
-        return self.template % self.values
 
 
 def find_refusals(host, request, remaining, free_memory_mb):
@@ -66,36 +52,28 @@ def find_refusals(host, request, remaining, free_memory_mb):
     if ((host.mix or request.priority == capacity.HIGH) and
             request.memory_mb > free_memory_mb):
         available = max(free_memory_mb, 0)
-        yield Refusal('memory', _LazyText(
-            'the host has %d MB of memory free, without overcommit; the '
-            'instance needs %d MB', (available, request.memory_mb)),
+        yield Refusal(
+            'memory', 'the host has %d MB of memory free, without overcommit; '
+            'the instance needs %d MB' % (available, request.memory_mb),
             request.memory_mb, available)
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal(
             'too_many_vcpus', 'the instance has more vCPUs than the host has '
             'floating CPUs', request.vcpus, host.floating_cpus)
+    shared = request.needed_rows.ordinary
     # On stock Nova max_unit of VCPU, the number of shared CPUs, sets this
     # limit. A mix host has a larger max_unit for its low-priority instances.
-    if host.mix and request.needed_rows.ordinary > host.shared_cpus:
+    if host.mix and shared > host.shared_cpus:
         yield Refusal(
             'too_many_shared_vcpus', 'the instance has more shared vCPUs '
-            'than the host has shared CPUs', request.needed_rows.ordinary,
-            host.shared_cpus)
+            'than the host has shared CPUs', shared, host.shared_cpus)
     for row, needed, available in capacity.find_shortages(
             request.needed_rows, remaining):
-        yield Refusal('%s_capacity' % row, _LazyText(
-            'the %s row has %d of %d vCPUs free, %d are needed%s',
-            (row, available, getattr(host.sellable, row), needed,
-             _format_blocked(host) if row == capacity.HIGH else '')),
-            needed, available)
-
-
-def _format_blocked(host):
-    """Return a clause about the dedicated CPUs that other guests use."""
-    if not host.blocked:
-        return ''
-    text = (' (guests on stale CPU sets use %d more until a hard reboot or a '
-            'move of these guests)' % len(host.blocked))
-    if host.blocked_by:
-        text += ' (orphan guests among them: %s)' % host.blocked_by
-    return text
+        detail = 'the %s row has %d of %d vCPUs free, %d are needed' % (
+            row, available, getattr(host.sellable, row), needed)
+        if row == capacity.HIGH and host.blocked:
+            detail += (' (guests on stale CPU sets use %d more until a hard '
+                       'reboot or a move of these guests)' % len(host.blocked))
+            if host.blocked_by:
+                detail += ' (orphan guests among them: %s)' % host.blocked_by
+        yield Refusal('%s_capacity' % row, detail, needed, available)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Numbers of PCPU and VCPU in one flavor, and the mixed policy they ask for.
+"""Flavors with resources:PCPU and resources:VCPU, folded to the mixed policy.
 
-Extra specs in, extra specs out: dicts, extra spec -> str. Stock Nova takes the
-mixed CPU policy with a mask of dedicated vCPUs, and refuses a flavor that
-names both numbers. A request that contradicts itself raises
-policy.RequestRefused.
+Stock Nova knows the mixed CPU policy with a mask of dedicated vCPUs, and
+refuses a flavor that requests both resource classes. ``extra_specs`` are
+dicts, extra spec -> str. If a request contradicts itself, the functions raise
+flavor_specs.RequestRefused.
 """
 
 import itertools
@@ -16,31 +16,31 @@ from nova_prio.model import flavor_specs
 DEDICATED_MASK = 'hw:cpu_dedicated_mask'
 REALTIME_MASK = 'hw:cpu_realtime_mask'
 _EMULATOR = 'hw:emulator_threads_policy'
+_BESIDE = 'with resources:PCPU and resources:VCPU'
 
-_OF_GROUP = re.compile(r'(resources|trait)([1-9][0-9]*):(.+)$')
+_GROUP_KEY = re.compile(r'(resources|trait)([1-9][0-9]*):(.+)$')
 
 
 def names_both_classes(extra_specs):
-    """Return whether a flavor names numbers of PCPU and of VCPU."""
-    return bool(flavor_specs.select_pinning_requests(extra_specs, 'PCPU') and
-                flavor_specs.select_pinning_requests(extra_specs, 'VCPU'))
+    """Return whether a flavor requests both PCPU and VCPU."""
+    return all(flavor_specs.select_pinning_requests(extra_specs, name)
+               for name in ('PCPU', 'VCPU'))
 
 
 def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
-    """Return the number of dedicated vCPUs of a flavor with both numbers.
+    """Return the number of dedicated vCPUs of a flavor with both classes.
 
     :param vcpus: vCPUs of the flavor
     :param image_properties: dict, image property -> str
-    :returns: int, or None if one number is zero, so that all vCPUs are of one
-        sort
+    :returns: int, or None if the flavor requests 0 PCPU or 0 VCPU
     """
-    for key, value in _numbers(extra_specs).items():
+    for key, value in _select_cpu_requests(extra_specs).items():
         if not flavor_specs.is_number(value):
             _refuse_flavor(key, value, 'allowed is a whole number from 0 on')
-    pcpus = flavor_specs.sum_amounts(
-        flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
-    shared = flavor_specs.sum_amounts(
-        flavor_specs.select_pinning_requests(extra_specs, 'VCPU'))
+    pcpus, shared = (
+        flavor_specs.sum_amounts(
+            flavor_specs.select_pinning_requests(extra_specs, name))
+        for name in ('PCPU', 'VCPU'))
     isolated = extra_specs.get(_EMULATOR) == 'isolate'
     if pcpus + shared != vcpus + isolated:
         raise flavor_specs.RequestRefused(
@@ -54,20 +54,22 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
         raise flavor_specs.RequestRefused(
             "Extra spec resources:PCPU of the flavor is '1', which the "
             "isolated emulator threads take; allowed is a number from 2 on.")
-    beside = 'beside resources:PCPU and resources:VCPU allowed '
     for key in (flavor_specs.CPU_POLICY, DEDICATED_MASK, REALTIME_MASK):
         if key in extra_specs:
-            _refuse_flavor(key, extra_specs[key], beside + 'is none')
+            _refuse_flavor(key, extra_specs[key],
+                           '%s no value is allowed' % _BESIDE)
     for key, value in flavor_specs.find_misread_requests(extra_specs).items():
-        _refuse_flavor(key, value,
-                       beside + 'are groups with a number from 1 on')
+        _refuse_flavor(
+            key, value,
+            '%s only groups with a number from 1 on are allowed' % _BESIDE)
     image_policy = image_properties.get('hw_cpu_policy')
     if image_policy not in (None, 'mixed'):
-        _refuse_image('hw_cpu_policy', image_policy, "'mixed' or none")
+        _refuse_image('hw_cpu_policy', image_policy,
+                      "only 'mixed' or no value")
     mask = image_properties.get('hw_cpu_realtime_mask')
-    # It has no effect on a flavor that is not real-time.
+    # Without real-time in the flavor, this mask has no effect.
     if mask is not None and flavor_specs.is_realtime(extra_specs):
-        _refuse_image('hw_cpu_realtime_mask', mask, 'none')
+        _refuse_image('hw_cpu_realtime_mask', mask, 'no value')
     return pcpus - isolated
 
 
@@ -75,27 +77,27 @@ def spread_dedicated_vcpus(nodes, dedicated):
     """Return the dedicated vCPUs, as a sorted list.
 
     The shared vCPUs are dealt to the NUMA nodes of the guest one by one, as
-    long as a node has room, and come first on each. The others are dedicated.
+    long as a node has vCPUs left. They come first on each node.
 
     :param nodes: list of the sets of vCPUs of each NUMA node of the guest
     :param dedicated: number of dedicated vCPUs
     """
     # The first vCPU of every node, the second of every node, ...
-    turns = itertools.chain.from_iterable(
-        itertools.zip_longest(*(sorted(node) for node in nodes)))
-    dealt = [cpu for cpu in turns if cpu is not None]
+    rounds = itertools.zip_longest(*(sorted(node) for node in nodes))
+    dealt = [vcpu for vcpu in itertools.chain.from_iterable(rounds)
+             if vcpu is not None]
     return sorted(dealt[len(dealt) - dedicated:])
 
 
 def check_emulator_threads(extra_specs, first_node, dedicated):
-    """Check that there is a place for isolated emulator threads.
+    """Check that isolated emulator threads can get a CPU.
 
-    Nova takes their CPU beside the dedicated vCPUs of the guest's first NUMA
-    node. If that node has none, Nova finds no host
+    Nova takes their CPU from the host cell of the dedicated vCPUs on the first
+    NUMA node of the guest. If that node has none, Nova finds no host
     (nova.virt.hardware._pack_instance_onto_cores).
 
     :param first_node: set of the vCPUs of that node
-    :param dedicated: the dedicated vCPUs
+    :param dedicated: list of the dedicated vCPUs
     """
     if (extra_specs.get(_EMULATOR) == 'isolate' and
             first_node.isdisjoint(dedicated)):
@@ -107,45 +109,45 @@ def check_emulator_threads(extra_specs, first_node, dedicated):
 
 
 def fold_to_mixed_policy(extra_specs, mask):
-    """Return the extra specs with the mixed policy in place of the numbers.
+    """Return new extra specs with the mixed policy in place of both classes.
 
-    Nova asks Placement for the CPUs of a mixed instance outside all numbered
-    groups. If a group asked for nothing else, its traits follow its CPUs.
+    Nova requests the CPUs of a mixed instance outside all numbered groups. If
+    a group requested CPUs only, its traits move there too.
 
-    :param mask: the dedicated vCPUs, as str. In a real-time flavor they are
-        the real-time vCPUs.
-    :returns: a new dict
+    :param mask: str, the dedicated vCPUs; in a real-time flavor they are the
+        real-time vCPUs
     """
-    numbers = _numbers(extra_specs)
+    requests = _select_cpu_requests(extra_specs)
     folded = {key: value for key, value in extra_specs.items()
-              if key not in numbers}
-    emptied = _groups_with_resources(numbers) - _groups_with_resources(folded)
+              if key not in requests}
+    emptied = _find_groups(requests) - _find_groups(folded)
     for key in list(folded):
-        found = _OF_GROUP.match(key)
-        if not found or found.group(2) not in emptied:
+        match = _GROUP_KEY.match(key)
+        if not match or match.group(2) not in emptied:
             continue
-        trait = 'trait:' + found.group(3)
+        trait = 'trait:' + match.group(3)
         value = folded.pop(key)
         if folded.setdefault(trait, value) != value:
-            _refuse_flavor(key, value, 'with %s = %s allowed is the same or '
-                           'none' % (trait, flavor_specs.quote(folded[trait])))
+            _refuse_flavor(
+                key, value, 'with %s = %s only the same or no value is allowed'
+                % (trait, flavor_specs.quote(folded[trait])))
     folded[flavor_specs.CPU_POLICY] = 'mixed'
     folded[REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
            else DEDICATED_MASK] = mask
     return folded
 
 
-def _numbers(extra_specs):
-    """Return the extra specs that name numbers of CPUs: dict, key -> str."""
+def _select_cpu_requests(extra_specs):
+    """Return the extra specs that request PCPU or VCPU: dict, key -> str."""
     return {**flavor_specs.select_pinning_requests(extra_specs, 'PCPU'),
             **flavor_specs.select_pinning_requests(extra_specs, 'VCPU')}
 
 
-def _groups_with_resources(extra_specs):
-    """Return the numbers of the groups that ask for resources: set of str."""
-    found = map(_OF_GROUP.match, extra_specs)
-    return {each.group(2) for each in found
-            if each and each.group(1) == 'resources'}
+def _find_groups(extra_specs):
+    """Return the numbers of the groups that request resources: set of str."""
+    matches = map(_GROUP_KEY.match, extra_specs)
+    return {match.group(2) for match in matches
+            if match and match.group(1) == 'resources'}
 
 
 def _refuse_flavor(key, value, allowed):
@@ -155,5 +157,5 @@ def _refuse_flavor(key, value, allowed):
 
 def _refuse_image(name, value, allowed):
     raise flavor_specs.RequestRefused(flavor_specs.format_fault(
-        'Image property %s' % name, value, 'with resources:PCPU and '
-        'resources:VCPU of the flavor allowed is %s' % allowed))
+        'Image property %s' % name, value,
+        '%s of the flavor %s is allowed' % (_BESIDE, allowed)))

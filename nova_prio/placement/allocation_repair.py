@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Give an instance its expected allocations in Placement.
+"""Write the expected allocations of an instance to Placement.
 
-Shared by the periodic task of nova-compute and by the audit. The parameters
-``context`` and ``client`` are those of :mod:`nova_prio.placement.allocations`, ``provider``
-is the UUID of the resource provider of the host, and ``sharing`` a list of the
-UUIDs of the providers that share disks with it.
+``context`` and ``client`` are those of :mod:`nova_prio.placement.allocations`.
+``provider`` is the UUID of the resource provider of the host, ``sharing`` a
+list of the UUIDs of the providers that share disks with the host. ``present``
+is the answer of Placement with the allocations of the instance.
 """
 
 import copy
+import functools
 
 from nova.compute import utils as compute_utils
 import os_resource_classes as orc
@@ -17,129 +18,59 @@ from nova_prio.placement import allocations
 
 
 def repair(context, client, provider, host, uuid):
-    """Write the expected allocation of an instance, unless it is changed now.
+    """Write the expected allocations of an instance if the instance is idle.
 
-    The allocation is read first, then whether the instance is at rest: a move
-    that begins later changes the generation of the consumer, and Placement
-    then refuses the write.
+    Read the allocations first, then the instance: a move that begins later
+    changes the generation of the consumer, and Placement refuses the write.
 
-    :returns: (allocation before, allocation now), two dicts, resource class ->
-        amount, both with the disks that are shared with the host; or None
-        if the instance is changed right now
-    :raises holdings.NotMended: if Placement does not take all of it; CPUs and
-        memory may have been written then, if the sentence says so
+    :returns: (present, expected allocations), two dicts, resource class ->
+        amount, both with the disks at sharing providers; None if the instance
+        is not idle on this host
+    :raises allocations.PlacementRefused: if Placement refused a part; if the
+        text says so, CPUs and memory were written
     """
     for _ in range(allocations.ATTEMPTS):
-        found = client.get_allocs_for_consumer(context, uuid)
+        present = client.get_allocs_for_consumer(context, uuid)
         instance = allocations.get_if_idle(context, uuid)
         if instance is None or instance.host != host:
             return None
-        needs = _needed(context, instance)
         sharing = find_sharing_providers(client, provider)
-        placed, problem = _placed(provider, sharing, found, needs)
-        wanted = _with(found, placed, instance)
-        if problem is None:
-            try:
-                if _write(context, client, uuid, found, wanted):
-                    return (_total(found, provider, sharing),
-                            _total(wanted, provider, sharing))
-                continue
-            except allocations.PlacementRefused as error:
-                problem = error
-        # CPUs and memory are in use on the host, wherever the disk is: a disk
-        # without a place must not let Placement sell them again.
-        rest = _with(found, _disk_as_found(placed, found), instance)
-        if rest == wanted and isinstance(
-                problem, allocations.PlacementRefused):
+        expected = _get_expected(context, instance)
+        present_disks = _get_disks(present, provider, sharing)
+        build = functools.partial(_build_allocations, present, provider,
+                                  sharing, expected, instance)
+        wanted = None
+        try:
+            wanted = build(_assign_disk(expected.get(orc.DISK_GB), provider,
+                                        sharing, present_disks))
+            if _write_if_changed(context, client, uuid, present, wanted):
+                return (_sum_amounts(present, provider, sharing),
+                        _sum_amounts(wanted, provider, sharing))
+            continue
+        except allocations.PlacementRefused as error:
+            problem = error
+        # The host uses the CPUs and the memory in any case. Placement must
+        # not sell them again because of the disk.
+        without_disk = build(present_disks)
+        if without_disk == wanted:
             raise problem
-        if _write(context, client, uuid, found, rest):
+        if _write_if_changed(context, client, uuid, present, without_disk):
             raise allocations.PlacementRefused(
-                'Its CPUs and memory are as needed now, but its DISK_GB is '
-                'not: %s' % problem)
+                'CPUs and memory are as expected now, but DISK_GB is not: %s'
+                % problem)
     raise allocations.PlacementRefused(
-        'Others change what it holds at the same time: %d attempts failed'
-        % allocations.ATTEMPTS)
+        'Other clients changed the allocations at the same time: %d attempts '
+        'failed' % allocations.ATTEMPTS)
 
 
 def get_present_and_expected(context, client, provider, sharing, instance):
-    """Return the present and the expected amounts of an instance, two dicts.
+    """Return the present and the expected amounts, two dicts.
 
-    Both are with the disks that are shared with the host.
+    Both include the disks at sharing providers.
     """
-    found = client.get_allocs_for_consumer(context, instance.uuid)
-    return _total(found, provider, sharing), _needed(context, instance)
-
-
-def _needed(context, instance):
-    return allocations.get_expected(
-        instance, compute_utils.is_volume_backed_instance(context, instance))
-
-
-def _at(allocation, provider):
-    return allocations.select_own(allocation['allocations'].get(
-        provider, {'resources': {}})['resources'])
-
-
-def _total(allocation, provider, sharing):
-    """Return the amounts at a host and the disks at sharing providers."""
-    total = _at(allocation, provider)
-    for uuid in sharing:
-        disk = _at(allocation, uuid).get(orc.DISK_GB)
-        if disk:
-            total[orc.DISK_GB] = total.get(orc.DISK_GB, 0) + disk
-    return total
-
-
-def _write(context, client, uuid, found, wanted):
-    """Write an allocation if it differs; return whether it is as wanted."""
-    return (wanted['allocations'] == found['allocations'] or
-            allocations.write(context, client, '/allocations/' + uuid, wanted))
-
-
-def _placed(provider, sharing, found, needs):
-    """Return the expected allocations of an instance, by provider.
-
-    If it needs nothing, all its allocations go. A disk stays at the provider
-    that holds it. If the host and a sharing provider both hold it, the host
-    has it: an evacuation leaves the disk of the old host at the sharing
-    provider. If none holds it, it belongs to the sharing provider, because
-    Nova's libvirt driver reports local disks even if they are not in use.
-
-    :param found: the present allocations, as Placement answers
-    :returns: (dict, UUID of a provider -> resource class -> amount; why the
-        disk has no place in it, or None)
-    """
-    if not needs:
-        return dict.fromkeys(found['allocations'], {}), None
-    holding = [uuid for uuid in (provider, *sharing)
-               if orc.DISK_GB in _at(found, uuid)]
-    placed = {uuid: _but_disk(_at(found, uuid)) for uuid in holding}
-    placed[provider] = _but_disk(needs)
-    if orc.DISK_GB in needs:
-        places = holding or sharing or [provider]
-        if provider not in places and len(places) > 1:
-            return placed, (
-                'The resource providers %s share disks with the host, and the '
-                'instance holds DISK_GB at %s of them; let it hold its '
-                'DISK_GB at one of them, with "openstack resource provider '
-                'allocation set"' % (' and '.join(sorted(places)),
-                                     'each' if holding else 'none'))
-        placed.setdefault(places[0], {})[orc.DISK_GB] = needs[orc.DISK_GB]
-    return placed, None
-
-
-def _but_disk(resources):
-    return {name: amount for name, amount in resources.items()
-            if name != orc.DISK_GB}
-
-
-def _disk_as_found(placed, found):
-    """Return expected allocations with the present DISK_GB in them."""
-    return {provider: {**_but_disk(resources),
-                       **{name: amount for name, amount
-                          in _at(found, provider).items()
-                          if name == orc.DISK_GB}}
-            for provider, resources in placed.items()}
+    present = client.get_allocs_for_consumer(context, instance.uuid)
+    return (_sum_amounts(present, provider, sharing),
+            _get_expected(context, instance))
 
 
 def find_sharing_providers(client, provider):
@@ -150,17 +81,85 @@ def find_sharing_providers(client, provider):
             if uuid != provider]
 
 
-def _with(found, placed, instance):
-    """Return an allocation with these amounts in place of its own ones."""
-    wanted = copy.deepcopy(found)
-    for provider, resources in placed.items():
-        at = wanted['allocations'].setdefault(provider, {'resources': {}})
-        kept = {name: amount for name, amount in at['resources'].items()
-                if name not in allocations.OWN}
-        at['resources'] = {**kept, **resources}
-        if not at['resources']:
-            del wanted['allocations'][provider]
-    if not found['allocations']:
+def _get_expected(context, instance):
+    return allocations.get_expected(
+        instance, compute_utils.is_volume_backed_instance(context, instance))
+
+
+def _get_amounts(present, provider):
+    """Return the amounts that the flavor decides at one provider."""
+    return allocations.select_own(present['allocations'].get(
+        provider, {'resources': {}})['resources'])
+
+
+def _get_disks(present, provider, sharing):
+    """Return DISK_GB of each provider that has it: dict, UUID -> int."""
+    disks = {uuid: _get_amounts(present, uuid).get(orc.DISK_GB)
+             for uuid in (provider, *sharing)}
+    return {uuid: disk for uuid, disk in disks.items() if disk}
+
+
+def _sum_amounts(present, provider, sharing):
+    """Return the amounts at a host and the disks at sharing providers."""
+    amounts = _get_amounts(present, provider)
+    disk = sum(_get_disks(present, provider, sharing).values())
+    return {**amounts, orc.DISK_GB: disk} if disk else amounts
+
+
+def _write_if_changed(context, client, uuid, present, wanted):
+    """Return whether Placement has the wanted allocations now."""
+    return (wanted['allocations'] == present['allocations'] or
+            allocations.write(context, client, '/allocations/' + uuid, wanted))
+
+
+def _assign_disk(disk_gb, provider, sharing, present_disks):
+    """Return the provider of the disk: dict, UUID -> DISK_GB.
+
+    The disk stays at the provider that has its allocation. If both the host
+    and a sharing provider have one, the disk belongs to the host: an
+    evacuation leaves the old disk at the sharing provider. If none has one,
+    the disk belongs to the sharing provider: Nova's libvirt driver reports
+    local disks even if no instance uses them.
+
+    :param disk_gb: DISK_GB of the instance, or None
+    :raises allocations.PlacementRefused: if the provider is unknown
+    """
+    candidates = list(present_disks) or sharing or [provider]
+    if not disk_gb:
+        return {}
+    if provider in candidates or len(candidates) == 1:
+        return {candidates[0]: disk_gb}
+    raise allocations.PlacementRefused(
+        'The resource providers %s share disks with the host, and %s of them '
+        'has a DISK_GB allocation of the instance; allocate DISK_GB at one of '
+        'them, with "openstack resource provider allocation set"' % (
+            ' and '.join(sorted(candidates)),
+            'each' if present_disks else 'none'))
+
+
+def _build_allocations(present, provider, sharing, expected, instance, disks):
+    """Return the present allocations with the expected amounts.
+
+    :param disks: dict, UUID of a provider -> DISK_GB
+    """
+    wanted = copy.deepcopy(present)
+    # An instance without expected allocations has none at any provider.
+    for uuid in (provider, *sharing) if expected else present['allocations']:
+        replaced = (allocations.OWN if uuid == provider or not expected
+                    else {orc.DISK_GB})
+        allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
+        resources = {name: amount
+                     for name, amount in allocation['resources'].items()
+                     if name not in replaced}
+        if uuid == provider:
+            resources.update(expected)
+            resources.pop(orc.DISK_GB, None)
+        if uuid in disks:
+            resources[orc.DISK_GB] = disks[uuid]
+        allocation['resources'] = resources
+        if not resources:
+            del wanted['allocations'][uuid]
+    if not present['allocations']:
         wanted.update(project_id=instance.project_id,
                       user_id=instance.user_id, consumer_generation=None)
     return wanted

@@ -4,11 +4,10 @@
 
 #: Trait of every host that runs the compute driver of this package.
 TRAIT = 'CUSTOM_CPU_PRIORITY'
-#: Trait of the hosts where low-priority instances also float on dedicated
-#: CPUs.
+#: Trait of mix hosts.
 TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
-#: Trait, in place of TRAIT, of the hosts that ``nova-prio host disable``
-#: disabled for priority instances. No request needs this trait.
+#: Replaces TRAIT on a host that ``nova-prio host disable`` disabled for
+#: priority instances. No request requires this trait.
 TRAIT_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
 TRAITS = (TRAIT, TRAIT_MIX, TRAIT_DISABLED)
 
@@ -24,9 +23,9 @@ def select_ours(traits):
 
 
 def list_for_host(mix, is_disabled):
-    """Return the list of traits that nova-compute gives to a priority host.
+    """Return the traits that nova-compute gives to a host, a list.
 
-    :param mix: whether low-priority instances also float on dedicated CPUs
+    :param mix: whether the host is a mix host
     :param is_disabled: whether the host is disabled for priority instances
     """
     return [TRAIT] * (not is_disabled) + [TRAIT_MIX] * mix

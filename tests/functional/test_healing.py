@@ -170,7 +170,7 @@ class Healing(Drift):
         self.put(other, PCPU=15)
         said = self.heal()
         self.assertIn(server['id'], said)
-        self.assertIn('Placement does not take it: ', said)
+        self.assertIn('Placement refused the request: ', said)
         self.assertIn('The requested amount would exceed the capacity', said)
         self.assertEqual('', self.heal())
         self._delete_server_allocations(other['id'])

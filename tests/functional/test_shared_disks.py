@@ -105,17 +105,17 @@ class SmallDisks(SharedDisks):
         self._delete_server_allocations(server['id'])
         self.resize_shared(reserved=9999, total=10000)
         said = self.heal()
-        self.assertIn('Its CPUs and memory are as needed now, but its DISK_GB '
-                      'is not: Placement does not take it: ', said)
+        self.assertIn('CPUs and memory are as expected now, but DISK_GB '
+                      'is not: Placement refused the request: ', said)
         disk = needs.pop('shared')
         self.assert_held()
         # It is said again with the present amounts, and then no more.
-        self.assertIn('but its DISK_GB is not', self.heal())
+        self.assertIn('but DISK_GB is not', self.heal())
         self.assertEqual('', self.heal())
         row, = self.audit('--fix', status=report.FAILED)
         self.assertEqual(('wrong_amount', 'failed'),
                          (row['Finding'], row['State']))
-        self.assertIn('Its CPUs and memory are as needed', row['Remedy'])
+        self.assertIn('CPUs and memory are as expected', row['Remedy'])
         self.resize_shared(reserved=0)
         self.assertIn('put right', self.heal())
         needs['shared'] = disk
@@ -138,19 +138,19 @@ class SmallDisks(SharedDisks):
         lost = self.create_at('second')
         self._delete_server_allocations(lost['id'])
         said = self.heal()
-        self.assertIn('Its CPUs and memory are as needed now', said)
+        self.assertIn('CPUs and memory are as expected now', said)
         self.assertIn('The resource providers %s and %s share disks with the '
-                      'host, and the instance holds DISK_GB at none of them; '
+                      'host, and none of them has a DISK_GB allocation '
                       % tuple(sorted((first, second))), said)
         disk = self.needs[lost['id']].pop('second')
         self.assert_held()
         row, = self.audit('--fix', status=report.FAILED)
-        self.assertIn('holds DISK_GB at none of them; ', row['Remedy'])
+        self.assertIn('none of them has a DISK_GB allocation', row['Remedy'])
         for provider in 'shared', 'second':
             self.put({**lost, 'host': provider}, **disk)
             self.needs[lost['id']][provider] = disk
         row, = self.audit('--fix', status=report.FAILED)
-        self.assertIn('holds DISK_GB at each of them; ', row['Remedy'])
+        self.assertIn('each of them has a DISK_GB allocation', row['Remedy'])
         self.assert_held()
 
     def test_plan_of_a_host_counts_shared_disks(self):

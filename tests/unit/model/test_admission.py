@@ -99,15 +99,15 @@ def test_detail_names_row_and_blocking_guests():
         make_host(), make_request('low', (0, 4, 0)), capacity.Rows(8, 3, 0),
         4096)
     assert ('the low row has 3 of 16 vCPUs free, 4 are needed' ==
-            str(refusal.detail))
+            refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}), make_request('high', (4, 0, 0)),
         capacity.Rows(3, 16, 8), 4096)
     assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests on '
             'stale CPU sets use 2 more until a hard reboot or a move of these '
-            'guests)' == str(refusal.detail))
+            'guests)' == refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
         make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
-    assert str(refusal.detail).endswith(
+    assert refusal.detail.endswith(
         ' (orphan guests among them: vm-a, vm-b)')
