@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CPUs of an instance, read from Nova's objects."""
+"""The CPUs of an instance, read from Nova's objects.
+
+``numa_topology`` is a nova.objects.InstanceNUMATopology, or None.
+"""
 
 import dataclasses
 
@@ -15,12 +18,11 @@ _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 
 @dataclasses.dataclass(frozen=True)
 class ResourceRequest:
-    """The resources that an instance requests, as ``admission`` reads them.
+    """The resources that an instance requests, for ``model.admission``.
 
-    ``demand`` is its ``capacity.Demand``, ``priority`` the one in it ('high',
-    'low' or None), ``needed_rows`` the ``capacity.Rows`` that it takes room from.
-    ``vcpus`` and ``memory_mb`` are those of the flavor. ``wants_whole_cores``
-    tells whether the instance is real-time or isolates its threads.
+    ``priority`` is 'high', 'low' or None. ``needed_rows`` are the
+    ``capacity.Rows`` that the instance needs. ``wants_whole_cores`` tells
+    whether it is real-time or isolates its threads.
     """
 
     demand: capacity.Demand
@@ -35,7 +37,6 @@ class ResourceRequest:
         """Return the request of an instance.
 
         :param flavor: nova.objects.Flavor, with extra specs
-        :param numa_topology: nova.objects.InstanceNUMATopology or None
         :param more: the fields of a subclass
         """
         demand = get_demand(flavor, numa_topology)
@@ -48,11 +49,9 @@ class ResourceRequest:
 def get_demand(flavor, numa_topology):
     """Return the ``capacity.Demand`` of an instance.
 
-    All vCPUs of a guest without a NUMA topology float. Otherwise its cells
-    hold the dedicated vCPUs (``pcpuset``) and the shared ones (``cpuset``). An
-    isolated emulator thread takes one more dedicated CPU.
-
-    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    Without a NUMA topology, all vCPUs float. Otherwise ``pcpuset`` of each
+    cell has the dedicated vCPUs and ``cpuset`` the shared vCPUs. An isolated
+    emulator thread takes one more dedicated CPU.
     """
     priority = flavor_specs.get_priority(flavor.extra_specs)
     if numa_topology is None:
@@ -67,19 +66,14 @@ def get_demand(flavor, numa_topology):
 def count_shared_by_cell(numa_topology):
     """Return dict, NUMA cell of the host -> floating vCPUs of an instance.
 
-    :param numa_topology: nova.objects.InstanceNUMATopology that was fitted
-        to the host, or None
+    The topology must have been fitted to the host.
     """
     cells = numa_topology.cells if numa_topology else []
     return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
 
 
 def needs_whole_cores(flavor, numa_topology):
-    """Return whether an instance is real-time or isolates its threads.
-
-    :param flavor: nova.objects.Flavor, with extra specs
-    :param numa_topology: nova.objects.InstanceNUMATopology or None
-    """
+    """Return whether an instance is real-time or isolates its threads."""
     return hardware.is_realtime_enabled(flavor) or (
         numa_topology is not None and
         numa_topology.cells[0].cpu_thread_policy == _ISOLATE)
@@ -93,15 +87,13 @@ def get_instance_pins(instance):
 def get_topology_pins(numa_topology):
     """Return the set of CPUs that an instance with this topology is pinned on.
 
-    It has the CPUs that are reserved for emulator threads, too.
-
-    :param numa_topology: nova.objects.InstanceNUMATopology or None
+    CPUs that are reserved for its emulator threads count.
     """
-    found = set()
+    pins = set()
     for cell in numa_topology.cells if numa_topology else []:
-        found.update((cell.cpu_pinning or {}).values())
-        found.update(cell.cpuset_reserved or ())
-    return found
+        pins.update((cell.cpu_pinning or {}).values())
+        pins.update(cell.cpuset_reserved or ())
+    return pins
 
 
 def get_host_pins(host_topology):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-compute sees as ``nova.virt.prio``.
+"""The module that nova-compute imports as ``nova.virt.prio``.
 
-The driver is imported when it is asked for, so that other programs that load
-os-vif's plug-ins do not import Nova.
+It imports the driver on the first use, because all programs that load the
+plug-ins of os-vif import this module, and must not import Nova.
 """
 
 #: ``[DEFAULT] compute_driver`` of a priority host.

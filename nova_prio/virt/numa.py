@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The NUMA topology of a host as one class of instance may use it.
+"""The NUMA topology of a host, limited to the capacity of an instance class.
 
 Nova fits the floating vCPUs of a guest NUMA cell by counting: the vCPUs on
 the shared CPUs of a host cell must not exceed their number times the ratio.
-These views make that count come to the remaining capacity of the class.
+The results of these functions make Nova count the remaining capacity of the
+class. No function writes to its arguments.
 """
 
 import copy
@@ -17,10 +18,8 @@ from nova_prio.model import capacity
 def limit_to_class(host_topology, report, demand):
     """Return the topology of a host with our driver as an instance may use it.
 
-    :param host_topology: nova.objects.NUMATopology, whose values stay as
-        they are
-    :param report: the HostReport of the host, or one of
-        ``scheduler.host_view``
+    :param host_topology: nova.objects.NUMATopology
+    :param report: HostReport, or a report of ``scheduler.host_view``
     :param demand: ``capacity.Demand`` of the instance
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
@@ -32,49 +31,45 @@ def limit_to_class(host_topology, report, demand):
     return host_topology
 
 
-def make_limits(cpu_allocation_ratio, ram_allocation_ratio,
-                network_metadata=None):
-    """Return the limits that Nova's claim on a host must keep.
-
-    :param cpu_allocation_ratio: float, the one in force on the host
-    :param ram_allocation_ratio: float, likewise
-    :param network_metadata: nova.objects.NetworkMetadata or None
-    :returns: nova.objects.NUMATopologyLimits
-    """
-    found = objects.NUMATopologyLimits(
-        cpu_allocation_ratio=cpu_allocation_ratio,
-        ram_allocation_ratio=ram_allocation_ratio)
-    if network_metadata:
-        found.network_metadata = network_metadata
-    return found
-
-
 def limit_to_rows(host_topology, ratio, low_by_cell, demand):
     """Return the topology of a mix host as an instance may use it.
 
-    ``cpuset`` of each cell holds the CPUs of the class, and ``cpu_usage``
-    leaves of them, at ``ratio``, the room of the rows that the instance draws
-    from. Dedicated CPUs, pins and memory are unchanged. The result stays
-    right when Nova adds instances of the same class to it.
+    ``cpuset`` of each cell holds the CPUs of the class. With ``cpu_usage``,
+    Nova counts the remaining capacity of the rows that the instance needs,
+    also after it adds instances of the same class. Dedicated CPUs, pins and
+    memory are unchanged.
 
-    :param host_topology: nova.objects.NUMATopology, never written to
     :param ratio: CPU allocation ratio in force, a Decimal
     :param low_by_cell: dict, str of the cell's id -> vCPUs of the
         low-priority guests on it
-    :param demand: ``capacity.Demand`` of the instance
-    :returns: nova.objects.NUMATopology
     """
     return objects.NUMATopology(cells=[
-        _cell(cell, ratio, low_by_cell.get(str(cell.id), 0), demand.priority)
-        for cell in host_topology.cells])
+        _limit_cell(cell, ratio, low_by_cell.get(str(cell.id), 0),
+                    demand.priority) for cell in host_topology.cells])
+
+
+def _limit_cell(cell, ratio, low, priority):
+    cpus = capacity.HostCPUs(
+        frozenset(cell.pcpuset), frozenset(cell.cpuset), ratio, mix=True)
+    remaining = capacity.calculate_remaining(
+        cpus.sellable, capacity.calculate_used(
+            0, low, max(cell.cpu_usage - low, 0)))
+    if priority == capacity.LOW:
+        usable, free = cpus.floating, remaining.low
+    else:
+        usable, free = cpus.shared, min(remaining.low, remaining.ordinary)
+    # A shallow copy: deep copies take long.
+    limited = copy.copy(cell)
+    limited.cpuset = set(usable)
+    # Nova's limit, in floating point as Nova calculates it.
+    limited.cpu_usage = int(len(usable) * float(ratio)) - free
+    return limited
 
 
 def mark_pinned(host_topology, cpus):
-    """Return the topology of a host with some CPUs shown as pinned.
+    """Return the topology of a host with some of its CPUs marked as pinned.
 
-    :param host_topology: nova.objects.NUMATopology, never written to
     :param cpus: frozenset of CPU numbers
-    :returns: nova.objects.NUMATopology
     """
     cells = list(map(copy.copy, host_topology.cells))
     for cell in cells:
@@ -82,18 +77,12 @@ def mark_pinned(host_topology, cpus):
     return objects.NUMATopology(cells=cells)
 
 
-def _cell(cell, ratio, low, priority):
-    cpus = capacity.HostCPUs(
-        frozenset(cell.pcpuset), frozenset(cell.cpuset), ratio, mix=True)
-    left = capacity.calculate_remaining(cpus.sellable, capacity.calculate_used(
-        0, low, max(cell.cpu_usage - low, 0)))
-    if priority == capacity.LOW:
-        usable, room = cpus.floating, left.low
-    else:
-        usable, room = cpus.shared, min(left.low, left.ordinary)
-    # A shallow copy: deep copies take long.
-    view = copy.copy(cell)
-    view.cpuset = set(usable)
-    # Nova's limit, in the floating point that Nova counts in.
-    view.cpu_usage = int(len(usable) * float(ratio)) - room
-    return view
+def make_limits(cpu_allocation_ratio, ram_allocation_ratio,
+                network_metadata=None):
+    """Return the NUMATopologyLimits that Nova's claim on a host must keep."""
+    limits = objects.NUMATopologyLimits(
+        cpu_allocation_ratio=cpu_allocation_ratio,
+        ram_allocation_ratio=ram_allocation_ratio)
+    if network_metadata:
+        limits.network_metadata = network_metadata
+    return limits

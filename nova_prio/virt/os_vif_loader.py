@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The way into nova-compute: makes ``nova.virt.prio`` importable.
+"""The plug-in of os-vif that makes ``nova.virt.prio`` importable.
 
-nova-compute loads its driver from below ``nova.virt`` and nowhere else, and
-loads the plug-ins of os-vif just before. This plug-in plugs nothing.
+nova-compute loads its driver only from below ``nova.virt``, right after the
+plug-ins of os-vif. This plug-in supports no VIF type.
 """
 
 import sys
@@ -14,7 +14,7 @@ from nova_prio.virt import driver_alias
 
 
 class PriorityDriverPlugin(plugin.PluginBase):
-    """An os-vif plug-in without VIF types, loaded for its side effect."""
+    """A plug-in of os-vif that nova-compute loads for its side effect."""
 
     @classmethod
     def load(cls, plugin_name):
@@ -28,9 +28,7 @@ class PriorityDriverPlugin(plugin.PluginBase):
         return host_info.HostPluginInfo(plugin_name='nova_prio', vif_info=[])
 
     def plug(self, vif, instance_info):
-        """Never called: no VIF type is supported."""
+        """Refuse: os-vif never plugs a VIF with this plug-in."""
         raise NotImplementedError()
 
-    def unplug(self, vif, instance_info):
-        """Never called: no VIF type is supported."""
-        raise NotImplementedError()
+    unplug = plug

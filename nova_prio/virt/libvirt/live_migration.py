@@ -123,24 +123,18 @@ class LiveMigration:
             threads = None
             if priority == capacity.LOW and instance.numa_topology is None:
                 threads = migrate_data.dst_numa_info.emulator_pins
-            guest = _PriorityGuest(guest, priority, threads)
+            _migrate_with_priority(guest, priority, threads)
         return super()._live_migration_operation(
             context, instance, dest, block_migration, migrate_data, guest,
             *args, **kwargs)
 
 
-class _PriorityGuest:
-    """A Guest of Nova, which migrates with the XML of its priority."""
+def _migrate_with_priority(guest, priority, threads):
+    """Let a Guest of Nova migrate with the XML of its priority."""
+    migrate = guest.migrate
 
-    def __init__(self, guest, priority, threads):
-        self._guest = guest
-        self._priority = priority
-        self._threads = threads
+    def migrate_with_priority(*args, destination_xml, **kwargs):
+        return migrate(*args, destination_xml=guest_xml.apply_priority(
+            destination_xml, priority, threads), **kwargs)
 
-    def __getattr__(self, name):
-        return getattr(self._guest, name)
-
-    def migrate(self, *args, destination_xml, **kwargs):
-        return self._guest.migrate(
-            *args, destination_xml=guest_xml.apply_priority(
-                destination_xml, self._priority, self._threads), **kwargs)
+    guest.migrate = migrate_with_priority
