@@ -109,8 +109,7 @@ NAMES = {
             'MIGRATING RESIZE_REVERTING rebuild_states',
         'nova.compute.utils':
             'is_volume_backed_instance(context, instance, bdms)',
-        'nova.exception':
-            'CPUPinningUnknown InventoryInUse PlacementPciException',
+        'nova.exception': 'CPUPinningUnknown',
         'nova.objects.block_device:BlockDeviceMappingList':
             'bdms_by_instance_uuid(context, instance_uuids)',
         'nova.objects.instance:Instance':
@@ -137,9 +136,7 @@ NAMES = {
         'nova.scheduler.client.report:SchedulerReportClient':
             'get_allocations_for_resource_provider(context, rp_uuid) '
             'get_allocs_for_consumer(context, consumer) '
-            'get_provider_tree_and_ensure_root(context, rp_uuid) '
-            'put(url, data, version, global_request_id) '
-            'update_from_provider_tree(context, new_tree)',
+            'put(url, data, version, global_request_id)',
         'nova.virt.hardware': 'get_cpu_dedicated_set get_cpu_shared_set',
         'nova.virt.libvirt.driver': 'GuestNumaConfig(cpuset, cputune)',
         'nova.virt.libvirt.driver:LibvirtDriver':

@@ -1,73 +1,222 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Instances that Nova's recount of a host misses, for they move meanwhile.
+"""Workarounds for bugs in the recount of Nova's resource tracker.
 
-It reads the instances first, the migrations then. A resize that is reverted
-counts as over before its instance is at home again; what else arrives between
-the two reads is in neither. Nova counts both in its next recount, and would
-give their CPUs away until then. Where the former leaves, it counts the CPUs
-that the instance has at home. And one that moves on, while the source of its
-live migration still cleans up, counts with the CPUs that it is to have next,
-as does one that is resized on its host.
+A recount reads the instances of the host first and the migrations then, and
+some in-flight moves fall between the two. Each docstring names the bug, the
+effect without the workaround, and its test in
+``tests/functional/test_in_flight_moves.py`` or another file. All bugs affect
+Nova 31 to 34 and are open. "No number" means that no Launchpad bug is known.
+
+If all supported releases of Nova repair a bug, delete the function and its
+call: the test must still pass. If Nova is right, only ``snapshot`` has any
+effect. :mod:`nova_prio.compat.claim_workarounds` has those for claims. Two
+workarounds are one line of an override each:
+
+* ``obj_reset_changes`` in ``rollback_live_migration_at_destination`` of
+  :mod:`nova_prio.virt.libvirt.live_migration`. Bug 1894095: the clean-up of a
+  failed live migration saves the CPUs of the destination in the instance.
+  Without it the source gives away the CPUs of a running guest. Test:
+  ``test_live_migration``, ``test_cleaning_up_after_a_failure``.
+* ``migration_context = None`` in ``rebuild`` of
+  :mod:`nova_prio.virt.libvirt.driver`. No number (fix of 1499028): a rebuild
+  on the same host applies the claim of a failed move. Without it the guest
+  starts on CPU numbers of the other host. Test:
+  ``test_unfinished_migrations``, ``test_rebuild_before_the_audit``.
 """
 
+import copy
+
 from nova.compute import task_states
+from nova.compute import vm_states
 from nova import exception
 from nova import objects
+from nova.objects import fields
 
-_NEEDED = ['flavor', 'migration_context', 'numa_topology', 'resources',
-           'system_metadata']
+from nova_prio.placement import allocations
+
+_ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology', 'resources',
+               'system_metadata']
 
 
-def moving_on(instances, host):
-    """Give instances back what they have on a host, for its recount.
+def restore_own_cpus(instance, host):
+    """Give an instance back the CPUs that it has on a host, for the recount.
 
-    Nova takes their move to elsewhere for the one to there, which is not over,
-    and counts what is claimed for a resize on the host as theirs already: it
-    counts that as claimed as well.
+    Bug: no number (fix of 1953359). Nova applies the migration context of an
+    instance if any open or failed migration leads to the host. The context
+    may belong to the next move away from the host, or to a resize on the
+    host that is not finished and that the claim counts as well.
 
-    :param instances: iterable of nova.objects.Instance, on that host
+    Without: the host counts the CPU numbers of another host, or counts the
+    new CPUs twice, and gives away the CPUs on which the guest runs.
+
+    Test: ``test_moves_on_before_its_arrival_is_over``,
+    ``test_resized_on_its_host``.
+
+    :param instance: nova.objects.Instance on that host
     :param host: name of the host
     """
-    for instance in instances:
-        claimed = instance.migration_context
-        if claimed and claimed.new_numa_topology is instance.numa_topology:
-            migration = last_move(instance)
-            # Nova tells by the flavor as well that a resize is not finished.
-            if migration and migration.source_compute == host and (
-                    migration.dest_compute != host or
-                    migration.old_instance_type_id ==
-                    instance.instance_type_id):
-                instance.revert_migration_context()
+    context = instance.migration_context
+    if not context or context.new_numa_topology is not instance.numa_topology:
+        return
+    migration = get_last_move(instance)
+    # Nova tells by the flavor as well that a resize is not finished.
+    if migration and migration.source_compute == host and (
+            migration.dest_compute != host or
+            migration.old_instance_type_id == instance.instance_type_id):
+        instance.revert_migration_context()
 
 
-def leaving(instances, host):
-    """Return the instances of a host whose resize to there is reverted.
+def has_left_by_revert(instance, host):
+    """Return whether an instance gave its CPUs on a host back by a revert.
 
-    They have given back all that they had there.
+    Bug: no number (related to 1879878). Between the two steps of a revert,
+    the instance has the destination as host and the CPUs of the source.
 
-    :param instances: iterable of nova.objects.Instance, on that host
+    Without: the destination counts CPU numbers of the source. If one of them
+    is pinned already, the recount fails half-way.
+
+    Test: ``test_reverted_and_not_away_yet``.
+
+    :param instance: nova.objects.Instance on that host
     :param host: name of the host
-    :returns: dict, UUID -> nova.objects.Instance
     """
-    found = {}
-    for instance in instances:
-        migration = _of_revert(instance)
-        if migration and migration.status == 'reverted' and (
-                migration.dest_compute == host != migration.source_compute):
-            found[instance.uuid] = instance
-    return found
+    migration = _get_reverting_move(instance)
+    return bool(migration and migration.status == 'reverted' and
+                migration.dest_compute == host != migration.source_compute)
 
 
-def _of_revert(instance):
-    """Return the nova.objects.Migration that is reverted, or None."""
-    if instance.task_state != task_states.RESIZE_REVERTING:
-        return None
-    return last_move(instance)
+def find_returning(context, host):
+    """Yield the instances that a revert has not brought back to a host yet.
+
+    Bug: no number (related to 1879878), as in ``has_left_by_revert``.
+
+    Without: the source does not count the instance and gives its CPUs away,
+    just before the guest starts on them.
+
+    Test: ``test_reverted_and_not_at_home_yet``.
+
+    :param context: nova.context.RequestContext of the cell, of an
+        administrator
+    :param host: name of the source host
+    :returns: iterator of (nova.objects.Instance, nova.objects.Migration)
+    """
+    for instance in objects.InstanceList.get_by_filters(
+            context, {'task_state': task_states.RESIZE_REVERTING,
+                      'deleted': False}, expected_attrs=_ATTRIBUTES):
+        migration = instance.host != host and _get_reverting_move(instance)
+        if migration and migration.source_compute == host:
+            yield instance, migration
 
 
-def last_move(instance):
-    """Return the nova.objects.Migration that was claimed for, or None.
+def find_arrived(context, host, known):
+    """Yield the instances that came to a host between the reads of Nova.
+
+    Call this after ``find_returning``, or an instance may be in neither.
+
+    Bug: no number (rest of 1896463). Live migrations and reverts change the
+    host of an instance without the lock of the tracker.
+
+    Without: the CPUs of the instance are free until the next recount.
+
+    Test: ``test_arrived_between_two_reads``.
+
+    :param context: nova.context.RequestContext of the cell
+    :param known: set of the UUIDs that Nova has read
+    :returns: iterator of nova.objects.Instance
+    """
+    for uuid in set(objects.InstanceList.get_uuids_by_host(
+            context, host)) - known:
+        try:
+            yield objects.Instance.get_by_uuid(
+                context, uuid, expected_attrs=_ATTRIBUTES)
+        except exception.InstanceNotFound:
+            continue
+
+
+def is_over(migration):
+    """Return whether a migration has failed and holds nothing any more.
+
+    The source may still roll a failed live migration back, as long as the
+    instance is migrating and has not begun another move.
+
+    Bug: no number (commit 255b3f2f91). Nova counts failed migrations as part
+    of the next move of the instance.
+
+    Without: a host counts the next move twice, or counts a move that does not
+    concern the host, until the next recount.
+
+    Test: ``test_evacuated_to_the_source_of_a_move_that_failed``,
+    ``test_migrated_after_a_live_migration_that_failed``.
+
+    :param migration: nova.objects.Migration
+    """
+    if allocations.is_open_migration(migration):
+        return False
+    if not migration.is_live_migration or never_began(migration):
+        return True
+    instance = _get_instance(migration)
+    return (instance is None or
+            instance.host != migration.source_compute or
+            instance.task_state != task_states.MIGRATING or
+            any(other.id > migration.id
+                for other in objects.MigrationList.get_by_filters(
+                    migration._context,
+                    {'instance_uuid': migration.instance_uuid})))
+
+
+def evacuates_from_error(migration):
+    """Return whether a migration evacuates an instance that is in ERROR.
+
+    Bug: no number (rest of 1791075). Nova counts an evacuation only if the
+    instance was active or stopped.
+
+    Without: a recount during the evacuation gives the claimed CPUs away.
+
+    Test: ``test_accounting``,
+    ``test_a_guest_in_error_counts_while_it_is_evacuated``.
+
+    :param migration: nova.objects.Migration
+    """
+    if migration.migration_type != fields.MigrationType.EVACUATION:
+        return False
+    instance = _get_instance(migration)
+    return (instance is not None and instance.vm_state == vm_states.ERROR and
+            instance.task_state in task_states.rebuild_states)
+
+
+def snapshot(tracker, nodename):
+    """Return a function that restores the present numbers of a node.
+
+    Bug: no number (named in the commit for 1953359). A recount begins with an
+    empty host. If the recount fails half-way, Nova keeps the numbers so far.
+
+    Without: claims get the CPUs of all instances behind the error.
+
+    Test: ``test_a_recount_that_fails_changes_nothing``.
+
+    :param tracker: PriorityResourceTracker that counts the node
+    """
+    node = tracker.compute_nodes[nodename].obj_clone()
+    stats, ledger = copy.deepcopy(
+        (tracker.stats[nodename], tracker.driver.ledger))
+    instances = set(tracker.tracked_instances)
+    migrations = dict(tracker.tracked_migrations)
+
+    def restore():
+        tracker.compute_nodes[nodename] = node
+        tracker.stats[nodename] = stats
+        tracker.tracked_instances = instances
+        tracker.tracked_migrations = migrations
+        tracker.driver.ledger = ledger
+
+    return restore
+
+
+def get_last_move(instance):
+    """Return the nova.objects.Migration of the last claim of an instance.
+
+    It is None if the instance has no migration context.
 
     :param instance: nova.objects.Instance
     """
@@ -81,9 +230,9 @@ def last_move(instance):
 
 
 def never_began(migration):
-    """Return whether a live migration is in its checks, or failed there.
+    """Return whether a live migration is in its checks, or failed in them.
 
-    Nova notes where it starts from once they have passed.
+    Nova records the source node when the checks have passed.
 
     :param migration: nova.objects.Migration
     """
@@ -92,34 +241,16 @@ def never_began(migration):
             migration.source_node is None)
 
 
-def returning(context, host):
-    """Yield the instances whose resize is reverted, that are not back yet.
-
-    :param context: nova.context.RequestContext of the cell
-    :param host: name of the host that they come back to
-    :returns: iterator of (nova.objects.Instance, nova.objects.Migration)
-    """
-    for instance in objects.InstanceList.get_by_filters(
-            context, {'task_state': task_states.RESIZE_REVERTING,
-                      'deleted': False}, expected_attrs=_NEEDED):
-        migration = instance.host != host and _of_revert(instance)
-        if migration and migration.source_compute == host:
-            yield instance, migration
+def _get_reverting_move(instance):
+    """Return the nova.objects.Migration that is being reverted, or None."""
+    if instance.task_state != task_states.RESIZE_REVERTING:
+        return None
+    return get_last_move(instance)
 
 
-def arrived(context, host, known):
-    """Yield the instances of a host that were not read with the others.
-
-    To be read after those that are returning, or one may be in neither.
-
-    :param context: nova.context.RequestContext of the cell
-    :param known: set of UUIDs, of those that were
-    :returns: iterator of nova.objects.Instance
-    """
-    for uuid in set(objects.InstanceList.get_uuids_by_host(
-            context, host)) - known:
-        try:
-            yield objects.Instance.get_by_uuid(
-                context, uuid, expected_attrs=_NEEDED)
-        except exception.InstanceNotFound:
-            continue
+def _get_instance(migration):
+    """Return the instance of a migration, or None if it is deleted."""
+    try:
+        return migration.instance
+    except exception.InstanceNotFound:
+        return None

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims on a host, which also keep what each class was promised.
+"""Claims on a host, which also test the rows of the host.
 
-Host states in the scheduler are stale when many instances are created at
-once: what is claimed here, under the tracker's lock, is the last word. A
-claim trusts the compute's own numbers; the limits that the scheduler sends
-are made of older ones.
+The host states of the scheduler are stale when many instances are created at
+once. A claim is made under the lock of the tracker, and decides. It trusts
+the numbers of nova-compute: the limits from the scheduler are older.
 """
 
 from nova.compute import claims
@@ -13,7 +12,6 @@ import nova.conf
 from nova import exception
 from nova import objects
 
-from nova_prio.compute import resource_tracker
 from nova_prio.model import admission
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
@@ -22,43 +20,42 @@ from nova_prio.virt import numa
 CONF = nova.conf.CONF
 
 
-def _is_ours(found):
-    # Other drivers in the same process have a tracker of their own.
-    return (isinstance(found, resource_tracker.PriorityResourceTracker) and
-            found.is_of_our_driver)
+def _has_ledger(tracker):
+    # Nova's own tracker has no such attribute.
+    return getattr(tracker, 'has_ledger', False)
 
 
 class _ClassTest:
-    """Tests the rows of the host, its memory, and the NUMA fit by class.
+    """Test the rows of the host, its memory, and the NUMA fit by class.
 
-    Ordinary instances on hosts without mix that are not overfull, and all of
-    them with a driver that is not ours, are claimed for as Nova does.
+    Nova alone tests the claim with another driver, and for an ordinary
+    instance on a host without mix that is not overfull.
     """
 
     def _test_numa_topology(self, compute_node, limit, /):
-        """Return all that speaks against the claim in one text, or None.
+        """Return all reasons to refuse the claim in one text, or None.
 
-        If our test fails, an ordinary instance is claimed for as Nova does,
+        If our test raises an error, Nova alone tests an ordinary instance,
         unless it could get a CPU of another guest: on a mix host Nova does not
         know which dedicated CPUs are blocked.
         """
-        found = []
-        if _is_ours(self.tracker):
+        refusals = []
+        if _has_ledger(self.tracker):
             with self.tracker.driver.steps.contain(
                     'test a claim', refuses=False,
                     passes=(exception.ComputeResourcesUnavailable,)
                     ) as outcome:
-                found, compute_node, limit = self._test_class(
+                refusals, compute_node, limit = self._test_class(
                     compute_node, limit)
             if outcome.problem and self._needs_our_test():
-                found = [outcome.problem]
+                refusals = [outcome.problem]
         unfit = super()._test_numa_topology(compute_node, limit)
         if unfit:
-            found.append(str(unfit))
-        return '; '.join(found) or None
+            refusals.append(str(unfit))
+        return '; '.join(refusals) or None
 
     def _needs_our_test(self):
-        """Return whether Nova's test alone does not do."""
+        """Return whether Nova's test alone is not sufficient."""
         flavor = getattr(self, 'flavor', self.instance.flavor)
         topology = self.numa_topology
         return flavor_specs.EXTRA_SPEC in flavor.extra_specs or bool(
@@ -76,26 +73,28 @@ class _ClassTest:
         if self.tracker.driver.is_overfull and request.needed_rows.low:
             return ['the host has sold more vCPUs than it may, and takes no '
                     'further ones until they fit'], compute_node, limit
-        if not self.tracker.counts_for(request.priority):
+        if request.priority is None and not self.tracker.driver.mix:
             return [], compute_node, limit
-        report = self.tracker.priority_report(compute_node)
-        found = [str(refusal.detail) for refusal in admission.find_refusals(
+        report = self.tracker.get_priority_report(compute_node)
+        refusals = [str(refusal.detail) for refusal in admission.find_refusals(
             report, request, report.room, compute_node.free_ram_mb)]
-        if request.priority and self.tracker.is_closed(self.nodename):
-            found.insert(0, 'the host is closed for priority instances, until '
-                         '"nova-prio host enable"')
+        if request.priority and (
+                self.tracker.is_disabled_for_priority(self.nodename)):
+            refusals.insert(0, 'the host is disabled for priority instances, '
+                            'until "nova-prio host enable"')
         topology = compute_node.numa_topology
         if topology:
             topology = numa.limit_to_class(
                 objects.NUMATopology.obj_from_db_obj(topology), report,
                 request.demand)._to_json()
-        # The ratios of the host itself: a forced target brings no limits.
+        # The ratios of the host itself: a forced target brings no limits, nor
+        # does a live migration in Nova 31 and 33 (Launchpad bug 2153425).
         ram_ratio = compute_node.ram_allocation_ratio
         limits = numa.make_limits(
             float(report.ratio),
             min(ram_ratio, 1.0) if report.mix else ram_ratio,
             limit and 'network_metadata' in limit and limit.network_metadata)
-        return found, objects.ComputeNode(numa_topology=topology), limits
+        return refusals, objects.ComputeNode(numa_topology=topology), limits
 
 
 class PriorityClaim(_ClassTest, claims.Claim):
@@ -107,7 +106,7 @@ class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
 
     def __init__(self, context, instance, nodename, flavor, image_meta,
                  tracker, compute_node, pci_requests, migration, limits=None):
-        if _is_ours(tracker) and tracker.keeps_requests(migration):
+        if _has_ledger(tracker) and tracker.keeps_pci_requests(migration):
             # Nova saves this object with the claim.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,

@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Report the CPUs of a host to Placement and to the schedulers."""
+"""Report the CPUs of a host to the schedulers."""
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
 from nova import objects
-import os_resource_classes as orc
-from oslo_log import log as logging
 
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
-from nova_prio.placement import allocations as prio_allocations
+from nova_prio.placement import allocations
 from nova_prio.placement import traits
 from nova_prio.virt import demand
-
-LOG = logging.getLogger(__name__)
 
 
 class HostReporting:
@@ -24,62 +20,16 @@ class HostReporting:
     """
 
     def _update_to_placement(self, context, compute_node, startup):
-        """Update, and go on if Placement refuses to remove CPUs in use.
-
-        Nova raises PlacementPciException for each inventory in use, also for
-        one of CPUs, and then stops nova-compute.
-        """
-        try:
-            super()._update_to_placement(context, compute_node, startup)
-        except exception.PlacementPciException as error:
-            if self._ledger is None or not isinstance(
-                    error.__context__, exception.InventoryInUse):
-                raise
-            are_kept = False
-            with self.driver.steps.contain(
-                    'keep the inventory of CPUs in use'):
-                are_kept = self._keep_cpus(context, compute_node)
-            if not are_kept:
-                raise
-        if self._ledger is not None:
+        super()._update_to_placement(context, compute_node, startup)
+        if self.has_ledger:
             self._refresh_report(compute_node)
-
-    def _keep_cpus(self, context, compute_node):
-        """Report again, with the inventories of CPUs that are in use.
-
-        :returns: whether there were any that were to be removed
-        """
-        nodename = compute_node.hypervisor_hostname
-        reported = self.provider_tree.data(nodename).inventory
-        there = self.reportclient.get_provider_tree_and_ensure_root(
-            context, compute_node.uuid).data(nodename).inventory
-        kept = {name: there[name] for name in (orc.VCPU, orc.PCPU)
-                if name in there and name not in reported}
-        if not kept:
-            return False
-        self.driver.is_overfull = True
-        self.provider_tree.update_inventory(nodename, {**reported, **kept})
-        self.reportclient.update_from_provider_tree(
-            context, self.provider_tree)
-        allocations = self.reportclient.get_allocations_for_resource_provider(
-            context, compute_node.uuid).allocations
-        for name in kept:
-            LOG.error(
-                'This host has no CPUs for %s any more, but Placement keeps '
-                'the inventory of them, for these instances or migrations '
-                'hold some: %s. Move the instances away, and confirm or '
-                'revert the migrations; "nova-prio audit" finds what is '
-                'nobody\'s.', name, ', '.join(sorted(
-                    uuid for uuid, held in allocations.items()
-                    if name in held['resources'])))
-        return True
 
     def _refresh_report(self, compute_node):
         """Put the report into the stats that Nova saves right after this.
 
-        By now the inventory holds the ratio in force. If the report cannot be
-        made, one that refuses priority instances takes its place: the last one
-        would go on to admit them.
+        By now the inventory has the ratio in force. If the report cannot be
+        made, a report that refuses priority instances takes its place: the
+        last report would still admit them.
         """
         nodename = compute_node.hypervisor_hostname
         steps = self.driver.steps
@@ -87,7 +37,7 @@ class HostReporting:
             steps.forget(self._failed_before)
         text = None
         with steps.contain('report its CPUs', refuses=False) as outcome:
-            report = self.priority_report(compute_node)
+            report = self.get_priority_report(compute_node)
             text = report.to_stats()
         if outcome.problem:
             with steps.contain('report its problem', refuses=False):
@@ -102,7 +52,7 @@ class HostReporting:
             stats[host_report.STATS_KEY] = text
         compute_node.stats = stats
 
-    def is_closed(self, nodename):
+    def is_disabled_for_priority(self, nodename):
         """Return whether a host is disabled for priority instances.
 
         This service learns that the host is disabled when it next refreshes
@@ -110,31 +60,23 @@ class HostReporting:
 
         :param nodename: name of the compute node
         """
-        there = self.provider_tree and self.provider_tree.data(nodename)
-        if not there or traits.TRAIT_DISABLED not in there.traits:
+        provider = self.provider_tree and self.provider_tree.data(nodename)
+        if not provider or traits.TRAIT_DISABLED not in provider.traits:
             return False
         try:
-            traits = prio_allocations.get_json(
-                self.reportclient, '/resource_providers/%s/traits'
-                % there.uuid)['traits']
-        except (prio_allocations.PlacementRefused, ks_exceptions.ClientException):
+            present = allocations.get_json(
+                self.reportclient,
+                '/resource_providers/%s/traits' % provider.uuid)['traits']
+        except (allocations.PlacementRefused, ks_exceptions.ClientException):
             return True
-        return traits.TRAIT_DISABLED in traits
+        return traits.TRAIT_DISABLED in present
 
-    def counts_for(self, priority):
-        """Return whether a claim must test the rows of the host.
-
-        :param priority: 'high', 'low' or None, of the instance
-        """
-        return self._ledger is not None and (
-            priority is not None or self.driver.mix)
-
-    def priority_report(self, compute_node):
+    def get_priority_report(self, compute_node):
         """Return the HostReport of the host as it is now.
 
         :param compute_node: nova.objects.ComputeNode that the tracker keeps
         :raises nova.exception.ComputeResourcesUnavailable: if the ratio in
-            force is not known, because Placement was not reached yet
+            force is unknown, because nova-compute has not read it yet
         """
         if self.provider_tree is None:
             raise exception.ComputeResourcesUnavailable(reason=(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who uses how many floating vCPUs of a host, by class."""
+"""The usage of the instances of a host, by class."""
 
 import collections
 import operator
@@ -15,19 +15,19 @@ from nova_prio.virt import demand
 
 LOG = logging.getLogger(__name__)
 
-#: Roles in which an instance counts on a host: it lives there, or it is on
-#: its way there or away, where its other flavor counts.
+#: Roles in which an instance counts on a host: as a resident, or as a move to
+#: or from the host, for which the other flavor of the instance counts.
 RESIDENT = 'resident'
 MOVE = 'move'
 
 
 class Usage(typing.NamedTuple):
-    """What an instance uses of a host.
+    """The usage of one instance on a host.
 
-    ``demand`` is its ``capacity.Demand``, ``shared_by_cell`` a dict, NUMA
-    cell of the host -> its floating vCPUs on that cell; empty for a guest
-    without a NUMA topology. ``vcpu`` and ``memory_mb`` are what Placement
-    holds for it: what it uses, unless its flavor says otherwise.
+    ``demand`` is its ``capacity.Demand``. ``shared_by_cell`` is a dict, NUMA
+    cell of the host -> floating vCPUs on that cell; empty if the guest has no
+    NUMA topology. ``vcpu`` and ``memory_mb`` are its amounts in Placement,
+    which the flavor may set with ``resources:``.
     """
 
     demand: capacity.Demand
@@ -43,11 +43,11 @@ class Usage(typing.NamedTuple):
         :param numa_topology: nova.objects.InstanceNUMATopology that was
             fitted to the host, or None
         """
-        needs = demand.get_demand(flavor, numa_topology)
+        needed = demand.get_demand(flavor, numa_topology)
         return cls(
-            needs, demand.count_shared_by_cell(numa_topology),
+            needed, demand.count_shared_by_cell(numa_topology),
             flavor_specs.get_placement_amount(
-                flavor.extra_specs, orc.VCPU, needs.shared),
+                flavor.extra_specs, orc.VCPU, needed.shared),
             flavor_specs.get_placement_amount(
                 flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb))
 
@@ -60,8 +60,8 @@ class Usage(typing.NamedTuple):
 class UsageLedger:
     """The usage of every instance that counts on a host.
 
-    A usage is recorded by instance and role, so that counting one twice, or
-    taking away what was never counted, changes nothing.
+    The ledger records each Usage by instance and role. To record a Usage
+    twice, or to remove one that was never recorded, changes nothing.
     """
 
     def __init__(self):
@@ -70,7 +70,7 @@ class UsageLedger:
         self._incoming = set()
 
     def clear(self):
-        """Forget everything; a recount follows."""
+        """Remove every Usage; a recount follows."""
         self._usages.clear()
         self._incoming.clear()
 
@@ -79,30 +79,30 @@ class UsageLedger:
         return not {(uuid, RESIDENT), (uuid, MOVE)}.isdisjoint(self._usages)
 
     def settle(self, uuid):
-        """Let an instance whose move here is over count as a resident."""
+        """Let an instance whose move to the host is over count as resident."""
         if (uuid, RESIDENT) not in self._usages and self.holds(uuid):
             self._usages[uuid, RESIDENT] = self._usages.pop((uuid, MOVE))
 
     def add(self, uuid, role, usage):
         """Record the Usage of an instance in a role.
 
-        An instance that comes to live on the host has ended the move that
-        brought it: Nova does not say so before its next recount.
+        A resident has ended the move that brought it to the host: Nova does
+        not end that move before its next recount.
         """
         if role == RESIDENT:
             self._usages.pop((uuid, MOVE), None)
         self._usages[uuid, role] = usage
         self._incoming.discard(uuid)
 
-    def expect(self, uuid):
+    def mark_incoming(self, uuid):
         """Count the move of an instance as one that has not arrived yet."""
         self._incoming.add(uuid)
 
     def remove(self, uuid, role, usage):
-        """Take a Usage away; what was never counted changes nothing.
+        """Remove a Usage.
 
-        Nova takes a move's usage away where the instance was resident when it
-        was counted, and the other way round: the usage tells which is meant.
+        Nova may remove a move although the instance was recorded as resident,
+        and the other way round: the Usage tells which record is meant.
         """
         other = MOVE if role == RESIDENT else RESIDENT
         for key in (uuid, role), (uuid, other):
@@ -123,36 +123,36 @@ class UsageLedger:
         return sum(usage.demand.shared for usage in self._usages.values()
                    if not usage.is_low)
 
-    def drawn_by_instance(self):
-        """Return dict, uuid -> ``capacity.Rows`` that an instance draws."""
-        found = {}
+    def rows_by_instance(self):
+        """Return dict, UUID -> ``capacity.Rows`` that the instance uses."""
+        rows = {}
         for (uuid, _), usage in self._usages.items():
-            drawn = capacity.calculate_needed_rows(usage.demand)
-            found[uuid] = capacity.Rows(*map(
-                operator.add, found.get(uuid, (0, 0, 0)), drawn))
-        return found
+            rows[uuid] = capacity.Rows(*map(
+                operator.add, rows.get(uuid, (0, 0, 0)),
+                capacity.calculate_needed_rows(usage.demand)))
+        return rows
 
     @property
     def low_by_cell(self):
         """Dict, NUMA cell -> floating vCPUs of its low-priority guests."""
-        found = collections.Counter()
+        cells = collections.Counter()
         for usage in self._usages.values():
             if usage.is_low:
-                found.update(usage.shared_by_cell)
-        return found
+                cells.update(usage.shared_by_cell)
+        return cells
 
     @property
     def vcpu(self):
-        """VCPU in Placement of all instances but those yet to arrive.
+        """VCPU in Placement of all instances but the incoming ones.
 
         Placement had room for an incoming instance, and may have removed the
-        allocation of one that will never arrive.
+        allocation of an instance that will never arrive.
         """
         return sum(usage.vcpu for usage in self._arrived())
 
     @property
     def memory_mb(self):
-        """MEMORY_MB in Placement of all instances but those yet to arrive."""
+        """MEMORY_MB in Placement of all instances but the incoming ones."""
         return sum(usage.memory_mb for usage in self._arrived())
 
     @property
@@ -166,14 +166,14 @@ class UsageLedger:
 
 
 class OversoldWarnings:
-    """Warns of each instance on an oversold row, once while it lasts.
+    """Warn of each instance on an oversold row, once while that lasts.
 
-    A row is oversold if the configuration changed while instances were there:
-    mix was switched off, a CPU set shrank, the ratio fell.
+    A row is oversold if the configuration changed while instances were on the
+    host: mix was disabled, a CPU set shrank, or the ratio fell.
     """
 
     def __init__(self):
-        self._said = frozenset()
+        self._warned = frozenset()
 
     def warn(self, report, usages):
         """Write a WARNING for each instance that was not warned of yet.
@@ -181,22 +181,22 @@ class OversoldWarnings:
         :param report: HostReport of the host
         :param usages: UsageLedger of the host
         """
-        found = {}
-        for row in capacity.find_oversold_rows(report.sellable, report.used):
-            found.update({
-                (uuid, row): getattr(drawn, row)
-                for uuid, drawn in usages.drawn_by_instance().items()
-                if getattr(drawn, row)})
-        for (uuid, row), drawn in found.items():
-            if (uuid, row) not in self._said:
+        rows_by_instance = usages.rows_by_instance()
+        found = {(uuid, row): getattr(rows, row)
+                 for row in capacity.find_oversold_rows(
+                     report.sellable, report.used)
+                 for uuid, rows in rows_by_instance.items()
+                 if getattr(rows, row)}
+        for (uuid, row), used in found.items():
+            if (uuid, row) not in self._warned:
                 LOG.warning(
                     'Too much is sold of the %(row)s row of this host: '
-                    '%(sold)d of %(sellable)d CPUs, %(drawn)d of them to this '
+                    '%(sold)d of %(sellable)d CPUs, %(used)d of them to this '
                     'instance. It keeps running, and the row admits nothing '
                     'until it fits: move instances away, or set '
                     'cpu_priority_mix_enable, the CPU sets and the CPU '
                     'allocation ratio as they were.',
                     {'row': row, 'sold': getattr(report.used, row),
                      'sellable': getattr(report.sellable, row),
-                     'drawn': drawn}, instance_uuid=uuid)
-        self._said = frozenset(found)
+                     'used': used}, instance_uuid=uuid)
+        self._warned = frozenset(found)

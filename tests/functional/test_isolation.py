@@ -17,7 +17,7 @@ from nova import context
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
-from nova_prio.compute import claim_releases
+from nova_prio.compute import claim_handling
 from nova_prio.compute import claims
 from nova_prio.compute import containment
 from nova_prio.compute import host_reporting
@@ -48,8 +48,8 @@ CONTAINING = (containment.Steps, failures)
 #: Parts of overrides that call other code of ours in a contained step only:
 #: not made to fail themselves, but what they call is.
 PARTS = {
-    (claims, '_is_ours'), (claims._ClassTest, '_needs_our_test'),
-    (claim_releases.ClaimReleases, '_give_back'),
+    (claims, '_has_ledger'), (claims._ClassTest, '_needs_our_test'),
+    (claim_handling.ClaimHandling, '_give_back'),
     (incoming_migrations.IncomingMigrations, '_release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
@@ -57,7 +57,8 @@ PARTS = {
     (priority_weighter.PriorityWeighter, '_zero'),
     (host_reporting.HostReporting, '_refresh_report'),
     (resource_tracker.PriorityResourceTracker, '_ledger'),
-    (resource_tracker.PriorityResourceTracker, 'is_of_our_driver')}
+    (resource_tracker.PriorityResourceTracker, 'has_ledger'),
+    (resource_tracker.PriorityResourceTracker, '_contain_moves')}
 
 
 class Injected(Exception):
@@ -161,13 +162,13 @@ class Isolation(base.FunctionalTest):
 
     #: Functions that must be among those that are found and reached.
     REACHED = {
-        'Healing.run', 'PriorityLibvirtDriver.manages',
+        'AllocationHealing.run', 'PriorityLibvirtDriver.manages',
         'PriorityLibvirtDriver._report_priority',
         'HostGuests.read_guests', 'HostGuests.update_blocked',
         'OversoldWarnings.warn',
         'PriorityResourceTracker._usage_of', 'UsageLedger.add',
-        'nova_prio.compat.workarounds.arrived',
-        'nova_prio.compat.workarounds.moving_on',
+        'nova_prio.compat.workarounds.find_arrived',
+        'nova_prio.compat.workarounds.restore_own_cpus',
         'nova_prio.scheduler.request_filter._restrict',
         'nova_prio.scheduler.request_view.read_request'}
 

@@ -212,7 +212,8 @@ class UnreleasedClaims(base.FunctionalTest):
         self._fail_to_migrate()
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         with fixtures.MonkeyPatch(
-                'nova_prio.compute.incoming_migrations._ended', live.fail):
+                'nova_prio.compute.incoming_migrations._find_ended',
+                live.fail):
             server = self.boot(self.flavor(4), host='plain')
         self.assertIn('are not released before the next recount', log.output)
         self.assertEqual(4, self.resources('plain')['VCPU']['total'])

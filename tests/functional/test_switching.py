@@ -6,7 +6,6 @@ import logging
 
 import fixtures
 
-from nova_prio.compute import host_reporting
 from nova_prio.virt.libvirt import driver
 from tests.functional import base
 
@@ -62,33 +61,6 @@ class Switching(base.FunctionalTest):
         self.assertEqual('/low_prio_machine',
                          domain.findtext('resource/partition'))
         self.assertEqual(4, self.resources('mix1')['VCPU']['max_unit'])
-
-    def test_the_last_shared_cpus_are_taken_away(self):
-        """VCPU stays in Placement as long as a migration holds it."""
-        self.start_seed_host(mix=False)
-        self.start_seed_host('mix2')
-        server = self.boot(self.low, az='nova:mix1')
-        self._migrate_server(server)
-        before = self.resources('mix1')
-        del self._host_options['mix1']['compute', 'cpu_shared_set']
-        self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '0-5'
-        log = self.useFixture(fixtures.FakeLogger(
-            name=host_reporting.LOG.name, level=logging.WARNING))
-        self.restart_compute_service('mix1')
-        migration, = self.api.api_get('/os-migrations').body['migrations']
-        self.assertIn('Placement keeps the inventory of them, for these '
-                      'instances or migrations hold some: %s.'
-                      % migration['uuid'], log.output)
-        after = self.resources('mix1')
-        self.assertEqual((before['VCPU'], 6),
-                         (after['VCPU'], after['PCPU']['total']))
-        report = self.report('mix1')
-        self.assertEqual((0, 6), (report.low_sellable, report.high_sellable))
-        self.boot(self.plain, 'ERROR', az='nova:mix1')
-        self.boot(self.high, az='nova:mix1')
-        self._confirm_resize(server)
-        self.update_host('mix1')
-        self.assertNotIn('VCPU', self.resources('mix1'))
 
     def test_memory_is_not_oversold_and_says_so_once(self):
         self.flags(ram_allocation_ratio=1.5)

@@ -95,7 +95,7 @@ class FuzzCloud(faults.FaultyCloud):
     def tracked_report(self, host):
         """Return the report as the tracker of a host would make it now."""
         tracker = self.computes[host].manager.rt
-        return tracker.priority_report(tracker.compute_nodes[host])
+        return tracker.get_priority_report(tracker.compute_nodes[host])
 
     def cells(self, node):
         """Return the NUMA cells of a compute node."""

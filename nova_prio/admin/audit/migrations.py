@@ -34,7 +34,7 @@ _AT_SOURCE = {
 
 def check(view):
     """Yield a finding for each unfinished migration of a HostView."""
-    ended = [workarounds.last_move(instance) for instance in view.at_rest
+    ended = [workarounds.get_last_move(instance) for instance in view.at_rest
              if instance.migration_context]
     for migration in [*view.moves, *filter(None, ended)]:
         instance, status = _end_of(view.context, view.name, migration)

@@ -128,7 +128,7 @@ def test_nothing_to_settle():
 def test_incoming_move_is_not_in_the_amounts_of_the_inventories():
     ledger = usage.UsageLedger()
     ledger.add('a', usage.MOVE, LOW)
-    ledger.expect('a')
+    ledger.mark_incoming('a')
     assert (0, 0, 0) == (ledger.vcpu, ledger.memory_mb, ledger.largest_vcpu)
     assert 4 == ledger.low_shared
     ledger.settle('a')
@@ -141,6 +141,6 @@ def test_incoming_move_that_was_replaced_is_in_the_amounts(role):
     """The instance arrived, or moves away from the host again."""
     ledger = usage.UsageLedger()
     ledger.add('a', usage.MOVE, LOW)
-    ledger.expect('a')
+    ledger.mark_incoming('a')
     ledger.add('a', role, LOW)
     assert 4 == ledger.vcpu

@@ -126,14 +126,14 @@ class InBetween(base.FunctionalTest):
                             side_effect=db_exc.DBConnectionError()):
                 self.assertRaises(db_exc.DBConnectionError, self.recount)
             tracker = self.computes['mix1'].rt
-            self.assertEqual(before, tracker.priority_report(
+            self.assertEqual(before, tracker.get_priority_report(
                 tracker.compute_nodes['mix1']).to_stats())
         self.assert_kept()
 
     def test_unknown_in_flight_moves_refuse_priority_instances_only(self):
         self._revert_resize(self.server)
         for name in ('nova.objects.InstanceList.get_uuids_by_host',
-                     'nova_prio.compat.workarounds.returning'):
+                     'nova_prio.compat.workarounds.find_returning'):
             with mock.patch(name,
                             side_effect=db_exc.DBConnectionError()):
                 self.recount()
