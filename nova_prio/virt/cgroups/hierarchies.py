@@ -54,10 +54,7 @@ def read_file(path):
 
 
 def make_directory_step(path, apply=None, message=None):
-    """Return the Step for the directory of a cgroup.
-
-    :param apply: function that makes the directory, None for mkdir
-    """
+    """Return the Step for the directory of a cgroup; by default use mkdir."""
     return Step(None if path.is_dir() else
                 '%s is missing, but guests of this priority need it' % path,
                 apply=apply or (lambda: path.mkdir(exist_ok=True)),

@@ -95,18 +95,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def _log_configuration(self):
         dedicated, shared = (
-            hardware.format_cpu_spec(cpus) if cpus else 'none'
-            for cpus in (hardware.get_cpu_dedicated_set(),
-                         self._get_vcpu_available()))
+            hardware.format_cpu_spec(cpus or ()) or 'none' for cpus in (
+                hardware.get_cpu_dedicated_set(), self._get_vcpu_available()))
         LOG.info(
-            'nova_prio %(release)s: dedicated CPUs %(dedicated)s, shared CPUs '
-            '%(shared)s, cpu_allocation_ratio %(ratio)s, '
-            'cpu_priority_mix_enable %(mix)s, low_emulator_set %(low)s',
-            {'release': contract.get_own_release(), 'dedicated': dedicated,
-             'shared': shared,
-             'ratio': CONF.cpu_allocation_ratio or 'as Placement has it',
-             'mix': str(self.mix).lower(),
-             'low': CONF.nova_prio.low_emulator_set or 'not set'})
+            'nova_prio %s: dedicated CPUs %s, shared CPUs %s, '
+            'cpu_allocation_ratio %s, cpu_priority_mix_enable %s, '
+            'low_emulator_set %s', contract.get_own_release(), dedicated,
+            shared, CONF.cpu_allocation_ratio or 'as Placement has it',
+            str(self.mix).lower(),
+            CONF.nova_prio.low_emulator_set or 'not set')
 
     def probe_partitions(self):
         """Probe both partitions, on CPUs without high-priority guests.
@@ -154,22 +151,20 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         stock = provider.inventory
         reported = inventory.build_priority_inventories(
             stock, self.get_host_cpus(stock), self.ledger)
-        if self.mix:
-            self._warn_of_memory(stock[orc.MEMORY_MB]['allocation_ratio'])
+        if (self.mix and not self._warned_of_memory and
+                stock[orc.MEMORY_MB]['allocation_ratio'] > 1.0):
+            self._warned_of_memory = True
+            LOG.warning(
+                'Memory is not oversold on a host with '
+                'cpu_priority_mix_enable: the allocation ratio %s is lowered '
+                'to 1.0. Set [DEFAULT] ram_allocation_ratio to 1.0.',
+                stock[orc.MEMORY_MB]['allocation_ratio'])
         provider_tree.remove_traits(
             nodename, prio_traits.TRAIT, prio_traits.TRAIT_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
         self.is_overfull = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
-
-    def _warn_of_memory(self, ratio):
-        if ratio > 1.0 and not self._warned_of_memory:
-            self._warned_of_memory = True
-            LOG.warning(
-                'Memory is not oversold on a host with '
-                'cpu_priority_mix_enable: the allocation ratio %s is lowered '
-                'to 1.0. Set [DEFAULT] ram_allocation_ratio to 1.0.', ratio)
 
     @property
     def mix(self):

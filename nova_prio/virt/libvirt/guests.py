@@ -45,14 +45,12 @@ class HostGuests:
 
     ``blocked`` is the frozenset of these CPUs, ``blocked_by`` a list of the
     names of the orphan guests on them.
+
+    :param host: nova.virt.libvirt.host.Host
+    :param steps: ``containment.Steps`` of the service
     """
 
     def __init__(self, host, steps):
-        """Assume no guests until the first read.
-
-        :param host: nova.virt.libvirt.host.Host
-        :param steps: nova_prio.compute.containment.Steps of the service
-        """
         self.blocked = frozenset()
         self.blocked_by = []
         self._host = host

@@ -47,13 +47,11 @@ class Partitions:
 
     ``problem`` is a sentence if libvirt cannot start guests in one of them,
     else None.
+
+    :param host: nova.virt.libvirt.host.Host
     """
 
     def __init__(self, host):
-        """Assume no problem until the first probe.
-
-        :param host: nova.virt.libvirt.host.Host
-        """
         self.problem = None
         self._host = host
         self._lock = threading.Lock()
@@ -83,15 +81,11 @@ class Partitions:
         failed to start since then. All callers wait at the same time, until
         WAIT_SECONDS after the start of the probe at most.
 
-        A caller may share a probe that started before the call, because
-
-        * if the probe fails, the partition is refused,
-        * if it succeeds, libvirt had its guest in the partition after the
-          call,
-        * if it takes longer, its guest holds the partition: the kernel
-          removes no cgroup that contains another one. If libvirtd hangs
-          earlier, the caller sees the same; then no other guest starts
-          either.
+        A caller may share a probe that started before the call. If the probe
+        succeeds, libvirt had its guest in the partition after the call. If it
+        takes longer, its guest holds the partition: the kernel removes no
+        cgroup that contains another one. If libvirtd hangs before that, no
+        other guest starts either.
 
         :param cpus: dict, priority -> set of CPU numbers for the guest
         """
@@ -172,16 +166,12 @@ class _Probe(threading.Thread):
     ``started_at`` and ``succeeded_at`` are times of the monotonic clock: when
     the thread was made, and when libvirt had started the guest, -inf before.
     ``error`` is the exception of a failed probe, or None. ``is_late`` tells
-    whether the log has a warning of this probe.
+    whether the log has a warning of this probe. The probe waits until the
+    guest of its ``predecessor`` has stopped, and at its end calls ``on_end``
+    with itself.
     """
 
     def __init__(self, host, priority, cpus, on_end, predecessor):
-        """Prepare the thread.
-
-        :param on_end: function that is called with this probe when it ends
-        :param predecessor: _Probe whose guest may not have stopped yet, or
-            None
-        """
         super().__init__(name=PROBE_PREFIX + priority, daemon=True)
         self.priority = priority
         self.cpus = cpus
