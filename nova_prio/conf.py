@@ -1,16 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options of this package.
-
-Each service registers them when it loads its part of the package.
-"""
+"""The options of this package, which each service registers when it loads."""
 
 from oslo_config import cfg
 
 GROUP = cfg.OptGroup(
     'nova_prio',
     title='Priority options',
-    help='Options of the high and low priority instances.')
+    help='Options of high- and low-priority instances.')
 
 DEFAULT_OPTS = [
     cfg.BoolOpt(
@@ -21,10 +18,11 @@ DEFAULT_OPTS = [
         help="""
 Let low-priority instances float on the dedicated CPUs of this host too.
 
-When enabled, a low-priority instance may run on every CPU of
-``[compute] cpu_shared_set`` and ``[compute] cpu_dedicated_set``; when
-disabled, on those of ``[compute] cpu_shared_set`` alone. It takes effect when
-nova-compute starts. The option is also read from the ``[compute]`` group.
+If enabled, a low-priority instance may run on every CPU of ``[compute]
+cpu_shared_set`` and ``[compute] cpu_dedicated_set``. If disabled, a
+low-priority instance may only run on the CPUs of ``[compute] cpu_shared_set``.
+The option takes effect when nova-compute starts. It is also read from the
+``[compute]`` group.
 
 Possible values:
 
@@ -48,16 +46,11 @@ PRIORITY_OPTS = [
         help="""
 Let nova-api decide the priority of new instances.
 
-When enabled, nova-api checks the ``hw:cpu_priority`` extra spec and the
-``priority`` scheduler hint of a new instance and writes the priority into the
-flavor that is kept with the instance. When disabled, an installed package
-changes no answer of the API. Enable it last: after the computes and the
-schedulers.
-
-Possible values:
-
-* ``true``
-* ``false``
+If enabled, nova-api checks the ``hw:cpu_priority`` extra spec and the
+``priority`` scheduler hint of a new instance. It writes the priority into the
+flavor that Nova stores with the instance. If disabled, an installed package
+changes no answer of the API. You should enable this option last, after the
+upgrade of the computes and the schedulers.
 """),
     cfg.StrOpt(
         'low_emulator_set',
@@ -65,17 +58,19 @@ Possible values:
 CPUs of the emulator and I/O threads of low-priority guests.
 
 These threads start, stop, migrate and control a guest, and serve its disks.
-If they share CPUs with busy ordinary guests, they get no CPU time in an idle
-low-priority partition, and low-priority guests do not start. Give them CPUs
-that no guest keeps busy, such as the housekeeping CPUs of the host outside
-of both CPU sets. A guest gets the CPUs when it is started or migrated to the
-host, with and without ``cpu_priority_mix_enable``. The option takes effect
-when nova-compute starts.
+If busy ordinary guests run on the same CPUs, the threads get no CPU time in an
+idle low-priority partition, and low-priority guests do not start. The set
+should therefore have CPUs that no guest keeps busy, such as the housekeeping
+CPUs of the host outside of both CPU sets.
+
+The option takes effect when nova-compute starts, with and without
+``cpu_priority_mix_enable``. A guest gets the CPUs when it starts, or when it
+migrates to the host.
 
 Possible values:
 
-* a list of CPU numbers, ranges and exclusions, such as ``0,8-11,^9``. No CPU
-  may be in ``[compute] cpu_dedicated_set``, and each must be online
+* a list of CPU numbers, ranges and exclusions, such as ``0,8-11,^9``. Each CPU
+  must be online and must not be in ``[compute] cpu_dedicated_set``
 * unset: the CPUs of ``[compute] cpu_shared_set``
 
 Related options:
@@ -89,22 +84,23 @@ Related options:
         help="""
 Multiplier of the weight that the PriorityWeighter gives to a host.
 
-A host with more CPUs left in the row that the request draws from (the high
-row for a high-priority instance, the low row for a low-priority one) weighs
-more. The aggregate metadata key ``priority_weight_multiplier`` overrides it
-for the hosts of an aggregate.
+A host weighs more if the row that the request uses has more free vCPUs: the
+high row for a high-priority instance, the low row for a low-priority one. The
+aggregate metadata key ``priority_weight_multiplier`` overrides this option for
+the hosts of an aggregate.
 
 Possible values:
 
-* a positive number spreads instances over the hosts
-* a negative number stacks them
-* zero switches the weigher off
+* a positive number: spread instances over the hosts
+* a negative number: stack instances
+* zero: disable the weigher
 
 Related options:
 
 * ``[filter_scheduler] weight_classes``
-* ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0`` beside the
-  PriorityWeighter, which weighs ordinary instances as the CPU weigher does
+* ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0`` if the
+  PriorityWeighter is enabled. For ordinary instances this weigher gives the
+  weights of the CPU weigher
 """),
     cfg.ListOpt(
         'affinity_domains',
@@ -112,16 +108,16 @@ Related options:
         help="""
 Failure domains over which server groups with a soft policy stack or spread.
 
-The SoftAffinityWeigher and the SoftAntiAffinityWeigher compare hosts by the
-members of the group in the widest domain first, then in the next one, and
-last by those on the host itself. Each is a key of aggregate metadata; hosts
-with the same value in the same wider domain share a domain. A host without the
-key is a domain of its own.
+Each domain is a key of aggregate metadata. The SoftAffinityWeigher and the
+SoftAntiAffinityWeigher count the members of the group in the widest domain
+first, then in the next one, and on the host last. Two hosts share a domain if
+they have the same value of its key and share all wider domains. A host without
+the key is a domain of its own.
 
 Possible values:
 
-* ``host``: hosts alone
-* keys of aggregate metadata from the widest domain on, and ``host`` as the
+* ``host``: count the members on each host only
+* keys of aggregate metadata, the widest domain first, and ``host`` as the
   last one, such as ``zone,rack,host``
 
 Related options:
@@ -132,15 +128,10 @@ Related options:
         'affinity_same_priority',
         default=False,
         help="""
-Count only members that have the priority of the instance that is placed.
+Count only group members that have the priority of the requested instance.
 
-When enabled, the high-priority, the low-priority and the ordinary members of
-a server group with a soft policy stack or spread independently.
-
-Possible values:
-
-* ``true``
-* ``false``
+If enabled, the high-priority, the low-priority and the ordinary members of a
+server group with a soft policy stack or spread independently.
 
 Related options:
 
@@ -153,16 +144,16 @@ Related options:
         help="""
 Multiplier of the weight that the %(weigher)s gives to a host.
 
-Weight added for each rank that a host is better than the worst host. All other
-weighers give a host at most their own multiplier more than another. If this
-one is larger than the sum of theirs, the policy of the group decides, and they
-decide between hosts of equal rank. It is the same for all hosts: no aggregate
-metadata overrides it.
+The weight added for each rank that a host is better than the worst host. Any
+other weigher adds at most its own multiplier. If this multiplier is larger
+than the sum of theirs, the policy of the group decides, and the other weighers
+decide between hosts of equal rank. No aggregate metadata overrides this
+option.
 
 Possible values:
 
 * a positive number
-* zero switches the weigher off
+* zero: disable the weigher
 
 Related options:
 
@@ -177,7 +168,7 @@ Related options:
 
 
 def register_opts(conf):
-    """Register the options; calling it again changes nothing.
+    """Register the options; another call changes nothing.
 
     :param conf: an ``oslo_config.cfg.ConfigOpts``
     """
@@ -187,13 +178,11 @@ def register_opts(conf):
 
 
 def find_invalid(conf, names):
-    """Return the options of this package whose values are not valid.
+    """Return a sentence for each of these options with an invalid value.
 
     :param conf: ``oslo_config.cfg.ConfigOpts`` with these options
-    :param names: names of the options that a service reads
-    :returns: list of str, one sentence each
     """
-    found = []
+    problems = []
     for group, options in list_opts():
         values = conf[group.name] if group else conf
         for option in options:
@@ -201,15 +190,12 @@ def find_invalid(conf, names):
                 if option.name in names:
                     values[option.name]
             except cfg.ConfigSourceValueError as error:
-                found.append('[%s] %s: %s; correct the value.' % (
+                problems.append('[%s] %s: %s; correct the value.' % (
                     group.name if group else 'DEFAULT', option.name,
                     str(error).rstrip('.')))
-    return found
+    return problems
 
 
 def list_opts():
-    """Return the options for the sample generator.
-
-    :returns: list of (group, list of options) pairs
-    """
+    """Return (group, options) pairs, for the sample generator."""
     return [(None, DEFAULT_OPTS), (GROUP, PRIORITY_OPTS)]

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Contain the errors of this package inside a service of Nova.
+"""Contain the errors of this package inside nova-compute.
 
-Nova calls this package in the middle of its own work. An error in a step of
-this package must not fail that work: it is logged, and it may refuse priority
-instances.
+Nova calls the hooks of this package in the middle of its own work, which must
+not fail because of an error of this package. Such an error ends one step, is
+logged, and may refuse priority instances.
 """
 
 import contextlib
-import typing
+import types
 
 from oslo_log import log as logging
 
@@ -18,74 +18,63 @@ LOG = logging.getLogger(__name__)
 _MAX_TEXT = 160
 
 
-class _Failure(typing.NamedTuple):
-    problem: str
-    until_recount: bool
-
-
-class Outcome:
-    """The result of a step; ``problem`` is a sentence, or None."""
-
-    problem = None
-
-
 class Steps:
-    """The steps of this package in one service, and those that failed."""
+    """The steps of this package in one service, and which of them failed."""
 
     def __init__(self):
-        # Step -> _Failure, of the steps that priority instances depend on.
+        # Step -> (problem, whether it lasts until a recount), of the failed
+        # steps that priority instances depend on.
         self._failed = {}
-        # (step, type of the error), of the errors that are in the log.
+        # (step, type of the error) of the logged errors.
         self._logged = set()
 
     @property
     def problem(self):
-        """Why no priority instance may be admitted, a sentence, or ''."""
-        return min((failure.problem for failure in
-                    list(self._failed.values())), default='')
+        """Why the host refuses all priority instances: a sentence or ''."""
+        # Another thread may change the dict.
+        return min((problem for problem, _ in list(self._failed.values())),
+                   default='')
 
     @contextlib.contextmanager
     def contain(self, step, refuses=True, until_recount=False, passes=()):
-        """Return a context in which an error ends the step and no more.
+        """Return a context in which an error ends the step, and no more.
 
-        The first error of a type is logged with its traceback.
+        The first error of each type is logged with its traceback.
 
-        :param step: what the step does, a verb and its object
-        :param refuses: whether ``problem`` names a failure of the step, until
-            the step succeeds
-        :param until_recount: whether ``problem`` names it until ``forget``
-            instead: a later success does not make up for the failure
-        :param passes: tuple of exceptions that are answers, not errors
-        :returns: a context manager that yields an Outcome
+        :param step: action of the step, a verb and its object
+        :param refuses: whether ``problem`` reports a failure, until the step
+            succeeds
+        :param until_recount: whether ``problem`` reports a failure until
+            ``forget`` instead, because a later success does not undo it
+        :param passes: tuple of exceptions that are results, not errors
+        :returns: a context manager; it yields an object whose ``problem`` is
+            None, or after a failure a sentence
         """
-        outcome = Outcome()
+        outcome = types.SimpleNamespace(problem=None)
         try:
             yield outcome
         except passes:
             raise
         except Exception as error:
-            outcome.problem = _sentence(step, error)
+            outcome.problem = _format_problem(step, error)
             if refuses:
-                self._failed[step] = _Failure(outcome.problem, until_recount)
+                self._failed[step] = outcome.problem, until_recount
             self._log(step, error, refuses)
         else:
             if refuses and not until_recount:
                 self._failed.pop(step, None)
 
     def has_failed(self, step):
-        """Return whether ``problem`` may name a step."""
+        """Return whether ``problem`` may report this step."""
         return step in self._failed
 
-    def until_recount(self):
+    def get_until_recount(self):
         """Return the failures that last until a recount, for ``forget``."""
         return {step: failure for step, failure in list(self._failed.items())
-                if failure.until_recount}
+                if failure[1]}
 
     def forget(self, failures):
-        """Forget failures, unless the step has failed again since.
-
-        :param failures: dict, as ``until_recount`` returned it
-        """
+        """Forget these failures, unless the step has failed again since."""
         for step, failure in failures.items():
             if self._failed.get(step) is failure:
                 del self._failed[step]
@@ -97,13 +86,13 @@ class Steps:
             return
         self._logged.add(kind)
         LOG.exception(
-            'nova_prio cannot %s. Nova goes on without it%s. This message '
-            'appears once; report the error with its traceback.', step,
+            'nova_prio cannot %s. Nova continues without this step%s. This '
+            'message appears once; report the error with its traceback.', step,
             ' and refuses priority instances' if refuses else '')
 
 
-def _sentence(step, error):
-    """Return what failed and why, on one line of bounded length."""
+def _format_problem(step, error):
+    """Return a sentence on one line, of bounded length."""
     text = ' '.join(('%s: %s' % (type(error).__name__, error)).split())
     if len(text) > _MAX_TEXT:
         text = text[:_MAX_TEXT] + '...'

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The report of a compute about its CPUs, for the schedulers."""
+"""The report of a nova-compute about its CPUs, for the schedulers."""
 
 from nova import exception
 from nova.virt import hardware
@@ -14,11 +14,10 @@ from nova_prio.model import capacity
 
 STATS_KEY = 'nova_prio'
 
-#: How many names of guests a report has, and the characters of each.
+#: Limits of ``blocked_by``: number of names, and characters of each.
 _MAX_NAMES = 3
 _MAX_NAME = 64
 
-#: Fields with the CPUs of each row.
 _SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
 _USED = [row + '_used' for row in capacity.Rows._fields]
 
@@ -28,24 +27,21 @@ _ADDED_IN = {'low_by_cell': (1, 1), 'partition_problem': (1, 2),
 
 
 def parse_cpu_set(text):
-    """Return the CPUs of a set in a report, a frozenset of numbers.
-
-    :param text: str, such as '0-7', or '' for none
-    """
+    """Return the CPU numbers in a text such as '0-7', or '', a frozenset."""
     return frozenset(hardware.parse_cpu_spec(text) if text else ())
 
 
 class UnreadableReport(ValueError):
-    """A report that cannot be read; its text is a sentence."""
+    """A report that cannot be read; the text is a sentence."""
 
 
 @base.VersionedObjectRegistry.register
 class HostReport(base.VersionedObject):
-    """CPU sets, ratio, and the sellable and used CPUs of each row of a host.
+    """CPU sets, ratio, and the sellable and used vCPUs of each row of a host.
 
-    It travels as JSON text in the ``stats`` of the compute node, which the
-    scheduler sees as ``host_state.stats``. It has no time stamps, so that an
-    unchanged report costs no database write.
+    The report is JSON text in the ``stats`` of the compute node, which the
+    scheduler reads as ``host_state.stats``. It has no time stamp, so an
+    unchanged report causes no database write.
     """
 
     VERSION = '1.4'
@@ -53,44 +49,44 @@ class HostReport(base.VersionedObject):
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
     fields = {
-        # CPU numbers as the options write them, for example '0-7'.
+        # CPU numbers in the format of the options, for example '0-7'.
         'cpu_dedicated_set': fields.StringField(),
         'cpu_shared_set': fields.StringField(),
         'mix': fields.BooleanField(),
-        # How many CPUs a low-priority instance may float on.
+        # Number of floating CPUs.
         'floating_cpus': fields.IntegerField(),
         # Ratio in force, as an exact decimal.
         'cpu_allocation_ratio': fields.StringField(),
-        # vCPUs of all instances when this report was made. If the scheduler
-        # sees more of them, a request has consumed the rest.
+        # vCPUs of all instances at the time of this report. If the scheduler
+        # sees more, requests consumed the difference.
         'vcpus_used': fields.IntegerField(),
         # high_sellable, high_used, low_sellable and so on.
         **{name: fields.IntegerField() for name in (*_SELLABLE, *_USED)},
-        # NUMA cell of the host -> vCPUs of the low-priority guests on it that
-        # have a NUMA topology, without the cells that have none.
+        # NUMA cell of the host -> vCPUs of its low-priority guests with a NUMA
+        # topology. Cells without such guests are left out.
         'low_by_cell': fields.DictOfIntegersField(default={}),
-        # Why no guest with a priority can be started, a sentence; or empty.
+        # Why the host cannot start guests with a priority: a sentence or ''.
         'partition_problem': fields.StringField(default=''),
         # Dedicated CPUs that no instance is pinned on, but that guests on
-        # stale CPU sets use.
+        # stale CPU sets or orphan guests use.
         'blocked_cpus': fields.StringField(default=''),
-        # Names of the guests on these CPUs that are no instances of the host.
+        # Names of the orphan guests on these CPUs.
         'blocked_by': fields.StringField(default=''),
-        # Why no priority instance is admitted, a sentence; or empty.
+        # Why the host refuses all priority instances: a sentence or ''.
         'problem': fields.StringField(default=''),
     }
 
     @classmethod
-    def from_usage(cls, cpus, in_use, vcpus_used, low_by_cell,
+    def from_usage(cls, cpus, used, vcpus_used, low_by_cell,
                    partition_problem=None, blocked=frozenset(), blocked_by=(),
                    problem=''):
         """Return the report of a host; see the fields.
 
         :param cpus: ``capacity.HostCPUs`` of the host
-        :param in_use: ``capacity.Rows`` in use
+        :param used: ``capacity.Rows``
         :param low_by_cell: dict, NUMA cell -> vCPUs
         :param blocked: frozenset of CPU numbers, for ``blocked_cpus``
-        :param blocked_by: list of names; the report has the first of them
+        :param blocked_by: list of names; the report has the first three
         """
         return cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
@@ -100,23 +96,23 @@ class HostReport(base.VersionedObject):
             cpu_allocation_ratio=str(cpus.ratio),
             vcpus_used=vcpus_used,
             **dict(zip(_SELLABLE, cpus.sellable)),
-            **dict(zip(_USED, in_use)),
+            **dict(zip(_USED, used)),
             low_by_cell={str(cell): vcpus
                          for cell, vcpus in low_by_cell.items()},
             partition_problem=partition_problem or '',
             blocked_cpus=hardware.format_cpu_spec(blocked),
-            blocked_by=_first(blocked_by), problem=problem)
+            blocked_by=_shorten_names(blocked_by), problem=problem)
 
     @classmethod
     def from_problem(cls, problem, vcpus_used):
         """Return a report for a host whose bookkeeping failed.
 
-        It refuses priority instances, also in a scheduler that does not know
-        ``problem``. For ordinary instances the host is like one of stock Nova.
+        The host refuses priority instances, even in a scheduler that does not
+        know ``problem``, and takes ordinary instances as in stock Nova.
         """
-        nothing = capacity.HostCPUs(
+        no_cpus = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
-        return cls.from_usage(nothing, nothing.sellable, vcpus_used, {},
+        return cls.from_usage(no_cpus, no_cpus.sellable, vcpus_used, {},
                               problem=problem)
 
     @property
@@ -126,21 +122,20 @@ class HostReport(base.VersionedObject):
 
     @property
     def sellable(self):
-        """The sellable CPUs as ``capacity.Rows``."""
+        """The sellable ``capacity.Rows``."""
         return capacity.Rows(*(getattr(self, name) for name in _SELLABLE))
 
     @property
     def used(self):
-        """The used CPUs as ``capacity.Rows``."""
+        """The used ``capacity.Rows``."""
         return capacity.Rows(*(getattr(self, name) for name in _USED))
 
     @property
     def cpus(self):
         """The CPUs of the host as ``capacity.HostCPUs``."""
         return capacity.HostCPUs(
-            parse_cpu_set(self.cpu_dedicated_set), parse_cpu_set(
-                self.cpu_shared_set),
-            self.ratio, self.mix)
+            parse_cpu_set(self.cpu_dedicated_set),
+            parse_cpu_set(self.cpu_shared_set), self.ratio, self.mix)
 
     @property
     def shared_cpus(self):
@@ -154,16 +149,16 @@ class HostReport(base.VersionedObject):
 
     @property
     def taken(self):
-        """The ``capacity.Rows`` that no further instance can have."""
+        """The ``capacity.Rows`` that are used or blocked."""
         return self.used._replace(high=self.high_used + len(self.blocked))
 
     @property
     def room(self):
-        """The ``capacity.Rows`` that are left."""
+        """The remaining ``capacity.Rows``."""
         return capacity.calculate_remaining(self.sellable, self.taken)
 
     def obj_make_compatible(self, primitive, target_version):
-        """Remove the fields from a primitive that an older version lacks."""
+        """Remove the fields that an older version does not have."""
         super().obj_make_compatible(primitive, target_version)
         target = versionutils.convert_version_to_tuple(target_version)
         for name, version in _ADDED_IN.items():
@@ -177,26 +172,26 @@ class HostReport(base.VersionedObject):
 
     @classmethod
     def from_stats(cls, stats):
-        """Return the report that is in the stats of a compute node.
+        """Return the report in the stats of a compute node.
 
-        A report of another minor version can be read, because these versions
-        only add fields.
+        Minor versions only add fields, so this can read any minor version.
 
         :param stats: dict, key -> str, or None
-        :returns: a HostReport, or None if there is no report
-        :raises UnreadableReport: if there is one that cannot be read
+        :returns: a HostReport, or None if the stats have no report
+        :raises UnreadableReport: if the report cannot be read
         """
         text = (stats or {}).get(STATS_KEY)
         if text is None:
             return None
         try:
-            report = cls.obj_from_primitive(_as_known(jsonutils.loads(text)))
+            report = cls.obj_from_primitive(
+                _adopt_version(jsonutils.loads(text)))
             report.obj_set_defaults()
             missing = [name for name in cls.fields
                        if not report.obj_attr_is_set(name)]
             if missing:
                 raise ValueError('it lacks %s' % ', '.join(missing))
-            # These read numbers from text.
+            # These properties parse text.
             report.ratio, report.blocked, report.shared_cpus
         except (ValueError, TypeError, KeyError, AttributeError,
                 RecursionError, exception.Invalid,
@@ -206,19 +201,19 @@ class HostReport(base.VersionedObject):
         return report
 
 
-def _first(names):
-    """Return names as a text of bounded length."""
-    found = ', '.join(
+def _shorten_names(names):
+    """Return names of guests as a text of bounded length."""
+    text = ', '.join(
         name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
         for name in names[:_MAX_NAMES])
     others = len(names) - _MAX_NAMES
-    return found + (' and %d more' % others if others > 0 else '')
+    return text + (' and %d more' % others if others > 0 else '')
 
 
-def _as_known(primitive):
-    """Return a primitive of a later minor version as one of our version.
+def _adopt_version(primitive):
+    """Return a primitive of a later minor version as one of this version.
 
-    Fields that are not known are ignored when it is read.
+    The versioned object ignores unknown fields.
     """
     key = 'nova_prio_object.version'
     version, known = map(versionutils.convert_version_to_tuple,

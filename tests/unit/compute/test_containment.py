@@ -18,12 +18,14 @@ def test_error_ends_the_step_and_refuses_until_the_step_succeeds():
     outcome = fail(steps)
     assert 'cannot count (ValueError: boom)' in outcome.problem
     assert outcome.problem == steps.problem
+    assert steps.has_failed('count')
     with steps.contain('count') as outcome:
         pass
     assert (None, '') == (outcome.problem, steps.problem)
+    assert not steps.has_failed('count')
 
 
-def test_error_of_a_step_that_does_not_refuse():
+def test_error_without_refusal_is_reported_to_the_caller_only():
     steps = containment.Steps()
     assert fail(steps, refuses=False).problem
     assert '' == steps.problem
@@ -35,27 +37,27 @@ def test_failure_until_recount_outlives_a_success():
     with steps.contain('count', until_recount=True):
         pass
     assert steps.problem
-    before = steps.until_recount()
+    before = steps.get_until_recount()
     fail(steps, until_recount=True)
     steps.forget(before)
     assert steps.problem, 'the step has failed again since'
-    steps.forget(steps.until_recount())
+    steps.forget(steps.get_until_recount())
     assert '' == steps.problem
 
 
-def test_answers_pass():
+def test_exceptions_in_passes_are_raised():
     steps = containment.Steps()
     with pytest.raises(KeyError):
         fail(steps, error=KeyError('x'), passes=(KeyError,))
     assert '' == steps.problem
 
 
-def test_service_still_stops():
+def test_system_exit_is_raised():
     with pytest.raises(SystemExit):
         fail(containment.Steps(), error=SystemExit(1))
 
 
-def test_each_type_is_logged_once_with_its_traceback(caplog):
+def test_each_type_of_error_is_logged_once_with_traceback(caplog):
     steps = containment.Steps()
     with caplog.at_level(logging.INFO):
         for error in (ValueError, ValueError, KeyError, ValueError):
@@ -64,7 +66,7 @@ def test_each_type_is_logged_once_with_its_traceback(caplog):
     assert all(record.exc_info for record in caplog.records)
 
 
-def test_sentence_has_one_line_and_a_bounded_length():
+def test_problem_has_one_line_and_a_bounded_length():
     problem = fail(containment.Steps(), error=ValueError('x\ny' * 999)).problem
     assert '\n' not in problem
     assert len(problem) < 300
