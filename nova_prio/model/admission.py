@@ -32,11 +32,8 @@ def find_refusals(host, request, remaining, free_memory_mb):
 
     If the host is not a mix host, call this for priority instances only.
 
-    :param host: object with the attributes ``mix``, ``floating_cpus`` and
-        ``shared_cpus`` (both int), ``sellable``, ``blocked``, ``blocked_by``,
-        ``problem`` and ``partition_problem``
-    :param request: object with ``priority``, ``needed_rows``, ``vcpus``,
-        ``memory_mb`` and ``wants_whole_cores`` of the instance
+    :param host: ``host_report.HostReport``, or an object with its attributes
+    :param request: ``demand.ResourceRequest`` of the instance
     :param remaining: ``capacity.Rows`` of the host
     :param free_memory_mb: memory of the host that no instance has
     """

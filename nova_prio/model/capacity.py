@@ -2,9 +2,8 @@
 
 """The CPU capacity of a host, and which vCPUs may use it.
 
-The filter, the weigher, the claim, the inventory and the reports all use this
-arithmetic. It knows no Nova objects and no options, and is exact: no floating
-point.
+The filter, the weigher, the claim, the inventory and the reports use this
+arithmetic. It knows no Nova objects and no options, and it is exact.
 
 dedicated and shared CPUs
     The CPUs in ``[compute] cpu_dedicated_set`` and in ``[compute]
@@ -18,25 +17,20 @@ floating CPUs
     The CPUs on which a low-priority instance may run. On a mix host these are
     the shared and the dedicated CPUs, on other hosts the shared CPUs.
 row
-    The vCPUs that a host may sell to one class of vCPUs, and how many of them
-    are sold. A row is a number, not a set of CPUs. A host has three rows:
+    A number of vCPUs that a host may sell, and how many of them are used. A
+    row is not a set of CPUs. A host has three rows:
 
-    ========  ====================================  =======================
-    row       sellable                              used
-    ========  ====================================  =======================
-    high      d                                     dedicated vCPUs
-    low       floor(s * r + d * max(r - 1, 0)) on   shared vCPUs of all
-              a mix host, else floor(s * r)         instances
-    ordinary  floor(s * r)                          shared vCPUs of
-                                                    instances that are not
-                                                    of low priority
-    ========  ====================================  =======================
+    * high: d vCPUs, used by dedicated vCPUs
+    * low: floor(s * r + d * max(r - 1, 0)) vCPUs on a mix host, else
+      floor(s * r), used by the shared vCPUs of all instances
+    * ordinary: floor(s * r) vCPUs, used by the shared vCPUs of the instances
+      that are not of low priority
 
-An instance fits if each row that its vCPUs use has enough vCPUs remaining. For
+An instance fits if each row that it uses has enough vCPUs remaining. For
 example, a mix host with d = 8, s = 4 and r = 2 sells 8 vCPUs in the high row,
 16 in the low row and 8 in the ordinary row. Two high-priority and four
-low-priority instances of 4 vCPUs fill it: no ordinary instance fits beside
-them.
+low-priority instances of 4 vCPUs fill the host: an ordinary instance does not
+fit beside them, because its shared vCPUs use the low row too.
 """
 
 import bisect

@@ -2,9 +2,8 @@
 
 """The priority and the resource requests in the extra specs of a flavor.
 
-nova-api decides the priority of an instance once. It folds the priority into
-the flavor: it writes the priority and the CPU policy into the copy of the
-flavor that Nova stores with the instance
+nova-api folds the priority of an instance into the flavor: it writes priority
+and CPU policy into the copy of the flavor that Nova stores with the instance
 (:mod:`nova_prio.api.priority_fold`). A priority is in force only if it is
 folded. ``extra_specs`` are dicts, extra spec -> str.
 """
@@ -43,8 +42,7 @@ class RequestRefused(ValueError):
 def format_fault(subject, value, allowed):
     """Return the sentence that refuses a value of a request.
 
-    :param subject: kind and name of an extra spec, an image property or a hint
-    :param value: the value, of any type
+    :param subject: kind and name of the extra spec, image property or hint
     :param allowed: clause that names the allowed values
     """
     return '%s is %s; %s.' % (subject, quote(value), allowed)
@@ -56,11 +54,7 @@ def format_flavor_fault(key, value, allowed):
 
 
 def quote(value):
-    """Return a value of a request as it may appear in an answer or a log.
-
-    The result is short and has no line breaks or control characters, even if
-    a user sent a long or deeply nested value.
-    """
+    """Return any value of a user as short text on one line, for a log too."""
     return reprlib.repr(value)
 
 
@@ -99,7 +93,6 @@ def is_unfolded(extra_specs, hint):
 def get_placement_amount(extra_specs, resource_class, default):
     """Return the amount of a resource class that Placement allocates.
 
-    :param resource_class: 'VCPU' or 'MEMORY_MB'
     :param default: amount if the extra specs request none
     """
     requests = select_placement_requests(extra_specs, resource_class)
@@ -108,22 +101,20 @@ def get_placement_amount(extra_specs, resource_class, default):
     return default
 
 
-def select_placement_requests(extra_specs, resource_class):
-    """Return the extra specs that request a resource class of Placement.
+def select_placement_requests(extra_specs, *classes):
+    """Return the extra specs that request resources of Placement.
 
-    :param resource_class: 'PCPU', 'VCPU' or 'MEMORY_MB'
-    :returns: dict, extra spec -> str, of all resource groups
+    :param classes: of 'PCPU', 'VCPU' and 'MEMORY_MB'
     """
-    return _select(_PLACEMENT_REQUEST, extra_specs, resource_class)
+    return _select(_PLACEMENT_REQUEST, extra_specs, classes)
 
 
-def select_pinning_requests(extra_specs, resource_class):
+def select_pinning_requests(extra_specs, *classes):
     """Return the extra specs by which Nova decides on pinning.
 
-    :param resource_class: 'PCPU' or 'VCPU'
-    :returns: dict, extra spec -> str, of the groups without a name
+    :param classes: of 'PCPU' and 'VCPU'
     """
-    return _select(_PINNING_REQUEST, extra_specs, resource_class)
+    return _select(_PINNING_REQUEST, extra_specs, classes)
 
 
 def find_misread_requests(extra_specs):
@@ -131,17 +122,15 @@ def find_misread_requests(extra_specs):
 
     The guest would get other CPUs than Placement allocates.
     """
-    misread = set()
-    for name in ('PCPU', 'VCPU'):
-        misread |= (select_placement_requests(extra_specs, name).keys() ^
-                    select_pinning_requests(extra_specs, name).keys())
+    misread = (select_placement_requests(extra_specs, 'PCPU', 'VCPU').keys() ^
+               select_pinning_requests(extra_specs, 'PCPU', 'VCPU').keys())
     return {key: value for key, value in extra_specs.items() if key in misread}
 
 
-def _select(pattern, extra_specs, resource_class):
+def _select(pattern, extra_specs, classes):
     matches = {key: pattern.match(key) for key in extra_specs}
     return {key: extra_specs[key] for key, match in matches.items()
-            if match and match.group(1) == resource_class}
+            if match and match.group(1) in classes}
 
 
 def sum_amounts(requests):

@@ -34,7 +34,8 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
     :param image_properties: dict, image property -> str
     :returns: int, or None if the flavor requests 0 PCPU or 0 VCPU
     """
-    for key, value in _select_cpu_requests(extra_specs).items():
+    for key, value in flavor_specs.select_pinning_requests(
+            extra_specs, 'PCPU', 'VCPU').items():
         if not flavor_specs.is_number(value):
             _refuse_flavor(key, value, 'allowed is a whole number from 0 on')
     pcpus, shared = (
@@ -83,9 +84,8 @@ def spread_dedicated_vcpus(nodes, dedicated):
     :param dedicated: number of dedicated vCPUs
     """
     # The first vCPU of every node, the second of every node, ...
-    rounds = itertools.zip_longest(*(sorted(node) for node in nodes))
-    dealt = [vcpu for vcpu in itertools.chain.from_iterable(rounds)
-             if vcpu is not None]
+    rounds = itertools.zip_longest(*map(sorted, nodes))
+    dealt = [vcpu for each in rounds for vcpu in each if vcpu is not None]
     return sorted(dealt[len(dealt) - dedicated:])
 
 
@@ -117,7 +117,8 @@ def fold_to_mixed_policy(extra_specs, mask):
     :param mask: str, the dedicated vCPUs; in a real-time flavor they are the
         real-time vCPUs
     """
-    requests = _select_cpu_requests(extra_specs)
+    requests = flavor_specs.select_pinning_requests(
+        extra_specs, 'PCPU', 'VCPU')
     folded = {key: value for key, value in extra_specs.items()
               if key not in requests}
     emptied = _find_groups(requests) - _find_groups(folded)
@@ -135,12 +136,6 @@ def fold_to_mixed_policy(extra_specs, mask):
     folded[REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
            else DEDICATED_MASK] = mask
     return folded
-
-
-def _select_cpu_requests(extra_specs):
-    """Return the extra specs that request PCPU or VCPU: dict, key -> str."""
-    return {**flavor_specs.select_pinning_requests(extra_specs, 'PCPU'),
-            **flavor_specs.select_pinning_requests(extra_specs, 'VCPU')}
 
 
 def _find_groups(extra_specs):

@@ -29,6 +29,7 @@ def repair(context, client, provider, host, uuid):
     :raises allocations.PlacementRefused: if Placement refused a part; if the
         text says so, CPUs and memory were written
     """
+    url = '/allocations/' + uuid
     for _ in range(allocations.ATTEMPTS):
         present = client.get_allocs_for_consumer(context, uuid)
         instance = allocations.get_if_idle(context, uuid)
@@ -43,7 +44,7 @@ def repair(context, client, provider, host, uuid):
         try:
             wanted = build(_assign_disk(expected.get(orc.DISK_GB), provider,
                                         sharing, present_disks))
-            if _write_if_changed(context, client, uuid, present, wanted):
+            if allocations.write(context, client, url, present, wanted):
                 return (_sum_amounts(present, provider, sharing),
                         _sum_amounts(wanted, provider, sharing))
             continue
@@ -54,7 +55,7 @@ def repair(context, client, provider, host, uuid):
         without_disk = build(present_disks)
         if without_disk == wanted:
             raise problem
-        if _write_if_changed(context, client, uuid, present, without_disk):
+        if allocations.write(context, client, url, present, without_disk):
             raise allocations.PlacementRefused(
                 'CPUs and memory are as expected now, but DISK_GB is not: %s'
                 % problem)
@@ -106,12 +107,6 @@ def _sum_amounts(present, provider, sharing):
     return {**amounts, orc.DISK_GB: disk} if disk else amounts
 
 
-def _write_if_changed(context, client, uuid, present, wanted):
-    """Return whether Placement has the wanted allocations now."""
-    return (wanted['allocations'] == present['allocations'] or
-            allocations.write(context, client, '/allocations/' + uuid, wanted))
-
-
 def _assign_disk(disk_gb, provider, sharing, present_disks):
     """Return the provider of the disk: dict, UUID -> DISK_GB.
 
@@ -159,7 +154,7 @@ def _build_allocations(present, provider, sharing, expected, instance, disks):
         allocation['resources'] = resources
         if not resources:
             del wanted['allocations'][uuid]
-    if not present['allocations']:
+    if wanted['allocations'] and not present['allocations']:
         wanted.update(project_id=instance.project_id,
                       user_id=instance.user_id, consumer_generation=None)
     return wanted

@@ -136,9 +136,8 @@ def is_open_migration(migration):
 def delete(context, client, uuid):
     """Delete the allocations of a consumer."""
     present = client.get_allocs_for_consumer(context, uuid)
-    if present['allocations'] and not write(
-            context, client, '/allocations/' + uuid,
-            {**present, 'allocations': {}}):
+    if not write(context, client, '/allocations/' + uuid, present,
+                 {**present, 'allocations': {}}):
         raise PlacementRefused(
             'Another client changed the allocations at the same time')
 
@@ -155,13 +154,17 @@ def return_to_instance(context, client, migration):
         raise PlacementRefused('Placement refused to move the allocations')
 
 
-def write(context, client, url, body):
-    """Write to Placement; return False if another client wrote meanwhile.
+def write(context, client, url, present, wanted):
+    """Write to Placement, unless the wanted data are present.
 
     :param url: str, relative to that of Placement
-    :param body: dict, with the generation that was read
+    :param present: the answer of Placement at this URL
+    :param wanted: dict, with the generation in ``present``
+    :returns: False if another client wrote meanwhile, else True
     """
-    response = client.put(url, body, version=_ALLOCATIONS_VERSION,
+    if wanted == present:
+        return True
+    response = client.put(url, wanted, version=_ALLOCATIONS_VERSION,
                           global_request_id=context.global_id)
     if response:
         return True
@@ -186,12 +189,11 @@ def update_provider(context, client, provider, kind, change):
     url = '/resource_providers/%s/%s' % (provider, kind)
     for _ in range(ATTEMPTS):
         present = get_json(client, url)
-        wanted = change(present[kind])
+        wanted = {**present, kind: change(present[kind])}
         if kind == 'traits':
-            for trait in set(wanted) - set(present[kind]):
+            for trait in set(wanted[kind]) - set(present[kind]):
                 client.put('/traits/' + trait, None, version='1.6')
-        if wanted == present[kind] or write(
-                context, client, url, {**present, kind: wanted}):
+        if write(context, client, url, present, wanted):
             return
     raise PlacementRefused(
         'Other clients changed the %s of the host at the same time: %d '

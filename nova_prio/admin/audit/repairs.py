@@ -2,14 +2,12 @@
 
 """Repairs of findings: writes to Placement, each of them all or nothing.
 
-:mod:`nova_prio.admin.audit.migrations` has the repair that writes to Nova as well.
-
-None of them touches a guest, nor an instance that is changed or moved, nor
-what somebody else has written since it was read. Each takes at last:
+A repair must not touch a guest, an instance that is being changed or moved, or
+data that changed since the audit read it. Each raises PlacementRefused if it
+was not done. Each takes as its last parameters:
 
 :param context: nova.context.RequestContext of the cell of the host
 :param client: nova.scheduler.client.report.SchedulerReportClient
-:raises nova_prio.placement.allocations.PlacementRefused: if the repair was not done
 """
 
 from nova_prio.placement import allocation_repair
@@ -19,47 +17,46 @@ from nova_prio.placement import allocations
 def repair_instance(provider, host, uuid, context, client):
     """Give an instance its expected allocations at its host."""
     if allocation_repair.repair(context, client, provider, host, uuid) is None:
-        raise allocations.PlacementRefused('It is changed or moved right now')
-
-
-def delete_allocations(provider, uuid, held, everywhere,
-                       is_still_so, context, client):
-    """Delete the allocations of a consumer that has no use for them.
-
-    The allocations are read before ``is_still_so`` looks: what begins to need
-    them later changes the generation of the consumer.
-
-    :param held: the allocations that were found at the provider of the host
-    :param everywhere: whether the allocations elsewhere go, too
-    :param is_still_so: function without arguments that looks again
-    """
-    found = client.get_allocs_for_consumer(context, uuid)
-    there = found['allocations'].get(provider)
-    if (there is None or there['resources'] != held or not is_still_so()):
         raise allocations.PlacementRefused(
-            'It has been changed since it was read')
-    gone = set(found['allocations']) if everywhere else {
+            'The instance is being changed or moved')
+
+
+def delete_allocations(provider, uuid, resources, delete_all, fault,
+                       find_fault, context, client):
+    """Delete the allocations of a consumer that must not have them.
+
+    Read the allocations before ``find_fault`` reads the instance: if the
+    instance needs them later, the generation of the consumer changes.
+
+    :param resources: the present allocation at the provider of the host
+    :param delete_all: whether to delete allocations at other hosts, too
+    :param find_fault: function that returns ``fault`` if nothing has changed
+    """
+    present = client.get_allocs_for_consumer(context, uuid)
+    of_host = present['allocations'].get(provider, {}).get('resources')
+    if of_host != resources or find_fault() != fault:
+        raise allocations.PlacementRefused(
+            'The allocation has changed since it was read')
+    tree = present['allocations'] if delete_all else {
         each['uuid']
         for each in client.get_providers_in_tree(context, provider)}
-    left = {of: resources for of, resources in found['allocations'].items()
-            if of not in gone}
-    if not allocations.write(context, client, '/allocations/' + uuid,
-                             {**found, 'allocations': left}):
+    wanted = {of: amounts for of, amounts in present['allocations'].items()
+              if of not in tree}
+    if not allocations.write(context, client, '/allocations/' + uuid, present,
+                             {**present, 'allocations': wanted}):
         raise allocations.PlacementRefused(
-            'Others change what it holds at the same time')
+            'Others change the allocations of the consumer at the same time')
 
 
-def replace_provider_data(provider, what, there, wanted, context, client):
+def replace_provider_data(provider, kind, present, wanted, context, client):
     """Replace the inventories, the traits or the aggregates of a host.
 
-    :param what: name of these
-    :param there: what was read
-    :param wanted: all that must be there
+    :param kind: 'inventories', 'traits' or 'aggregates'
     """
     def change(now):
-        if now != there:
+        if now != present:
             raise allocations.PlacementRefused(
-                'Somebody else has changed the %s of the host' % what)
+                'The %s of the host have changed since they were read' % kind)
         return wanted
 
-    allocations.update_provider(context, client, provider, what, change)
+    allocations.update_provider(context, client, provider, kind, change)
