@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Behaviour on real libvirt and QEMU; these tests have to run as root."""
+"""Tests on real libvirt and QEMU. Run them as root."""

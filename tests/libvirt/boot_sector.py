@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests that are a boot sector: up in a second, with nothing to download."""
+"""Boot sectors for guests that start in a second, without a download."""
 
 import pathlib
 import struct
@@ -10,9 +10,9 @@ from tests.libvirt import daemon
 #: Bytes of the image of a disk.
 SIZE = 1024 * 1024
 
-# A guest whose CPUs all run. The first CPU sends INIT and start-up signals to
-# all others by way of the local APIC, which needs 32-bit addresses. They start
-# at 0x7000, with an instruction that jumps to itself, as does the first.
+# A guest with all CPUs busy. The first CPU sends INIT and start-up signals to
+# all others with the local APIC, which needs 32-bit addresses. All CPUs end in
+# an instruction that jumps to itself; the others find it at 0x7000.
 BUSY = '''
         .code16
         cli
@@ -46,7 +46,7 @@ pointer:
         .long   table
 '''
 
-# A guest whose CPUs all sleep: the firmware leaves the others asleep.
+# A guest with all CPUs idle: the firmware starts only the first CPU.
 IDLE = '''
         .code16
         cli
@@ -54,13 +54,13 @@ sleep:  hlt
         jmp     sleep
 '''
 
-# One partition in use: without any, the image is no disk to Nova.
+# One partition in use: Nova accepts no image without one as a disk.
 _PARTITION = struct.pack('<B3sB3sII', 0x80, b'\1\1\0', 0x83, b'\1\1\0', 1,
                          SIZE // 512 - 1)
 
 
 def build(source, directory):
-    """Build the image of a disk that boots into a program.
+    """Build a disk image that boots into a program.
 
     :param source: str, BUSY or IDLE
     :param directory: ``pathlib.Path`` to build in

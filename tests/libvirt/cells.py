@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A host of two NUMA cells with two CPUs each, on two CPUs of one cell."""
 
 from tests.libvirt import topology
@@ -13,6 +12,6 @@ folded = topology.folded
 
 
 class Host(topology.Host, two_hosts.Host):
-    """A host with these cells, that takes in guests of another."""
+    """A host with these NUMA cells, which accepts migrations."""
 
     cells = CELLS

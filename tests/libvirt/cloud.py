@@ -2,9 +2,9 @@
 
 """Stock Nova and Placement in this process, on real libvirt and QEMU.
 
-Like ``nova_prio.scenario.cloud``, with a real host in the place of Nova's
-fake libvirt. Of Nova's libvirt driver nothing is replaced but what it does
-about libvirt's events, with threads that a test could not end.
+Like ``nova_prio.scenario.cloud``, with a real host instead of Nova's fake
+libvirt. Only the event handling of Nova's libvirt driver is replaced: a test
+could not end its threads.
 """
 
 import contextlib
@@ -29,19 +29,19 @@ from tests.libvirt import guests
 
 CONF = nova.conf.CONF
 
-#: Nova keeps its tests from all that is real.
+#: Fixtures with which Nova keeps its tests away from the real host.
 POISON = ('GenericPoisonFixture', 'ImportModulePoisonFixture',
           'SysFsPoisonFixture')
-#: What Nova does about libvirt's events.
+#: Methods of Nova that handle the events of libvirt.
 EVENTS = ('_init_events', '_event_lifecycle_callback')
 
 
 @functools.cache
 def listen_to_libvirt():
-    """Start the thread that finds out when libvirtd is gone.
+    """Start the thread that detects the end of libvirtd.
 
-    Without any, it would be found out within a call, where Nova holds a lock
-    that it needs for what it does then.
+    Without this thread, a call of libvirt would detect the end, and the
+    handler of Nova needs a lock that Nova holds during the call.
     """
     def listen():
         while True:
@@ -50,13 +50,13 @@ def listen_to_libvirt():
     libvirt.virEventRegisterDefaultImpl()
     python = threading
     if 'eventlet' in sys.modules:
-        # Up to Nova 33, threads take turns, and this one would wait in its.
+        # Up to Nova 33, threads are green: this one would block them all.
         python = sys.modules['eventlet'].patcher.original('threading')
     python.Thread(target=listen, daemon=True).start()
 
 
 class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
-    """A stock Nova and Placement whose one host is real.
+    """A stock Nova and Placement with one real host.
 
     ``self.api`` is the client of an administrator at the newest microversion,
     ``self.placement`` that of Placement.
@@ -66,7 +66,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
     microversion = 'latest'
 
     def __init__(self, host, cpus):
-        """Make it, not yet running.
+        """Prepare the cloud.
 
         :param host: ``daemon.Host``
         :param cpus: ``capacity.HostCPUs`` of that host
@@ -78,7 +78,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
     @classmethod
     @contextlib.contextmanager
     def running(cls, *args):
-        """Run a cloud; yields it."""
+        """Return a context with a running cloud."""
         bed = cls(*args)
         try:
             bed.setUp()
@@ -109,7 +109,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
         self.update_host()
 
     def _configure_compute(self):
-        """Set what the operator of the host writes into nova.conf."""
+        """Set the options of nova.conf for the host."""
         directory = self.useFixture(fixtures.TempDir()).path
         self.flags(
             compute_driver=cloud.PRIORITY_DRIVER,
@@ -118,7 +118,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
             ram_allocation_ratio=1.0, reserved_host_memory_mb=0,
             cpu_priority_mix_enable=self.cpus.mix,
             allow_resize_to_same_host=True, shelved_offload_time=0,
-            # These guests do not listen when they are told to end.
+            # These guests ignore a shutdown signal.
             shutdown_timeout=0)
         self.set_cpus(self.cpus.dedicated, self.cpus.shared)
         self.flags(connection_uri=self.host.uri, virt_type='qemu',
@@ -126,13 +126,13 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
         self.flags(enabled=False, group='vnc')
 
     def set_cpus(self, dedicated, shared):
-        """Configure both sets of CPUs, for a compute that starts then."""
+        """Configure the CPU sets for the next start of nova-compute."""
         self.flags(cpu_dedicated_set=hardware.format_cpu_spec(dedicated),
                    cpu_shared_set=hardware.format_cpu_spec(shared),
                    group='compute')
 
     def _keep_uploads(self):
-        """Let Nova's fake of glance keep what a snapshot uploads."""
+        """Let Nova's fake of Glance keep the data of a snapshot."""
         update = self.glance.update
 
         def update_with_data(context, image_id, metadata, data=None,
@@ -148,7 +148,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
 
     def _wait_for_server_parameter(self, server, expected_params,
                                    max_retries=10, **kwargs):
-        """Wait 60 seconds where Nova's tests, without guests, wait for 5."""
+        """Wait 60 seconds; Nova's tests, without guests, wait 5 seconds."""
         return super()._wait_for_server_parameter(
             server, expected_params, 12 * max_retries, **kwargs)
 
@@ -174,18 +174,18 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
 
     @property
     def driver(self):
-        """The driver of the compute that runs."""
+        """The driver of the running nova-compute."""
         return self.computes[self.host.name].driver
 
     def report(self):
-        """Return the HostReport that the compute saved last."""
+        """Return the latest HostReport of nova-compute."""
         return host_report.HostReport.from_stats(
             objects.ComputeNode.get_by_host_and_nodename(
                 context.get_admin_context(), self.host.name,
                 self.host.name).stats)
 
     def image(self, path):
-        """Create an image; returns its id.
+        """Create an image and return its id.
 
         :param path: ``pathlib.Path`` of a raw image
         """
@@ -197,12 +197,12 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
                 'size': path.stat().st_size, 'properties': {}}, data)['id']
 
     def flavor(self, vcpus=1, **extra_specs):
-        """Create a flavor; returns its id."""
+        """Create a flavor and return its id."""
         return self._create_flavor(vcpu=vcpus, memory_mb=32, disk=1,
                                    ephemeral=0, extra_spec=extra_specs or None)
 
     def boot(self, flavor, image):
-        """Create a server and wait until it runs; returns it."""
+        """Create a server, wait until it is ACTIVE and return it."""
         return self._create_server(
             flavor_id=flavor, image_uuid=image, networks='none')
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the tests on real guests share."""
+"""Fixtures of the tests on real guests."""
 
 import decimal
 import os
 
-# Nova's test code decides between threads and eventlet, and has to be the
-# first of Nova's modules that is imported.
+# Nova's test code decides between threads and eventlet. Import it before any
+# other module of Nova.
 import nova_prio.scenario.cloud  # noqa: F401,I100
 
 import libvirt
@@ -20,7 +20,7 @@ from tests.libvirt import guests
 
 @pytest.fixture(scope='session')
 def cpus():
-    """The HostCPUs of this machine: a shared and a dedicated one."""
+    """The HostCPUs of this machine: one shared and one dedicated CPU."""
     shared, dedicated, *_ = sorted(os.sched_getaffinity(0))
     return capacity.HostCPUs(
         dedicated=frozenset([dedicated]), shared=frozenset([shared]),
@@ -29,7 +29,7 @@ def cpus():
 
 @pytest.fixture(scope='session')
 def host():
-    """A ``daemon.Host`` whose partitions have been prepared."""
+    """A ``daemon.Host`` with prepared partitions."""
     with daemon.Host() as found:
         found.prepare()
         yield found
@@ -37,23 +37,24 @@ def host():
 
 @pytest.fixture(scope='session')
 def busy_image(tmp_path_factory):
-    """The image of a guest whose CPUs all run."""
+    """The image of a guest with all CPUs busy."""
     return boot_sector.build(
         boot_sector.BUSY, tmp_path_factory.mktemp('busy'))
 
 
 @pytest.fixture(scope='session')
 def idle_image(tmp_path_factory):
-    """The image of a guest whose CPUs all sleep."""
+    """The image of a guest with all CPUs idle."""
     return boot_sector.build(
         boot_sector.IDLE, tmp_path_factory.mktemp('idle'))
 
 
 @pytest.fixture(scope='module')
 def start(host, cpus, busy_image, tmp_path_factory):
-    """Start a guest: (name, priority, more of ``guests.xml``) -> Guest.
+    """Function that starts a guest and returns its ``guests.Guest``.
 
-    What was started is destroyed after the module.
+    Its arguments are a name, a priority and the other arguments of
+    ``guests.xml``. After the module, the guests are destroyed.
     """
     names = []
 
@@ -71,7 +72,7 @@ def start(host, cpus, busy_image, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def connection():
-    """libvirt's own test driver, a client of which this process is."""
+    """A connection of this process to libvirt's test driver."""
     libvirt.registerErrorHandler(lambda *args: None, None)
     found = libvirt.open('test:///default')
     yield found

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A libvirtd that is alone in the world: a host for real guests.
+"""An isolated libvirtd: a host for real guests.
 
-It runs in mount, UTS, PID and cgroup namespaces of its own, so that it meets
-no libvirtd, no systemd and no guest of this machine, and so that all of it,
-guests included, is gone with the first process in there.
+It runs in mount, UTS, PID and cgroup namespaces of its own. Therefore it
+cannot see the libvirtd, systemd and guests of this machine. When the first
+process of the namespaces ends, the kernel ends all others, guests included.
 """
 
 import contextlib
@@ -18,26 +18,24 @@ import tempfile
 import time
 import uuid
 
-
-#: Seconds that anything outside of this process may take.
+#: Seconds that anything outside this process may take.
 TIMEOUT_SECONDS = 60
-#: The v1 and v2 controllers that libvirt shall use.
+#: The v1 and v2 controllers for libvirt.
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset')
-#: Prefix of directories and control groups; the number of the process that
-#: made them follows.
+#: Prefix of directories and cgroups, before the PID of the process that made
+#: them.
 PREFIX = 'nova-prio-'
-#: The control group of all but guests, where v2 needs one.
+#: The cgroup of all processes except guests, on cgroup v2.
 DAEMONS = 'daemons'
 
-# Directory of the host, or anywhere -> where libvirt looks for it. /run is new
-# as a whole: there is no D-Bus on it by which guests would be registered with
-# machined.
+# Directory of the host -> path at which libvirt expects it. /run is empty:
+# without a D-Bus socket, libvirt cannot register guests with machined.
 MOUNTS = {'run': '/run', 'etc': '/etc/libvirt', 'lib': '/var/lib/libvirt',
           'cache': '/var/cache/libvirt', 'log': '/var/log/libvirt',
           'passwd': '/etc/passwd', 'group': '/etc/group'}
 
-# Whom libvirt wants to exist, though nobody uses them here. Where a system has
-# them already, its own come first.
+# Users and groups that libvirt requires, although the tests do not use them.
+# If the system has the same names, its entries come first.
 USERS = {
     'passwd': 'libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin\n',
     'group': 'libvirt-qemu:x:64055:\nkvm:x:64056:\n',
@@ -59,8 +57,8 @@ cgroup_controllers = ["cpu", "cpuacct", "cpuset"]
 ''',
 }
 
-# The first process of the host. It stays in a wait, which also takes care of
-# guests that end: they are its children.
+# The first process of the host. Its wait also reaps guests that end: they are
+# its children.
 INIT = '''
 set -e
 hostname "$1"
@@ -76,20 +74,20 @@ wait
 
 
 class Host:
-    """A host with libvirtd and virtlogd, for as long as it is entered.
+    """A context manager: a host with libvirtd and virtlogd.
 
-    ``uri`` is libvirt's, for clients in this process. Process numbers that
-    libvirt and QEMU tell are those of the host: see :meth:`path`.
+    ``uri`` is the libvirt URI for clients in this process. The PIDs in the
+    output of libvirt and QEMU are those of the host: see :meth:`path`.
     """
 
-    #: As the constants of these names.
+    #: The constants of these names, which a subclass may replace.
     mounts, configuration = MOUNTS, CONFIGURATION
-    #: What libvirtd is started with.
+    #: Command line options of libvirtd.
     libvirtd_options = ()
 
     def __init__(self, name='mix1'):
         self.name = name
-        #: What the daemons and guests have in their environment.
+        #: Environment variables of daemons and guests.
         self.environment = {}
         self._stack = contextlib.ExitStack()
 
@@ -97,7 +95,7 @@ class Host:
         with contextlib.ExitStack() as stack:
             _remove_remains(pathlib.Path('/tmp'), functools.partial(
                 shutil.rmtree, ignore_errors=True))
-            # A short path: those of sockets have at most 107 characters.
+            # A short path: the path of a socket has at most 107 characters.
             self.directory = pathlib.Path(tempfile.mkdtemp(
                 prefix='%s%d-' % (PREFIX, os.getpid()), dir='/tmp'))
             stack.callback(shutil.rmtree, self.directory)
@@ -133,7 +131,7 @@ class Host:
                 'mount --bind %s %s' % (self.directory / name, target)
                 for name, target in self.mounts.items()),
             'cgroups': '\n'.join(self._cgroups.mount_commands())}
-        # The host ends with the process that started it, however that ends.
+        # The host must end whenever the process that started it ends.
         process = subprocess.Popen(
             ['setpriv', '--pdeathsig', 'KILL',
              'sh', '-c', self._cgroups.join_command() + 'exec "$@"', 'sh',
@@ -144,8 +142,8 @@ class Host:
         stack.callback(_kill, process)
         if process.stdout.readline() != 'ready\n':
             raise RuntimeError(
-                'The namespaces of host %s could not be set up; these tests '
-                'have to run as root, after tools/libvirt.' % self.name)
+                'The namespaces of host %s cannot be set up. Run these tests '
+                'as root, after tools/libvirt.' % self.name)
         self._init = int(pathlib.Path('/proc/%d/task/%d/children' % (
             process.pid, process.pid)).read_text())
         self._cgroups.clear()
@@ -157,14 +155,14 @@ class Host:
                  *options)
 
     def path(self, path):
-        """Return where this process sees a path of the host.
+        """Return the path in this process for a path of the host.
 
-        That holds for /proc and /sys/fs/cgroup as well.
+        It also works for paths below /proc and /sys/fs/cgroup.
         """
         return pathlib.Path('/proc/%d/root' % self._init, path.lstrip('/'))
 
     def run(self, *command, check=True, timeout=TIMEOUT_SECONDS):
-        """Run a command on the host; returns what it wrote, a str.
+        """Run a command on the host and return its output, a str.
 
         :raises RuntimeError: if it fails
         """
@@ -173,7 +171,7 @@ class Host:
                    timeout=timeout)
 
     def virsh(self, *arguments, check=True, timeout=TIMEOUT_SECONDS):
-        """Run a command of virsh; returns what it wrote, a str.
+        """Run a command of virsh and return its output, a str.
 
         :raises RuntimeError: if it fails
         """
@@ -183,25 +181,26 @@ class Host:
     def prepare(self, low_weight='100', high_weight='100'):
         """Make the partitions, as an operator does.
 
-        :param low_weight: str; unless it is given, low-priority guests weigh
-            as much as all others, so that they start in time whatever else
-            runs on this machine
+        By default, low-priority guests have the weight of all others, so that
+        they start in time even if this machine is busy.
+
+        :param low_weight: str
         :param high_weight: str
         """
         self.run(sys.executable, '-m', 'nova_prio.cmd.host', 'prepare',
                  '--low-weight', low_weight, '--high-weight', high_weight)
 
     def start_libvirtd(self):
-        """Start libvirtd, which is not running, and wait until it serves."""
+        """Start libvirtd and wait until it answers."""
         self._start_daemon('libvirtd', *self.libvirtd_options)
         try:
-            wait_for(self._serves, 'libvirtd does not serve')
+            wait_for(self._serves, 'libvirtd does not answer')
         except RuntimeError as error:
             raise RuntimeError('%s: %s' % (error, self.log)) from error
 
     @property
     def log(self):
-        """What libvirtd wrote, a str."""
+        """The log of libvirtd, a str."""
         return (self.directory / 'log' / 'libvirtd.log').read_text()
 
     def _serves(self):
@@ -211,20 +210,20 @@ class Host:
             return False
 
     def stop_libvirtd(self):
-        """Stop libvirtd; guests run on."""
+        """Stop libvirtd; the guests keep running."""
         pid = int(self.path('/run/libvirtd.pid').read_text())
         self.run('kill', str(pid))
         wait_for(lambda: not self.path('/proc/%d' % pid).exists(),
                  'libvirtd does not end.')
 
     def restart_libvirtd(self):
-        """Stop libvirtd and start it again; guests run on."""
+        """Restart libvirtd; the guests keep running."""
         self.stop_libvirtd()
         self.start_libvirtd()
 
 
 class _Cgroups:
-    """The control groups that are the roots of a host's hierarchies."""
+    """The cgroups that are the roots of the hierarchies of a host."""
 
     def __init__(self, name):
         self._name = name
@@ -237,14 +236,14 @@ class _Cgroups:
                 self._mounts.append(
                     (pathlib.Path(target), kind, ','.join(controllers)))
         if not self._mounts:
-            raise RuntimeError('No control groups are mounted.')
+            raise RuntimeError('No cgroups are mounted.')
 
     @property
     def _groups(self):
         return [target / self._name for target, _, _ in self._mounts]
 
     def make(self):
-        """Make them, with all CPUs and memory nodes."""
+        """Make the cgroups, with all CPUs and memory nodes."""
         for group in self._groups:
             _remove_remains(group.parent, _remove_groups)
             offered = group.parent / 'cgroup.controllers'
@@ -259,21 +258,21 @@ class _Cgroups:
                         (group.parent / name).read_text())
 
     def join_command(self):
-        """Return the shell commands that join them, from outside."""
+        """Return shell commands to join the cgroups from this machine."""
         return ''.join('echo $$ >%s/cgroup.procs; ' % group
                        for group in self._groups)
 
     def join_as_daemon_command(self):
-        """Return the shell commands that join them, on the host."""
+        """Return shell commands to join the cgroups on the host."""
         return ''.join(
             'echo $$ >%s/cgroup.procs; ' % (
                 target / DAEMONS if kind == 'cgroup2' else target)
             for target, kind, _ in self._mounts)
 
     def clear(self):
-        """Move what is in a v2 root to a group below, as v2 demands.
+        """Move the processes of a v2 root to a child cgroup.
 
-        There, a group that has controllers for others has no processes.
+        On v2, a cgroup that passes controllers on must have no processes.
         """
         for target, kind, _ in self._mounts:
             if kind == 'cgroup2':
@@ -283,23 +282,23 @@ class _Cgroups:
                     (group / DAEMONS / 'cgroup.procs').write_text(pid)
 
     def mount_commands(self):
-        """Return the shell commands that mount the hierarchies of a host."""
+        """Return shell commands to mount the hierarchies of a host."""
         for target, kind, controllers in self._mounts:
             options = ' -o ' + controllers if controllers else ''
             yield 'mkdir -p %s' % target
             yield 'mount -t %s%s none %s' % (kind, options, target)
 
     def remove(self):
-        """Remove them and all below; the processes in them have been killed.
+        """Remove the cgroups and their children.
 
-        A process that was killed leaves its control group a little later.
+        The processes have been killed, but may leave their cgroups later.
         """
         for group in self._groups:
             _remove_groups(group)
 
 
 def run(*command, check=True, timeout=TIMEOUT_SECONDS):
-    """Run a command; returns what it wrote, a str.
+    """Run a command and return its output, a str.
 
     :raises RuntimeError: if it fails
     """
@@ -312,9 +311,9 @@ def run(*command, check=True, timeout=TIMEOUT_SECONDS):
 
 
 def wait_for(condition, message, seconds=TIMEOUT_SECONDS):
-    """Wait until a function returns something true; returns that.
+    """Wait until a function returns a true value, and return the value.
 
-    :raises RuntimeError: with the message, if that takes too long
+    :raises RuntimeError: with the message, on timeout
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -327,7 +326,7 @@ def wait_for(condition, message, seconds=TIMEOUT_SECONDS):
 
 
 def _remove_remains(directory, remove):
-    """Remove what processes left behind that were killed."""
+    """Remove leftovers of test processes that were killed."""
     for path in directory.glob(PREFIX + '*-*'):
         pid = path.name[len(PREFIX):].split('-')[0]
         if pid.isdigit() and not os.path.exists('/proc/' + pid):
@@ -337,7 +336,7 @@ def _remove_remains(directory, remove):
 def _remove_groups(group):
     for directory, _, _ in os.walk(group, topdown=False):
         wait_for(lambda: _is_removed(directory),
-                 'Control group %s is in use.' % directory)
+                 'Cgroup %s is in use.' % directory)
 
 
 def _is_removed(directory):

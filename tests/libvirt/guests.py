@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests as our driver makes them, and what the kernel says about them."""
+"""Guests as our driver makes them, and their state in the kernel."""
 
 import collections
 import json
@@ -41,15 +41,14 @@ DOMAIN = '''\
 </domain>
 '''
 
-#: Thread of a guest: its number on the host, the CPUs that it may run on
-#: (frozenset), the one that it ran on last, and for how many nanoseconds in
-#: all.
+#: A thread of a guest: its TID on the host, the CPUs that it may use
+#: (frozenset), the CPU that it used last, and its CPU time in nanoseconds.
 Thread = collections.namedtuple('Thread', 'tid allowed last run_ns')
 
 
 def xml(name, image, cpus, priority=None, vcpus=1, iothreads=0,
         real_time=False, low_emulator=None):
-    """Return the domain XML of a guest, with the hook of our driver applied.
+    """Return the domain XML of a guest, with the settings of its priority.
 
     :param cpus: HostCPUs of the host, with mix
     :param priority: 'high', 'low', or None
@@ -82,7 +81,7 @@ class Guest:
 
     @property
     def pid(self):
-        """The number of the QEMU process, on the host."""
+        """The PID of QEMU on the host."""
         return int(self.host.path(
             '/run/libvirt/qemu/%s.pid' % self.name).read_text())
 
@@ -100,12 +99,12 @@ class Guest:
 
     @property
     def emulator(self):
-        """The Thread of QEMU's main loop, which also serves the monitor."""
+        """The Thread of the main loop of QEMU, which also runs the monitor."""
         return self._thread(self.pid)
 
     @property
     def cgroups(self):
-        """Dict, controller ('' for v2) -> path below the host's root."""
+        """Dict, controller ('' for v2) -> path below the root of the host."""
         lines = self.host.run(
             'cat', '/proc/%d/cgroup' % self.pid).splitlines()
         found = {}
@@ -116,7 +115,7 @@ class Guest:
 
     @property
     def affinity(self):
-        """Dict, vCPU -> frozenset of CPUs, as ``virsh vcpuinfo`` says."""
+        """Dict, vCPU -> frozenset of CPUs, from ``virsh vcpuinfo``."""
         found = {}
         for line in self.host.virsh('vcpuinfo', self.name).splitlines():
             key, _, value = line.partition(':')
@@ -137,8 +136,8 @@ class Guest:
         task = self.host.path('/proc/%d/task/%d' % (self.pid, tid))
         status = dict(line.split(':\t', 1) for line in
                       (task / 'status').read_text().splitlines())
-        # The name in brackets may hold spaces; what follows starts with the
-        # third field of proc(5).
+        # The name in brackets may contain spaces. The text behind it begins
+        # with the third field of proc(5).
         fields = (task / 'stat').read_text().rpartition(')')[2].split()
         return Thread(
             tid=tid,
@@ -149,7 +148,7 @@ class Guest:
 
 
 def busy(guest, seconds=daemon.TIMEOUT_SECONDS):
-    """Wait until each vCPU of a guest runs; returns dict, vCPU -> Thread."""
+    """Wait until all vCPUs of a guest run; return dict, vCPU -> Thread."""
     def ran():
         return all(thread.run_ns > before[vcpu].run_ns + 50_000_000
                    for vcpu, thread in guest.vcpus.items())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whatever domain XML libvirt accepts, it accepts with our part in it."""
+"""libvirt accepts any valid domain XML also with the priority applied."""
 
 import hypothesis
 from hypothesis import strategies as st
@@ -14,12 +14,12 @@ NUMBERS = st.integers(0, 5)
 
 
 def element(template, *values):
-    """Return a strategy for an element, or for none."""
+    """Return a strategy for an optional element."""
     return st.one_of(st.just(''), st.builds(template.format, *values))
 
 
 def several(template, *values):
-    """Return a strategy for some elements that differ in the first value."""
+    """Return a strategy for elements that differ in the first value."""
     return st.lists(st.tuples(*values), max_size=3,
                     unique_by=lambda pair: pair[0]).map(
         lambda pairs: ''.join(template.format(*pair) for pair in pairs))
@@ -62,8 +62,8 @@ PARTS = st.tuples(
 ).flatmap(st.permutations).map(''.join)
 
 
-def kept(connection, xml):
-    """Return what libvirt makes of domain XML, or None if it refuses it."""
+def define(connection, xml):
+    """Return domain XML as libvirt stores it, or None if invalid."""
     try:
         domain = connection.defineXML(xml)
     except libvirt.libvirtError:
@@ -74,8 +74,8 @@ def kept(connection, xml):
     return found
 
 
-def not_ours(domain, is_pinned):
-    """Return a domain without what of_priority() writes, as text."""
+def strip_priority(domain, is_pinned):
+    """Return the text of a domain without the changes of apply_priority."""
     names = ['uuid', 'resource']
     if is_pinned:
         names += ['cputune/emulatorpin', 'cputune/iothreadpin']
@@ -88,7 +88,7 @@ def not_ours(domain, is_pinned):
     return etree.tostring(domain)
 
 
-def test_any_xml(connection):
+def test_libvirt_accepts_any_domain_xml_with_priority(connection):
     seen = {True: 0, False: 0}
 
     @hypothesis.settings(
@@ -98,10 +98,10 @@ def test_any_xml(connection):
                       st.sampled_from([None, {0}, {1, 2}]))
     def try_one(parts, priority, shared):
         xml = '<domain type="test">%s</domain>' % parts
-        before = kept(connection, xml)
+        before = define(connection, xml)
         seen[before is not None] += 1
         hypothesis.assume(before is not None)
-        after = kept(connection, guest_xml.apply_priority(
+        after = define(connection, guest_xml.apply_priority(
             xml, priority, shared))
         assert after is not None
         assert guest_xml.PARTITIONS[priority] == after.findtext(
@@ -111,7 +111,8 @@ def test_any_xml(connection):
                 'emulatorpin', 'iothreadpin') for pin in after.iter(name)]
             assert {guest_xml.hardware.format_cpu_spec(shared)} == {*threads}
             assert 1 + int(after.findtext('iothreads') or 0) == len(threads)
-        assert not_ours(before, shared) == not_ours(after, shared)
+        assert strip_priority(before, shared) == strip_priority(
+            after, shared)
 
     try_one()
     assert seen[True] > 200

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Servers on hosts with two NUMA cells, and between two such hosts."""
 
 import decimal
@@ -29,7 +28,7 @@ KINDS = {
 
 @pytest.fixture(scope='module')
 def bed():
-    """Each cell of both hosts has a CPU of each set, and not the same."""
+    """Two hosts; each NUMA cell has a CPU of each set, in another order."""
     with cells.Host('mix1') as mix1, cells.Host('mix2') as mix2:
         sets = [frozenset([1, 2]), frozenset([0, 3])]
         cpus_of = {}
@@ -48,7 +47,7 @@ def image(bed, busy_image):
 
 
 def cpus_for(kind, vcpu, cpus):
-    """Return the CPUs of a host, in either cell, that are for a vCPU."""
+    """Return the CPUs of a host, of all cells, on which a vCPU may run."""
     if kind.startswith('low'):
         return cpus.floating
     if kind == 'ordinary' or 'mixed' in kind and vcpu % 2:
@@ -57,9 +56,9 @@ def cpus_for(kind, vcpu, cpus):
 
 
 def in_place(bed, server, kind, host):
-    """Assert that each cell of a server is where its kind belongs.
+    """Assert that each guest cell has the CPUs of its kind.
 
-    :returns: list of the host cells of its cells
+    :returns: list of the host cells of the guest cells
     """
     assert host == bed.host_of(server)
     guest, cpus = bed.guest(server), bed.cpus_of[host]
@@ -93,7 +92,7 @@ def in_place(bed, server, kind, host):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_there_and_back(bed, image, kind):
+def test_live_migration_to_other_host_and_back(bed, image, kind):
     vcpus, extra_specs = KINDS[kind]
     server = bed.boot_on('mix1', bed.flavor(vcpus, **extra_specs), image)
     in_place(bed, server, kind, 'mix1')
@@ -104,8 +103,7 @@ def test_there_and_back(bed, image, kind):
     bed._delete_server(server)
 
 
-def test_to_another_cell(bed, image):
-    """The memory of a guest goes where its dedicated CPU is free."""
+def test_live_migration_moves_memory_to_cell_of_free_dedicated_cpu(bed, image):
     flavor = bed.flavor(1, **HIGH)
     server = bed.boot_on('mix1', flavor, image)
     cell, = in_place(bed, server, 'high in one cell', 'mix1')

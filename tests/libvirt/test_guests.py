@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests of each priority: where they run, as the kernel says."""
+"""The CPUs and cgroups of guests of each priority, in the kernel."""
 
 import pytest
 
@@ -44,7 +44,7 @@ def test_ordinary_vcpus_run_on_the_shared_set(ordinary, cpus):
     assert {0: cpus.shared, 1: cpus.shared} == ordinary.affinity
 
 
-def test_other_threads_of_low_guests_run_where_no_high_guest_is(low, cpus):
+def test_emulator_and_io_threads_of_low_guest_run_on_shared_cpus(low, cpus):
     assert cpus.shared == low.emulator.allowed
     assert {'iothread1': cpus.shared,
             'iothread2': cpus.shared} == allowed(low.iothreads)

@@ -2,8 +2,8 @@
 
 """The command nova-prio-host on the cgroups of this machine.
 
-Needs root, no libvirt, and for the slices an installed systemd, which is
-started in namespaces of its own.
+These tests need root, but no libvirt. The tests of slices start an installed
+systemd in its own namespaces.
 """
 
 import contextlib
@@ -27,8 +27,8 @@ GROUP = 'nova-prio-test-systemd-%d' % os.getpid()
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='needs root')
 
-# A systemd that starts nothing by itself, with all hierarchies that this
-# machine has: $1 is their mounts. /etc and /run are its own.
+# A systemd without units, with all hierarchies of this machine: $1 lists their
+# mounts. It has its own /etc and /run.
 INSIDE = """
 set -e
 mount --make-rprivate /
@@ -55,7 +55,7 @@ def partitions():
 
 
 def run(command, *options, inside=()):
-    """Run the command; returns its exit status, output and error lines."""
+    """Run the command; return exit status, output lines, error lines."""
     done = subprocess.run([*inside, *COMMAND, command, *options],
                           capture_output=True, text=True,
                           timeout=TIMEOUT_SECONDS)
@@ -64,7 +64,7 @@ def run(command, *options, inside=()):
 
 @pytest.fixture
 def clean():
-    """Have no partition before the test, and none of it after."""
+    """Skip if partitions exist; remove those of the test."""
     if pathlib.Path('/run/systemd/system').exists() or partitions():
         pytest.skip('this machine serves guests')
     yield
@@ -72,11 +72,11 @@ def clean():
         path.rmdir()
 
 
-def test_prepare_check_and_mend(clean):
+def test_prepare_makes_missing_partitions(clean):
     assert 1 == run('check')[0]
     assert (0, []) == run('prepare')[::2]
 
-    # Every controller that is in use has a hierarchy with both.
+    # Each hierarchy with a controller has both partitions.
     tops = {path.parent for path in partitions()}
     for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
         _, target, kind, options, *_ = line.split()
@@ -127,7 +127,7 @@ def test_weight_from_idle_and_back(clean):
 
 @pytest.fixture
 def inside():
-    """Return what runs a command beside a systemd, on this machine's v1."""
+    """Start a systemd on cgroup v1; return the command to enter it."""
     mounts = [line.split()[1:4] for line in
               pathlib.Path('/proc/self/mounts').read_text().splitlines()]
     mounts = [(target, kind, options) for target, kind, options in mounts
@@ -154,11 +154,11 @@ def inside():
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
         stack.callback(process.wait, TIMEOUT_SECONDS)
         stack.callback(process.kill)
-        yield entered(process)
+        yield wait_for_systemd(process)
 
 
-def entered(process):
-    """Return how to enter a systemd, once it serves."""
+def wait_for_systemd(process):
+    """Wait until a systemd answers; return the command to enter it."""
     children = pathlib.Path('/proc/%d/task/%d/children' % (
         process.pid, process.pid))
     deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -172,11 +172,11 @@ def entered(process):
                                     'test.target'], timeout=TIMEOUT_SECONDS,
                                    capture_output=True).returncode:
                 return inside
-    raise AssertionError('systemd does not serve')
+    raise AssertionError('systemd does not answer')
 
 
 def remove(group):
-    """Remove a cgroup and what is below it, once all in it has ended."""
+    """Remove a cgroup and its children after their processes have ended."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     below = [path for path in group.rglob('*') if path.is_dir()]
     for path in [*sorted(below, reverse=True), group]:
@@ -190,8 +190,7 @@ def remove(group):
             time.sleep(0.05)
 
 
-def test_with_systemd(inside):
-    """The slices work, and systemd leaves the directories alone."""
+def test_systemd_applies_slices_and_keeps_directories(inside):
     def shell(script):
         return subprocess.run([*inside, 'sh', '-c', script], check=True,
                               capture_output=True, text=True,
@@ -207,7 +206,7 @@ def test_with_systemd(inside):
     assert (0, [], []) == run('check', inside=inside)
     assert (0, [], []) == run('prepare', inside=inside)
 
-    # A value of somebody else's, and other options.
+    # Another program changes a value; then the options change.
     shell('echo 500 >/sys/fs/cgroup/cpu/low_prio_machine.slice/cpu.shares')
     assert 1 == run('check', inside=inside)[0]
     assert 0 == run('prepare', inside=inside)[0]
@@ -216,7 +215,7 @@ def test_with_systemd(inside):
     assert ['1024', '102'] == shell(shares)
     assert 0 == run('prepare', inside=inside)[0]
 
-    # A drop-in has the last word, and check says where to look.
+    # A drop-in overrides the unit; the remedy names the command to show it.
     shell('mkdir /etc/systemd/system/low_prio_machine.slice.d; printf '
           '"[Slice]\\nCPUWeight=50\\n" '
           '>/etc/systemd/system/low_prio_machine.slice.d/own.conf; '

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Servers of each kind between two real hosts, whose sets are not the same."""
+"""Migrations between two real hosts with different CPU sets."""
 
 import dataclasses
 import logging
@@ -45,7 +45,7 @@ def image(bed, busy_image):
 
 @pytest.fixture
 def server(bed, image, kind):
-    """A server of a kind on mix1, which nothing else runs on."""
+    """The only server on mix1."""
     vcpus, extra_specs = KINDS[kind]
     found = bed.boot_on('mix1', bed.flavor(vcpus, **extra_specs), image)
     yield found
@@ -53,7 +53,7 @@ def server(bed, image, kind):
 
 
 def in_place(bed, server, kind, host):
-    """Assert that a server runs on a host, where its kind belongs, only."""
+    """Assert that a server runs only on a host, on the CPUs of its kind."""
     assert host == bed.host_of(server)
     assert [host] == list(bed.held_by(server['id']))
     guest, cpus = bed.guest(server), bed.cpus_of[host]
@@ -82,14 +82,14 @@ def in_place(bed, server, kind, host):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_there_and_back(bed, server, kind):
+def test_live_migration_to_other_host_and_back(bed, server, kind):
     in_place(bed, server, kind, 'mix1')
     bed.there_and_back(
         server, lambda host: in_place(bed, server, kind, host))
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_cold_and_back(bed, server, kind):
+def test_cold_migration_revert_and_confirm(bed, server, kind):
     before = bed.recounted()
     bed._migrate_server(server, 'mix2')
     bed._revert_resize(server)
@@ -108,7 +108,7 @@ def mix2_without_partitions(bed):
     mix2 = bed.hosts['mix2']
     for path in mix2.path('/sys/fs/cgroup').rglob('*_prio_machine.partition'):
         path.rmdir()
-    # Otherwise nova-compute accepts that it found them a moment ago.
+    # Otherwise nova-compute trusts its latest probes.
     bed.computes['mix2'].manager.driver.partitions.record_failed_start()
     yield
     mix2.prepare()
@@ -116,9 +116,8 @@ def mix2_without_partitions(bed):
 
 
 @pytest.mark.parametrize('kind', ['high', 'low'])
-def test_to_a_host_without_partitions(
+def test_host_without_partitions_refuses_only_priority_guests(
         bed, image, server, kind, mix2_without_partitions):
-    """It takes in guests without a priority only, and says why."""
     before = bed.recounted()
     with fixtures.FakeLogger('nova', logging.DEBUG) as log:
         with pytest.raises(client.OpenStackApiException):
@@ -139,9 +138,9 @@ def test_to_a_host_without_partitions(
 
 
 def fail(bed, server, host, option, value, happens=None):
-    """Let the migration to mix2 fail, with an option in nova.conf of a host.
+    """Let a live migration to mix2 fail, with an option of a host.
 
-    :param happens: function that is called when memory is on its way
+    :param happens: function that is called during the transfer of memory
     """
     guest = bed.guest(server)
     with mock.patch.dict(bed.options[host], {('libvirt', option): value}):
@@ -150,14 +149,14 @@ def fail(bed, server, host, option, value, happens=None):
             daemon.wait_for(lambda: 'Memory processed' in guest.host.virsh(
                 'domjobinfo', guest.name), 'No memory is sent.')
             happens()
-        # Nova 33 and 34 take what libvirt says for a failed rollback.
+        # Nova 33 and 34 take the error of libvirt for a failed rollback.
         assert wait() in ('failed', 'error')
     bed.api.post_server_action(
         server['id'], {'os-resetState': {'state': 'active'}})
 
 
 @pytest.mark.parametrize('kind', ['high', 'low'])
-def test_failures_half_way(bed, server, kind):
+def test_failed_live_migration_keeps_guest_and_accounting(bed, server, kind):
     mix2 = bed.hosts['mix2']
     before = bed.recounted()
 
@@ -175,7 +174,7 @@ def test_failures_half_way(bed, server, kind):
     fail(bed, server, 'mix1', 'live_migration_bandwidth', 1,
          mix2.stop_libvirtd)
     mix2.start_libvirtd()
-    # Nova could not roll back there: the next recount does.
+    # Nova could not roll back on mix2; the next recount does.
     bed.update_host()
     in_place(bed, server, kind, 'mix1')
     assert before == bed.recounted()

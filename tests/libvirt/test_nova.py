@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Servers of each priority in a stock Nova, as the kernel sees them."""
+"""Servers of each priority in a stock Nova, on a real host."""
 
 from unittest import mock
 
@@ -30,13 +30,13 @@ def servers(bed, busy_image, idle_image):
     return {
         'high': bed.boot(bed.flavor(**{'hw:cpu_priority': 'high'}), busy),
         'low': bed.boot(bed.flavor(2, **{'hw:cpu_priority': 'low'}), busy),
-        # As many shared vCPUs as the host has shared CPUs.
+        # Its vCPUs must not exceed the shared CPUs of the host.
         None: bed.boot(bed.flavor(), idle)}
 
 
 @pytest.fixture(autouse=True)
 def each_stays_in_place(bed, servers, cpus):
-    """What holds before and after each test."""
+    """Check each server after each test."""
     yield
     for priority, server in servers.items():
         assert 'ACTIVE' == bed.api.get_server(server['id'])['status']
@@ -44,7 +44,7 @@ def each_stays_in_place(bed, servers, cpus):
 
 
 def in_place(bed, server, priority, cpus):
-    """Assert that a server runs where its priority wants it."""
+    """Assert that a server runs on the CPUs of its priority."""
     guest = bed.guest(server)
     vcpu_cpus = {'high': cpus.dedicated, 'low': cpus.floating,
                  None: cpus.shared}[priority]
@@ -87,7 +87,7 @@ def hard_reboot(bed, server, priority=None):
 
 
 def restore(bed, servers, cpus):
-    """Undo other CPU sets; the high server is shelved meanwhile."""
+    """Undo a change of the CPU sets; the high server must be shelved."""
     bed.set_cpus(cpus.dedicated, cpus.shared)
     bed.restart_compute()
     for priority in 'low', None:
@@ -99,16 +99,17 @@ def restore(bed, servers, cpus):
 @pytest.mark.parametrize('priority, change', [
     *(('low', change) for change in (
         hard_reboot, stop, rescue, resize, shelve)),
-    # There is no second dedicated CPU, which a resize would need meanwhile.
+    # A resize of the high server would need a second dedicated CPU.
     *(('high', change) for change in (hard_reboot, stop, rescue, shelve))])
-def test_a_server_runs_anew(bed, servers, priority, change):
+def test_new_guest_of_server_gets_cpus_of_its_priority(
+        bed, servers, priority, change):
     pid = bed.guest(servers[priority]).pid
     change(bed, servers[priority], priority)
     assert pid != bed.guest(servers[priority]).pid
 
 
-def test_restarts_of_services(bed, servers, host):
-    """The driver finds its guests again, and can do something with them."""
+def test_restarts_of_services_keep_guests_and_usage(bed, servers, host):
+    """After the restarts, the driver can reboot its guests."""
     def seen():
         bed.update_host()
         return ([bed.guest(server).pid for server in servers.values()],
@@ -130,8 +131,8 @@ def test_restarts_of_services(bed, servers, host):
     assert not set(pids) & set(new_pids)
 
 
-def test_a_guest_that_tried_a_partition_and_was_left(bed, host):
-    """libvirtd or nova-compute may go away before it is destroyed."""
+def test_next_probe_destroys_leftover_guest_of_earlier_probe(bed, host):
+    """libvirtd or nova-compute may stop before the guest is destroyed."""
     partitions = bed.driver.partitions
     partitions.record_failed_start()
     with mock.patch.object(libvirt.virDomain, 'destroy',
@@ -144,10 +145,10 @@ def test_a_guest_that_tried_a_partition_and_was_left(bed, host):
     assert PROBE_PREFIX not in host.virsh('list', '--name')
 
 
-def test_low_servers_follow_the_configuration_at_the_next_reboot(
+def test_low_guest_uses_new_cpu_sets_after_hard_reboot(
         bed, servers, cpus):
     low = bed.guest(servers['low'])
-    # nova-compute does not start without the CPUs of pinned instances.
+    # nova-compute does not start if pinned instances lack their CPUs.
     bed._shelve_server(servers['high'])
     for dedicated, shared, mix in (
             (cpus.shared, cpus.dedicated, True),
@@ -165,9 +166,9 @@ def test_low_servers_follow_the_configuration_at_the_next_reboot(
     bed._unshelve_server(servers['high'])
 
 
-def test_emulator_threads_of_low_servers_run_on_the_set_that_is_given(
+def test_low_emulator_set_limits_emulator_threads(
         bed, servers, cpus):
-    """On a CPU in neither of the other sets: there are only two CPUs."""
+    """This machine has two CPUs: one for the guest, one for its threads."""
     low = bed.guest(servers['low'])
     bed._shelve_server(servers['high'])
     bed.flags(cpu_priority_mix_enable=False)
@@ -187,9 +188,9 @@ def test_emulator_threads_of_low_servers_run_on_the_set_that_is_given(
     restore(bed, servers, cpus)
 
 
-def test_nobody_is_pinned_where_an_ordinary_guest_floats(
+def test_ordinary_guest_on_stale_cpu_sets_blocks_its_cpus(
         bed, servers, cpus):
-    """It floats on the CPUs of before, suspended or not."""
+    """A suspended guest returns to the CPUs of its start."""
     ordinary = servers[None]
     bed._shelve_server(servers['high'])
     bed.set_cpus(cpus.shared, cpus.dedicated)
@@ -204,7 +205,7 @@ def test_nobody_is_pinned_where_an_ordinary_guest_floats(
     bed._wait_for_state_change(servers['high'], 'SHELVED_OFFLOADED')
     hard_reboot(bed, ordinary)
     bed.update_host()
-    # The emulator of the low one is there, too.
+    # The emulator threads of the low guest also run on these CPUs.
     assert kept == bed.report().blocked_cpus
     hard_reboot(bed, servers['low'])
     bed.update_host()
@@ -214,8 +215,7 @@ def test_nobody_is_pinned_where_an_ordinary_guest_floats(
     restore(bed, servers, cpus)
 
 
-def test_audit(bed, servers, cpus):
-    """It sees what runs, and what somebody changed."""
+def test_audit_finds_changed_cpuset_of_guest(bed, servers, cpus):
     def audit():
         return commands.run('audit', '--all')
 
@@ -241,13 +241,13 @@ def test_audit(bed, servers, cpus):
     assert 'libvirt cannot be asked: ' in found['Remedy']
 
 
-def test_the_schema_allows_what_the_driver_makes(
+def test_domain_xml_of_driver_matches_schema(
         bed, servers, tmp_path, monkeypatch):
     made = []
-    of_priority = guest_xml.apply_priority
+    apply_priority = guest_xml.apply_priority
 
     def record(*args):
-        made.append(of_priority(*args))
+        made.append(apply_priority(*args))
         return made[-1]
 
     monkeypatch.setattr(guest_xml, 'apply_priority', record)
@@ -257,12 +257,13 @@ def test_the_schema_allows_what_the_driver_makes(
         file = tmp_path / str(number)
         file.write_text(xml)
         daemon.run('virt-xml-validate', str(file), 'domain')
-    # The XML of an ordinary guest is that of Nova.
+    # The driver does not change the XML of an ordinary guest.
     assert set(guest_xml.PARTITIONS.values()) == {
         etree.fromstring(xml).findtext('resource/partition') for xml in made}
 
 
-def test_a_deleted_server_leaves_nothing(bed, servers, host, idle_image):
+def test_delete_removes_guest_cgroup_and_allocations(
+        bed, servers, host, idle_image):
     server = bed.boot(bed.flavor(**{'hw:cpu_priority': 'low'}),
                       bed.image(idle_image))
     guest = bed.guest(server)
@@ -270,6 +271,6 @@ def test_a_deleted_server_leaves_nothing(bed, servers, host, idle_image):
     assert group.exists()
     bed._delete_server(server)
     assert guest.name not in host.virsh('list', '--all')
-    daemon.wait_for(lambda: not group.exists(), 'The cgroup is left.')
+    daemon.wait_for(lambda: not group.exists(), 'The cgroup still exists.')
     assert {} == bed.placement.get(
         '/allocations/%s' % server['id']).body['allocations']

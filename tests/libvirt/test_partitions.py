@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What libvirt does with partitions, those that are not there included."""
+"""libvirt and the partitions, also if a partition is missing."""
 
 import os
 import pathlib
@@ -19,14 +19,15 @@ def _removed(directory):
 
 
 @pytest.mark.parametrize('priority', ['high', 'low'])
-def test_a_guest_starts_once_its_partition_is_prepared(
+def test_guest_starts_only_if_its_partition_is_prepared(
         host, start, idle_image, priority):
     name = '%s_prio_machine.partition' % priority
     partitions = sorted(host.path('/sys/fs/cgroup').rglob(name))
     assert partitions
-    # One that is missing is enough, and libvirt then removes the others. A
-    # guest of an earlier test may still be about to leave.
-    daemon.wait_for(lambda: _removed(partitions[0]), 'A guest stays.')
+    # If one directory is missing, libvirt fails and removes the others. A
+    # guest of an earlier test may still use it.
+    daemon.wait_for(lambda: _removed(partitions[0]),
+                    'A guest still uses the partition.')
     with pytest.raises(RuntimeError, match='error: Failed to create v. '):
         start(priority, priority, image=idle_image)
     assert not any(partition.exists() for partition in partitions)
@@ -35,9 +36,9 @@ def test_a_guest_starts_once_its_partition_is_prepared(
     assert guest.cgroups['cpu'].startswith('/%s/' % name)
 
 
-def test_real_time_guests_fare_as_outside_of_the_partitions(
+def test_partition_treats_real_time_guest_as_stock_libvirt_does(
         host, start, idle_image):
-    """The kernel may forbid real-time in all cgroups but the root."""
+    """The kernel may forbid real-time in all cgroups except the root."""
     limit = pathlib.Path('/proc/sys/kernel/sched_rt_runtime_us').read_text()
     refused = host.path('/sys/fs/cgroup/cpu/high_prio_machine.partition/'
                         'cpu.rt_runtime_us').exists() and int(limit) >= 0

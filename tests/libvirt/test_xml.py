@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The domain XML of our driver, as libvirt's schema and parser see it."""
+"""The domain XML of our driver matches the schema and parser of libvirt."""
 
 import itertools
 import pathlib
@@ -14,8 +14,8 @@ from nova_prio.virt.libvirt import guest_xml
 from tests.functional import test_requests
 from tests.libvirt import daemon
 
-# What Nova writes around what the tests are about, and what it leaves to
-# chance: elements that are there or are not.
+# Nova always writes some elements of a domain. The others depend on the
+# request: each shape has some of them.
 DOMAIN = '''\
 <domain type="%(type)s">
   <name>guest</name>
@@ -72,7 +72,7 @@ def document(shape, iothreads, kind='qemu'):
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_the_schema_allows_it(shape, tmp_path):
+def test_xml_matches_schema(shape, tmp_path):
     file = tmp_path / 'domain.xml'
     for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
         file.write_text(guest_xml.apply_priority(
@@ -81,8 +81,8 @@ def test_the_schema_allows_it(shape, tmp_path):
 
 
 @pytest.mark.parametrize('shape', SHAPES)
-def test_libvirt_keeps_it(shape, connection):
-    """All that we write is what libvirt says of the guest afterwards."""
+def test_libvirt_keeps_settings_of_priority(shape, connection):
+    """libvirt shows all settings that the driver wrote."""
     for iothreads, priority in itertools.product(IOTHREADS, ('high', 'low')):
         xml = guest_xml.apply_priority(
             document(shape, iothreads, 'test'), priority, {0, 2})
@@ -90,8 +90,8 @@ def test_libvirt_keeps_it(shape, connection):
         text = domain.XMLDesc()
         domain.undefine()
         kept = etree.fromstring(text)
-        assert what_matters(etree.fromstring(xml)) == what_matters(kept)
-        # The expression with which Skylark reads what libvirt tells.
+        assert read_settings(etree.fromstring(xml)) == read_settings(kept)
+        # Skylark reads the output of libvirt with this expression.
         assert ['%s_prio_machine' % priority] == re.findall(
             '<partition>/(.*)</partition>', text)
         assert '/%s_prio_machine' % priority == kept.findtext(
@@ -101,7 +101,7 @@ def test_libvirt_keeps_it(shape, connection):
             pin.get('cpuset') for pin in kept.iterfind('cputune/iothreadpin')]
 
 
-def what_matters(domain):
+def read_settings(domain):
     found = {path: [dict(element.attrib) for element in domain.iterfind(path)]
              for path in ('cputune/vcpupin', 'cputune/emulatorpin',
                           'cputune/iothreadpin', 'cputune/vcpusched',
@@ -112,16 +112,16 @@ def what_matters(domain):
 
 
 class EachRequest(test_requests.EmptyHosts):
-    """What the driver makes of each request that a host takes.
+    """The XML that the driver makes for each request.
 
-    On Nova's fake libvirt, which has the hosts for it.
+    The hosts are those of Nova's fake libvirt.
     """
 
     @pytest.fixture(autouse=True)
     def _connect(self, connection):
         self.connection = connection
 
-    def test_libvirt_accepts_it(self):
+    def test_libvirt_accepts_xml_of_each_request(self):
         directory = tempfile.TemporaryDirectory()
         self.addCleanup(directory.cleanup)
         file = pathlib.Path(directory.name, 'domain.xml')
@@ -139,7 +139,7 @@ class EachRequest(test_requests.EmptyHosts):
         self.assertGreater(seen, 30)
 
     def _assert_accepted(self, xml, file):
-        """By the schema; and by the parser, which keeps all of it."""
+        """Assert that the schema and the parser accept all of the XML."""
         file.write_text(xml)
         daemon.run('virt-xml-validate', str(file), 'domain')
         made = etree.fromstring(xml)
@@ -148,4 +148,4 @@ class EachRequest(test_requests.EmptyHosts):
             etree.tostring(made, encoding='unicode'))
         kept = etree.fromstring(domain.XMLDesc())
         domain.undefine()
-        self.assertEqual(what_matters(made), what_matters(kept))
+        self.assertEqual(read_settings(made), read_settings(kept))

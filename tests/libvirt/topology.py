@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """A host of NUMA cells and CPUs that this machine does not have.
 
-libvirt reads its cells from sysfs, where the host has a tree of its own. What
-it then asks the kernel for is folded onto what there is: even and odd CPUs
-onto one CPU each, the memory of all cells onto the first.
+libvirt reads the cells from sysfs; the host has its own tree. System calls are
+folded onto the real machine: all even CPUs onto one CPU and all odd CPUs onto
+another, the memory of all cells onto the first cell.
 """
 
 import os
@@ -13,8 +12,7 @@ import pathlib
 
 from tests.libvirt import daemon
 
-# Stands before the functions of the C library and of libnuma, in libvirtd and
-# in QEMU.
+# Replaces functions of the C library and of libnuma in libvirtd and QEMU.
 FOLD = '''\
 #define _GNU_SOURCE
 #include <sched.h>
@@ -51,19 +49,19 @@ long set_mempolicy(int mode, const unsigned long *nodes, unsigned long size)
 
 
 def folded(cpus):
-    """Return the CPUs of this machine that CPUs of such a host stand for."""
+    """Return the CPUs of this machine onto which CPUs of a host are folded."""
     real = sorted(os.sched_getaffinity(0))
     return {real[cpu % 2] for cpu in cpus}
 
 
 class Host(daemon.Host):
-    """A host with cells of its own."""
+    """A host with the NUMA cells in ``cells``."""
 
     #: NUMA cell -> its CPUs.
     cells = {0: (0, 1, 2, 3)}
 
     mounts = {**daemon.Host.mounts, 'system': '/sys/devices/system'}
-    # The kernel knows no more CPUs in a cpuset than there are.
+    # The kernel accepts only existing CPUs in a cpuset.
     configuration = {
         **daemon.Host.configuration,
         'qemu.conf': daemon.Host.configuration['qemu.conf'].replace(
@@ -88,7 +86,7 @@ class Host(daemon.Host):
 
 
 def _sysfs(cells):
-    """Yield what libvirt and libnuma read: paths, and text of the files."""
+    """Yield (path, text) of each file that libvirt and libnuma read."""
     cpus = '0-%d' % max(cpu for cell in cells.values() for cpu in cell)
     numbers_of_cells = '0-%d' % max(cells)
     for name in 'online', 'possible', 'present':

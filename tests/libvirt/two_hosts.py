@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Two real hosts in one stock Nova, for guests that move between them."""
+"""Two real hosts in one stock Nova, for migrations between them."""
 
 import os
 import pathlib
@@ -19,21 +19,21 @@ from tests.libvirt import cloud
 from tests.libvirt import daemon
 from tests.libvirt import guests
 
-#: Addresses of the first host, the second, and so on, no other process having
-#: the same; no guest finds its way to the latter.
+#: Patterns for the address of a host with a number, unique to this process.
+#: Migrations to REACHABLE addresses work, those to UNREACHABLE ones fail.
 REACHABLE = '127.%d.%d.%%d' % divmod(os.getpid() % 2 ** 16, 2 ** 8)
 UNREACHABLE = '240.0.0.%d'
 
-# Nova gives an instance the same paths on each host. Here they have to differ,
-# as it sees both hosts from one mount namespace. libvirt lets this script
-# change the domain that a migration brings.
+# Nova gives an instance the same paths on each host. Here the paths must
+# differ, because Nova sees both hosts from one mount namespace. libvirt lets
+# this script change the domain XML of an incoming migration.
 HOOK = '''\
 #!/bin/sh
 [ "$2" != migrate ] || exec sed 's,/tmp/%(prefix)s[^/]*/,%(directory)s/,g'
 '''
 
-# What a cold migration does on the other host, and brings there. Addresses
-# lead to the directories of the hosts.
+# A cold migration runs commands on the other host, and copies files to it.
+# These scripts map addresses to the directories of the hosts.
 SSH = '''\
 #!/bin/sh
 [ "$1 $2" = "-o BatchMode=yes" ] || exit 255
@@ -50,11 +50,11 @@ exec cp -r "$from" "$(
 
 
 class Host(daemon.Host):
-    """A host that takes in guests of another."""
+    """A host that accepts migrations."""
 
     @property
     def instances_path(self):
-        """Where Nova keeps what belongs to the instances here."""
+        """The directory of Nova for the files of instances."""
         return self.directory / 'instances'
 
     def _write_files(self):
@@ -68,15 +68,15 @@ class Host(daemon.Host):
 
 
 class TwoHosts(cloud.RealCloud):
-    """A stock Nova and Placement with a compute for each of some hosts.
+    """A stock Nova and Placement with a nova-compute for each host.
 
-    ``hosts`` and ``cpus_of`` are dict, name -> Host and HostCPUs; ``options``
-    is dict, name -> what the host has of its own in nova.conf, which is a
-    dict, (group or None, option) -> value.
+    ``hosts`` and ``cpus_of`` are dict, name -> Host and HostCPUs. ``options``
+    is dict, name -> the options of nova.conf that only this host has: a dict,
+    (group or None, option) -> value.
     """
 
     def __init__(self, cpus_of):
-        """Make it, not yet running.
+        """Prepare the cloud.
 
         :param cpus_of: dict, Host -> ``capacity.HostCPUs``
         """
@@ -92,8 +92,8 @@ class TwoHosts(cloud.RealCloud):
 
     def _configure_compute(self):
         super()._configure_compute()
-        # Nova puts the address that guests are sent to into that of libvirtd
-        # as well, where it names a directory here.
+        # Nova also puts the migration address into the URI of libvirtd. Here
+        # the address is the name of a directory.
         addresses = self.useFixture(fixtures.TempDir())
         self.flags(live_migration_uri='qemu+unix:///system?socket=' +
                    addresses.join('%s', 'run/libvirt/libvirt-sock'),
@@ -106,7 +106,7 @@ class TwoHosts(cloud.RealCloud):
             file.chmod(0o755)
         self.useFixture(fixtures.EnvironmentVariable(
             'PATH', '%s:%s' % (programs.path, os.environ['PATH'])))
-        # A host would find the files of the other one here.
+        # Otherwise a host would find the files of the other one.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.virt.libvirt.driver.LibvirtDriver.'
             'check_instance_shared_storage_remote',
@@ -132,7 +132,7 @@ class TwoHosts(cloud.RealCloud):
         """Start nova-compute on each host."""
         options_fixture = self.useFixture(host_options.HostOptionsFixture())
         for name, options in self.options.items():
-            # Nova keeps the identity of a node once for each process.
+            # Nova caches one node identity per process.
             with (options_fixture.starting(options),
                   mock.patch.object(node, 'LOCAL_NODE_UUID', None)):
                 self.computes[name] = self.start_service('compute', host=name)
@@ -142,9 +142,9 @@ class TwoHosts(cloud.RealCloud):
                 manager._do_live_migration)
 
     def _telling(self, migrate):
-        """Return a function that says when a live migration is over.
+        """Return a function that sets an event after a live migration.
 
-        Its status says so too early: Nova then cleans up.
+        The status of the migration changes before Nova has cleaned up.
         """
         def migrate_and_tell(*args, **kwargs):
             try:
@@ -167,24 +167,24 @@ class TwoHosts(cloud.RealCloud):
                 host.virsh('destroy', name)
 
     def boot_on(self, name, flavor, image):
-        """Create a server on a host and wait until it runs; returns it."""
+        """Create a server on a host, wait until it is ACTIVE, return it."""
         return self._create_server(flavor_id=flavor, image_uuid=image,
                                    networks='none', host=name)
 
     def host_of(self, server):
-        """Return the name of the host that a server is on."""
+        """Return the name of the host of a server."""
         return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
 
     def guest(self, server):
-        """Return the ``guests.Guest`` of a server, on the host it is on."""
+        """Return the ``guests.Guest`` of a server."""
         guest = super().guest(server)
         return guests.Guest(self.hosts[self.host_of(server)], guest.name)
 
     def migrate(self, server, name):
         """Ask for the live migration of a server to a host.
 
-        :returns: function that waits until Nova has done all that it does,
-            and returns the status of the migration
+        :returns: function that waits until Nova has cleaned up, and returns
+            the status of the migration
         """
         self._is_over.clear()
         self.api.post_server_action(server['id'], {'os-migrateLive': {
@@ -200,7 +200,7 @@ class TwoHosts(cloud.RealCloud):
         return wait
 
     def held_by(self, consumer):
-        """Return what a consumer holds in Placement.
+        """Return the allocations of a consumer in Placement.
 
         :returns: dict, host -> dict, resource class -> int
         """
@@ -215,10 +215,10 @@ class TwoHosts(cloud.RealCloud):
                 for name, compute in self.computes.items()}
 
     def accounts(self):
-        """Return what the hosts say of themselves.
+        """Return the accounting of the hosts.
 
-        :returns: dict, host -> what its report says that is in use, and what
-            Placement holds
+        :returns: dict, host -> (used Rows of its report, low vCPUs of each
+            cell, usages in Placement)
         """
         found = {}
         for name, provider in self._providers().items():
@@ -235,7 +235,7 @@ class TwoHosts(cloud.RealCloud):
         return found
 
     def recounted(self):
-        """Return the accounts, which a recount has to leave as they are."""
+        """Recount, assert that the accounts stay the same, return them."""
         before = self.accounts()
         self.update_host()
         assert before == self.accounts()
@@ -244,7 +244,7 @@ class TwoHosts(cloud.RealCloud):
     def there_and_back(self, server, check):
         """Migrate a server live to mix2 and back to mix1.
 
-        :param check: function that looks at the server, given its host
+        :param check: function that takes the host and checks the server
         """
         before = self.recounted()
         for host in 'mix2', 'mix1':

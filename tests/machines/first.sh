@@ -11,15 +11,15 @@
 # License for the specific language governing permissions and limitations
 # under the License.
 
-# The first process of a machine. MANAGER is systemd or none; CGROUPS is v1 or
-# v2; MACHINED is yes or no; PYTHON and INSIDE say what to run.
+# The first process of a virtual machine. MANAGER is systemd or none; CGROUPS is
+# v1 or v2; MACHINED is yes or no. PYTHON runs the script INSIDE.
 set -eu
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
-# This is no container, whatever its files are from.
+# The files may come from a container, but this is a virtual machine.
 rm -f /.dockerenv
 echo test >/proc/sys/kernel/hostname
-# Those of libvirt's own defaults, which it looks up before it is told others:
-# a package makes them that also starts it.
+# libvirt looks up its default users before it reads its configuration. They
+# may be missing, because the package that makes them also starts libvirtd.
 grep -q ^libvirt-qemu: /etc/passwd ||
     echo libvirt-qemu:x:64055:64055::/:/usr/sbin/nologin >>/etc/passwd
 for group in libvirt-qemu:x:64055: kvm:x:64056:; do
@@ -43,7 +43,7 @@ if [ "$MANAGER" = systemd ]; then
     units=/etc/systemd/system
     rm -rf "$units"
     mkdir -p "$units/nova-prio-host.service.d"
-    # It starts what is enabled here, and nothing of this machine's own.
+    # Enable only the units of this test, and none of those in the files.
     cat >"$units/multi-user.target" <<END
 [Unit]
 DefaultDependencies=no
@@ -60,7 +60,7 @@ StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
 END
-    # In the place of libvirt's own, which may not be installed.
+    # Instead of the unit of libvirt, which may not be installed.
     cat >"$units/libvirtd.service" <<END
 [Unit]
 After=dbus.service
@@ -69,7 +69,7 @@ Type=notify
 TimeoutStartSec=infinity
 ExecStart=libvirtd
 END
-    # As the guide says.
+    # As in the administrator guide.
     cat >/usr/local/bin/nova-prio-host <<END
 #!/bin/sh
 exec $PYTHON -I -S /usr/local/lib/nova-prio-host "\$@"
@@ -87,7 +87,7 @@ END
         systemd-timesyncd systemd-resolved systemd-networkd; do
         ln -s /dev/null "$units/$unit.service"
     done
-    # libvirt takes a masked unit for an error, unlike one that is not there.
+    # libvirt accepts a missing unit, but takes a masked unit for an error.
     [ "$MACHINED" = yes ] || rm /lib/systemd/system/systemd-machined.service \
         /usr/share/dbus-1/system-services/org.freedesktop.machine1.service
     [ "$CGROUPS" = v2 ] || hierarchy='systemd.unified_cgroup_hierarchy=0
@@ -110,7 +110,7 @@ v1)
     ln -s cpu,cpuacct /sys/fs/cgroup/cpu
     ;;
 esac
-# Guests that have ended are this process's to wait for.
+# The first process must wait for guests that have ended.
 "$PYTHON" -I -S "$INSIDE" &
 while :; do
     wait

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a machine does: the command, and a guest in each partition.
+"""Run the command and start a guest in each partition, inside a machine.
 
-Runs in the machine, with the standard library alone. Writes what it found to
-the second serial line as JSON, and switches the machine off.
+This script needs only the standard library. It writes its results to the
+second serial line as JSON, and switches the machine off.
 """
 
 import json
@@ -15,7 +15,7 @@ import time
 import traceback
 
 HERE = pathlib.Path(__file__).resolve()
-# first.sh has made it.
+# first.sh writes this file.
 COMMAND = [sys.executable, '-I', '-S', '/usr/local/lib/nova-prio-host']
 GUEST = '''
 <domain type="qemu">
@@ -36,7 +36,7 @@ FILES = ('cpu.idle', 'cpu.weight', 'cpu.shares', 'cpuset.cpus',
 
 
 def run(*command):
-    """Run a command: [exit status, output lines, error lines]."""
+    """Run a command; return [exit status, output lines, error lines]."""
     done = subprocess.run(command, stdin=subprocess.DEVNULL,
                           capture_output=True, text=True)
     return [done.returncode, done.stdout.splitlines(),
@@ -44,7 +44,7 @@ def run(*command):
 
 
 def guest(name, tuning=''):
-    """Start a paused guest in a partition; say where it is, or why not."""
+    """Start a paused guest in a partition; return its cgroups or errors."""
     path = pathlib.Path('/run/%s.xml' % name)
     path.write_text(GUEST % {'name': name, 'tuning': tuning})
     started = run('virsh', 'create', '--paused', str(path))
@@ -61,7 +61,7 @@ def guest(name, tuning=''):
 
 
 def weights():
-    """Return dict, file of a partition's cgroup -> text."""
+    """Return dict, file of the cgroup of a partition -> text."""
     top = pathlib.Path('/sys/fs/cgroup')
     return {str(group.relative_to(top) / name): (group / name).read_text()
             for pattern in ('*_prio_machine.*', '*/*_prio_machine.*')
@@ -69,8 +69,8 @@ def weights():
             for name in FILES if (group / name).exists()}
 
 
-def look():
-    """Return what is found: a dict."""
+def collect():
+    """Return the results, a dict."""
     if pathlib.Path('/run/systemd/system').exists():
         found = boot()
     else:
@@ -90,7 +90,7 @@ def look():
 
 
 def boot():
-    """Return what the boot did, and when, in microseconds."""
+    """Return the results and times of the boot; times in microseconds."""
     before, output, errors = (
         pathlib.Path('/run', name).read_text().splitlines()
         for name in ('before', 'prepared', 'errors'))
@@ -104,15 +104,15 @@ def boot():
 
 
 def shown(unit, number):
-    """Return a number that systemd shows of a unit."""
+    """Return a numeric property of a systemd unit."""
     return int(run('systemctl', 'show', '--value', '--property=' + number,
                    unit)[1][0])
 
 
 def main():
-    """Look, tell, and switch off."""
+    """Write the results, and switch the machine off."""
     try:
-        found = look()
+        found = collect()
     except Exception:
         found = {'failed': traceback.format_exc()}
     with open('/dev/ttyS1', 'w') as line:

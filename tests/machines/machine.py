@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whole machines: another kernel on the files of this one, in QEMU.
+"""Virtual machines: another kernel on the files of this machine, in QEMU.
 
-Such a machine has the cgroups that its test asks for, and may have systemd
-as its first process. It reads this machine's files, and what it writes stays
-in its memory. Needs root, QEMU with virtiofsd, busybox and cpio, and the
-kernel that tools/kernel unpacks.
+The test chooses the cgroups of the virtual machine, and whether its first
+process is systemd. The virtual machine reads the files of this machine; its
+writes stay in its memory. The tests need root, QEMU with virtiofsd, busybox,
+cpio, and the kernel that tools/kernel unpacks.
 """
 
 import contextlib
@@ -15,16 +15,16 @@ import shutil
 import subprocess
 
 TIMEOUT_SECONDS = 300
-#: The directory that tools/kernel was given.
+#: Environment variable: the directory into which tools/kernel unpacked.
 KERNEL = 'NOVA_PRIO_TEST_KERNEL'
 VIRTIOFSD = ('/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd')
-#: In the order in which they need one another.
+#: In the order of their dependencies.
 MODULES = ('virtio_ring', 'virtio', 'virtio_pci_modern_dev',
            'virtio_pci_legacy_dev', 'virtio_pci', 'fuse', 'virtiofs',
            'overlay')
 
-# The first process: it makes the root directory, has a script (SETUP, from
-# the kernel's command line) prepare it, and hands over to it.
+# The first process: it makes the root directory and executes a script in it
+# (SETUP, from the kernel command line).
 INIT = '''\
 #!/bin/busybox sh
 /bin/busybox mkdir /proc /sys /dev /files /own /root
@@ -50,7 +50,7 @@ exec switch_root /root /bin/sh $SETUP
 
 
 def _make_initrd(directory, kernel):
-    """Write the archive that the kernel starts from; returns its path."""
+    """Write the initrd and return its path."""
     tree = directory / 'initrd'
     (tree / 'bin').mkdir(parents=True)
     (tree / 'modules').mkdir()
@@ -73,7 +73,7 @@ def _make_initrd(directory, kernel):
 
 @contextlib.contextmanager
 def _files(socket):
-    """Serve this machine's files on a socket as long as the context lasts."""
+    """Serve the files of this machine on a socket during the context."""
     program = next(path for path in VIRTIOFSD if os.path.exists(path))
     process = subprocess.Popen(
         [program, '--socket-path=%s' % socket, '-o', 'source=/',
@@ -81,7 +81,7 @@ def _files(socket):
         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE, text=True)
     try:
-        # It says that it waits once the socket is there.
+        # virtiofsd writes a line when its socket exists.
         process.stderr.readline()
         yield
     finally:
@@ -90,16 +90,15 @@ def _files(socket):
 
 
 def run(directory, setup, *parameters):
-    """Start a machine and return what it wrote to its second serial line.
+    """Run a virtual machine and return the text of its second serial line.
 
-    :param directory: an empty pathlib.Path, for what it is started from
+    :param directory: an empty pathlib.Path, for temporary files
     :param setup: path of the script that is the first process after the
-        files of this machine are there; what it hands over to ends the
-        machine
-    :param parameters: of the kernel; key=value without a dot are in the
+        mounts; it must switch the machine off
+    :param parameters: kernel parameters; key=value without a dot are in the
         environment of the script
-    :raises AssertionError: where the machine wrote nothing, with what it
-        said on its console
+    :raises AssertionError: with the console output, if the machine wrote
+        nothing
     """
     kernel = pathlib.Path(os.environ[KERNEL])
     image, = kernel.glob('boot/vmlinuz-*')

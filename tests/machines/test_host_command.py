@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command nova-prio-host on machines with other cgroups than this one."""
+"""The command nova-prio-host on virtual machines with other cgroups."""
 
 import json
 import pathlib
@@ -18,7 +18,7 @@ HIGH, LOW = PARTITIONS = ('high_prio_machine', 'low_prio_machine')
     'v2-none', 'v2-systemd', 'v2-systemd-machined', 'v1-none',
     'v1-systemd-machined'])
 def found(request, tmp_path_factory):
-    """Return (machine's name, what was found on it), a dict of inside.py."""
+    """Return (name of the machine, dict of the results of inside.py)."""
     cgroups, *manager = request.param.split('-')
     text = machine.run(
         tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
@@ -30,7 +30,7 @@ def found(request, tmp_path_factory):
     return request.param, found
 
 
-def test_prepared_once(found):
+def test_second_prepare_changes_nothing(found):
     _name, found = found
     assert 1 == found['check before'][0]
     assert (0, []) == (found['prepare'][0], found['prepare'][2])
@@ -39,7 +39,7 @@ def test_prepared_once(found):
     assert [0, [], []] == found['prepare again']
 
 
-def test_guests_are_in_their_partitions(found):
+def test_guests_start_in_their_partitions(found):
     name, found = found
     for partition in PARTITIONS:
         assert 'cgroups' in found[partition], found[partition]['error']
@@ -50,14 +50,14 @@ def test_guests_are_in_their_partitions(found):
             ('v2' in name and not controllers))
         below = '.slice' if 'machined' in name else '.partition'
         assert of_cpu.startswith('/%s%s/' % (partition, below))
-    # The high one is real-time, which this kernel allows in any cgroup.
+    # The high guest is real-time. This kernel allows it in any cgroup.
     assert [1, 0] == [found[partition]['real-time threads']
                       for partition in PARTITIONS]
-    # libvirt has left them as they were.
+    # The guests did not change the partitions.
     assert [0, ['[]'], []] == found['check after guests']
 
 
-def test_weights(found):
+def test_weights_stay_after_guests_stop(found):
     name, found = found
     weights = found['weights after guests']
     suffixes = ['partition'] + ['slice'] * ('systemd' in name)
@@ -70,13 +70,13 @@ def test_weights(found):
             weights[high + number])
         assert '0\n' == weights[high + 'cpu.idle']
         if suffix == 'slice' and 'v1' in name:
-            # systemd knows no idle beside cgroup v1.
+            # systemd cannot set idle on cgroup v1.
             assert '2\n' == weights[low + number]
         else:
             assert '1\n' == weights[low + 'cpu.idle']
 
 
-def test_the_boot_prepares_before_libvirt_starts(found):
+def test_boot_prepares_host_before_libvirt_starts(found):
     name, found = found
     assert ('active' in found) == ('systemd' in name)
     if 'active' in found:
