@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Configuration of nova-scheduler that priority instances depend on."""
+"""Configuration of nova-scheduler that priority instances depend on.
+
+Each function takes Nova's ``oslo_config.cfg.ConfigOpts``. A sentence names an
+option, its value and the remedy.
+"""
 
 from nova_prio.compat import contract
-from nova_prio import conf as our_conf
+from nova_prio import conf as prio_conf
 
-_ALL_OF_NOVA = 'nova.scheduler.weights.all_weighers'
-_ALL_OF_OURS = 'nova_prio.scheduler.weights.all_weighers'
-#: Policy of server groups -> Nova's weigher, which Nova wants configured, and
-#: ours.
+_NOVA_WEIGHERS = 'nova.scheduler.weights.all_weighers'
+_PRIO_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
+_NOVA_CPU_WEIGHER = 'nova.scheduler.weights.cpu.CPUWeigher'
+#: Policy of server groups -> Nova's weigher, which Nova requires to be
+#: configured, and the weigher of this package.
 _SOFT_WEIGHERS = {
     'soft_affinity': (
         'nova.scheduler.weights.affinity.ServerGroupSoftAffinityWeigher',
@@ -17,136 +22,131 @@ _SOFT_WEIGHERS = {
         'nova.scheduler.weights.affinity.ServerGroupSoftAntiAffinityWeigher',
         'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher'),
 }
-_WITH_CPU_WEIGHER = {_ALL_OF_NOVA, 'nova.scheduler.weights.cpu.CPUWeigher'}
 
 
 def find_problems(conf):
-    """Return the faults that stop nova-scheduler.
-
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: list of str, one sentence each: option, value and remedy
-    """
-    found = _invalid(conf)
-    if found:
+    """Return the faults that stop nova-scheduler, a list of sentences."""
+    problems = _find_invalid(conf)
+    if problems:
         # The other checks read these options.
-        return found
-    options = conf.filter_scheduler
-    if 'PriorityFilter' not in options.enabled_filters:
-        found.append(
-            "[filter_scheduler] enabled_filters does not hold "
-            "'PriorityFilter'; add it in the place of 'NUMATopologyFilter'.")
-    elif 'NUMATopologyFilter' in options.enabled_filters:
-        found.append(
-            "[filter_scheduler] enabled_filters holds 'NUMATopologyFilter' "
-            "beside 'PriorityFilter', which takes its place; remove "
-            "'NUMATopologyFilter'.")
-    weighers = options.weight_classes
-    if all(map(_is_ours, weighers)):
-        found.append(
-            "[filter_scheduler] weight_classes is %s, which switches off "
-            "Nova's weighers; add 'nova.scheduler.weights.all_weighers'."
-            % weighers)
-    if options.cpu_weight_multiplier and _weighs_cpus_twice(weighers):
-        found.append(
-            "[filter_scheduler] cpu_weight_multiplier is %s beside the "
-            "PriorityWeighter, which weighs ordinary instances as the CPU "
-            "weigher does; set it to 0.0."
-            % options.cpu_weight_multiplier)
+        return problems
+    filters = conf.filter_scheduler.enabled_filters
+    weighers = conf.filter_scheduler.weight_classes
     domains = conf.nova_prio.affinity_domains
+    if 'PriorityFilter' not in filters:
+        problems.append(
+            "[filter_scheduler] enabled_filters lacks 'PriorityFilter'; add "
+            "it in place of 'NUMATopologyFilter'.")
+    elif 'NUMATopologyFilter' in filters:
+        problems.append(
+            "[filter_scheduler] enabled_filters has both 'PriorityFilter' and "
+            "'NUMATopologyFilter', which PriorityFilter replaces; remove "
+            "'NUMATopologyFilter'.")
+    if all(map(_is_ours, weighers)):
+        problems.append(
+            "[filter_scheduler] weight_classes is %s, which switches off "
+            "Nova's weighers; add '%s'." % (weighers, _NOVA_WEIGHERS))
+    multiplier = conf.filter_scheduler.cpu_weight_multiplier
+    if multiplier and _weighs_cpus_twice(weighers):
+        problems.append(
+            "[filter_scheduler] cpu_weight_multiplier is %s, but the "
+            "PriorityWeighter already weighs ordinary instances as the CPU "
+            "weigher does; set it to 0.0." % multiplier)
     if (domains[-1:] != ['host'] or '' in domains or
             len(set(domains)) < len(domains)):
-        found.append(
-            "[nova_prio] affinity_domains is %s; allowed are different keys "
+        problems.append(
+            "[nova_prio] affinity_domains is %s; it must list different keys "
             "of aggregate metadata and 'host' as the last one, such as "
             "zone,rack,host, or host alone." % domains)
     # A release of Nova without this deprecated option has no fallback.
     group, name = 'workarounds', 'disable_fallback_pcpu_query'
     if contract.is_registered(conf, group, name) and not conf[group][name]:
-        found.append(
-            "[workarounds] disable_fallback_pcpu_query is false, which lets a "
-            "pinned instance be given VCPU instead of PCPU; set it to true.")
-    return found
+        problems.append(
+            "[workarounds] disable_fallback_pcpu_query is false, so that a "
+            "pinned instance may get VCPU instead of PCPU; set it to true.")
+    return problems
 
 
-def _invalid(conf):
-    return our_conf.find_invalid(
-        conf, [option.name for option in our_conf.PRIORITY_OPTS])
+def find_warnings(conf):
+    """Return the faults that affect the soft policies, a list of sentences.
+
+    It is empty if an option is invalid, which is a problem.
+    """
+    if _find_invalid(conf):
+        return []
+    weighers = conf.filter_scheduler.weight_classes
+    domains = conf.nova_prio.affinity_domains
+    warnings = []
+    for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
+        name = '%s_weight_multiplier' % policy
+        stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
+        has_ours = _has_any(weighers, prio_weigher, _PRIO_WEIGHERS)
+        if not _has_any(weighers, nova_weigher, _NOVA_WEIGHERS):
+            warnings.append(
+                "[filter_scheduler] weight_classes is %s, without '%s', so "
+                "that Nova refuses server groups with the policy %s; add it."
+                % (weighers, nova_weigher, policy.replace('_', '-')))
+        elif stock and ours and has_ours:
+            warnings.append(
+                "[filter_scheduler] %s is %s beside [nova_prio] %s = %s, so "
+                "that server groups count twice; set it to 0.0."
+                % (name, stock, name, ours))
+        elif not stock and not has_ours:
+            warnings.append(
+                "[filter_scheduler] weight_classes is %s, without '%s', and "
+                "%s is 0.0, so that server groups do not count; add it."
+                % (weighers, prio_weigher, name))
+        elif not stock and not ours:
+            warnings.append(
+                "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "
+                "server groups do not count; set the latter to 10.0." % name)
+        elif stock and len(domains) > 1:
+            warnings.append(
+                "[nova_prio] affinity_domains is %s, which Nova's '%s' does "
+                "not read; set [filter_scheduler] %s to 0.0, that of "
+                "[nova_prio] to 10.0, and have '%s' in [filter_scheduler] "
+                "weight_classes." % (domains, nova_weigher, name,
+                                     prio_weigher))
+    return warnings
+
+
+def find_doubled_multipliers(conf):
+    """Return the multipliers that aggregate metadata must not have.
+
+    Nova's weighers prefer such metadata to their option, which is zero if the
+    weighers of this package do the same.
+
+    :returns: dict, key of aggregate metadata -> clause that says what counts
+        twice; empty if an option is invalid
+    """
+    if _find_invalid(conf):
+        return {}
+    weighers = conf.filter_scheduler.weight_classes
+    multipliers = {
+        '%s_weight_multiplier' % policy: 'server groups count'
+        for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items()
+        if _has_any(weighers, nova_weigher, _NOVA_WEIGHERS) and
+        _has_any(weighers, prio_weigher, _PRIO_WEIGHERS) and
+        conf.nova_prio['%s_weight_multiplier' % policy]}
+    if _weighs_cpus_twice(weighers):
+        multipliers['cpu_weight_multiplier'] = (
+            'ordinary instances are weighed by CPU')
+    return multipliers
+
+
+def _find_invalid(conf):
+    return prio_conf.find_invalid(
+        conf, [option.name for option in prio_conf.PRIORITY_OPTS])
 
 
 def _is_ours(weigher):
     return weigher.startswith('nova_prio.')
 
 
+def _has_any(weighers, *names):
+    return not set(weighers).isdisjoint(names)
+
+
 def _weighs_cpus_twice(weighers):
     return (any(map(_is_ours, weighers)) and
-            not _WITH_CPU_WEIGHER.isdisjoint(weighers))
-
-
-def find_warnings(conf):
-    """Return the faults that affect the soft policies of server groups.
-
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: list of str, one sentence each: option, value and remedy; empty
-        if an option is invalid, which is a problem
-    """
-    found = []
-    if _invalid(conf):
-        return found
-    weighers = conf.filter_scheduler.weight_classes
-    for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():
-        name = '%s_weight_multiplier' % policy
-        stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
-        has_ours = not {of_ours, _ALL_OF_OURS}.isdisjoint(weighers)
-        if {of_nova, _ALL_OF_NOVA}.isdisjoint(weighers):
-            found.append(
-                "[filter_scheduler] weight_classes is %s, without '%s', so "
-                "that Nova refuses server groups with the policy %s; add it."
-                % (weighers, of_nova, policy.replace('_', '-')))
-        elif stock and ours and has_ours:
-            found.append(
-                "[filter_scheduler] %s is %s beside [nova_prio] %s = %s, so "
-                "that server groups count twice; set it to 0.0."
-                % (name, stock, name, ours))
-        elif not stock and not has_ours:
-            found.append(
-                "[filter_scheduler] weight_classes is %s, without '%s', and "
-                "%s is 0.0, so that server groups do not count; add it."
-                % (weighers, of_ours, name))
-        elif not stock and not ours:
-            found.append(
-                "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "
-                "server groups do not count; set the latter to 10.0." % name)
-        elif stock and len(conf.nova_prio.affinity_domains) > 1:
-            found.append(
-                "[nova_prio] affinity_domains is %s, which Nova's '%s' does "
-                "not read; set [filter_scheduler] %s to 0.0, that of "
-                "[nova_prio] to 10.0, and have '%s' in [filter_scheduler] "
-                "weight_classes." % (conf.nova_prio.affinity_domains, of_nova,
-                                     name, of_ours))
-    return found
-
-
-def find_doubled_multipliers(conf):
-    """Return the multipliers that no aggregate may have in its metadata.
-
-    Nova's weighers prefer such metadata to their option, which is zero beside
-    weighers of ours that do the same.
-
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: dict, key of aggregate metadata -> what happens twice; empty if
-        an option is invalid
-    """
-    found = {}
-    if _invalid(conf):
-        return found
-    weighers = conf.filter_scheduler.weight_classes
-    if _weighs_cpus_twice(weighers):
-        found['cpu_weight_multiplier'] = (
-            'ordinary instances are weighed by CPU')
-    for policy, (of_nova, of_ours) in _SOFT_WEIGHERS.items():
-        name = '%s_weight_multiplier' % policy
-        if (conf.nova_prio[name] and
-                not {of_nova, _ALL_OF_NOVA}.isdisjoint(weighers) and
-                not {of_ours, _ALL_OF_OURS}.isdisjoint(weighers)):
-            found[name] = 'server groups count'
-    return found
+            _has_any(weighers, _NOVA_CPU_WEIGHER, _NOVA_WEIGHERS))

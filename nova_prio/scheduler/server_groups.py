@@ -17,58 +17,63 @@ from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
-_Found = collections.namedtuple('_Found', 'hosts hosts_before paths')
+#: The hosts of the members that the databases know, the number of hosts that
+#: the group had then, and a dict, host -> path.
+_Members = collections.namedtuple('_Members', 'hosts hosts_before paths')
 
 
 class GroupMembers:
-    """Reads the members of the group of a request.
+    """The members of the server group of a request, with their domains.
 
-    Nova asks the weighers again for each instance of a request. The databases
-    are read for the first one; for the others, the hosts that the request has
-    chosen since are added.
+    Nova asks the weighers again for each instance of a request. Read the
+    databases for the first instance. For the next ones, add the hosts that the
+    request has chosen since.
 
     :param keys: keys of aggregate metadata, from the widest level on
-    :param same_priority: whether to count only members that have the priority
-        of the request, or like it none
+    :param same_priority: whether to count only members with the priority of
+        the request, or without one if the request has none
     """
 
     def __init__(self, keys, same_priority):
         self._keys = keys
         self._same_priority = same_priority
-        self._read = weakref.WeakKeyDictionary()
+        self._members = weakref.WeakKeyDictionary()
         self._warned = set()
 
-    def paths(self, request_spec, candidates):
+    def get_paths(self, request_spec, candidates):
         """Return the paths of the candidates and of the members.
 
-        The instance that is placed does not count: it is no member yet, or
-        leaves its host.
+        The instance that is placed does not count, because it is no member yet
+        or leaves its host.
 
         :param request_spec: nova.objects.RequestSpec with a server group
         :param candidates: list of nova.scheduler.host_manager.HostState
-        :returns: paths as of nova_prio.scheduler.failure_domains: a list with one for
-            each candidate, None if its aggregates cannot be read, and another
-            with one for each member that is on a host, candidate or not
+        :returns: two lists of paths, see
+            :mod:`nova_prio.scheduler.failure_domains`: one for each candidate,
+            None if its aggregates cannot be read, and one for each member that
+            is on any host
         """
         group = request_spec.instance_group
-        to_candidates = list(map(self._path_to, candidates))
-        readable = list(filter(None, to_candidates))
-        found = self._read.get(request_spec)
-        if found is None:
-            found = _Found(self._hosts_of(request_spec), len(group.hosts), {})
-            self._read[request_spec] = found
+        candidate_paths = list(map(self._get_candidate_path, candidates))
+        readable = list(filter(None, candidate_paths))
+        members = self._members.get(request_spec)
+        if members is None:
+            members = _Members(self._read_hosts(request_spec),
+                               len(group.hosts), {})
+            self._members[request_spec] = members
             self._warn_of_unknown_keys(readable)
-        hosts = [*found.hosts, *group.hosts[found.hosts_before:]]
+        hosts = [*members.hosts, *group.hosts[members.hosts_before:]]
         # Any candidate may get an instance of this request.
-        found.paths.update((path[-1], path) for path in readable)
-        found.paths.update(self._paths_to(set(hosts).difference(found.paths)))
-        return to_candidates, [found.paths[host] for host in hosts]
+        members.paths.update((path[-1], path) for path in readable)
+        members.paths.update(
+            self._read_paths(set(hosts).difference(members.paths)))
+        return candidate_paths, [members.paths[host] for host in hosts]
 
     def _warn_of_unknown_keys(self, paths):
         """Warn, once, of each key that no host has: it may be mistyped."""
-        for key, domains_of_key in zip(self._keys, zip(*paths)):
+        for key, domains in zip(self._keys, zip(*paths)):
             if key not in self._warned and not any(
-                    is_value for is_value, _ in domains_of_key):
+                    has_key for has_key, _ in domains):
                 self._warned.add(key)
                 LOG.warning(
                     'None of %(number)d hosts that a member of a server group '
@@ -76,7 +81,7 @@ class GroupMembers:
                     'of [nova_prio] affinity_domains: each of them is a '
                     'domain of its own.', {'number': len(paths), 'key': key})
 
-    def _hosts_of(self, request_spec):
+    def _read_hosts(self, request_spec):
         """Return the host of each member, from all cells that answer."""
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
@@ -96,11 +101,11 @@ class GroupMembers:
             hosts.extend(
                 instance.host for instance in answer
                 if instance.host and (
-                    not self._same_priority or _priority(instance) ==
-                    _priority(request_spec)))
+                    not self._same_priority or
+                    _get_priority(instance) == _get_priority(request_spec)))
         return hosts
 
-    def _paths_to(self, hosts):
+    def _read_paths(self, hosts):
         """Return dict, host -> path, of hosts that are no candidates."""
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
@@ -110,20 +115,20 @@ class GroupMembers:
         return {host: failure_domains.get_path(host, self._keys, pairs[host])
                 for host in hosts}
 
-    def _path_to(self, state):
+    def _get_candidate_path(self, host_state):
         """Return the path of a candidate, or None if it cannot be read."""
         try:
-            return failure_domains.get_path(state.host, self._keys, (
+            return failure_domains.get_path(host_state.host, self._keys, (
                 (key, aggregate.metadata[key])
-                for aggregate in state.aggregates
+                for aggregate in host_state.aggregates
                 for key in self._keys if key in aggregate.metadata))
         except Exception:
-            failures.log_failure('A server group weigher', 'the host weighs zero',
-                                 state)
+            failures.log_failure('A server group weigher',
+                                 'the host weighs zero', host_state)
             return None
 
 
-def _priority(instance):
+def _get_priority(instance):
     return flavor_specs.get_priority(instance.flavor.extra_specs)
 
 
@@ -131,8 +136,8 @@ def _priority(instance):
 def _read_metadata(context, keys, hosts):
     """Return (host, key, value) of all aggregates that hosts are in.
 
-    Nova's objects would bring all other hosts of these aggregates too, which
-    in a large cloud takes longer than all the rest of the request.
+    Nova's objects also read all other hosts of these aggregates. In a large
+    cloud, that takes longer than the rest of the request.
     """
     of_host, of_metadata = models.AggregateHost, models.AggregateMetadata
     return context.session.query(

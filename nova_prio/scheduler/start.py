@@ -2,8 +2,9 @@
 
 """The start of this package in nova-scheduler."""
 
+from importlib import metadata
+
 from oslo_log import log as logging
-from stevedore import extension
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
@@ -18,8 +19,8 @@ def start():
 
     Log one line with the options in force. Calling it again changes nothing.
 
-    :raises nova_prio.compat.contract.StartRefused: if Nova or its configuration does
-        not match
+    :raises nova_prio.compat.contract.StartRefused: if Nova or its
+        configuration does not match
     """
     conf = hooks.register_options()
     for problem in config_checks.find_problems(conf):
@@ -40,15 +41,13 @@ def start():
 def load_plugins(kind):
     """Start, and return the classes that entry points name, by their names.
 
-    Any package may add entry points. If one cannot be imported, raise its
-    error: a scheduler without it would place instances wrongly.
+    Any package may add entry points. An entry point that cannot be imported
+    raises its error, because a scheduler without the plug-in would place
+    instances wrongly.
 
     :param kind: 'filters' or 'weights'
     """
-    def fail(manager, entry_point, error):
-        raise error
-
     start()
-    manager = extension.ExtensionManager(
-        'nova_prio.scheduler.' + kind, on_load_failure_callback=fail)
-    return [manager[name].plugin for name in sorted(manager.names())]
+    plugins = {entry.name: entry for entry in metadata.entry_points(
+        group='nova_prio.scheduler.' + kind)}
+    return [plugins[name].load() for name in sorted(plugins)]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The scheduler weighers of the soft policies of server groups."""
+"""The scheduler weighers for the soft policies of server groups."""
 
 import nova.conf
 from nova.scheduler import weights
@@ -13,18 +13,18 @@ CONF = nova.conf.CONF
 
 
 class _GroupWeigher(weights.BaseHostWeigher):
-    """Weighs a host by its ranks above the worst one, times the multiplier.
+    """Weigh a host by its ranks above the worst host.
 
-    All other weighers give a host at most their own multiplier more than
-    another. If this one's is larger than the sum of theirs, the policy of the
-    group decides first.
+    Each other weigher adds at most its own multiplier. If the multiplier of
+    this weigher is larger than their sum, the policy of the group decides
+    first. The multiplier cannot be negative; zero switches the weigher off.
     """
 
-    # Nova does not change weights between these, nor cut off larger ones.
+    # Nova neither changes weights between these nor cuts off larger ones.
     minval = 0
     maxval = 1
 
-    #: The policy of the groups that are weighed, and whether it stacks.
+    #: Policy of the groups that are weighed, and whether members stack.
     policy = None
     stack = None
 
@@ -36,44 +36,45 @@ class _GroupWeigher(weights.BaseHostWeigher):
             '%s_weight_multiplier' % self.policy.replace('-', '_')]
 
     def weight_multiplier(self, host_state):
-        """Return the multiplier of the option: all hosts need the same."""
+        """Return the multiplier of the option, the same for all hosts."""
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of hosts, a list in the same order.
 
-        All are zero if the request is of no group of the policy, if the
+        All are zero if the request has no group with this policy, if the
         multiplier is zero, or if the members cannot be read.
         """
         group = weight_properties.instance_group
+        zeros = [0.0] * len(weighed_obj_list)
         if (group is None or group.policy != self.policy or
                 not self._multiplier):
-            return [0.0] * len(weighed_obj_list)
+            return zeros
         try:
-            candidates, found = self._members.paths(
+            candidates, members = self._members.get_paths(
                 weight_properties, [each.obj for each in weighed_obj_list])
-            steps = iter(failure_domains.rank_hosts(
-                [path for path in candidates if path], found, self.stack))
-            return [float(next(steps)) if path else 0.0
+            ranks = iter(failure_domains.rank_hosts(
+                [path for path in candidates if path], members, self.stack))
+            return [float(next(ranks)) if path else 0.0
                     for path in candidates]
         except Exception:
             failures.log_failure(type(self).__name__, 'all hosts weigh zero')
-            return [0.0] * len(weighed_obj_list)
+            return zeros
 
     def _weigh_object(self, host_state, weight_properties):
-        """Return zero: a host alone is no better than another."""
+        """Return zero: a rank needs other hosts to compare with."""
         return 0.0
 
 
 class SoftAffinityWeigher(_GroupWeigher):
-    """Prefers hosts in the domains with the most members of the group."""
+    """Prefer hosts in the domains with the most members of the group."""
 
     policy = 'soft-affinity'
     stack = True
 
 
 class SoftAntiAffinityWeigher(_GroupWeigher):
-    """Prefers hosts in the domains with the fewest members of the group."""
+    """Prefer hosts in the domains with the fewest members of the group."""
 
     policy = 'soft-anti-affinity'
     stack = False

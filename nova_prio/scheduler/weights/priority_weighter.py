@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The scheduler weigher that prefers hosts with room in the right row."""
+"""The scheduler weigher for the row that the instance draws from."""
 
 import functools
 
@@ -20,62 +20,66 @@ MULTIPLIER = 'priority_weight_multiplier'
 
 
 class PriorityWeighter(cpu.CPUWeigher):
-    """Weighs a host by the CPUs left in the row that the request draws from.
+    """Weigh a host by the free CPUs of the row that the instance draws from.
 
-    High-priority instances by the high row, low-priority ones by the low row
-    of the host's report. A host weighs zero if its report is missing, or if
-    an exception is raised for it, which is logged at ERROR. Ordinary
-    instances as Nova's CPU weigher, whose place it takes. With a negative
-    ``[nova_prio] priority_weight_multiplier`` instances stack.
+    Enable this weigher in place of Nova's CPU weigher. It weighs a
+    high-priority instance by the high row in the report of the host, a
+    low-priority instance by the low row, and an ordinary instance as Nova's
+    CPU weigher does.
+
+    The multiplier is ``priority_weight_multiplier``: of the host's aggregates
+    if their metadata have it, otherwise of ``[nova_prio]``. If it is positive,
+    instances spread over hosts. If it is negative, they stack: the host with
+    the fewest free CPUs wins. If it is zero, the weigher has no effect.
+
+    A host weighs zero if its report is missing or cannot be read, or if an
+    exception is raised for it, which is logged at ERROR.
     """
 
     minval = 0
 
     def __init__(self):
         self._multiplier = CONF.nova_prio.priority_weight_multiplier
-        self._forget_aggregates()
-
-    def _forget_aggregates(self):
-        """Read the aggregates of the next request once: hosts share them."""
-        self._has_multiplier = functools.cache(
-            lambda aggregate: MULTIPLIER in aggregate.metadata)
+        self._has_multiplier = functools.cache(_has_multiplier)
 
     def weight_multiplier(self, host_state):
-        """Return the multiplier: of the host's aggregates, or the option."""
+        """Return the multiplier of the host's aggregates or of the option."""
         try:
             if any(map(self._has_multiplier, host_state.aggregates)):
                 return utils.get_weight_multiplier(
                     host_state, MULTIPLIER, self._multiplier)
         except Exception:
-            return self._zero(host_state)
+            return self._log_and_get_zero(host_state)
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
         """Return the weights of hosts, a list in the same order."""
-        self._forget_aggregates()
+        # Read each aggregate once per request, because hosts share them.
+        self._has_multiplier = functools.cache(_has_multiplier)
         try:
             request = request_view.read_request(weight_properties)
             if request.priority:
                 row = capacity.Rows._fields.index(request.priority)
-                return [self._free(weighed.obj, request, row)
+                return [self._get_free_cpus(weighed.obj, request, row)
                         for weighed in weighed_obj_list]
         except Exception:
-            failures.log_failure(type(self).__name__,
-                                 'all hosts weigh zero for a priority instance')
+            failures.log_failure(
+                type(self).__name__,
+                'all hosts weigh zero for a priority instance')
             if flavor_specs.EXTRA_SPEC in weight_properties.flavor.extra_specs:
                 return [0.0] * len(weighed_obj_list)
         return super().weigh_objects(weighed_obj_list, weight_properties)
 
     def _weigh_object(self, host_state, weight_properties):
-        """Return Nova's weight; zero for a host that was not updated yet."""
+        """Return Nova's weight, or zero if the host was not updated yet."""
         if host_state.cpu_allocation_ratio is None:
             return 0.0
         try:
             return super()._weigh_object(host_state, weight_properties)
         except Exception:
-            return self._zero(host_state)
+            return self._log_and_get_zero(host_state)
 
-    def _free(self, host_state, request, row):
+    def _get_free_cpus(self, host_state, request, row):
         try:
             report = host_view.get_report(host_state)
             if report is None:
@@ -85,10 +89,14 @@ class PriorityWeighter(cpu.CPUWeigher):
         except host_report.UnreadableReport:
             return 0.0
         except Exception:
-            return self._zero(host_state)
+            return self._log_and_get_zero(host_state)
 
-    def _zero(self, host_state):
-        """Log the exception that is being handled; return the weight."""
-        failures.log_failure(type(self).__name__,
-                             'the host weighs zero', host_state)
+    def _log_and_get_zero(self, host_state):
+        """Log the exception that is being handled, and return the weight."""
+        failures.log_failure(type(self).__name__, 'the host weighs zero',
+                             host_state)
         return 0.0
+
+
+def _has_multiplier(aggregate):
+    return MULTIPLIER in aggregate.metadata

@@ -112,7 +112,7 @@ def test_group_weighers_score_a_bad_host_zero(
     assert expected == weighed(weigher, states, spec)
     assert [] == logged()
     # The databases cannot be read.
-    monkeypatch.setattr(weigher._members, '_paths_to', lambda hosts: 1 / 0)
+    monkeypatch.setattr(weigher._members, '_read_paths', lambda hosts: 1 / 0)
     assert [0.0] * 3 == weighed(weigher, states, spec)
     assert [('the request', ZeroDivisionError)] == logged()
 
