@@ -18,7 +18,7 @@ from tests.unit import nova_objects
                          hw__cpu_dedicated_mask='0-2'), (None, 3, 1)),
     (nova_objects.flavor(hw__cpu_priority='high', hw__cpu_policy='mixed',
                          hw__cpu_dedicated_mask='0'), ('high', 1, 3)),
-    # An isolated emulator thread has a dedicated CPU of its own.
+    # An isolated emulator thread has its own dedicated CPU.
     (nova_objects.flavor(hw__cpu_policy='dedicated',
                          hw__emulator_threads_policy='isolate'),
      (None, 5, 0)),
@@ -51,6 +51,6 @@ def test_pinned_cpus_of_a_host():
         nova_objects.host_numa_topology(nova_objects.CPUS, {0, 1, 7}))
 
 
-def test_a_pin_outside_of_the_dedicated_set_takes_none_of_it():
+def test_pin_outside_dedicated_set_does_not_count():
     assert {0} == demand.get_host_pins(
         nova_objects.host_numa_topology(nova_objects.CPUS, {0, 11}))

@@ -20,7 +20,7 @@ def cell(number, dedicated, shared, used):
         pinned_cpus=set(), siblings=[], socket=0)
 
 
-@pytest.mark.parametrize('demand, ratio, used, low, cpus, left', [
+@pytest.mark.parametrize('demand, ratio, used, low, cpus, remaining', [
     # 2 shared and 4 dedicated CPUs at 2.0: low 2 * 2 + 4 * 1 = 8.
     (LOW, '2.0', 0, 0, 6, 8),
     (LOW, '2.0', 5, 3, 6, 3),
@@ -30,26 +30,27 @@ def cell(number, dedicated, shared, used):
     (LOW, '1.5', 2, 2, 6, 3),
     # Below 1 the dedicated CPUs add nothing: 2 * 0.5 = 1.
     (LOW, '0.5', 0, 0, 6, 1),
-    # Ordinary: 2 * 2 = 4 less the ordinary ones, in the low row too.
+    # Ordinary: 2 * 2 = 4 less the ordinary vCPUs, also in the low row.
     (ORDINARY, '2.0', 5, 3, 2, 2),
     (ORDINARY, '2.0', 7, 7, 2, 1),
     (MIXED, '2.0', 1, 0, 2, 3),
 ])
-def test_what_a_class_has_left_of_a_cell(
-        demand, ratio, used, low, cpus, left):
+def test_cell_is_limited_to_remaining_capacity_of_class(
+        demand, ratio, used, low, cpus, remaining):
     host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
     before = host._to_json()
-    seen, = numa.limit_to_rows(
+    limited, = numa.limit_to_rows(
         host, capacity.parse_ratio(ratio), {'1': low}, demand).cells
-    assert cpus == len(seen.cpuset)
+    assert cpus == len(limited.cpuset)
     # As Nova counts: usage + wanted <= CPUs * ratio.
-    limit = len(seen.cpuset) * float(ratio)
-    assert seen.cpu_usage + left <= limit < seen.cpu_usage + left + 1
-    assert {0, 1, 2, 3} == seen.pcpuset
+    limit = len(limited.cpuset) * float(ratio)
+    usage = limited.cpu_usage + remaining
+    assert usage <= limit < usage + 1
+    assert {0, 1, 2, 3} == limited.pcpuset
     assert before == host._to_json()
 
 
-def test_each_cell_has_its_own():
+def test_cells_are_limited_separately():
     host = objects.NUMATopology(cells=[
         cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
     first, second = numa.limit_to_rows(
@@ -59,11 +60,11 @@ def test_each_cell_has_its_own():
     assert (6, 2) == (first.cpu_usage, second.cpu_usage)
 
 
-def test_cpus_that_are_not_to_be_pinned():
+def test_blocked_cpus_count_as_pinned():
     host = objects.NUMATopology(cells=[
         cell(0, range(4), (4, 5), 0), cell(1, range(6, 9), (9,), 0)])
     host.cells[0].pinned_cpus = {0}
     before = host._to_json()
-    seen = numa.mark_pinned(host, frozenset((0, 3, 5, 6))).cells
-    assert [{0, 3}, {6}] == [each.pinned_cpus for each in seen]
+    marked = numa.mark_pinned(host, frozenset((0, 3, 5, 6))).cells
+    assert [{0, 3}, {6}] == [each.pinned_cpus for each in marked]
     assert before == host._to_json()

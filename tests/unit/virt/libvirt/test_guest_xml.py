@@ -14,7 +14,7 @@ GUEST = ('<domain type="kvm">\n  <name>instance-1</name>\n'
          '</domain>\n')
 
 
-def changed(xml, priority, threads=None):
+def apply(xml, priority, threads=None):
     return etree.fromstring(guest_xml.apply_priority(xml, priority, threads))
 
 
@@ -25,19 +25,19 @@ def test_ordinary_guest_is_untouched():
 @pytest.mark.parametrize('priority, partition', [
     ('high', '/high_prio_machine'), ('low', '/low_prio_machine')])
 def test_partition(priority, partition):
-    domain = changed(GUEST, priority)
+    domain = apply(GUEST, priority)
     assert partition == domain.findtext('resource/partition')
     assert domain.find('cputune') is None
 
 
-def test_an_existing_partition_is_replaced():
-    twice = changed(guest_xml.apply_priority(GUEST, 'low'), 'high')
+def test_existing_partition_is_replaced():
+    twice = apply(guest_xml.apply_priority(GUEST, 'low'), 'high')
     assert ['/high_prio_machine'] == [
         found.text for found in twice.iterfind('resource/partition')]
 
 
 def test_skylark_reads_the_partition():
-    """Its expression, with which it looks at the text of the whole XML."""
+    """Skylark searches the text of the whole XML with this expression."""
     assert ['low_prio_machine'] == re.findall(
         '<partition>/(.*)</partition>', guest_xml.apply_priority(GUEST, 'low'))
 
@@ -49,10 +49,10 @@ def test_skylark_reads_the_partition():
      ['1', '2', '3']),
     ('<iothreadids><iothread id="7"/></iothreadids>', ['7']),
 ])
-def test_threads_beside_the_vcpus_stay_on_the_shared_cpus(iothreads, ids):
+def test_emulator_and_io_threads_get_given_cpus(iothreads, ids):
     xml = GUEST.replace('</domain>', iothreads + '</domain>')
     for once in xml, guest_xml.apply_priority(xml, 'low', {7, 8}):
-        domain = changed(once, 'low', {0, 1, 3})
+        domain = apply(once, 'low', {0, 1, 3})
         assert ['0-1,3'] == [
             pin.get('cpuset') for pin in domain.iter('emulatorpin')]
         pins = {pin.get('iothread'): pin.get('cpuset')
@@ -79,13 +79,13 @@ GUESTS = st.builds(
 
 @hypothesis.given(GUESTS, st.sampled_from(['high', 'low']),
                   st.sampled_from([None, {0}, {2, 3}]))
-def test_only_what_is_ours_changes(xml, priority, shared):
-    before, after = etree.fromstring(xml), changed(xml, priority, shared)
-    ours = ['resource/partition']
+def test_only_partition_and_thread_pins_change(xml, priority, shared):
+    before, after = etree.fromstring(xml), apply(xml, priority, shared)
+    paths = ['resource/partition']
     if shared:
-        ours += ['cputune/emulatorpin', 'cputune/iothreadpin']
+        paths += ['cputune/emulatorpin', 'cputune/iothreadpin']
     for domain in before, after:
-        for path in ours:
+        for path in paths:
             for element in domain.findall(path):
                 element.getparent().remove(element)
         for name in 'resource', 'cputune':
@@ -99,23 +99,23 @@ def test_only_what_is_ours_changes(xml, priority, shared):
         after, method='c14n')
 
 
-def test_guest_of_a_domain_xml():
-    """The CPUs of vCPUs without a pin of their own are those of all."""
-    guest = guest_xml.Guest.from_xml(
-        changed_text(GUEST, 'low', '<cputune><vcpupin vcpu="1" cpuset="7"/>'
-                     '<iothreadpin iothread="1" cpuset="5"/></cputune>'))
+def test_guest_from_domain_xml():
+    """A vCPU without its own pin uses the CPUs of the guest."""
+    guest = guest_xml.Guest.from_xml(add_and_apply(
+        GUEST, 'low', '<cputune><vcpupin vcpu="1" cpuset="7"/>'
+        '<iothreadpin iothread="1" cpuset="5"/></cputune>'))
     assert ('instance-1', '/low_prio_machine', 'low') == (
         guest.name, guest.partition, guest.priority)
     assert [{0, 1, 2, 3}, {7}] == guest.vcpus
     assert [{0, 1, 2, 3}, {5}] == guest.threads
     assert (False, False, True) == (
         guest.has_cells, guest.is_of_nova, guest.is_up)
-    assert {0, 1, 2, 3, 5, 7} == guest_xml.find_blocking_cpus(guest, False, {
-                                                              9})
+    assert {0, 1, 2, 3, 5, 7} == guest_xml.find_blocking_cpus(
+        guest, False, {9})
     assert {0, 1, 2, 3, 5} == guest_xml.find_blocking_cpus(guest, True, {9})
 
 
-def test_guest_that_is_not_limited_runs_on_all_cpus():
+def test_guest_without_cpuset_runs_on_all_cpus():
     guest = guest_xml.Guest.from_xml(GUEST.replace(' cpuset="0-3"', ''))
     assert [None, None] == guest.vcpus
     assert {8, 9} == guest_xml.find_blocking_cpus(guest, True, {8, 9})
@@ -126,10 +126,10 @@ def test_guest_that_is_not_limited_runs_on_all_cpus():
      '<a:extraSpec name="hw:cpu_policy">shared</a:extraSpec></a:extraSpecs>',
      'low'),
     ('<a:extraSpecs/>', None),
-    # Nova 31 does not write them: the partition tells the priority.
+    # Nova 31 writes no extra specs: the partition tells the priority.
     ('', 'high')])
-def test_priority_that_a_guest_was_started_with(specs, priority):
-    guest = guest_xml.Guest.from_xml(changed_text(
+def test_priority_at_start_of_guest(specs, priority):
+    guest = guest_xml.Guest.from_xml(add_and_apply(
         GUEST, 'high',
         '<metadata><a:instance xmlns:a="http://openstack.org/xmlns/libvirt/'
         'nova/1.1"><a:flavor>%s</a:flavor></a:instance></metadata>' % specs))
@@ -137,7 +137,7 @@ def test_priority_that_a_guest_was_started_with(specs, priority):
     assert priority == guest.priority
 
 
-def changed_text(xml, priority, more):
-    """Return a domain XML with another element and a partition, a str."""
+def add_and_apply(xml, priority, more):
+    """Return the text of a domain with another element and a partition."""
     return guest_xml.apply_priority(
         xml.replace('</domain>', more + '</domain>'), priority)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Probes of the partitions, with a stand-in for the connection to libvirt."""
+"""Probes of the partitions, with a fake connection to libvirt."""
 
 import logging
 import threading
@@ -16,7 +16,7 @@ NO_DOMAIN = 42
 
 
 class LibvirtError(Exception):
-    """The error of libvirt-python, which unit tests do without."""
+    """The error of libvirt-python, which unit tests do not need."""
 
     def get_error_code(self):
         return NO_DOMAIN
@@ -30,7 +30,7 @@ CALLERS = 100
 
 
 class Connection:
-    """Starts no guest, and counts the probes of each partition.
+    """Records the probes of each partition, and starts no guest.
 
     ``error`` is raised for each start; ``seconds`` is the time that a start
     takes in a partition; ``end`` is called when a guest is stopped.
@@ -65,26 +65,26 @@ def connection(monkeypatch):
 
 
 @pytest.fixture
-def found(connection):
+def checked(connection):
     return partitions.Partitions(connection)
 
 
 @pytest.fixture
 def clock(monkeypatch):
-    """The clock of the partitions, which a test may put forward."""
-    found = types.SimpleNamespace(ahead=0)
-    found.monotonic = lambda: time.monotonic() + found.ahead
-    monkeypatch.setattr(partitions, 'time', found)
-    return found
+    """The clock of the partitions, which a test may advance."""
+    clock = types.SimpleNamespace(ahead=0)
+    clock.monotonic = lambda: time.monotonic() + clock.ahead
+    monkeypatch.setattr(partitions, 'time', clock)
+    return clock
 
 
-def prove_at_once(found):
-    """Let many threads ask; returns the seconds that all of them took."""
+def probe_from_many_threads(checked):
+    """Probe from many threads; return the seconds until all have ended."""
     problems = []
 
     def claim():
-        found.probe(CPUS)
-        problems.append(found.problem)
+        checked.probe(CPUS)
+        problems.append(checked.problem)
 
     threads = [threading.Thread(target=claim) for _ in range(CALLERS)]
     start = time.monotonic()
@@ -97,9 +97,9 @@ def prove_at_once(found):
     return time.monotonic() - start
 
 
-def test_each_partition_is_probed_on_its_cpus(found, connection):
-    found.probe(CPUS)
-    assert found.problem is None
+def test_each_partition_is_probed_on_its_cpus(checked, connection):
+    checked.probe(CPUS)
+    assert checked.problem is None
     assert [('/high_prio_machine', '8-9'), ('/low_prio_machine', '10')] == (
         sorted(connection.started))
 
@@ -107,90 +107,91 @@ def test_each_partition_is_probed_on_its_cpus(found, connection):
 @pytest.mark.parametrize('error', [
     LibvirtError('no such cgroup'), RuntimeError('no such cgroup'),
     AttributeError('no such cgroup')])
-def test_any_error_of_a_probe_is_a_problem(found, connection, error):
+def test_any_error_of_a_probe_is_a_problem(checked, connection, error):
     connection.error = error
-    found.probe(CPUS)
-    assert 'cannot start a guest' in found.problem
-    assert '(no such cgroup)' in found.problem
-    assert found.needs_probe
+    checked.probe(CPUS)
+    assert 'cannot start a guest' in checked.problem
+    assert '(no such cgroup)' in checked.problem
+    assert checked.needs_probe
 
 
-def test_an_error_without_a_text_is_named_by_its_type(found, connection):
+def test_error_without_text_is_named_by_its_type(checked, connection):
     connection.error = KeyError()
-    found.probe(CPUS)
-    assert '(KeyError)' in found.problem
+    checked.probe(CPUS)
+    assert '(KeyError)' in checked.problem
 
 
-def test_libvirt_that_cannot_be_reached_is_a_problem(
-        found, connection, monkeypatch):
+def test_unreachable_libvirt_is_a_problem(
+        checked, connection, monkeypatch):
     def get_connection():
         raise RuntimeError('connection is broken')
 
     monkeypatch.setattr(connection, 'get_connection', get_connection)
-    found.probe(CPUS)
-    assert 'connection is broken' in found.problem
+    checked.probe(CPUS)
+    assert 'connection is broken' in checked.problem
 
 
-def test_the_traceback_of_an_unexpected_error_is_logged_once(
-        found, connection, caplog):
+def test_traceback_of_unexpected_error_is_logged_once(
+        checked, connection, caplog):
     for error in RuntimeError('a'), RuntimeError('b'), ValueError('c'):
         connection.error = error
-        found.probe(CPUS)
+        checked.probe(CPUS)
     assert [RuntimeError, ValueError] == [
         record.exc_info[0] for record in caplog.records if record.exc_info]
 
 
 @pytest.mark.parametrize('seconds', [0, 0.2])
 def test_simultaneous_claims_share_a_probe_for_each_partition(
-        found, connection, seconds):
+        checked, connection, seconds):
     connection.seconds = dict.fromkeys(
         ('/high_prio_machine', '/low_prio_machine'), seconds)
-    assert prove_at_once(found) < 5
+    assert probe_from_many_threads(checked) < 5
     assert 2 == len(connection.started)
-    assert found.problem is None
+    assert checked.problem is None
 
 
-def test_simultaneous_claims_share_the_failure_of_a_probe(found, connection):
+def test_simultaneous_claims_share_the_failure_of_a_probe(checked, connection):
     connection.error = LibvirtError('no such cgroup')
     connection.seconds = dict.fromkeys(
         ('/high_prio_machine', '/low_prio_machine'), 2)
-    prove_at_once(found)
+    probe_from_many_threads(checked)
     assert 2 == len(connection.started)
-    assert 'no such cgroup' in found.problem
+    assert 'no such cgroup' in checked.problem
 
 
-def test_a_slow_probe_does_not_serialise_its_callers(
-        found, connection, monkeypatch, caplog):
-    """All wait until the same time, and the delay is logged once."""
+def test_slow_probe_does_not_serialize_its_callers(
+        checked, connection, monkeypatch, caplog):
+    """All callers wait until the same time. The delay is logged once."""
     monkeypatch.setattr(partitions, 'WAIT_SECONDS', 0.5)
     connection.seconds = {'/low_prio_machine': 3}
-    assert prove_at_once(found) < 3
-    assert found.problem is None
+    assert probe_from_many_threads(checked) < 3
+    assert checked.problem is None
     assert 2 == len(connection.started)
     assert ['libvirt takes more than'] == [
         record.message[:23] for record in caplog.records
         if record.levelno == logging.WARNING]
     start = time.monotonic()
-    found.probe(CPUS)
+    checked.probe(CPUS)
     assert time.monotonic() - start < 0.4
 
 
-def test_a_slow_probe_that_fails_is_a_problem_at_once(
-        found, connection, monkeypatch):
+def test_failure_of_slow_probe_is_a_problem_at_once(
+        checked, connection, monkeypatch):
     monkeypatch.setattr(partitions, 'WAIT_SECONDS', 0.1)
     connection.seconds = {'/low_prio_machine': 0.5}
-    connection.error = RuntimeError('the high one, too')
-    found.probe(CPUS)
-    assert 'high_prio_machine' in found.problem
+    connection.error = RuntimeError('high probe fails')
+    checked.probe(CPUS)
+    assert 'high_prio_machine' in checked.problem
     connection.error = None
-    found.probe(CPUS)
+    checked.probe(CPUS)
     connection.error = RuntimeError('killed')
-    found._probes['low'].join()
-    assert 'low_prio_machine' in found.problem
+    checked._probes['low'].join()
+    assert 'low_prio_machine' in checked.problem
 
 
-def test_the_guests_of_new_probes_have_stopped_at_the_end(found, connection):
-    """Nova does not start a new nova-compute beside guests."""
+def test_guests_of_new_probes_have_stopped_when_probe_returns(
+        checked, connection):
+    """Nova refuses to start a new nova-compute beside guests."""
     stopped, seconds = [], iter((2, 0))
 
     def end():
@@ -198,43 +199,43 @@ def test_the_guests_of_new_probes_have_stopped_at_the_end(found, connection):
         stopped.append(True)
 
     connection.end = end
-    # The low one is stopped first.
+    # The low guest stops first.
     connection.seconds = {'/high_prio_machine': 0.5}
-    found.probe(CPUS)
+    checked.probe(CPUS)
     assert [True, True] == stopped
 
 
 @pytest.mark.parametrize('seconds, probes', [(29, 2), (31, 4)])
-def test_a_success_is_accepted_for_half_a_minute(
-        found, connection, clock, seconds, probes):
-    found.probe(CPUS)
+def test_success_is_accepted_for_half_a_minute(
+        checked, connection, clock, seconds, probes):
+    checked.probe(CPUS)
     clock.ahead = seconds
-    found.probe(CPUS)
+    checked.probe(CPUS)
     assert probes == len(connection.started)
 
 
-def test_a_guest_that_does_not_start_ends_the_trust(found, connection):
-    found.probe(CPUS)
-    assert not found.needs_probe
-    found.record_failed_start()
-    assert found.needs_probe
-    found.probe(CPUS)
+def test_failed_start_of_guest_requires_new_probe(checked, connection):
+    checked.probe(CPUS)
+    assert not checked.needs_probe
+    checked.record_failed_start()
+    assert checked.needs_probe
+    checked.probe(CPUS)
     assert 4 == len(connection.started)
-    assert not found.needs_probe
+    assert not checked.needs_probe
 
 
-def test_a_failure_is_not_kept(found, connection):
+def test_next_probe_clears_failure(checked, connection):
     connection.error = LibvirtError('no such cgroup')
-    found.probe(CPUS)
+    checked.probe(CPUS)
     connection.error = None
-    found.probe(CPUS)
-    assert found.problem is None
+    checked.probe(CPUS)
+    assert checked.problem is None
     assert 4 == len(connection.started)
 
 
-def test_a_success_before_a_failed_start_does_not_count_later(
-        found, connection):
-    """Not even if the guest of that probe is still being stopped."""
+def test_success_before_failed_start_is_not_accepted(
+        checked, connection):
+    """It does not count even while the guest of that probe stops."""
     stopping, stop = threading.Barrier(3), threading.Event()
 
     def end():
@@ -242,16 +243,16 @@ def test_a_success_before_a_failed_start_does_not_count_later(
         stop.wait(30)
 
     connection.end = end
-    first = threading.Thread(target=found.probe, args=(CPUS,))
+    first = threading.Thread(target=checked.probe, args=(CPUS,))
     first.start()
     stopping.wait(30)
-    found.record_failed_start()
+    checked.record_failed_start()
     connection.error = RuntimeError('gone')
-    second = threading.Thread(target=found.probe, args=(CPUS,))
+    second = threading.Thread(target=checked.probe, args=(CPUS,))
     second.start()
     connection.end = lambda: None
     stop.set()
     first.join()
     second.join()
-    assert 'gone' in found.problem
+    assert 'gone' in checked.problem
     assert 4 == len(connection.started)
