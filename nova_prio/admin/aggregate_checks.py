@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Host aggregates that priority instances depend on.
+"""Check the host aggregates that priority instances depend on.
 
-What is found can change at run time, and stops no service.
+Aggregates can change at run time, so these faults stop no service.
 """
 
 from nova_prio.compat import contract
@@ -10,89 +10,103 @@ from nova_prio.model import aggregate_metadata
 from nova_prio.scheduler import config_checks
 from nova_prio.virt import driver_alias
 
-_KEY = aggregate_metadata.AGGREGATE_KEYS[0]
-#: No sentence names more.
+_KEY, _AMBIGUOUS_KEY = aggregate_metadata.AGGREGATE_KEYS
+#: The most hosts that a sentence names.
 _MOST_NAMES = 10
 
 
 def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
-    """Yield what is wrong with the host aggregates, one sentence each.
+    """Yield the faults of the host aggregates, one sentence each.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param services: names of the services whose configuration that is
-    :param aggregates: list of nova.objects.Aggregate: all there are
+    :param services: names of the services whose configuration is in conf
+    :param aggregates: list of nova.objects.Aggregate: all of the cloud
     :param hosts: list of nova_prio.admin.host_inventory.HostCapacity
-    :param all_hosts_known: whether these are the hosts of all cells
+    :param all_hosts_known: whether all cells answered
     """
-    ours = {host.name for host in hosts if host.report}
     for host in hosts:
         if host.problem:
             yield ('Host %s gets no priority instance, for %s; install the '
                    'release of nova-prio there that nova-scheduler has.'
                    % (host.name, host.problem))
-    unsold = [host.name for host in hosts if host.report and host.report.mix
-              and not host.report.sellable.low]
+    reports = {host.name: host.report for host in hosts if host.report}
+    unsold = [name for name, report in reports.items()
+              if report.mix and not report.sellable.low]
     if unsold:
         yield ('%s may sell no low-priority vCPU with the CPU allocation '
                'ratio in force; set a larger [DEFAULT] cpu_allocation_ratio '
-               'there.' % _named(unsold))
-    other = {host.name for host in hosts if not (host.report or host.problem)}
+               'there.' % _format_names(unsold))
+    others = {host.name for host in hosts if not (host.report or host.problem)}
     known = {host.name for host in hosts}
     for aggregate in aggregates:
-        there = set(aggregate.hosts)
-        yield from _misread(aggregate, bool(there & ours))
-        silent = there & other | (there - known if all_hosts_known else set())
+        members = set(aggregate.hosts)
+        for key, value in aggregate_metadata.find_misread_metadata(
+                aggregate).items():
+            # Other software may use the ambiguous key with other values.
+            if key != _AMBIGUOUS_KEY or members & reports.keys():
+                yield ("Host aggregate '%s' has the metadata %s=%s, which is "
+                       'neither true nor false; set it to one of them.'
+                       % (aggregate.name, key, value))
+        silent = members & others
+        if all_hosts_known:
+            silent |= members - known
         if silent and aggregate_metadata.is_marked(aggregate):
             yield ("%s of the host aggregate '%s' for priority instances "
-                   "reports nothing of '%s' and gets none of them; set "
+                   "does not run '%s' and gets no priority instance; set "
                    '[DEFAULT] compute_driver to it there, with nova-prio '
-                   'installed, or take the host out of the aggregate.'
-                   % (_named(silent), aggregate.name,
+                   'installed, or remove the host from the aggregate.'
+                   % (_format_names(silent), aggregate.name,
                       driver_alias.DRIVER))
-    yield from _unmarked(aggregates, ours)
+    marked = list(filter(aggregate_metadata.is_marked, aggregates))
+    unmarked = reports.keys() - {
+        name for aggregate in marked for name in aggregate.hosts}
+    if unmarked:
+        yield ('%s runs %s, but gets no priority instance, being in no host '
+               'aggregate with the metadata %s=true; add it to one.'
+               % (_format_names(unmarked), driver_alias.DRIVER, _KEY))
+    elif not marked:
+        yield ('No host aggregate has the metadata %s=true, which priority '
+               'instances need; set it on one with hosts that run %s.'
+               % (_KEY, driver_alias.DRIVER))
     if contract.SCHEDULER in services:
-        yield from _for_weighers(conf, aggregates)
+        yield from _find_weigher_warnings(conf, aggregates)
 
 
 def find_mirror_warnings(aggregates, hosts):
     """Yield the differences between the aggregates of Nova and of Placement.
 
-    Ask Placement once for each aggregate that restricts requests, not for each
-    host.
-
-    :param aggregates: list of nova.objects.Aggregate: all there are
-    :param hosts: list of nova_prio.admin.host_inventory.HostCapacity
+    Send one request to Placement for each aggregate that restricts requests,
+    not for each host. The parameters are those of :func:`find_warnings`.
     """
-    # Take a second to import.
+    # This import takes a second.
     from nova.scheduler.client import report
 
     from nova_prio.placement import allocations
-    asked_for = list(filter(aggregate_metadata.restricts_requests, aggregates))
+    compared = list(filter(aggregate_metadata.restricts_requests, aggregates))
     try:
-        # Some releases ask Placement at once.
-        client = report.SchedulerReportClient() if asked_for else None
-        for aggregate in asked_for:
-            there = {provider['uuid'] for provider in allocations.get_json(
+        # In some releases the client asks Placement when it is made.
+        client = report.SchedulerReportClient() if compared else None
+        for aggregate in compared:
+            members = {provider['uuid'] for provider in allocations.get_json(
                 client, '/resource_providers?member_of=' + aggregate.uuid
                 )['resource_providers']}
-            yield from _unlike_mirror(aggregate, hosts, there)
+            yield from _compare_mirror(aggregate, hosts, members)
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         yield ('The aggregates of Placement cannot be compared with the host '
                'aggregates: %s; see [placement] in nova.conf, and run this '
                'again.' % ' '.join(str(error).split()).rstrip('.'))
 
 
-def _unlike_mirror(aggregate, hosts, there):
-    """Yield sentences on hosts that Nova or Placement alone has in it.
+def _compare_mirror(aggregate, hosts, members):
+    """Yield the differences between an aggregate and its mirror.
 
-    :param there: UUIDs of the providers that Placement has in the aggregate
+    :param members: set of UUIDs, providers of the aggregate in Placement
     """
     # A host may have several compute nodes.
     in_nova = {(host.uuid, host.name) for host in hosts
                if host.name in aggregate.hosts}
     in_placement = {(host.uuid, host.name) for host in hosts
-                    if host.uuid in there}
-    for nodes, to_priority, to_ordinary, sentence in (
+                    if host.uuid in members}
+    for nodes, for_priority, for_ordinary, sentence in (
             (in_nova - in_placement, 'no priority instance',
              'new ordinary instances',
              "%s of the host aggregate '%s' is not in that aggregate in "
@@ -103,77 +117,55 @@ def _unlike_mirror(aggregate, hosts, there):
              "%s is not in the host aggregate '%s', but in that aggregate in "
              'Placement, which %s; run "nova-prio audit --fix", or take it '
              'out with "openstack resource provider aggregate set".')):
+        effects = [
+            'offers it to ' + instances for instances, applies in (
+                (for_priority, aggregate_metadata.is_marked(aggregate)),
+                (for_ordinary,
+                 aggregate_metadata.excludes_ordinary(aggregate)))
+            if applies]
         if nodes:
-            offers = [
-                'offers it to ' + text for text, applies in (
-                    (to_priority, aggregate_metadata.is_marked(aggregate)),
-                    (to_ordinary,
-                     aggregate_metadata.excludes_ordinary(aggregate)))
-                if applies]
-            names = {name for _, name in nodes}
-            yield sentence % (_named(names), aggregate.name,
-                              ' and '.join(offers))
+            yield sentence % (_format_names({name for _, name in nodes}),
+                              aggregate.name, ' and '.join(effects))
 
 
-def _misread(aggregate, has_ours):
-    for key, value in aggregate_metadata.find_misread_metadata(
-            aggregate).items():
-        # Clouds use the other key for other things too.
-        if has_ours or key != aggregate_metadata.AGGREGATE_KEYS[1]:
-            yield ("Host aggregate '%s' has the metadata %s=%s, which counts "
-                   'as neither true nor false; set it to one of them.'
-                   % (aggregate.name, key, value))
-
-
-def _unmarked(aggregates, ours):
-    marked = list(filter(aggregate_metadata.is_marked, aggregates))
-    outside = ours.difference(*(aggregate.hosts for aggregate in marked))
-    if outside:
-        yield ('%s runs %s, but gets no priority instance, being in no host '
-               'aggregate with the metadata %s=true; add it to one.'
-               % (_named(outside), driver_alias.DRIVER, _KEY))
-    elif not marked:
-        yield ('No host aggregate has the metadata %s=true, which priority '
-               'instances need; set it on one with hosts that run %s.'
-               % (_KEY, driver_alias.DRIVER))
-
-
-def _for_weighers(conf, aggregates):
-    """Yield the metadata that Nova's weighers and ours would misuse."""
-    for key, double in config_checks.find_doubled_multipliers(conf).items():
+def _find_weigher_warnings(conf, aggregates):
+    """Yield the metadata that would mislead the weighers."""
+    for key, effect in config_checks.find_doubled_multipliers(conf).items():
         for aggregate in aggregates:
-            if _number(aggregate.metadata.get(key, 0)):
+            if _parse_number(aggregate.metadata.get(key, 0)):
                 yield ("Host aggregate '%s' has the metadata %s=%s, so that "
                        '%s twice; remove the key.'
                        % (aggregate.name, key, aggregate.metadata[key],
-                          double))
+                          effect))
     key = 'priority_weight_multiplier'
     for aggregate in aggregates:
-        if _number(aggregate.metadata.get(key, 0)) is None:
-            yield ("Host aggregate '%s' has the metadata %s=%s, of which "
-                   '[nova_prio] %s takes the place; set it to a number.'
-                   % (aggregate.name, key, aggregate.metadata[key], key))
-    for key in conf.nova_prio.affinity_domains[:-1]:
+        if _parse_number(aggregate.metadata.get(key, 0)) is None:
+            yield ("Host aggregate '%s' has the metadata %s=%s, which is no "
+                   'number, so that [nova_prio] %s is used; set it to a '
+                   'number.' % (aggregate.name, key, aggregate.metadata[key],
+                                key))
+    domains = conf.nova_prio.affinity_domains
+    for key in domains[:-1]:
         if not any(key in aggregate.metadata and aggregate.hosts
                    for aggregate in aggregates):
             yield ("[nova_prio] affinity_domains is %s, but no host is in an "
-                   "aggregate with the metadata '%s', so that each is a "
-                   'domain of its own; set it, or take the key out.'
-                   % (conf.nova_prio.affinity_domains, key))
+                   "aggregate with the metadata '%s', so that each host is a "
+                   'domain of its own; set the metadata, or remove the key '
+                   'from the option.' % (domains, key))
 
 
-def _number(value):
-    """Return the number that a value is, or None."""
+def _parse_number(value):
     try:
         return float(value)
     except ValueError:
         return None
 
 
-def _named(hosts):
+def _format_names(hosts):
     """Return the names of hosts for the start of a sentence."""
     names = ', '.join(sorted(hosts)[:_MOST_NAMES])
+    if len(hosts) == 1:
+        return 'Host ' + names
     more = len(hosts) - _MOST_NAMES
     return 'Each of the hosts %s%s' % (
-        names, ' and %d more' % more if more > 0 else '') if len(
-            hosts) > 1 else 'Host ' + names
+        names, ' and %d more' % more if more > 0 else '')

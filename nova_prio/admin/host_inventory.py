@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the hosts of a cloud report, read from Nova's databases.
+"""The compute hosts of a cloud and their reports, from Nova's databases.
 
-Nova's own objects read them: no API shows the statistics of a compute node,
-which the report is in.
+No API of Nova shows the statistics of a compute node, which hold the report.
 """
 
 import collections
+import dataclasses
 import typing
 
 from nova import context as nova_context
@@ -21,33 +21,32 @@ import sqlalchemy.exc
 from nova_prio.api import flavor_preview
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import demand
 
-#: What a database that cannot be read raises.
+#: Errors of Nova's objects if a database cannot be read.
 DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
 
 
 class LowRow(typing.NamedTuple):
-    """CPUs that a low-priority instance floats on, and vCPUs for sale."""
+    """CPUs on which low-priority instances float, and sellable vCPUs."""
 
     floating: int
     sellable: int
 
-    def units(self, vcpus):
-        """Return how many instances of a size are sold, if nothing else is."""
+    def count_instances(self, vcpus):
+        """Return how many instances of a size an empty host can run."""
         return self.sellable // vcpus if vcpus <= self.floating else 0
 
 
 class HostCapacity(typing.NamedTuple):
-    """One compute host of a cloud.
+    """A compute host.
 
-    ``report`` is a HostReport, or None where the host runs another driver or
-    ``problem``, a sentence, says why it cannot be read; ``aggregates`` is a
-    list of nova.objects.Aggregate. ``uuid`` is that of its compute node and
-    resource provider, ``free_memory_mb`` what of its memory is sold to nobody.
+    ``report`` is a HostReport. It is None if the host runs another driver, or
+    if the report cannot be read; ``problem`` then says why. ``aggregates`` is
+    a list of nova.objects.Aggregate. ``uuid`` is the UUID of the compute node
+    and of its resource provider, ``free_memory_mb`` the unsold memory.
     """
 
     name: str
@@ -59,75 +58,76 @@ class HostCapacity(typing.NamedTuple):
 
     @property
     def low_rows(self):
-        """The LowRow without mix, and the one with it; it needs a report."""
-        dedicated, shared = (
-            len(host_report.parse_cpu_set(cpus)) for cpus in (
-                self.report.cpu_dedicated_set, self.report.cpu_shared_set))
-        ratio = capacity.parse_ratio(self.report.cpu_allocation_ratio)
-        without, mixed = (
-            LowRow(shared + dedicated * mix, capacity.calculate_sellable(
-                dedicated, shared, ratio, mix).low) for mix in (False, True))
-        # nova-compute takes no other sets for mix.
-        return without, mixed if dedicated and shared else without
+        """The LowRow without mix and the LowRow with mix.
 
-    def units(self, kind):
-        """Return for how many equal instances the CPUs have room.
-
-        That is none where the host is not for them. Neither NUMA cells nor
-        memory are looked at, which may leave room for fewer.
-
-        :param kind: ``demand.ResourceRequest`` of one of them
+        The host must have a report.
         """
-        is_open = (
-            any(map(aggregate_metadata.is_marked, self.aggregates))
-            if kind.priority else
-            not any(map(aggregate_metadata.excludes_ordinary, self.aggregates)))
-        if not is_open or any(admission.find_refusals(
-                self.report, kind, self.report.room, kind.memory_mb)):
+        rows = []
+        for mix in False, True:
+            cpus = dataclasses.replace(self.report.cpus, mix=mix)
+            rows.append(LowRow(len(cpus.floating), cpus.sellable.low))
+        # nova-compute refuses mix unless both CPU sets are given.
+        return rows if cpus.dedicated and cpus.shared else rows[:1] * 2
+
+    def count_instances(self, request):
+        """Return how many equal instances the free CPUs can take.
+
+        NUMA cells and memory are not considered, so fewer may fit.
+
+        :param request: ``demand.ResourceRequest`` of one instance
+        """
+        if request.priority:
+            is_allowed = any(
+                map(aggregate_metadata.is_marked, self.aggregates))
+        else:
+            is_allowed = not any(
+                map(aggregate_metadata.excludes_ordinary, self.aggregates))
+        remaining = self.report.room
+        if not is_allowed or any(admission.find_refusals(
+                self.report, request, remaining, request.memory_mb)):
             return 0
-        return min(left // needed for needed, left in zip(
-            kind.needed_rows, self.report.room) if needed)
+        return min(free // needed for needed, free in zip(
+            request.needed_rows, remaining) if needed)
 
 
 def get_resource_request(flavor, hints=None):
     """Return the ``demand.ResourceRequest`` of an instance of a flavor.
 
-    :param flavor: nova.objects.Flavor
     :param hints: dict of scheduler hints, or None
-    :raises nova_prio.model.flavor_specs.RequestRefused: where it contradicts itself
-    :raises nova.exception.NovaException: where stock Nova refuses it
+    :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
+        contradict each other
+    :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
     return demand.ResourceRequest.from_flavor(*flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints or {}))
 
 
 def list_hosts(context):
-    """Return the hosts of all cells that answer, and the other cells.
+    """Return the compute hosts, and the cells that do not answer.
 
-    :param context: nova.context.RequestContext
-    :returns: (list of Host in the order of their names, list of str, UUIDs of
-        cells)
+    :returns: (list of HostCapacity in the order of their names, list of str,
+        UUIDs of cells)
     """
     aggregates = collections.defaultdict(list)
     for aggregate in objects.AggregateList.get_all(context):
         for name in aggregate.hosts:
             aggregates[name].append(aggregate)
-    found, silent = [], []
+    hosts, silent_cells = [], []
     answers = nova_context.scatter_gather_skip_cell0(
         context, objects.ComputeNodeList.get_all)
     for cell, nodes in answers.items():
         if nova_context.is_cell_failure_sentinel(nodes):
-            silent.append(cell)
+            silent_cells.append(cell)
             continue
-        found += [HostCapacity(node.host, *read_report(node), aggregates[node.host],
-                               node.uuid, node.free_ram_mb) for node in nodes]
-    return sorted(found, key=lambda host: host.name), silent
+        hosts += [
+            HostCapacity(node.host, *read_report(node), aggregates[node.host],
+                         node.uuid, node.free_ram_mb) for node in nodes]
+    return sorted(hosts, key=lambda host: host.name), silent_cells
 
 
 def read_report(node):
-    """Return what a compute node reports, and why it cannot be read.
+    """Return the report of a compute node, and the error of reading it.
 
-    :param node: nova.objects.ComputeNode
     :returns: (HostReport or None, sentence or None)
     """
     try:
@@ -136,19 +136,33 @@ def read_report(node):
         return None, str(error)
 
 
+def iterate_pages(read_page, marker_name, limit):
+    """Yield the records of a query, with one page in memory at a time.
+
+    :param read_page: function of ``limit`` and ``marker``
+    :param marker_name: attribute of the last record that is the next marker
+    """
+    marker = None
+    while page := list(read_page(limit=limit, marker=marker)):
+        marker = getattr(page[-1], marker_name)
+        # Release each record before the next page is read.
+        while page:
+            yield page.pop(0)
+
+
 def connect_databases(conf):
     """Let Nova's objects read the databases, as nova-status does.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``, with its files read
+    ``conf`` must have read its files.
     """
     objects.register_all()
-    # Registers what cells may take from the options.
+    # The URLs of cells may refer to options of oslo.messaging.
     rpc.init(conf)
-    # Nova looks at its options where it is installed.
+    # If osprofiler is installed, Nova reads its options.
     profiler = importutils.try_import('osprofiler.opts')
     if profiler:
         profiler.set_defaults(conf)
     for group, database in (('database', main_db), ('api_database', api_db)):
-        # Services wait for a database that starts later; a check need not.
+        # Services wait for a database that starts later; commands do not.
         conf.set_override('max_retries', 0, group=group)
         database.configure(conf)

@@ -36,10 +36,10 @@ class Audit(healing.Drift):
         if rows is None:
             return said
         self.assertIn(said.splitlines()[-1].partition(':')[0], {
-            report.CLEAN: ['All is right'],
-            report.FOUND: ['Something is not right', 'Nothing was changed'],
-            report.FAILED: ['Not all could be looked at or repaired'],
-            command.FIXED: ['All that was found is repaired']}[status])
+            report.CLEAN: ['There are no findings'],
+            report.FOUND: ['There are findings', 'Nothing was changed'],
+            report.FAILED: ['Not all hosts could be checked or repaired'],
+            command.FIXED: ['All findings are repaired']}[status])
         return rows
 
     @contextlib.contextmanager
@@ -89,8 +89,8 @@ class Clean(Audit):
             ['in motion', 'in motion'],
             [row['State'] for row in self.audit('--all')])
         _, _, said = commands.run('audit')
-        self.assertIn('Of 2 hosts, instances or migrations in motion were '
-                      'left out, and so were inventories and reports: mix1, '
+        self.assertIn('On 2 hosts, in-flight instances and migrations, '
+                      'inventories and reports were not checked: mix1, '
                       'mix2.', said)
         self.revert(servers[0])
         self.confirm(servers[1])
@@ -243,7 +243,7 @@ class Allocations(Audit):
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',
                                   side_effect=db_exception.DBError('gone')),
-                mock.patch('nova_prio.admin.audit.allocations._WITH_TYPE', '9.9')):
+                mock.patch.object(allocations, '_TYPE_VERSION', '9.9')):
             with broken:
                 row, = self.audit('--fix', status=report.FAILED)
             self.assertEqual('unread', row['Finding'])
@@ -265,15 +265,16 @@ class Allocations(Audit):
         """There the CPUs of pinned instances may be VCPU, from old times."""
         server = self.create('pinned')
         self.put(server, VCPU=1, MEMORY_MB=1)
-        view = mock.Mock(
-            context=context.get_admin_context(), held={}, sharing=[],
-            classes={'VCPU', 'MEMORY_MB'})
-        with self.instance(server) as view.at_rest:
-            view.at_rest = [objects.Instance.get_by_uuid(
-                view.at_rest._context, server['id'],
-                expected_attrs=['flavor', 'system_metadata'])]
+        cctxt = context.get_admin_context()
+        with self.instance(server) as instance:
+            view = mock.Mock(
+                context=cctxt, total_allocations={}, sharing=[],
+                classes={'VCPU', 'MEMORY_MB'}, idle_instances=[
+                    objects.Instance.get_by_uuid(
+                        instance._context, server['id'],
+                        expected_attrs=['flavor', 'system_metadata'])])
             self.assertEqual([], list(
-                allocations._of_instances(view, None)))
+                allocations._check_instances(view, None)))
 
     def test_others_write_too(self):
         server = self.create('high')
@@ -427,7 +428,7 @@ class Hosts(Audit):
         with mock.patch('nova_prio.admin.audit.hosts.check',
                         side_effect=AttributeError('new')):
             row, _ = self.audit(status=report.FAILED)
-        self.assertIn('AttributeError: new. Mend that', row['Remedy'])
+        self.assertIn('AttributeError: new. Correct that', row['Remedy'])
         with mock.patch.object(
                 objects.ComputeNodeList, 'get_by_pagination',
                 side_effect=db_exception.DBConnectionError('gone')):

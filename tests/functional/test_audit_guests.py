@@ -29,13 +29,14 @@ class Guests(test_audit.Audit):
 
     def read(self, conf):
         connection = self.computes['mix1'].driver._host.get_connection()
-        return (guests.GuestHost.from_libvirt(conf, connection.getCapabilities()),
+        return (guests.GuestHost.from_libvirt(
+                    conf, connection.getCapabilities()),
                 guests.select_nova_guests(self.running.values()))
 
     def audit(self, *arguments, database='sqlite://', **kwargs):
         """Run the command on the first host."""
         with (self.host_conf('mix1'),
-              mock.patch('nova_prio.admin.audit.guests.read_guests', self.read)):
+              mock.patch.object(guests, 'read_guests', self.read)):
             self.flags(connection=database, group='api_database')
             return super().audit(*arguments, **kwargs)
 
@@ -74,7 +75,7 @@ class Guests(test_audit.Audit):
         self.edit('low', '//vcpu', cpuset='8-11,20-23')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23',
                            'CPUs 8-11,20-23')}, database=None)
-        self.assertIn("--host is 'mix2'; allowed is this host, 'mix1'",
+        self.assertIn("HOST 'mix2' cannot be checked from this host, 'mix1'",
                       self.audit('--host', 'mix2', database=None, status=1))
         self._host_options['mix1'][None, 'compute_driver'] = None
         self.assertIn('There is nothing to audit',

@@ -107,7 +107,7 @@ class Mirror(base.FunctionalTest):
             ('mix1', 'wrong_aggregates', '', 'priority_mix=true', 'none'),
             tuple(row[name] for name in (
                 'Host', 'Finding', 'Consumer', 'Needed', 'Placement')))
-        self.assertIn('"nova-manage placement sync_aggregates" adds what',
+        self.assertIn('"nova-manage placement sync_aggregates" adds the',
                       row['Remedy'])
         self.sync()
         self.assert_agree()

@@ -229,7 +229,7 @@ class UnfinishedMigrations(test_audit.Audit):
 
         with mock.patch.object(migrations, '_end', change_first):
             row, = self.audit('--fix', status=report.FAILED)
-        self.assertIn('changed since it was read', row['Remedy'])
+        self.assertIn('has changed since it was read', row['Remedy'])
         self.assertIsNotNone(self.claimed(server))
         self.change(server, task_state=None)
         self.assert_mended({('mix1', 'unfinished_migration', migration.uuid)})

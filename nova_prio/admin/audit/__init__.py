@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""Check that Nova, Placement, computes and libvirt agree about every host.
 
-"""Whether Nova, Placement, computes and libvirt agree about every host.
-
-What is said of a host is read first (``views``, ``guests``), compared next
-(``allocations``, ``hosts``, ``guests``, ``migrations``), and mended then where
-that does not touch a guest (``repairs``).
+``host_view`` and ``guests`` read a host. ``allocations``, ``hosts``,
+``aggregates``, ``guests`` and ``migrations`` compare. ``repairs`` and
+``migrations`` repair, without touching a guest. ``run`` does this for each
+host.
 """

@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""What an audit finds."""
+"""The findings of an audit."""
 
 import dataclasses
 
 from nova.virt import hardware
 
-#: Kinds of findings, and what an operator does about each.
+#: Kinds of findings that the audit can repair.
 MISSING_ALLOCATION = 'missing_allocation'
 WRONG_CLASS = 'wrong_class'
 WRONG_AMOUNT = 'wrong_amount'
@@ -17,6 +16,7 @@ UNFINISHED_MIGRATION = 'unfinished_migration'
 WRONG_INVENTORY = 'wrong_inventory'
 WRONG_TRAITS = 'wrong_traits'
 WRONG_AGGREGATES = 'wrong_aggregates'
+#: Kinds of findings that an operator must correct.
 UNREADABLE_REPORT = 'unreadable_report'
 OLD_REPORT = 'old_report'
 OVERSOLD = 'oversold'
@@ -29,24 +29,13 @@ UNKNOWN_GUEST = 'unknown_guest'
 UNREAD = 'unread'
 
 _FIX = 'Run the audit with --fix.'
-_UPDATE = ('nova-compute reports it anew in its next update: see in its log '
-           'why it did not.')
 _MOVE = 'Migrate the instance, live or cold.'
 _REBOOT = 'Reboot the instance hard, or migrate it.'
-
-REMEDIES = {
-    MISSING_ALLOCATION: _FIX,
-    WRONG_CLASS: _FIX,
-    WRONG_AMOUNT: _FIX,
-    ORPHANED_ALLOCATION: _FIX,
-    LEFT_ALLOCATION: _FIX,
-    UNFINISHED_MIGRATION: _FIX,
-    WRONG_INVENTORY: _FIX,
-    WRONG_TRAITS: _FIX,
-    WRONG_AGGREGATES: _FIX,
+_REMEDIES = {
     UNREADABLE_REPORT: 'Restart nova-compute there, with a release of '
                        'nova-prio that the controllers have too.',
-    OLD_REPORT: _UPDATE,
+    OLD_REPORT: 'nova-compute should correct the report in its next update: '
+                'if it does not, see its log.',
     OVERSOLD: 'Migrate instances away, or set the CPU sets, '
               'cpu_priority_mix_enable and the CPU allocation ratio as they '
               'were.',
@@ -57,20 +46,19 @@ REMEDIES = {
     WRONG_PARTITION: _REBOOT,
     UNKNOWN_GUEST: 'See running_deleted_instance_action in nova.conf, or stop '
                    'the guest with virsh.',
-    UNREAD: 'Mend that, and run the audit again.',
+    UNREAD: 'Correct that, and run the audit again.',
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One thing that does not agree, or that should not be.
+    """A difference, or a state that must not be.
 
-    ``consumer`` is the UUID of the instance or migration that it is about,
-    '' where it is about the host. What an instance or host needs, and what
-    Placement, nova-compute and libvirt say of it, stand in the four texts of
-    that name, '' where that is not asked. ``note`` is a sentence more, or ''.
-    ``repair`` is a function of a context and a report client, one of
-    :mod:`nova_prio.admin.audit.repairs`, or None.
+    ``consumer`` is the UUID of the instance or migration, '' for the host.
+    ``needed`` is the expected state as a text; ``placement``, ``compute`` and
+    ``libvirt`` are the states that these know, '' if they were not asked.
+    ``note`` is one more sentence, or ''. ``repair`` is None or a function of
+    a context and a report client; see :mod:`nova_prio.admin.audit.repairs`.
     """
 
     host: str
@@ -85,27 +73,25 @@ class Finding:
 
     @property
     def remedy(self):
-        """What to know about it, and what to do, in sentences."""
-        return ' '.join(filter(None, (self.note, REMEDIES.get(self.kind))))
+        """The note, and what the operator should do."""
+        remedy = _FIX if self.repair else _REMEDIES.get(self.kind)
+        return ' '.join(filter(None, (self.note, remedy)))
 
 
-def format_amounts(numbers):
-    """Return amounts as they are shown: "PCPU=2 VCPU=1", or "nothing".
-
-    :param numbers: dict, name -> number
-    """
+def format_amounts(amounts):
+    """Return a dict of numbers as "PCPU=2 VCPU=1", or "nothing"."""
     return ' '.join('%s=%s' % item
-                    for item in sorted(numbers.items())) or 'nothing'
+                    for item in sorted(amounts.items())) or 'nothing'
 
 
 def find_shared_cpus(users):
-    """Yield the UUID of each user of a CPU with others, and a text of them.
+    """Yield (UUID, text) for each user of a CPU that has other users.
 
     :param users: dict, CPU number -> set of UUIDs
     """
     for uuid in sorted(set().union(*users.values())):
-        shared = {cpu: others for cpu, others in users.items()
-                  if uuid in others and len(others) > 1}
+        shared = {cpu: uuids for cpu, uuids in users.items()
+                  if uuid in uuids and len(uuids) > 1}
         if shared:
             yield uuid, 'CPUs %s, with %s' % (
                 hardware.format_cpu_spec(shared), ' '.join(sorted(

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""Compare the guests that run on this host with what they should have."""
+"""Compare the guests that run on this host with their expected state."""
 
 import collections
 import typing
@@ -18,16 +17,15 @@ from nova_prio.virt.libvirt import guest_xml
 
 
 class GuestsUnreadable(Exception):
-    """The guests of this host cannot be read, said in one sentence."""
+    """The guests of this host cannot be read; a sentence says why."""
 
 
 class GuestHost(typing.NamedTuple):
     """The CPUs of this host.
 
-    ``cpus`` are its ``capacity.HostCPUs``, of which the ratio is not read;
-    ``cells`` is a list of the frozensets of the CPUs of each NUMA cell;
-    ``low_emulator`` is the frozenset of the CPUs of emulator and I/O threads
-    of low-priority guests.
+    ``cpus`` are its ``capacity.HostCPUs``, with a ratio of 1; ``cells`` is a
+    list of frozensets, the CPUs of each NUMA cell; ``low_emulator`` is the
+    frozenset of CPUs for emulator and I/O threads of low-priority guests.
     """
 
     cpus: capacity.HostCPUs
@@ -38,7 +36,6 @@ class GuestHost(typing.NamedTuple):
     def from_libvirt(cls, conf, capabilities):
         """Return this host.
 
-        :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
         :param capabilities: str, libvirt's capabilities XML
         """
         dedicated, shared = (frozenset(cpus or ()) for cpus in (
@@ -51,94 +48,104 @@ class GuestHost(typing.NamedTuple):
                  'host/topology/cells/cell')],
             frozenset(config_checks.get_low_emulator_set(conf) or shared))
 
+    def is_pinned(self, cpus):
+        """Return whether a vCPU is pinned to one CPU that is not shared.
+
+        :param cpus: frozenset of the CPUs of the vCPU, None for all CPUs
+        """
+        return (cpus is not None and len(cpus) == 1 and
+                not cpus <= self.cpus.shared)
+
 
 def check(name, host, guests, view=None):
     """Yield the findings of the guests of a host.
 
     :param name: name of the host
-    :param host: Host
+    :param host: GuestHost
     :param guests: list of ``guest_xml.Guest``
-    :param view: HostView, or None if Nova is not asked
+    :param view: HostView, or None without Nova's databases
     """
+    if view:
+        for guest in guests:
+            if guest.uuid not in view.consumers:
+                yield finding.Finding(
+                    name, finding.UNKNOWN_GUEST, guest.uuid, needed='no guest',
+                    libvirt='running')
     instances = {instance.uuid: instance
-                 for instance in (view.at_rest if view else ())}
-    seen = []
+                 for instance in (view.idle_instances if view else ())}
+    users = collections.defaultdict(set)
     for guest in guests:
-        if view and guest.uuid not in view.consumers:
-            yield finding.Finding(
-                name, finding.UNKNOWN_GUEST, guest.uuid, needed='no guest',
-                libvirt='running')
-            continue
-        if view and guest.uuid not in instances:
-            # It is changed or moved right now.
-            continue
-        seen.append(guest)
-        instance = instances.get(guest.uuid)
         priority = guest.priority
-        if instance:
+        if view:
+            instance = instances.get(guest.uuid)
+            if instance is None:
+                # The instance is unknown, or is being changed or moved.
+                continue
             priority = flavor_specs.get_priority(instance.flavor.extra_specs)
-            yield from _other_cpus(name, guest, instance)
-        wanted = guest_xml.PARTITIONS.get(priority)
-        if wanted != guest.partition and (
-                wanted or guest.partition in guest_xml.PARTITIONS.values()):
+            yield from _check_pins(name, guest, instance)
+        partition = guest_xml.PARTITIONS.get(priority)
+        if partition != guest.partition and (
+                partition or
+                guest.partition in guest_xml.PARTITIONS.values()):
             yield finding.Finding(
                 name, finding.WRONG_PARTITION, guest.uuid,
-                needed=wanted or 'none of a priority',
+                needed=partition or 'none of a priority',
                 libvirt=guest.partition or 'none')
-        yield from _placement(name, host, guest, priority)
-    users = collections.defaultdict(set)
-    for guest in seen:
-        for cpus in guest.vcpus:
-            if is_pinned(host, cpus):
-                users[min(cpus)].add(guest.uuid)
+        yield from _check_cpus(name, host, guest, priority)
+        for cpus in filter(host.is_pinned, guest.vcpus):
+            users[min(cpus)].add(guest.uuid)
     for uuid, text in finding.find_shared_cpus(users):
         yield finding.Finding(name, finding.SAME_CPU, uuid, libvirt=text)
 
 
-def _other_cpus(name, guest, instance):
-    """Yield a finding if vCPUs are pinned otherwise than in Nova."""
-    pinned = {vcpu: cpu for cell in (
-        instance.numa_topology.cells if instance.numa_topology else [])
-        for vcpu, cpu in (cell.cpu_pinning or {}).items()}
-    there = {vcpu: guest.vcpus[vcpu] for vcpu in pinned
-             if vcpu < len(guest.vcpus)}
-    if any(there.get(vcpu) != {cpu} for vcpu, cpu in pinned.items()):
+def _check_pins(name, guest, instance):
+    """Yield a finding if the pins of the guest differ from those in Nova."""
+    topology = instance.numa_topology
+    pins = {vcpu: cpu for cell in (topology.cells if topology else ())
+            for vcpu, cpu in (cell.cpu_pinning or {}).items()}
+    running = dict(enumerate(guest.vcpus))
+    if any(running.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
+        present = [running[vcpu] for vcpu in pins if vcpu in running]
         yield finding.Finding(
             name, finding.OTHER_CPUS, guest.uuid,
-            compute=_text(pinned.values()),
-            libvirt=_text(None if None in there.values()
-                          else frozenset().union(*there.values())))
+            compute=_format_cpus(pins.values()),
+            libvirt=_format_cpus(None if None in present
+                                 else frozenset().union(*present)))
 
 
-def _placement(name, host, guest, priority):
-    """Yield the findings of the CPUs of a guest."""
+def _check_cpus(name, host, guest, priority):
+    """Yield the findings of pinned vCPUs, then of floating ones."""
     if not (host.cpus.dedicated or host.cpus.shared):
-        # Nova does not limit guests that float.
+        # Without CPU sets, Nova does not limit guests that float.
         return
-    outside = frozenset().union(*(
-        cpus for cpus in guest.vcpus if is_pinned(host, cpus))
-    ) - host.cpus.dedicated
+    outside = frozenset().union(*filter(
+        host.is_pinned, guest.vcpus)) - host.cpus.dedicated
     if outside:
         yield finding.Finding(
             name, finding.CPU_OUTSIDE, guest.uuid,
-            needed=_text(host.cpus.dedicated), libvirt=_text(outside))
-    wanted = [(_wanted(host, guest, cpus, priority), cpus, host.cpus.shared)
-              for cpus in guest.vcpus if not is_pinned(host, cpus)]
+            needed=_format_cpus(host.cpus.dedicated),
+            libvirt=_format_cpus(outside))
+    checked = [
+        (cpus, _get_expected_cpus(host, guest, cpus, priority),
+         host.cpus.shared)
+        for cpus in guest.vcpus if not host.is_pinned(cpus)]
     if priority == capacity.LOW:
-        wanted += [(host.low_emulator & (cpus or frozenset()), cpus,
-                    host.low_emulator) for cpus in guest.threads]
-    for needed, cpus, allowed in wanted:
-        if cpus != needed or not cpus:
+        checked += [(cpus, host.low_emulator & (cpus or frozenset()),
+                     host.low_emulator) for cpus in guest.threads]
+    for cpus, expected, allowed in checked:
+        if cpus != expected or not cpus:
             yield finding.Finding(
                 name, finding.OLD_CPUSET, guest.uuid,
-                needed=_text(needed or allowed), libvirt=_text(cpus))
+                needed=_format_cpus(expected or allowed),
+                libvirt=_format_cpus(cpus))
             break
 
 
-def _wanted(host, guest, cpus, priority):
+def _get_expected_cpus(host, guest, cpus, priority):
     """Return the CPUs on which a floating vCPU should run.
 
-    An ordinary guest may have been started on fewer than there are now.
+    An ordinary guest may run on fewer CPUs if the shared set was smaller when
+    it started.
     """
     if priority != capacity.LOW:
         return cpus & host.cpus.shared if cpus else host.cpus.shared
@@ -148,20 +155,9 @@ def _wanted(host, guest, cpus, priority):
         cell for cell in host.cells if cell & cpus))
 
 
-def is_pinned(host, cpus):
-    """Return whether a vCPU runs on a CPU that is not shared, alone.
-
-    :param host: Host
-    :param cpus: frozenset of CPU numbers or None, of the vCPU
-    """
-    return (cpus is not None and len(cpus) == 1 and
-            not cpus <= host.cpus.shared)
-
-
 def summarize(host, guests):
-    """Return how many vCPUs are pinned and how many float, as a text."""
-    pinned = [is_pinned(host, cpus) for guest in guests
-              for cpus in guest.vcpus]
+    """Return the numbers of pinned and of floating vCPUs as a text."""
+    pinned = [host.is_pinned(cpus) for guest in guests for cpus in guest.vcpus]
     return finding.format_amounts({'pinned': pinned.count(True),
                                    'floating': pinned.count(False)})
 
@@ -169,40 +165,39 @@ def summarize(host, guests):
 def read_guests(conf):
     """Return this host and the guests that run on it.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: (Host, list of ``guest_xml.Guest``)
-    :raises NotRead: if libvirt does not answer
+    :returns: (GuestHost, list of ``guest_xml.Guest``)
+    :raises GuestsUnreadable: if libvirt does not answer
     """
     libvirt = importutils.try_import('libvirt')
     if libvirt is None:
         raise GuestsUnreadable('The Python module libvirt is not installed')
-    # What it would write to the terminal is said by its errors.
+    # Without a handler, libvirt writes its errors to the terminal.
     libvirt.registerErrorHandler(lambda *args: None, None)
     try:
         connection = libvirt.openReadOnly(
             conf.libvirt.connection_uri or 'qemu:///system')
         try:
+            domains = connection.listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
             return (GuestHost.from_libvirt(conf, connection.getCapabilities()),
-                    select_nova_guests(domain.XMLDesc(0) for domain in
-                                       connection.listAllDomains(
-                        libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))
+                    select_nova_guests(domain.XMLDesc(0)
+                                       for domain in domains))
         finally:
             connection.close()
     except libvirt.libvirtError as error:
         raise GuestsUnreadable(
-            'libvirt cannot be asked: %s' % error) from error
+            'libvirt does not answer: %s' % error) from error
 
 
 def select_nova_guests(xmls):
-    """Return the guests that Nova made, a list of ``guest_xml.Guest``.
+    """Return a ``guest_xml.Guest`` for each domain XML that Nova made.
 
-    :param xmls: iterable of str, domain XML
+    An unusual domain of other software must not stop the audit.
     """
-    # An unusual domain of somebody else must not stop the audit.
     return [guest_xml.Guest.from_xml(xml) for xml in xmls
             if guest_xml.is_made_by_nova(xml)]
 
 
-def _text(cpus):
+def _format_cpus(cpus):
     return 'all CPUs' if cpus is None else (
         'CPUs ' + hardware.format_cpu_spec(cpus))

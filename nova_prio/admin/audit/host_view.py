@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""What Nova and Placement say of a host, read at one moment."""
+"""Read the records of a host in Nova and in Placement."""
 
 import collections
 import dataclasses
@@ -16,26 +15,26 @@ from nova_prio.admin import host_inventory
 from nova_prio.compute import usage
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
-from nova_prio.placement import allocations as prio_allocations
+from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
-#: How many compute nodes are read at once.
+#: The most compute nodes in memory at a time.
 PAGE = 100
 
 
 @dataclasses.dataclass(frozen=True)
 class HostView:
-    """One host, as Nova and Placement have it.
+    """The records of a host in Nova and in Placement, read at one moment.
 
-    ``instances`` are those that Nova has on it, ``at_rest`` those of them that
-    are not changed or moved right now. ``moves`` are the open migrations from
-    and to it, ``consumers`` the UUIDs of these instances and migrations.
-    ``allocations`` is what Placement holds there, dict, consumer -> resource
-    class -> amount; ``inventories``, ``traits`` and ``aggregates`` are those
-    of its resource provider. ``sharing`` are the UUIDs of the providers that
-    share disks with it, ``disks`` the DISK_GB there, dict, consumer -> amount,
-    which may be a little older. ``report`` is its HostReport or None;
-    ``problem`` says why it cannot be read.
+    ``report`` is its HostReport or None; ``problem`` says why it cannot be
+    read. ``idle_instances`` are the ``instances`` of the host that are neither
+    changed nor moved. ``migrations`` are the open ones from and to the host,
+    ``consumers`` the UUIDs of these instances and migrations. ``allocations``
+    at the host are a dict, consumer -> resource class -> amount.
+    ``inventories``, ``traits`` and ``aggregates`` are those of its resource
+    provider. ``sharing`` lists the UUIDs of the providers that share disks
+    with the host, ``disks`` is a dict, consumer -> DISK_GB at these providers,
+    which may be older than the rest.
     """
 
     context: object
@@ -43,8 +42,8 @@ class HostView:
     report: host_report.HostReport | None
     problem: str | None
     instances: list
-    at_rest: list
-    moves: list
+    idle_instances: list
+    migrations: list
     consumers: frozenset
     allocations: dict
     inventories: dict
@@ -59,23 +58,20 @@ class HostView:
         return self.node.host
 
     @property
-    def is_at_rest(self):
-        """Whether nothing is changed or moved there right now."""
-        return (len(self.at_rest) == len(self.instances) and
-                len(self.consumers) == len(self.instances))
+    def is_idle(self):
+        """Whether no instance of the host is being changed or moved."""
+        return (len(self.idle_instances) == len(self.instances) ==
+                len(self.consumers))
 
     @functools.cached_property
-    def held(self):
-        """The allocations at the host, with the disks that it shares.
-
-        A dict as ``allocations``, also of those that hold only a disk.
-        """
-        held = dict(self.allocations)
-        for uuid in (self.consumers | held.keys()) & self.disks.keys():
-            resources = held.get(uuid, {})
-            held[uuid] = {**resources, orc.DISK_GB: self.disks[uuid] +
-                          resources.get(orc.DISK_GB, 0)}
-        return held
+    def total_allocations(self):
+        """The allocations with the shared disks added, a dict like them."""
+        totals = dict(self.allocations)
+        for uuid in (self.consumers | totals.keys()) & self.disks.keys():
+            resources = totals.get(uuid, {})
+            totals[uuid] = {**resources, orc.DISK_GB: self.disks[uuid] +
+                            resources.get(orc.DISK_GB, 0)}
+        return totals
 
     @property
     def classes(self):
@@ -105,30 +101,29 @@ class HostView:
         return ledger
 
     @property
-    def rows(self):
-        """The ``capacity.Rows`` that the instances on the host draw."""
-        return capacity.calculate_used(sum(each.dedicated for each in self.demands),
-                                       self.usage.low_shared, self.usage.ordinary_shared)
+    def used_rows(self):
+        """The ``capacity.Rows`` that the instances on the host use."""
+        return capacity.calculate_used(
+            sum(each.dedicated for each in self.demands),
+            self.usage.low_shared, self.usage.ordinary_shared)
 
 
 def read_shared_disks(client, aggregates):
     """Return the allocations at the providers that share disks in aggregates.
 
-    :param client: nova.scheduler.client.report.SchedulerReportClient
     :param aggregates: frozenset, UUIDs of aggregates in Placement
     :returns: dict, UUID of a provider -> consumer -> amount of DISK_GB
-    :raises holdings.NotMended: if Placement does not answer
     """
-    found = {}
-    for provider in prio_allocations.find_disk_sharers(client, aggregates):
-        allocations = prio_allocations.get_json(
+    disks = {}
+    for provider in allocations.find_disk_sharers(client, aggregates):
+        consumers = allocations.get_json(
             client, '/resource_providers/%s/allocations' % provider
             )['allocations']
-        found[provider] = {
-            uuid: held['resources'][orc.DISK_GB]
-            for uuid, held in allocations.items()
-            if orc.DISK_GB in held['resources']}
-    return found
+        disks[provider] = {
+            uuid: allocation['resources'][orc.DISK_GB]
+            for uuid, allocation in consumers.items()
+            if orc.DISK_GB in allocation['resources']}
+    return disks
 
 
 def read_host(context, client, node, read_disks=read_shared_disks):
@@ -137,51 +132,48 @@ def read_host(context, client, node, read_disks=read_shared_disks):
     :param context: nova.context.RequestContext of its cell
     :param client: nova.scheduler.client.report.SchedulerReportClient
     :param node: nova.objects.ComputeNode
-    :param read_disks: function to call instead of :func:`shared_disks`
-    :raises holdings.NotMended: where Placement does not answer
+    :param read_disks: function to call instead of :func:`read_shared_disks`
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement does
+        not answer
     """
-    def answer(what):
-        return prio_allocations.get_json(
-            client, '/resource_providers/%s/%s' % (node.uuid, what))
+    def read(kind):
+        return allocations.get_json(client, '/resource_providers/%s/%s' % (
+            node.uuid, kind))[kind]
 
     try:
-        inventories = answer('inventories')['inventories']
-    except prio_allocations.NotInPlacement as error:
-        raise prio_allocations.PlacementRefused(
-            'Placement has no resource provider for the host, which '
-            'nova-compute makes when it starts') from error
-    # Placement first: what is scheduled has its allocation before its host.
-    held = {uuid: found['resources']
-            for uuid, found in answer('allocations')['allocations'].items()}
-    aggregates = answer('aggregates')['aggregates']
-    shared = {provider: disks for provider, disks
-              in read_disks(client, frozenset(aggregates)).items()
-              if provider != node.uuid}
+        inventories = read('inventories')
+    except allocations.NotInPlacement as error:
+        raise allocations.PlacementRefused(
+            'Placement has no resource provider for the host; nova-compute '
+            'makes it when it starts') from error
+    # Read Placement before Nova: nova-scheduler writes the allocation of an
+    # instance before nova-compute writes its host.
+    present = {uuid: allocation['resources']
+               for uuid, allocation in read('allocations').items()}
+    aggregates = read('aggregates')
+    shared = read_disks(client, frozenset(aggregates))
+    sharing = [provider for provider in shared if provider != node.uuid]
     disks = collections.Counter()
-    for of_provider in shared.values():
-        disks.update(of_provider)
-    moves = list(objects.MigrationList.get_in_progress_by_host_and_node(
+    for provider in sharing:
+        disks.update(shared[provider])
+    migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname))
-    moving = {move.instance_uuid for move in moves}
+    moving = {migration.instance_uuid for migration in migrations}
     instances = list(objects.InstanceList.get_by_host_and_node(
         context, node.host, node.hypervisor_hostname,
         expected_attrs=['flavor', 'system_metadata', 'numa_topology',
                         'migration_context']))
+    idle = [instance for instance in instances
+            if instance.task_state is None and instance.uuid not in moving]
+    consumers = moving.union(each.uuid for each in (*migrations, *instances))
     return HostView(
-        context, node, *host_inventory.read_report(node), instances,
-        [instance for instance in instances
-         if instance.task_state is None and instance.uuid not in moving],
-        moves, frozenset([*(move.uuid for move in moves), *moving,
-                          *(instance.uuid for instance in instances)]),
-        held, inventories, answer('traits')['traits'], aggregates,
-        list(shared), disks)
+        context, node, *host_inventory.read_report(node), instances, idle,
+        migrations, frozenset(consumers), present, inventories, read('traits'),
+        aggregates, sharing, disks)
 
 
 def count_hosts(context):
-    """Return how many hosts there are in all cells.
-
-    :param context: nova.context.RequestContext
-    """
+    """Return the number of compute hosts in all cells."""
     return sum(len(objects.HostMappingList.get_by_cell_id(context, cell.id))
                for cell in objects.CellMappingList.get_all(context))
 
@@ -189,26 +181,22 @@ def count_hosts(context):
 def list_nodes(context, cell):
     """Yield the compute nodes of a cell, one page in memory at a time.
 
-    :param context: nova.context.RequestContext
     :param cell: nova.objects.CellMapping
-    :returns: (nova.context.RequestContext of the cell, ComputeNode)
+    :returns: iterator of (nova.context.RequestContext of the cell,
+        nova.objects.ComputeNode)
     """
     with nova_context.target_cell(context, cell) as cctxt:
-        marker = None
-        while page := list(objects.ComputeNodeList.get_by_pagination(
-                cctxt, limit=PAGE, marker=marker)):
-            marker = page[-1].id
-            # None of them is kept while the next page is read.
-            while page:
-                yield cctxt, page.pop(0)
+        for node in host_inventory.iterate_pages(
+                functools.partial(
+                    objects.ComputeNodeList.get_by_pagination, cctxt),
+                'id', PAGE):
+            yield cctxt, node
 
 
 def list_nodes_of_host(context, host):
-    """Return the compute nodes of a host, as :func:`nodes` yields them.
+    """Return the compute nodes of a host, like :func:`list_nodes`.
 
-    :param context: nova.context.RequestContext
-    :param host: name of the host
-    :raises nova.exception.HostMappingNotFound: where it is unknown
+    :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, host)
     with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
@@ -217,7 +205,11 @@ def list_nodes_of_host(context, host):
 
 
 class CellUnreachable(Exception):
-    """A cell does not answer, said in one sentence."""
+    """The cell with the given UUID does not answer."""
+
+    def __init__(self, cell):
+        super().__init__('Cannot determine the owner of the allocation: cell '
+                         '%s does not answer.' % cell)
 
 
 class NotScheduledYet(Exception):
@@ -225,13 +217,12 @@ class NotScheduledYet(Exception):
 
 
 def find_instance(context, uuid):
-    """Return the instance that a UUID is of, wherever it is.
+    """Return an instance of any cell.
 
-    :param context: nova.context.RequestContext
     :returns: (nova.context.RequestContext of its cell, nova.objects.Instance);
-        (None, None) where there is none
-    :raises InNoCell: where it is being created
-    :raises Unanswered: where its cell does not answer
+        (None, None) if it does not exist
+    :raises NotScheduledYet: if it is being created
+    :raises CellUnreachable: if its cell does not answer
     """
     try:
         mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
@@ -245,26 +236,22 @@ def find_instance(context, uuid):
         except exception.InstanceNotFound:
             return None, None
         except host_inventory.DATABASE_ERRORS as error:
-            raise _unanswered(mapping.cell_mapping.uuid) from error
+            raise CellUnreachable(mapping.cell_mapping.uuid) from error
 
 
 def find_migration(context, uuid):
-    """Return the migration that a UUID is of, in any cell, or None.
+    """Return the nova.objects.Migration of any cell, or None.
 
-    :param context: nova.context.RequestContext
-    :raises Unanswered: where a cell does not answer
+    :raises CellUnreachable: if a cell does not answer
     """
-    found = nova_context.scatter_gather_all_cells(
+    answers = nova_context.scatter_gather_all_cells(
         context, objects.Migration.get_by_uuid, uuid)
-    for answer in found.values():
+    unreachable = None
+    for cell, answer in answers.items():
         if isinstance(answer, objects.Migration):
             return answer
-    for cell, answer in found.items():
         if not isinstance(answer, exception.MigrationNotFound):
-            raise _unanswered(cell)
+            unreachable = CellUnreachable(cell)
+    if unreachable:
+        raise unreachable
     return None
-
-
-def _unanswered(cell):
-    return CellUnreachable('Whose it is is not known: cell %s does not answer.'
-                           % cell)

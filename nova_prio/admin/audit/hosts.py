@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Compare the report of a compute with its instances and with Placement."""
 
 import collections
@@ -17,129 +16,121 @@ from nova_prio.model import inventory
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
-_OURS = {prio_traits.TRAIT, prio_traits.TRAIT_MIX}
-#: What this package decides of an inventory.
-_DECIDED = {orc.VCPU: ('total', 'reserved', 'max_unit'),
-            orc.PCPU: ('total',),
-            orc.MEMORY_MB: ('allocation_ratio',)}
+_TRAITS = {prio_traits.TRAIT, prio_traits.TRAIT_MIX}
+#: The fields of inventories that this package decides.
+_FIELDS = {orc.VCPU: ('total', 'reserved', 'max_unit'),
+           orc.PCPU: ('total',),
+           orc.MEMORY_MB: ('allocation_ratio',)}
 
 
 def check(view):
     """Yield the findings of a HostView."""
-    yield from _traits(view)
-    yield from _pins(view)
     if view.problem:
         yield finding.Finding(view.name, finding.UNREADABLE_REPORT,
                               compute=view.problem)
-    if view.report is None:
-        return
-    if view.is_at_rest:
-        yield from _inventories(view)
-        yield from _usage(view)
-    yield from _oversold(view)
-
-
-def _traits(view):
-    if view.problem:
-        return
-    wanted = set()
+    else:
+        yield from _check_traits(view)
+    yield from _check_pins(view)
+    if view.report and view.is_idle:
+        yield from _check_inventories(view)
+        yield from _check_usage(view)
     if view.report:
-        wanted = set(prio_traits.list_for_host(
+        sellable, used = view.report.sellable, view.report.used
+        oversold = ', '.join(
+            '%s: %d of %d sold' % (
+                row, getattr(used, row), getattr(sellable, row))
+            for row in capacity.find_oversold_rows(sellable, used))
+        if oversold:
+            yield finding.Finding(
+                view.name, finding.OVERSOLD, compute=oversold)
+
+
+def _check_traits(view):
+    expected = set()
+    if view.report:
+        expected = set(prio_traits.list_for_host(
             view.report.mix, prio_traits.TRAIT_DISABLED in view.traits))
-    there = _OURS.intersection(view.traits)
-    if wanted != there:
+    present = _TRAITS.intersection(view.traits)
+    if expected != present:
         yield finding.Finding(
             view.name, finding.WRONG_TRAITS,
-            needed=' '.join(sorted(wanted)) or 'none',
-            placement=' '.join(sorted(there)) or 'none',
+            needed=' '.join(sorted(expected)) or 'none',
+            placement=' '.join(sorted(present)) or 'none',
             repair=functools.partial(
-                repairs.replace_provider_data, view.node.uuid, 'traits', view.traits,
-                [*(set(view.traits) - _OURS), *wanted]))
+                repairs.replace_provider_data, view.node.uuid, 'traits',
+                view.traits, [*(set(view.traits) - _TRAITS), *expected]))
 
 
-def _inventories(view):
-    """Yield a finding for all wrong inventories of a host together.
-
-    The allocation ratio of CPUs in Placement is the one in force.
-    """
-    wanted = _wanted(view)
-    wrong = [name for name in wanted if any(
-        wanted[name][key] != view.inventories.get(name, {}).get(key)
-        for key in _DECIDED[name])]
+def _check_inventories(view):
+    """Yield one finding for all wrong inventories of a host."""
+    expected = _build_expected_inventories(view)
+    wrong = [name for name in expected if any(
+        expected[name][field] != view.inventories.get(name, {}).get(field)
+        for field in _FIELDS[name])]
     if wrong:
         yield finding.Finding(
             view.name, finding.WRONG_INVENTORY,
-            needed=_shown(wrong, wanted),
-            placement=_shown(wrong, view.inventories),
+            needed=_format_inventories(wrong, expected),
+            placement=_format_inventories(wrong, view.inventories),
             repair=functools.partial(
                 repairs.replace_provider_data, view.node.uuid, 'inventories',
                 view.inventories, {
                     **view.inventories,
-                    **{name: wanted[name] for name in wrong}}))
+                    **{name: expected[name] for name in wrong}}))
 
 
-def _wanted(view):
-    """Return the inventories that this package decides, by resource class."""
+def _build_expected_inventories(view):
+    """Return the inventories that this package decides, by resource class.
+
+    The CPU allocation ratio in Placement is the ratio in force.
+    """
     ratio = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', view.report.cpu_allocation_ratio)
-    host = dataclasses.replace(
+    cpus = dataclasses.replace(
         view.report.cpus, ratio=capacity.parse_ratio(ratio))
-    decided = inventory.build_cpu_inventories(host, view.inventories)
-    if host.mix and orc.MEMORY_MB in view.inventories:
-        decided[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
-    return inventory.build_priority_inventories(decided, host, view.usage)
+    stock = inventory.build_cpu_inventories(cpus, view.inventories)
+    if cpus.mix and orc.MEMORY_MB in view.inventories:
+        stock[orc.MEMORY_MB] = view.inventories[orc.MEMORY_MB]
+    return inventory.build_priority_inventories(stock, cpus, view.usage)
 
 
-def _shown(names, inventories):
+def _format_inventories(names, inventories):
     return ', '.join(
         '%s: %s' % (name, finding.format_amounts({
-            key: inventories[name][key] for key in _DECIDED[name]
-            if key in inventories.get(name, {})}))
+            field: inventories[name][field] for field in _FIELDS[name]
+            if field in inventories.get(name, {})}))
         for name in names)
 
 
-def _usage(view):
-    """Yield a finding if nova-compute reports another usage."""
-    report, rows = view.report, view.rows
+def _check_usage(view):
+    report, used = view.report, view.used_rows
     if any(demand.needs_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
-        # Their siblings are pinned too: nova-compute knows how many.
-        rows = rows._replace(high=report.used.high)
+        # Only nova-compute knows how many siblings are pinned, too.
+        used = used._replace(high=report.used.high)
+    present = report.used._asdict()
+    placement = ''
+    # Without shared CPUs, no ratio is in force.
     ratio = view.inventories.get(orc.VCPU, {}).get('allocation_ratio')
-    # Where there are no shared CPUs, no ratio is in force.
-    same_ratio = ratio is None or capacity.parse_ratio(
-        ratio) == capacity.parse_ratio(report.cpu_allocation_ratio)
-    if rows != report.used or not same_ratio:
+    if ratio is not None and capacity.parse_ratio(ratio) != report.ratio:
+        placement = 'ratio=%s' % ratio
+        present['ratio'] = report.cpu_allocation_ratio
+    if used != report.used or placement:
         yield finding.Finding(
             view.name, finding.OLD_REPORT,
-            needed=finding.format_amounts(rows._asdict()),
-            placement='' if same_ratio else 'ratio=%s' % ratio,
-            compute=finding.format_amounts({
-                **report.used._asdict(),
-                **({} if same_ratio else {
-                    'ratio': report.cpu_allocation_ratio})}))
+            needed=finding.format_amounts(used._asdict()),
+            placement=placement, compute=finding.format_amounts(present))
 
 
-def _oversold(view):
-    sellable, used = view.report.sellable, view.report.used
-    over = capacity.find_oversold_rows(sellable, used)
-    if over:
-        yield finding.Finding(
-            view.name, finding.OVERSOLD, compute=', '.join(
-                '%s: %d of %d sold' % (row, getattr(used, row),
-                                       getattr(sellable, row))
-                for row in over))
-
-
-def _pins(view):
-    """Yield CPUs that Nova gave to two instances, or that are not D's."""
+def _check_pins(view):
+    """Yield pins to a CPU of another instance, or to a shared CPU."""
     users = collections.defaultdict(set)
-    for instance in view.at_rest:
+    for instance in view.idle_instances:
         for cpu in demand.get_instance_pins(instance):
             users[cpu].add(instance.uuid)
     for uuid, text in finding.find_shared_cpus(users):
         yield finding.Finding(view.name, finding.SAME_CPU, uuid, compute=text)
-    for instance in view.at_rest if view.report else ():
+    for instance in view.idle_instances if view.report else ():
         outside = demand.get_instance_pins(
             instance) - view.report.cpus.dedicated
         if outside:

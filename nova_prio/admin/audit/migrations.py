@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Find the migrations that nobody works on any more, and end them.
+"""Find the unfinished migrations that no service works on, and end them.
 
 If nova-compute is killed during a move, Nova leaves the migration open for
 good, with its allocation. An instance that did not move also keeps its
@@ -27,17 +27,18 @@ QUIET_SECONDS = 60
 # Type of a migration -> its statuses while the source host works on it. The
 # instance has a task then.
 _AT_SOURCE = {
-    'live-migration': frozenset(('queued', 'preparing', 'running')),
-    'migration': frozenset(('pre-migrating', 'migrating')),
-    'resize': frozenset(('pre-migrating', 'migrating'))}
+    'live-migration': ('queued', 'preparing', 'running'),
+    'migration': ('pre-migrating', 'migrating'),
+    'resize': ('pre-migrating', 'migrating')}
 
 
 def check(view):
     """Yield a finding for each unfinished migration of a HostView."""
-    ended = [workarounds.get_last_move(instance) for instance in view.at_rest
-             if instance.migration_context]
-    for migration in [*view.moves, *filter(None, ended)]:
-        instance, status = _end_of(view.context, view.name, migration)
+    ended = [workarounds.get_last_move(instance)
+             for instance in view.idle_instances if instance.migration_context]
+    for migration in [*view.migrations, *filter(None, ended)]:
+        instance, status = _get_final_status(
+            view.context, view.name, migration)
         if status is None:
             continue
         notes = ['The instance %s is on %s.' % (instance.uuid, instance.host)]
@@ -54,17 +55,13 @@ def check(view):
             view.name, finding.UNFINISHED_MIGRATION, migration.uuid,
             needed='%s without a claim' % status,
             placement=finding.format_amounts(
-                view.held.get(migration.uuid, {})),
+                view.total_allocations.get(migration.uuid, {})),
             compute=migration.status, note=' '.join(notes),
             repair=functools.partial(_end, view.name, migration))
 
 
 def keeps_claim(instance, migration):
-    """Return whether an instance keeps the claim of a move that has failed.
-
-    :param instance: nova.objects.Instance
-    :param migration: nova.objects.Migration
-    """
+    """Return whether an instance keeps the claim of a move that has failed."""
     return (not allocations.is_open_migration(migration) and
             instance.host == migration.source_compute and
             instance.host != migration.dest_compute and
@@ -72,16 +69,16 @@ def keeps_claim(instance, migration):
 
 
 def _has_context_of(instance, migration):
-    claimed = instance.migration_context
-    return bool(claimed) and claimed.migration_id == migration.id
+    context = instance.migration_context
+    return bool(context) and context.migration_id == migration.id
 
 
-def _end_of(context, host, migration):
+def _get_final_status(context, host, migration):
     """Return the instance of a migration, and the status that ends it.
 
     :param host: name of the host to which the finding belongs
-    :returns: (nova.objects.Instance, str); the latter is None if the migration
-        is not unfinished
+    :returns: (nova.objects.Instance or None, str); the latter is None if the
+        migration is not unfinished
     """
     try:
         instance = objects.Instance.get_by_uuid(
@@ -89,27 +86,24 @@ def _end_of(context, host, migration):
             expected_attrs=['migration_context'])
     except exception.InstanceNotFound:
         return None, None
-    if (instance.task_state is None and
-            migration.migration_type in _AT_SOURCE and
-            _is_quiet(migration) and _is_quiet(instance)):
-        return instance, _status(host, migration, instance)
-    return instance, None
+    return instance, _choose_status(host, migration, instance)
 
 
-def _is_quiet(record):
-    return timeutils.is_older_than(
-        record.updated_at or record.created_at, QUIET_SECONDS)
-
-
-def _status(host, migration, instance):
-    """Return the status that ends a migration, None if it goes on."""
+def _choose_status(host, migration, instance):
+    """Return the status that ends a migration, or None; see above."""
+    statuses = _AT_SOURCE.get(migration.migration_type)
+    if statuses is None or instance.task_state is not None or not all(
+            timeutils.is_older_than(
+                record.updated_at or record.created_at, QUIET_SECONDS)
+            for record in (migration, instance)):
+        return None
     if migration.dest_compute == host and workarounds.never_began(migration):
         return 'failed'
     if migration.source_compute != host:
         return None
     if keeps_claim(instance, migration):
         return migration.status
-    if migration.status not in _AT_SOURCE[migration.migration_type]:
+    if migration.status not in statuses:
         return None
     if instance.host == host:
         return 'error'
@@ -117,21 +111,20 @@ def _status(host, migration, instance):
             instance.host == migration.dest_compute else None)
 
 
-def _end(host, found, context, client):
+def _end(host, unfinished, context, client):
     """End a migration whose instance has arrived, or stays.
 
     Write to Placement first: if that fails, the next audit finds the migration
     again.
 
     :param host: name of the host to which the finding belongs
-    :param found: nova.objects.Migration, as it was found
-    :raises nova_prio.placement.allocations.PlacementRefused: if the migration was not ended
+    :param unfinished: nova.objects.Migration, as the audit found it
     """
-    migration = objects.Migration.get_by_id(context, found.id)
-    instance, status = _end_of(context, host, migration)
-    if status is None or migration.status != found.status:
+    migration = objects.Migration.get_by_id(context, unfinished.id)
+    instance, status = _get_final_status(context, host, migration)
+    if status is None or migration.status != unfinished.status:
         raise allocations.PlacementRefused(
-            'It has been changed since it was read')
+            'The migration has changed since it was read')
     if instance.host == migration.source_compute:
         allocations.return_to_instance(context, client, migration)
     else:

@@ -82,7 +82,7 @@ def test_nothing(found, aggregates):
     ([('a', ['ours'], MIX), ('b', [], {'priority_mix': 'yes'})],
      ["Host aggregate 'b' has the metadata priority_mix=yes,", 'set it to']),
     ([('a', ['ours'], MIX), ('b', ['other'], {'priority_ordinary': '0'})],
-     ["'b' has the metadata priority_ordinary=0, which counts as neither"]),
+     ["'b' has the metadata priority_ordinary=0, which is neither true"]),
     ([('a', ['ours'], {**MIX, 'priority': '7'})],
      ["'a' has the metadata priority=7,"]),
 ])
@@ -129,7 +129,7 @@ ONLY_OF_NOVA = {('filter_scheduler', 'weight_classes'): [
     ({'soft_anti_affinity_weight_multiplier': '-1'}, {}, 'groups count twice'),
     ({'priority_weight_multiplier': '-5'}, {}, None),
     ({'priority_weight_multiplier': 'five'}, {},
-     'priority_weight_multiplier=five, of which [nova_prio] priority_weight_'),
+     'priority_weight_multiplier=five, which is no number, so that [nova_prio'),
     ({}, DOMAINS, "but no host is in an aggregate with the metadata 'rack'"),
     ({'rack': '1'}, DOMAINS, None),
 ])

@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Checks of the configuration of a service, for ``upgrade check``.
+
+A failure stops a service or places instances wrongly. Nothing is changed.
+"""
+
+import functools
+
+from oslo_upgradecheck import upgradecheck
+from stevedore import extension
+
+from nova_prio.admin import aggregate_checks
+from nova_prio.admin import config_files
+from nova_prio.api import config_checks as api_checks
+from nova_prio.compat import contract
+from nova_prio.scheduler import config_checks as scheduler_checks
+from nova_prio.virt import driver_alias
+
+SUCCESS, WARNING, FAILURE = (
+    upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING,
+    upgradecheck.Code.FAILURE)
+
+_DRIVER = driver_alias.DRIVER
+_FILTERS = 'nova_prio.scheduler.filters.'
+_WEIGHERS = 'nova_prio.scheduler.weights.'
+#: The name of the entry points of this package.
+PLUGIN = 'nova_prio'
+#: Options whose values Nova looks up literally.
+_NAME_OPTIONS = (
+    ('DEFAULT', 'compute_driver'), ('filter_scheduler', 'available_filters'),
+    ('filter_scheduler', 'enabled_filters'),
+    ('filter_scheduler', 'weight_classes'))
+
+
+def list_services(conf):
+    """Return the services that use priorities with a configuration."""
+    options = conf.filter_scheduler
+    uses = {
+        contract.API: conf.nova_prio.enabled,
+        contract.SCHEDULER: 'PriorityFilter' in options.enabled_filters or any(
+            name.startswith('nova_prio.') for name in
+            [*options.available_filters, *options.weight_classes]),
+        contract.COMPUTE: conf.compute_driver == _DRIVER}
+    return [service for service, is_used in uses.items() if is_used]
+
+
+def _list_all(code, sentences):
+    return ((code, sentence) for sentence in sentences)
+
+
+def _find_missing_plugin(namespace, consequence):
+    """Yield a failure if an entry point of this package does not load."""
+    # The services report plug-ins of other packages that do not load.
+    if PLUGIN not in extension.ExtensionManager(
+            namespace, on_load_failure_callback=lambda *_: None).names():
+        yield FAILURE, (
+            "The entry point '%s' of '%s' is missing, without which %s; "
+            'install nova-prio again.' % (PLUGIN, namespace, consequence))
+
+
+def _check_use(conf, services):
+    for group, name in _NAME_OPTIONS:
+        value = (conf if group == 'DEFAULT' else conf[group])[name]
+        if '#' in ','.join([value] if isinstance(value, str)
+                           else value or ()):
+            yield FAILURE, (
+                '[%s] %s is %s, comment included; put the comment on a line '
+                'of its own.' % (group, name, value))
+    if not services:
+        yield WARNING, (
+            'Nothing in this configuration asks for priority instances: '
+            'compute_driver is %s, [filter_scheduler] enabled_filters has no '
+            "'PriorityFilter' and [nova_prio] enabled is false; with "
+            '--config-file, give the file of a service that does.'
+            % conf.compute_driver)
+    elif conf.cpu_priority_mix_enable and contract.COMPUTE not in services:
+        yield FAILURE, (
+            '[DEFAULT] cpu_priority_mix_enable is true, but [DEFAULT] '
+            "compute_driver is %s, which does not read it; set it to '%s'."
+            % (conf.compute_driver, _DRIVER))
+
+
+def _check_options(conf, services):
+    return _list_all(WARNING, config_files.find_unknown_options(conf))
+
+
+def _check_release(conf, services):
+    for service in services:
+        for mismatch in contract.find_mismatches(service):
+            yield FAILURE, (
+                'Nova does not match this package in %s: %s; install a '
+                'release of nova-prio that supports this Nova.'
+                % (service, mismatch))
+    release = contract.get_nova_release()
+    if not contract.is_tested(release):
+        yield WARNING, (
+            'nova-prio is not tested with Nova %s, only with %s; try it on '
+            'one host first.' % (release, ', '.join(
+                map(str, contract.TESTED_RELEASES))))
+
+
+def _check_api(conf, services):
+    yield from _find_missing_plugin('nova.api.extra_spec_validators',
+                                    'nova-api folds no priority')
+    yield from _list_all(WARNING, api_checks.find_warnings(conf))
+
+
+def _check_scheduler(conf, services):
+    options = conf.filter_scheduler
+    if not any(name.startswith(_FILTERS)
+               for name in options.available_filters):
+        yield FAILURE, (
+            '[filter_scheduler] available_filters is %s, in which Nova does '
+            "not find 'PriorityFilter'; add '%sall_filters'."
+            % (options.available_filters, _FILTERS))
+    yield from _list_all(FAILURE, scheduler_checks.find_problems(conf))
+    if not any(name.startswith(_WEIGHERS)
+               for name in options.weight_classes):
+        yield WARNING, (
+            '[filter_scheduler] weight_classes is %s, without '
+            "'%sall_weighers', so hosts are not weighed by the remaining "
+            'CPUs of a priority; add it.'
+            % (options.weight_classes, _WEIGHERS))
+    yield from _list_all(WARNING, scheduler_checks.find_warnings(conf))
+
+
+def _check_compute(conf, services):
+    # Takes a second to import.
+    from nova_prio.compute import config_checks as compute_checks
+    yield from _find_missing_plugin(
+        'os_vif', "nova-compute does not find '%s'" % _DRIVER)
+    yield from _list_all(FAILURE, compute_checks.find_problems(conf))
+    name = 'ram_allocation_ratio'
+    if conf[name] is None:
+        name = 'initial_ram_allocation_ratio'
+    if conf.cpu_priority_mix_enable and conf[name] > 1:
+        yield WARNING, (
+            '[DEFAULT] %s is %s, but a host with cpu_priority_mix_enable '
+            'uses 1.0; set it to 1.0.' % (name, conf[name]))
+
+
+def _check_cgroups(find_problems, conf, services):
+    # With cgroup v1, each hierarchy repeats the same problem.
+    first, *others = find_problems() or [None]
+    if first:
+        yield FAILURE, first
+    if others:
+        yield FAILURE, '"nova-prio-host check" shows %d more.' % len(others)
+
+
+def _check_aggregates(conf, services):
+    if not conf.api_database.connection:
+        yield SUCCESS, (
+            '[api_database] connection is not set, as on a compute host; '
+            'host aggregates are not checked.')
+        return
+    # Takes a second to import.
+    from nova import context
+    from nova import objects
+
+    from nova_prio.admin import host_inventory
+    try:
+        host_inventory.connect_databases(conf)
+        admin = context.get_admin_context()
+        aggregates = list(objects.AggregateList.get_all(admin))
+        hosts, silent_cells = host_inventory.list_hosts(admin)
+    except host_inventory.DATABASE_ERRORS as error:
+        yield FAILURE, (
+            'The database of [api_database] connection cannot be read: %s; '
+            'correct the option, or the database.'
+            % str(error).splitlines()[0].rstrip('.'))
+        return
+    for cell in silent_cells:
+        yield WARNING, (
+            'Cell %s does not answer, so its hosts are not checked; check '
+            'its database.' % cell)
+    yield from _list_all(WARNING, aggregate_checks.find_warnings(
+        conf, services, aggregates, hosts, not silent_cells))
+    yield from _list_all(WARNING, aggregate_checks.find_mirror_warnings(
+        aggregates, hosts))
+
+
+def list_checks(find_cgroup_problems):
+    """Return the checks, in their order.
+
+    :param find_cgroup_problems: function that returns the problems of the
+        cgroups of this host, a list of str
+    :returns: list of (name, service whose configuration is needed or None,
+        function of conf and services that yields (Code, sentence))
+    """
+    return [
+        ('Use of the package', None, _check_use),
+        ('Unknown options', None, _check_options),
+        ('Release of Nova', None, _check_release),
+        ('Configuration of nova-api', contract.API, _check_api),
+        ('Configuration of nova-scheduler', contract.SCHEDULER,
+         _check_scheduler),
+        ('Configuration of nova-compute', contract.COMPUTE, _check_compute),
+        ('Cgroups of the compute host', contract.COMPUTE,
+         functools.partial(_check_cgroups, find_cgroup_problems)),
+        ('Host aggregates', None, _check_aggregates)]
