@@ -2,8 +2,8 @@
 
 """The check that the running Nova has what this package relies on.
 
-:mod:`nova_prio.compat.interfaces` lists it for each service. A service checks its own
-part when it starts, and refuses to start if something differs.
+:mod:`nova_prio.compat.interfaces` lists the names for each service. A service
+checks its own part when it starts, and refuses to start if anything differs.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import functools
 import importlib.metadata
 import inspect
 import itertools
+import pathlib
 import re
 import typing
 
@@ -19,14 +20,19 @@ from oslo_log import log as logging
 from oslo_utils import importutils
 
 from nova_prio.compat import interfaces
+from nova_prio import conf as prio_conf
 
 LOG = logging.getLogger(__name__)
 
 #: Releases of Nova that this package is tested with.
 TESTED_RELEASES = (31, 33, 34)
 
-#: A name of Nova and its parameters, as the table has it.
+#: A name of Nova and its parameters, as written in the table.
 _NAME = re.compile(r'(\w+)(\(.*?\))?')
+#: An option that is read as an attribute of the configuration. Names with
+#: ``config_`` are those of oslo.config itself.
+_OPTION = re.compile(
+    r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
 
 API = interfaces.API
 SCHEDULER = interfaces.SCHEDULER
@@ -37,18 +43,18 @@ COMMANDS = interfaces.COMMANDS
 class StartRefused(Exception):
     """A service must not start with this Nova or with its configuration.
 
-    The message is one sentence: the value, what is wrong and the remedy.
+    The message is one sentence: the value, the error and the remedy.
     """
 
 
 @contextlib.contextmanager
 def exit_if_refused():
-    """End the service, with one line in its log, if its start is refused.
+    """End the service with one line in its log if its start is refused.
 
-    Checks raise StartRefused. Only the functions that Nova itself calls are
-    decorated with this.
+    Checks raise StartRefused. Only functions that Nova itself calls have this
+    decorator.
 
-    :raises SystemExit: in the place of StartRefused
+    :raises SystemExit: instead of StartRefused
     """
     try:
         yield
@@ -59,7 +65,7 @@ def exit_if_refused():
 
 @dataclasses.dataclass(frozen=True)
 class Contract:
-    """Something that a service relies on in Nova.
+    """A part of Nova that a service relies on.
 
     ``mismatch`` is a function without arguments. It returns how the running
     Nova differs, or None.
@@ -71,7 +77,7 @@ class Contract:
 
 
 def compare_name(path, parameters=()):
-    """Return how something in Nova differs, or None.
+    """Return how a name in Nova differs, or None.
 
     :param path: "module:name", where the name may have dots
     :param parameters: names that must be among the parameters of a callable,
@@ -98,7 +104,7 @@ def _lacks(name, parameter):
 
 
 def compare_methods(path):
-    """Return how Nova's class differs from a class of ours, or None.
+    """Return how a class of Nova differs from our class, or None.
 
     :param path: full name of our class
     """
@@ -108,7 +114,7 @@ def compare_methods(path):
         return '%s cannot be loaded: %s' % (path, error)
     # Two of our classes may extend the same method.
     return '; '.join(dict.fromkeys(filter(None, itertools.starmap(
-        _differing_method, find_extensions(ours))))) or None
+        _compare_method, find_extensions(ours))))) or None
 
 
 def find_extensions(ours):
@@ -130,8 +136,8 @@ def find_extensions(ours):
                    getattr(stock, name, None), function)
 
 
-def _differing_method(name, stock, ours):
-    """Return how a method of Nova differs from ours, which extends it.
+def _compare_method(name, stock, ours):
+    """Return how a method of Nova differs from ours, or None.
 
     Each parameter of ours must be one of Nova's in the same place. One before
     ``/`` may have another name: Nova passes it by its place. ``*args`` and
@@ -139,28 +145,36 @@ def _differing_method(name, stock, ours):
     """
     if stock is None:
         return '%s does not exist' % name
-    theirs = list(inspect.signature(stock).parameters)
+    remaining = list(inspect.signature(stock).parameters)
     forwards = False
     for parameter in inspect.signature(ours).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             forwards = True
-        elif parameter.kind is parameter.POSITIONAL_ONLY and theirs:
-            theirs.pop(0)
-        elif parameter.name in (theirs if forwards else theirs[:1]):
-            theirs.remove(parameter.name)
+        elif parameter.kind is parameter.POSITIONAL_ONLY and remaining:
+            remaining.pop(0)
+        elif parameter.name in (remaining if forwards else remaining[:1]):
+            remaining.remove(parameter.name)
         else:
             return _lacks(name, parameter.name)
-    if theirs and not forwards:
-        return '%s has a new parameter %r' % (name, theirs[0])
+    if remaining and not forwards:
+        return '%s has a new parameter %r' % (name, remaining[0])
     return None
 
 
-def compare_option(group, option):
-    """Return that Nova lacks an option, or None."""
+def compare_options(package):
+    """Return which options that a package reads do not exist, or None.
+
+    :param package: full name of a package of ours
+    """
     conf = importutils.import_module('nova.conf').CONF
-    if is_registered(conf, group, option):
-        return None
-    return '[%s] %s does not exist' % (group, option)
+    prio_conf.register_opts(conf)
+    directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')
+    options = {(group or 'DEFAULT', option)
+               for path in directory.rglob('*.py')
+               for group, option in _OPTION.findall(path.read_text('utf-8'))}
+    return '; '.join('[%s] %s does not exist' % option
+                     for option in sorted(options)
+                     if not is_registered(conf, *option)) or None
 
 
 def is_registered(conf, group, option):
@@ -174,8 +188,8 @@ def is_registered(conf, group, option):
     return group in conf and option in conf[group]
 
 
-def _all():
-    """Yield a Contract for each entry of :mod:`nova_prio.compat.interfaces`."""
+def _list_contracts():
+    """Yield a Contract for each entry of the tables."""
     for services, owners in interfaces.NAMES.items():
         for service, owner in itertools.product(services, owners):
             for name, parameters in _NAME.findall(owners[owner]):
@@ -187,16 +201,15 @@ def _all():
         for name in classes:
             yield Contract(service, name, functools.partial(
                 compare_methods, name))
-    for service, groups in interfaces.OPTIONS.items():
-        for group, options in groups.items():
-            for name in options.split():
-                yield Contract(
-                    service, '[%s] %s' % (group, name), functools.partial(
-                        compare_option, group, name))
+    for service, packages in interfaces.PACKAGES.items():
+        for name in packages:
+            yield Contract(
+                service, 'the options that %s reads' % name,
+                functools.partial(compare_options, name))
 
 
 #: The contracts of all services, a tuple.
-ALL = tuple(_all())
+ALL = tuple(_list_contracts())
 
 
 def find_mismatches(service):
@@ -204,8 +217,8 @@ def find_mismatches(service):
 
     :param service: name of the service
     """
-    return [found for found in (each.mismatch() for each in ALL
-                                if each.service == service) if found]
+    return list(filter(None, (
+        each.mismatch() for each in ALL if each.service == service)))
 
 
 def get_nova_release():
@@ -217,7 +230,7 @@ def get_nova_release():
 def get_own_release():
     """Return the version of this package, such as "1.0.0".
 
-    It is read from the metadata that holds the entry points as well.
+    It is read from the metadata that also contains the entry points.
     """
     return importlib.metadata.version('nova-prio')
 
@@ -233,13 +246,13 @@ def check(service):
     :param service: name of the service whose interfaces are checked
     :raises StartRefused: if one of them differs
     """
-    found = find_mismatches(service)
-    if found:
+    mismatches = find_mismatches(service)
+    if mismatches:
         raise StartRefused(
             'Nova %s does not match this package in %s: %s. Install a '
             'release of nova-prio that supports it, or take nova-prio out '
             'of the configuration of %s.'
-            % (get_nova_release(), service, '; '.join(found), service))
+            % (get_nova_release(), service, '; '.join(mismatches), service))
     if not is_tested(get_nova_release()):
         LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
                     '%(tested)s; its interfaces match in %(service)s.',

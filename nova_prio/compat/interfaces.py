@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The names and options of Nova that this package relies on.
+"""The names of Nova that this package relies on.
 
-:mod:`nova_prio.compat.contract` checks these tables. List here what new code calls or
-reads in Nova. A method that a class in :data:`EXTENDED` extends with super()
-needs no entry: its parameters are compared with those of our method.
+:mod:`nova_prio.compat.contract` checks these tables. Add a name here if new
+code uses it. These need no entry:
+
+* a method that a class in :data:`EXTENDED` extends with ``super()``: its
+  parameters are compared with those of our method;
+* an option that is read as ``conf.GROUP.OPTION``: the check finds it in the
+  source;
+* a field of a versioned object, which no release of Nova removes without a
+  new major version of the object.
 """
 
 API = 'nova-api'
@@ -13,7 +19,15 @@ COMPUTE = 'nova-compute'
 #: The commands that read Nova's databases.
 COMMANDS = 'nova-prio'
 
-#: Service -> the classes of ours that extend a class of Nova.
+#: Service -> the packages whose options are checked.
+PACKAGES = {
+    API: ['nova_prio.api'],
+    SCHEDULER: ['nova_prio.scheduler'],
+    COMPUTE: ['nova_prio.compute', 'nova_prio.virt'],
+    COMMANDS: ['nova_prio.admin', 'nova_prio.cmd'],
+}
+
+#: Service -> the classes of this package that extend a class of Nova.
 EXTENDED = {
     API: ['nova_prio.api.compute_api.PriorityAPI'],
     SCHEDULER: [
@@ -54,13 +68,16 @@ NAMES = {
         'nova.virt.hardware': 'format_cpu_spec(cpuset)',
     },
     (SCHEDULER,): {
+        'nova.conf:CONF.filter_scheduler':
+            'soft_affinity_weight_multiplier '
+            'soft_anti_affinity_weight_multiplier',
         'nova.db.api.api:context_manager': 'reader(fn)',
         'nova.db.api.models:Aggregate': 'id uuid',
         'nova.db.api.models:AggregateHost': 'aggregate_id host',
         'nova.db.api.models:AggregateMetadata': 'aggregate_id key value',
         'nova.exception': 'RequestFilterFailed',
         'nova.objects.request_spec:Destination':
-            'append_forbidden_aggregates(forbidden_aggregates) cell '
+            'append_forbidden_aggregates(forbidden_aggregates) '
             'require_aggregates(aggregates)',
         'nova.objects.request_spec:RequestSpec':
             'get_scheduler_hint(hint_name) root_required',
@@ -113,23 +130,13 @@ NAMES = {
         'nova.objects.block_device:BlockDeviceMappingList':
             'bdms_by_instance_uuid(context, instance_uuids)',
         'nova.objects.instance:Instance':
-            'drop_migration_context '
             'get_by_uuid(context, uuid, expected_attrs) '
             'revert_migration_context',
         'nova.objects.instance:InstanceList':
             'get_uuids_by_host(context, host)',
-        'nova.objects.instance_pci_requests:InstancePCIRequests': 'requests',
-        'nova.objects.migrate_data:LibvirtLiveMigrateData':
-            'dst_cpu_shared_set_info dst_numa_info '
-            'dst_supports_numa_live_migration '
-            'src_supports_numa_live_migration',
-        'nova.objects.migrate_data:LibvirtLiveMigrateNUMAInfo':
-            'cpu_pins emulator_pins',
-        'nova.objects.migration:Migration':
-            'get_by_id(context, migration_id) instance is_live_migration',
+        'nova.objects.migration:Migration': 'instance',
         'nova.objects.migration:MigrationList':
             'get_by_filters(context, filters)',
-        'nova.objects.migration_context:MigrationContext': 'new_numa_topology',
         'nova.objects.numa:NUMATopology': 'obj_from_db_obj',
         'nova.pci.manager:PciDevTracker':
             'free_instance_claims(context, instance)',
@@ -149,6 +156,9 @@ NAMES = {
             'get_instance_path(instance) load_file(path)',
     },
     (COMPUTE, COMMANDS): {
+        'nova.objects.instance:Instance': 'drop_migration_context',
+        'nova.objects.migration:Migration':
+            'get_by_id(context, migration_id) is_live_migration',
         'nova.scheduler.client.report:SchedulerReportClient':
             'get(url, version)',
         'nova.virt.hardware': 'parse_cpu_spec(spec)',
@@ -174,12 +184,10 @@ NAMES = {
         'nova.objects.host_mapping:HostMapping': 'get_by_host(context, host)',
         'nova.objects.host_mapping:HostMappingList':
             'get_by_cell_id(context, cell_id)',
-        'nova.objects.instance:Instance': 'drop_migration_context',
         'nova.objects.instance:InstanceList':
             'get_by_host_and_node(context, host, node, expected_attrs)',
         'nova.objects.migration:Migration':
-            'get_by_id(context, migration_id) '
-            'get_by_uuid(context, migration_uuid) is_live_migration',
+            'get_by_uuid(context, migration_uuid)',
         'nova.objects.migration:MigrationList':
             'get_in_progress_by_host_and_node(context, host, node)',
         'nova.objects.service:Service': 'get_by_compute_host(context, host)',
@@ -189,26 +197,4 @@ NAMES = {
             'target_consumer_uuid)',
         'nova.servicegroup:API': 'service_is_up(member)',
     },
-}
-
-#: Service -> group -> the options that this package reads.
-OPTIONS = {
-    API: {
-        'quota': 'driver unified_limits_resource_list '
-                 'unified_limits_resource_strategy'},
-    SCHEDULER: {
-        'filter_scheduler':
-            'available_filters enabled_filters weight_classes '
-            'cpu_weight_multiplier soft_affinity_weight_multiplier '
-            'soft_anti_affinity_weight_multiplier'},
-    COMPUTE: {
-        'DEFAULT': 'cpu_allocation_ratio ram_allocation_ratio '
-                   'initial_ram_allocation_ratio',
-        'compute': 'cpu_dedicated_set cpu_shared_set',
-        'libvirt': 'cpu_power_management virt_type'},
-    COMMANDS: {
-        'DEFAULT': 'compute_driver host',
-        'api_database': 'connection max_retries',
-        'database': 'max_retries',
-        'libvirt': 'connection_uri'},
 }

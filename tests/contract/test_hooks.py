@@ -2,8 +2,6 @@
 
 import inspect
 import logging
-import pathlib
-import re
 import subprocess
 import sys
 import textwrap
@@ -21,7 +19,6 @@ from nova_prio.api import validators
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
-from nova_prio import conf
 from nova_prio.scheduler import start
 
 objects.register_all()
@@ -189,14 +186,35 @@ def test_differing_name(path, parameters, mismatch):
     assert mismatch == contract.compare_name(path, parameters)
 
 
-@pytest.mark.parametrize('group, option, mismatch', [
-    ('compute', 'gone', '[compute] gone does not exist'),
-    ('gone', 'x', '[gone] x does not exist'),
-    ('DEFAULT', 'gone', '[DEFAULT] gone does not exist'),
-    ('compute', 'cpu_shared_set', None),
+@pytest.mark.parametrize('package, group, options, service', [
+    ('nova_prio.compute', 'compute', ('cpu_dedicated_set', 'cpu_shared_set'),
+     contract.COMPUTE),
+    ('nova_prio.virt', 'libvirt', ('virt_type',), contract.COMPUTE),
+    ('nova_prio.scheduler', 'filter_scheduler', (
+        'cpu_weight_multiplier', 'enabled_filters', 'weight_classes'),
+     contract.SCHEDULER),
+    ('nova_prio.api', 'quota', ('driver',), contract.API),
+    ('nova_prio.cmd', 'api_database', ('connection',), contract.COMMANDS),
 ])
-def test_differing_option(group, option, mismatch):
-    assert mismatch == contract.compare_option(group, option)
+def test_option_that_vanished_is_named(package, group, options, service,
+                                       monkeypatch):
+    assert contract.compare_options(package) is None
+    for option in options:
+        monkeypatch.delitem(hooks.register_options()._groups[group]._opts,
+                            option)
+    lacks = '; '.join('[%s] %s does not exist' % (group, option)
+                      for option in options)
+    assert lacks == contract.compare_options(package)
+    mismatches = [each.mismatch() for each in contract.ALL
+                  if (service, 'the options that %s reads' % package) ==
+                  (each.service, each.name)]
+    assert [lacks] == mismatches
+
+
+def test_option_of_the_default_group_that_vanished_is_named(monkeypatch):
+    monkeypatch.delitem(hooks.register_options()._opts, 'cpu_allocation_ratio')
+    assert ('[DEFAULT] cpu_allocation_ratio does not exist' ==
+            contract.compare_options('nova_prio.virt'))
 
 
 @pytest.mark.parametrize('service', GONE)
@@ -230,27 +248,6 @@ def test_scheduler_refuses_its_configuration_without_an_exit():
     assert 'PriorityFilter' not in conf.filter_scheduler.enabled_filters
     with pytest.raises(contract.StartRefused, match='enabled_filters'):
         start.start()
-
-
-#: An option that is read as an attribute of the configuration.
-READ = re.compile(r'\b(?:CONF|_?conf)\.(?:(\w+)\.)?(\w+)\b(?!\()')
-
-
-def test_every_option_that_is_read_is_listed():
-    ours = {option.name for _, options in conf.list_opts()
-            for option in options}
-    listed = {(group, option) for groups in interfaces.OPTIONS.values()
-              for group, names in groups.items() for option in names.split()}
-    options = hooks.register_options()
-    read = {(group or 'DEFAULT', option)
-            for path in pathlib.Path(conf.__file__).parent.rglob('*.py')
-            for group, option in READ.findall(path.read_text())
-            if contract.is_registered(options, group or 'DEFAULT', option)
-            and option not in ours and option not in options._groups}
-    assert ('compute', 'cpu_dedicated_set') in read
-    # oslo.config has these for every service.
-    read -= {('DEFAULT', 'config_file'), ('DEFAULT', 'config_dir')}
-    assert set() == read - listed
 
 
 def test_another_service_does_not_care(monkeypatch):
