@@ -2,8 +2,8 @@
 
 """The compute API of nova-api, with the fold of priorities.
 
-Its class takes the place of Nova's, see :mod:`nova_prio.compat.hooks`. Each method
-does what Nova's does while ``[nova_prio] enabled`` is false.
+:mod:`nova_prio.compat.hooks` replaces Nova's class by this one. If
+``[nova_prio] enabled`` is false, each method does what Nova's does.
 """
 
 import functools
@@ -24,17 +24,16 @@ LOG = logging.getLogger(__name__)
 
 
 class PriorityAPI(api.API):
-    """Nova's compute API, which folds the priority into flavors."""
+    """Nova's compute API, which also folds the priority into flavors."""
 
     @functools.cached_property
     def _enforcer(self):
         """The enforcer of our rules, which may refer to rules of Nova.
 
-        Nova has no way in for rules to its own enforcer. Both read the policy
-        file of nova-api, and read it anew after a change.
+        Nova's own enforcer accepts no rules of other packages.
         """
         enforcer = oslo_policy.Enforcer(CONF)
-        # Nova's enforcer logs these.
+        # Nova's enforcer already logs these.
         enforcer.suppress_default_change_warnings = True
         enforcer.suppress_deprecation_warnings = True
         nova_policy.register_rules(enforcer)
@@ -44,25 +43,17 @@ class PriorityAPI(api.API):
 
     def _authorize_hint(self, context, priority):
         rule = policies.get_hint_rule(priority)
-        try:
-            self._enforcer.authorize(
-                rule, nova_policy.default_target(context), context,
-                do_raise=True, exc=exception.PolicyNotAuthorized, action=rule)
-        except (exception.PolicyNotAuthorized,
-                oslo_policy.InvalidScope) as error:
+        target = nova_policy.default_target(context)
+        if not self._enforcer.authorize(rule, target, context):
             # As nova.policy.authorize does.
             LOG.debug('Policy check for %(action)s failed with credentials '
                       '%(credentials)s', {
                           'action': rule,
                           'credentials': context.to_policy_values()})
-            raise exception.PolicyNotAuthorized(action=rule) from error
+            raise exception.PolicyNotAuthorized(action=rule)
 
     def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
-        """Create instances with the folded flavor.
-
-        :raises nova.exception.PolicyNotAuthorized: if the user may not give
-            the priority with the hint
-        """
+        """Create instances with the folded flavor."""
         if CONF.nova_prio.enabled:
             flavor = fold.fold_for_create(flavor, scheduler_hints)
             if flavor_specs.is_from_hint(flavor.extra_specs):
@@ -73,7 +64,7 @@ class PriorityAPI(api.API):
 
     def _validate_and_build_base_options(
             self, context, flavor, boot_meta, *args, **kwargs):
-        # Nova reads the image of a new instance here for the first time.
+        # Here Nova has read the image of a new instance.
         if CONF.nova_prio.enabled:
             fold.complete_for_image(boot_meta, flavor)
         return super()._validate_and_build_base_options(
@@ -81,7 +72,7 @@ class PriorityAPI(api.API):
 
     @staticmethod
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
-        # Nova reads the image of a rebuild or resize here.
+        # Here Nova has read the image of a rebuild or resize.
         if CONF.nova_prio.enabled:
             fold.check_image(image, flavor)
         super(PriorityAPI, PriorityAPI)._validate_flavor_image_numa_pci(
@@ -90,8 +81,7 @@ class PriorityAPI(api.API):
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        # API.resize looks up the new flavor itself, and passes it on here for
-        # the first time.
+        # API.resize looks up the new flavor itself, and first passes it here.
         if CONF.nova_prio.enabled and not is_revert:
             fold.fold_for_resize(new_flavor, instance)
         super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
@@ -100,7 +90,7 @@ class PriorityAPI(api.API):
     def live_migrate(self, context, instance, block_migration,
                      disk_over_commit, host_name, force=None, *args,
                      **kwargs):
-        """Migrate live, through the scheduler if there is a priority."""
+        """Migrate live; the scheduler checks a host for a priority."""
         if CONF.nova_prio.enabled:
             force = fold.get_force_of_move(instance, force, host_name)
         return super().live_migrate(
@@ -109,7 +99,7 @@ class PriorityAPI(api.API):
 
     def evacuate(self, context, instance, host, on_shared_storage,
                  admin_password=None, force=None, *args, **kwargs):
-        """Evacuate, through the scheduler if there is a priority."""
+        """Evacuate; the scheduler checks a host for a priority."""
         if CONF.nova_prio.enabled:
             force = fold.get_force_of_move(instance, force, host)
         return super().evacuate(

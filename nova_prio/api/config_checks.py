@@ -14,49 +14,46 @@ _LIMITS = {_PCPU: 'high-priority instances',
 
 
 def find_warnings(conf):
-    """Return the faults that affect the quota of priority instances.
+    """Return the faults that affect quotas, a list of sentences.
 
-    If Nova uses unified limits, ask keystone for the registered ones.
-
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: list of str, one sentence each: option, value and remedy
+    If Nova uses unified limits, ask keystone for the registered limits.
     """
     if conf.quota.driver != _UNIFIED_LIMITS:
         return []
     try:
-        registered = _registered_limits(conf)
+        registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,
             ValueError) as error:
         return ["[quota] driver is %s: high-priority instances need a "
                 "registered limit '%s', without which Nova %s them; register "
-                "it in keystone, where it cannot be looked for from here: %s."
-                % (_UNIFIED_LIMITS, _PCPU, _answer(conf, _PCPU),
-                   ' '.join(str(error).split()).rstrip('.'))]
-    # If Nova does not require a limit, it is missed only if dedicated vCPUs
-    # would evade the limit of the shared ones.
+                "it in keystone, whose limits cannot be read from this host: "
+                "%s." % (_UNIFIED_LIMITS, _PCPU, _describe(conf, _PCPU),
+                         ' '.join(str(error).split()).rstrip('.'))]
+    # If Nova does not require a limit, warn only if dedicated vCPUs would
+    # evade the limit of the shared ones.
     return ["[quota] driver is %s, and keystone has no registered limit '%s', "
             "without which Nova %s %s; register it."
-            % (_UNIFIED_LIMITS, name, _answer(conf, name), instances)
+            % (_UNIFIED_LIMITS, name, _describe(conf, name), instances)
             for name, instances in _LIMITS.items() if name not in registered
             and (_is_required(conf, name) or
                  (name == _PCPU and _VCPU in registered))]
 
 
-def _answer(conf, name):
+def _describe(conf, name):
     return 'refuses' if _is_required(conf, name) else 'does not limit'
 
 
 def _is_required(conf, name):
-    """Return whether Nova takes a limit that is not registered for zero."""
+    """Return whether Nova treats an unregistered limit as zero."""
     is_listed = name in conf.quota.unified_limits_resource_list
     return is_listed == (
         conf.quota.unified_limits_resource_strategy == 'require')
 
 
-def _registered_limits(conf):
-    """Return the names of the limits that are registered for Nova, a set.
+def _list_registered_limits(conf):
+    """Return the set of names of the limits that are registered for Nova.
 
-    Service and region are found as oslo.limit finds them.
+    Find service and region as oslo.limit does.
     """
     from nova import utils
     # Registers the options.
@@ -68,16 +65,16 @@ def _registered_limits(conf):
         endpoint = identity.get_endpoint(options.endpoint_id)
         service, region = endpoint.service_id, endpoint.region_id
     else:
-        # Only oslo.limit 2.6.0 and later look for it.
+        # Only oslo.limit 2.6.0 and later search for the service.
         kind = options.get('endpoint_service_type')
         name = options.get('endpoint_service_name')
-        found = list(identity.services(type=kind, name=name)
-                     if kind or name else ())
-        if len(found) != 1:
+        services = list(identity.services(type=kind, name=name)
+                        if kind or name else ())
+        if len(services) != 1:
             raise ValueError(
                 '[oslo_limit] endpoint_id is not set, and %d services are of '
-                'the type %s and the name %s' % (len(found), kind, name))
-        service = found[0].id
+                'the type %s and the name %s' % (len(services), kind, name))
+        service = services[0].id
         region = options.endpoint_region_name
     return {each.resource_name for each in identity.registered_limits(
         service_id=service, region_id=region)}

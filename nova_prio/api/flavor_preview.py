@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The instance that a flavor would make, found without asking a service."""
+"""The instance that a flavor would make, without asking any service."""
 
 import dataclasses
 
@@ -19,11 +19,10 @@ from nova_prio.model import flavor_specs
 class FlavorPreview:
     """An instance as a flavor makes it.
 
-    ``dedicated_cpus`` and ``shared_cpus`` are vCPUs of the guest as Nova
-    writes a set of CPUs, '' for none; ``numa_nodes`` a list of dicts, one for
-    each NUMA node of the guest; ``placement_request`` a dict, resource class
-    -> amount, over all request groups; ``extra_specs`` those that are kept
-    with the instance.
+    ``dedicated_cpus`` and ``shared_cpus`` are vCPUs of the guest in Nova's CPU
+    set notation, '' for none. ``numa_nodes`` has one dict per NUMA node of the
+    guest. ``placement_request`` is a dict, resource class -> amount, over all
+    request groups. ``extra_specs`` are embedded in the instance.
     """
 
     priority: str | None
@@ -36,17 +35,17 @@ class FlavorPreview:
 
 
 def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
-    """Return the :class:`Compiled` of a flavor in a request.
+    """Return the FlavorPreview of a request.
 
     Extra specs, image properties and hints are dicts, name -> str.
 
-    :raises nova_prio.model.flavor_specs.RequestRefused: if the request contradicts
-        itself, or Nova refuses an extra spec or a property of the image
+    :raises nova_prio.model.flavor_specs.RequestRefused: if the request
+        contradicts itself, or Nova refuses an extra spec or image property
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
     objects.register_all()
     _validate(extra_specs)
-    image = _image(image_properties)
+    image = _read_image(image_properties)
     flavor, topology = fit_request(objects.Flavor(
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
         swap=0, extra_specs=extra_specs), image, hints)
@@ -67,28 +66,26 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
 
 
 def fit_request(flavor, image, hints):
-    """Return the flavor that is kept with an instance, and its topology.
+    """Return the flavor that is embedded in an instance, and its topology.
 
-    :param flavor: nova.objects.Flavor; never changed
     :param image: nova.objects.ImageMeta
-    :param hints: dict, scheduler hint -> str
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
-    :raises: the errors of :func:`of`
+    :raises: the errors of :func:`preview`
     """
     flavor = fold.copy_flavor(flavor, priority_fold.fold(
         flavor.vcpus, flavor.extra_specs, hints) or flavor.extra_specs)
-    flavor = fold.copy_flavor(
-        flavor, fold.apply_mixed_policy(flavor, image))
+    flavor.extra_specs = fold.apply_mixed_policy(flavor, image)
+    flavor.obj_reset_changes()
     priority_fold.check_image(flavor.extra_specs, image.properties)
     return flavor, hardware.numa_get_constraints(flavor, image)
 
 
 def _validate(extra_specs):
-    """Check extra specs as nova-api does when a flavor is given them."""
+    """Validate extra specs as nova-api does when it creates a flavor."""
     conf = hooks.register_options()
     conf.set_override('enabled', True, group='nova_prio')
     try:
-        # Nova loads them at import too, and maybe did so without ours.
+        # At import, Nova may have loaded the validators without ours.
         from nova.api.validation.extra_specs import validators
         validators.load_validators()
     finally:
@@ -103,14 +100,14 @@ def _validate(extra_specs):
                 % (name, value, error.format_message())) from error
 
 
-def _image(properties):
-    read = {}
-    # Nova stops reading NUMA nodes at the first that is missing.
+def _read_image(properties):
+    valid = {}
+    # Nova stops reading NUMA nodes at the first missing number.
     for name in sorted(properties, key=lambda name: (len(name), name)):
-        read[name] = properties[name]
+        valid[name] = properties[name]
         try:
             # Nova removes the properties that it reads from the dict.
-            objects.ImageMetaProps.from_dict(dict(read))
+            objects.ImageMetaProps.from_dict(dict(valid))
         except ValueError as error:
             raise flavor_specs.RequestRefused(
                 "Image property %s is '%s': %s."

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Extra specs of flavors that nova-api accepts, and the way into nova-api.
+"""The extra spec validators, and the start of this package in nova-api.
 
-Loaded through the entry point ``nova.api.extra_spec_validators`` when
-nova-api starts.
+Nova loads this module through the entry point
+``nova.api.extra_spec_validators`` when nova-api starts.
 """
 
 from nova.api.validation.extra_specs import base
@@ -16,14 +16,12 @@ LOG = logging.getLogger(__name__)
 
 @contract.exit_if_refused()
 def register():
-    """Return the validators of this package's extra specs.
+    """Install the fold, and return the validators of our extra specs.
 
-    Also replace the compute API of nova-api here, because Nova swallows an
-    error at import, and would then run without the fold. If ``[nova_prio]
-    enabled`` is false, do nothing and return none. Nova calls this once in
-    each process, and one line says that priorities are in force.
+    If ``[nova_prio] enabled`` is false, do nothing and return none. Nova calls
+    this once in each process, but swallows errors at import. Therefore import
+    and install here, where an error ends nova-api.
 
-    :returns: list of nova.api.validation.extra_specs.base.ExtraSpecValidator
     :raises SystemExit: if the running Nova does not match, or ``[nova_prio]
         enabled`` is not valid
     """
@@ -41,7 +39,8 @@ def register():
     LOG.info('nova_prio %(release)s: enabled true, the extra spec '
              '%(extra_spec)s and the scheduler hint %(hint)s are in force',
              {'release': contract.get_own_release(),
-              'extra_spec': flavor_specs.EXTRA_SPEC, 'hint': flavor_specs.HINT})
+              'extra_spec': flavor_specs.EXTRA_SPEC,
+              'hint': flavor_specs.HINT})
     return [
         base.ExtraSpecValidator(
             name=flavor_specs.EXTRA_SPEC,
@@ -50,20 +49,14 @@ def register():
                 'vCPUs are pinned; with ``low`` its vCPUs float on the CPUs '
                 'that high-priority instances leave idle. Only supported by '
                 'the prio.PriorityLibvirtDriver compute driver.'),
-            value={
-                'type': str,
-                'description': 'The priority.',
-                'enum': list(capacity.PRIORITIES),
-            }),
+            value={'type': str, 'description': 'The priority.',
+                   'enum': list(capacity.PRIORITIES)}),
         *(base.ExtraSpecValidator(
             name='aggregate_instance_extra_specs:%s' % key,
-            description=(
-                'Whether the instance needs a host aggregate for priority '
-                'instances.'),
-            value={
-                'type': bool,
-                'description': 'Whether it does.',
-            }) for key in aggregate_metadata.AGGREGATE_KEYS)]
+            description='Whether the instance requires a host aggregate for '
+                        'priority instances.',
+            value={'type': bool, 'description': 'Whether it does.'})
+          for key in aggregate_metadata.AGGREGATE_KEYS)]
 
 
 def install_fold():

@@ -43,7 +43,7 @@ class Asking(base.FunctionalTest):
         flavor = self.flavor(**{'hw:cpu_priority': 'urgent'})
         self.assertEqual(
             "Extra spec hw:cpu_priority of the flavor is 'urgent'; allowed "
-            "are 'high' and 'low'.", self.refusal(self.boot, flavor))
+            "values are 'high' and 'low'.", self.refusal(self.boot, flavor))
 
     def test_the_flavor_itself_is_not_changed(self):
         self.boot_with_hint(self.plain, 'high')
@@ -51,8 +51,8 @@ class Asking(base.FunctionalTest):
 
     def test_refused(self):
         self.assertEqual(
-            "Scheduler hint 'priority' is 'urgent'; allowed are 'high' and "
-            "'low'.",
+            "Scheduler hint 'priority' is 'urgent'; allowed values are 'high' "
+            "and 'low'.",
             self.refusal(self.boot_with_hint, self.plain, 'urgent'))
         self.assertEqual(
             "Scheduler hint 'priority' is 'high', and the flavor already "
@@ -84,7 +84,8 @@ class Asking(base.FunctionalTest):
                 "Scheduler hint 'priority' is 'high' in %s, but the request "
                 "has both os:scheduler_hints and OS-SCH-HNT:scheduler_hints "
                 "and Nova reads only one of them; put all hints into "
-                "os:scheduler_hints. Allowed are 'high' and 'low'." % key,
+                "os:scheduler_hints. The allowed values are 'high' and "
+                "'low'." % key,
                 self.refusal(self._boot_with_both, first, second))
         self.assertEqual([], self.api.get_servers())
 
@@ -107,8 +108,8 @@ class Asking(base.FunctionalTest):
 
     def test_wrong_hint_beside_a_flavor_with_a_priority(self):
         self.assertEqual(
-            "Scheduler hint 'priority' is 'urgent'; allowed are 'high' and "
-            "'low'. Scheduler hint 'priority' is 'urgent', but extra spec "
+            "Scheduler hint 'priority' is 'urgent'; allowed values are 'high' "
+            "and 'low'. Scheduler hint 'priority' is 'urgent', but extra spec "
             "hw:cpu_priority of the flavor is 'high'; only one of the two is "
             "allowed.",
             self.refusal(self.boot_with_hint, self.high, 'urgent'))

@@ -88,7 +88,7 @@ class Resize(TwoHosts):
         self.assertEqual(
             "Extra spec hw:cpu_priority of the new flavor is 'low', but the "
             "instance was created with scheduler hint 'priority' = 'high'; "
-            "allowed is 'high' or none.",
+            "only 'high' or no value is allowed.",
             self.refusal(self._resize_server, server, self.low))
         self.assert_priority(server, {**HIGH, **BY_HINT})
 
@@ -234,11 +234,12 @@ class Images(TwoHosts):
         pinned = self.image(hw_cpu_policy='dedicated')
         self.assertEqual(
             "Image property hw_cpu_policy is 'shared'; with high priority "
-            "and this flavor allowed is 'dedicated', 'mixed' or none.",
+            "and this flavor only 'dedicated', 'mixed' or no value is "
+            "allowed.",
             self.refusal(self.boot, self.high, image_uuid=shared))
         self.assertEqual(
             "Image property hw_cpu_policy is 'dedicated'; with low priority "
-            "and this flavor allowed is 'shared' or none.",
+            "and this flavor only 'shared' or no value is allowed.",
             self.refusal(self.boot, self.low, image_uuid=pinned))
         self.assert_priority(self.boot(self.high, image_uuid=pinned), HIGH)
         self.assert_priority(self.boot(self.low, image_uuid=shared), LOW)

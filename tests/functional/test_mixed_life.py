@@ -276,7 +276,8 @@ class MixHost(mixed.Mixed):
             with self.nothing_changes():
                 self.assertIn(
                     "Extra spec resources:PCPU of the flavor is '2'; with "
-                    "low priority allowed is resources:VCPU = '4'", call())
+                    "low priority only resources:VCPU = '4' is allowed.",
+                    call())
 
     def _assert_high(self, server, mask, layout, held):
         self.assertEqual(

@@ -191,15 +191,17 @@ def test_amounts_in_placement_are_those_of_nova(extra_specs):
      ['resources-:VCPU', "'0'", "resources:VCPU = '4'"]),
     # Both faults are in one answer.
     ({'hw:cpu_priority': 'high'}, {'priority': 'urgent'},
-     ["Scheduler hint 'priority' is 'urgent'; allowed are 'high' and 'low'. ",
+     ["Scheduler hint 'priority' is 'urgent'; allowed values are 'high' and "
+      "'low'. ",
       "extra spec hw:cpu_priority of the flavor is 'high'; only one of the"]),
     ({'hw:cpu_priority': 'gold'}, {'priority': 'urgent'},
-     ["Scheduler hint 'priority' is 'urgent'", "allowed are 'high' and 'low'",
+     ["Scheduler hint 'priority' is 'urgent'",
+      "allowed values are 'high' and 'low'",
       "Extra spec hw:cpu_priority of the flavor is 'gold'"]),
     ({'hw:cpu_priority': 'gold'}, {'priority': 'low'},
      ["Scheduler hint 'priority' is 'low'", 'only one of the two',
       "Extra spec hw:cpu_priority of the flavor is 'gold'",
-      "allowed are 'high' and 'low'"]),
+      "allowed values are 'high' and 'low'"]),
     # Nova takes these for none, and would pin nothing.
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '0'}, {},
      ['resources:PCPU', "'0'", 'a whole number from 1 on']),
