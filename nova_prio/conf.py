@@ -19,10 +19,9 @@ DEFAULT_OPTS = [
 Let low-priority instances float on the dedicated CPUs of this host too.
 
 If enabled, a low-priority instance may run on every CPU of ``[compute]
-cpu_shared_set`` and ``[compute] cpu_dedicated_set``. If disabled, a
-low-priority instance may only run on the CPUs of ``[compute] cpu_shared_set``.
-The option takes effect when nova-compute starts. It is also read from the
-``[compute]`` group.
+cpu_shared_set`` and ``[compute] cpu_dedicated_set``, otherwise only on those
+of ``[compute] cpu_shared_set``. The option takes effect when nova-compute
+starts. It is also read from the ``[compute]`` group.
 
 Possible values:
 
@@ -61,11 +60,9 @@ These threads start, stop, migrate and control a guest, and serve its disks.
 If busy ordinary guests run on the same CPUs, the threads get no CPU time in an
 idle low-priority partition, and low-priority guests do not start. The set
 should therefore have CPUs that no guest keeps busy, such as the housekeeping
-CPUs of the host outside of both CPU sets.
-
-The option takes effect when nova-compute starts, with and without
-``cpu_priority_mix_enable``. A guest gets the CPUs when it starts, or when it
-migrates to the host.
+CPUs of the host outside of both CPU sets. A guest gets the CPUs when it starts
+or migrates to the host, with and without ``cpu_priority_mix_enable``. The
+option takes effect when nova-compute starts.
 
 Possible values:
 
@@ -146,9 +143,8 @@ Multiplier of the weight that the %(weigher)s gives to a host.
 
 The weight added for each rank that a host is better than the worst host. Any
 other weigher adds at most its own multiplier. If this multiplier is larger
-than the sum of theirs, the policy of the group decides, and the other weighers
-decide between hosts of equal rank. No aggregate metadata overrides this
-option.
+than the sum of theirs, the other weighers only decide between hosts of equal
+rank. No aggregate metadata overrides this option.
 
 Possible values:
 

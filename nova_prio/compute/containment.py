@@ -39,16 +39,14 @@ class Steps:
     def contain(self, step, refuses=True, until_recount=False, passes=()):
         """Return a context in which an error ends the step, and no more.
 
-        The first error of each type is logged with its traceback.
-
         :param step: action of the step, a verb and its object
         :param refuses: whether ``problem`` reports a failure, until the step
             succeeds
         :param until_recount: whether ``problem`` reports a failure until
             ``forget`` instead, because a later success does not undo it
         :param passes: tuple of exceptions that are results, not errors
-        :returns: a context manager; it yields an object whose ``problem`` is
-            None, or after a failure a sentence
+        :returns: a context manager, which yields an object; if the step fails,
+            its ``problem`` is a sentence
         """
         outcome = types.SimpleNamespace(problem=None)
         try:

@@ -2,17 +2,13 @@
 
 """The aggregate metadata that mark hosts for priority instances.
 
-The high/low-priority co-location design marks the aggregate of such hosts with
-``priority_mix=true``, and its flavors with ``priority=true``. An aggregate may
-have either key. Other values than ``true`` are ignored, because clouds use the
-key ``priority`` for other purposes too.
+An aggregate of such hosts has ``priority_mix=true`` or ``priority=true``. It
+may have other values: clouds use the key ``priority`` for other purposes too.
 """
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
-
 #: With the value "false", the hosts take no new ordinary instances.
 ORDINARY_KEY = 'priority_ordinary'
-
 #: All keys of aggregate metadata that this package reads as booleans.
 KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 

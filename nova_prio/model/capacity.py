@@ -43,8 +43,7 @@ import typing
 HIGH = 'high'
 LOW = 'low'
 PRIORITIES = (HIGH, LOW)
-#: The largest total of an inventory in Placement.
-_MAX_TOTAL = 2 ** 31 - 1
+_MAX_TOTAL = 2 ** 31 - 1  # of an inventory in Placement
 
 
 def parse_ratio(value):
@@ -55,12 +54,13 @@ def parse_ratio(value):
     """
     try:
         ratio = decimal.Decimal(str(value))
+        if 0 <= ratio < decimal.Decimal('Infinity'):
+            return ratio
     except decimal.InvalidOperation:
-        ratio = decimal.Decimal('NaN')
-    if not ratio.is_finite() or ratio < 0:
-        raise ValueError(
-            'allocation ratio %r must be a number, 0 or larger' % (value,))
-    return ratio
+        # The value is not a number, or it is NaN, which has no order.
+        pass
+    raise ValueError(
+        'allocation ratio %r must be a number, 0 or larger' % (value,))
 
 
 class Rows(typing.NamedTuple):
@@ -111,8 +111,7 @@ def calculate_sellable(dedicated, shared, ratio, mix):
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
     row may only sell that CPU's oversubscription, r - 1.
 
-    :param dedicated: number of dedicated CPUs
-    :param shared: number of shared CPUs
+    :param dedicated: number of CPUs, like ``shared``
     :param ratio: allocation ratio, a Decimal
     """
     ordinary = shared * ratio
@@ -145,11 +144,7 @@ def calculate_remaining(sellable, used):
 
 
 def find_shortages(needed, available):
-    """Return (name of the row, needed, available) of each row too small.
-
-    :param needed: Rows that an instance uses
-    :param available: Rows that remain on the host
-    """
+    """Return (name of the row, needed, available) of each row too small."""
     return [row for row in zip(Rows._fields, needed, available)
             if row[1] > row[2]]
 

@@ -17,13 +17,12 @@ from nova_prio.model import capacity
 
 EXTRA_SPEC = 'hw:cpu_priority'
 HINT = 'priority'
+CPU_POLICY = 'hw:cpu_policy'
+VCPU = 'resources:VCPU'
 #: Marks a folded flavor of an instance that was created with the hint.
 #: 'hint': the priority came with the hint, and stays if the instance is
 #: resized to a flavor without one. 'flavor': a flavor took the priority over.
 SOURCE = 'nova_prio:source'
-
-CPU_POLICY = 'hw:cpu_policy'
-VCPU = 'resources:VCPU'
 
 # Nova 31 to 34 read resource requests in two ways. The request to Placement
 # has all groups, numbered and named (ResourceRequest.XS_KEYPAT in
@@ -82,7 +81,6 @@ def is_unfolded(extra_specs, hint):
 
     If the fold is not enabled, Nova stores any hint and any extra spec.
 
-    :param extra_specs: those of the embedded flavor
     :param hint: the stored hint, of any type, or None
     """
     if hint is not None:

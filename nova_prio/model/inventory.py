@@ -2,10 +2,9 @@
 
 """The VCPU and memory inventories of a host with the priority driver.
 
-Placement refuses to move an instance that is larger than ``max_unit``. Up to
-release 13 it also refuses if the rest of the allocations exceeds the
-capacity. If the CPU sets shrink, the inventories must therefore still have
-capacity for the allocations that exist, and must not have more.
+If the CPU sets shrink, the inventories must keep just enough capacity for the
+present allocations. Otherwise Placement refuses to move an instance that is
+larger than ``max_unit`` or, up to release 13, that leaves an oversold host.
 """
 
 import os_resource_classes as orc
@@ -17,13 +16,11 @@ def build_priority_inventories(stock, cpus, ledger):
     """Return the inventories that the driver reports, a new dict.
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
-    that Placement does not sell more than the low row. Placement cannot tell
-    low-priority from ordinary instances; the filter and the claim do, and they
-    limit the vCPUs of an instance to the CPUs of the host. Memory is never
-    overcommitted.
-
-    On other hosts the VCPU inventory is Nova's, or larger if the allocations
-    need more.
+    that Placement does not sell more than the low row. Only the filter and the
+    claim tell low-priority from ordinary instances, and limit the vCPUs of an
+    instance to the CPUs of the host. Memory is never overcommitted.
+    On other hosts the VCPU inventory is Nova's, or larger if the present
+    allocations need more.
 
     :param stock: inventories of Nova's driver, a dict, resource class -> dict
     :param cpus: ``capacity.HostCPUs``
@@ -60,8 +57,8 @@ def _calculate_total(inventory, used):
 def build_cpu_inventories(cpus, present):
     """Return the CPU inventories that Nova's driver reports, a new dict.
 
-    Nova reserves no CPUs if CPU sets are configured, and keeps the allocation
-    ratio that Placement has. A class with an empty CPU set is left out.
+    Nova reserves no CPUs if CPU sets are configured, keeps the allocation
+    ratio that Placement has, and leaves out a class with an empty CPU set.
 
     :param cpus: ``capacity.HostCPUs``
     :param present: inventories in Placement, a dict, resource class -> dict

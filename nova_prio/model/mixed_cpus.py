@@ -32,7 +32,7 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
 
     :param vcpus: vCPUs of the flavor
     :param image_properties: dict, image property -> str
-    :returns: int, or None if the flavor requests 0 PCPU or 0 VCPU
+    :returns: None if the flavor requests 0 PCPU or 0 VCPU
     """
     for key, value in flavor_specs.select_pinning_requests(
             extra_specs, 'PCPU', 'VCPU').items():
@@ -92,12 +92,11 @@ def spread_dedicated_vcpus(nodes, dedicated):
 def check_emulator_threads(extra_specs, first_node, dedicated):
     """Check that isolated emulator threads can get a CPU.
 
-    Nova takes their CPU from the host cell of the dedicated vCPUs on the first
-    NUMA node of the guest. If that node has none, Nova finds no host
+    Nova takes their CPU beside the dedicated vCPUs of the first NUMA node of
+    the guest. If that node has none, Nova finds no host
     (nova.virt.hardware._pack_instance_onto_cores).
 
     :param first_node: set of the vCPUs of that node
-    :param dedicated: list of the dedicated vCPUs
     """
     if (extra_specs.get(_EMULATOR) == 'isolate' and
             first_node.isdisjoint(dedicated)):
@@ -114,8 +113,7 @@ def fold_to_mixed_policy(extra_specs, mask):
     Nova requests the CPUs of a mixed instance outside all numbered groups. If
     a group requested CPUs only, its traits move there too.
 
-    :param mask: str, the dedicated vCPUs; in a real-time flavor they are the
-        real-time vCPUs
+    :param mask: str, the dedicated (in a real-time flavor: real-time) vCPUs
     """
     requests = flavor_specs.select_pinning_requests(
         extra_specs, 'PCPU', 'VCPU')
@@ -140,8 +138,7 @@ def fold_to_mixed_policy(extra_specs, mask):
 
 def _find_groups(extra_specs):
     """Return the numbers of the groups that request resources: set of str."""
-    matches = map(_GROUP_KEY.match, extra_specs)
-    return {match.group(2) for match in matches
+    return {match.group(2) for match in map(_GROUP_KEY.match, extra_specs)
             if match and match.group(1) == 'resources'}
 
 

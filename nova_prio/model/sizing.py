@@ -9,10 +9,9 @@ import typing
 
 from nova_prio.model import capacity
 
-#: The largest number of CPUs in a set, and the largest ratio.
 MOST_CPUS = 4096
 MOST_RATIO = 1000
-#: Digits of a ratio behind the decimal point.
+#: Digits of a found ratio behind the decimal point.
 _DIGITS = 4
 
 
@@ -64,17 +63,16 @@ def solve(size, low=None, overall=None):
         return (candidate.sellable.low if overall is None
                 else candidate.overall_ratio)
 
-    def to_ratio(number):
-        return decimal.Decimal(number).scaleb(-_DIGITS)
-
     if name == 'ratio':
-        most = MOST_RATIO * 10 ** _DIGITS
-        number = bisect.bisect_left(
-            range(most + 1), target, key=lambda each: measure(to_ratio(each)))
-        if number > most:
+        steps = range(MOST_RATIO * 10 ** _DIGITS + 1)
+        step = bisect.bisect_left(
+            steps, target,
+            key=lambda each: measure(decimal.Decimal(each).scaleb(-_DIGITS)))
+        if step == len(steps):
             raise NoSolution(
                 'No ratio up to %d gives %s.' % (MOST_RATIO, goal))
-        return size._replace(ratio=to_ratio(number).normalize())
+        return size._replace(
+            ratio=decimal.Decimal(step).scaleb(-_DIGITS).normalize())
     # nova-compute refuses to start with mix if one of the sets is empty.
     measures = [(measure(number), number)
                 for number in range(int(size.mix), MOST_CPUS + 1)]

@@ -15,12 +15,9 @@ from nova_prio.model import capacity
 STATS_KEY = 'nova_prio'
 
 #: Limits of ``blocked_by``: number of names, and characters of each.
-_MAX_NAMES = 3
-_MAX_NAME = 64
-
+_MAX_NAMES, _MAX_NAME = 3, 64
 _SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
 _USED = [row + '_used' for row in capacity.Rows._fields]
-
 #: Field -> version of the report that added it.
 _ADDED_IN = {'low_by_cell': (1, 1), 'partition_problem': (1, 2),
              'blocked_cpus': (1, 3), 'blocked_by': (1, 4), 'problem': (1, 4)}
@@ -82,19 +79,17 @@ class HostReport(base.VersionedObject):
                    problem=''):
         """Return the report of a host; see the fields.
 
-        :param cpus: ``capacity.HostCPUs`` of the host
+        :param cpus: ``capacity.HostCPUs``
         :param used: ``capacity.Rows``
         :param low_by_cell: dict, NUMA cell -> vCPUs
-        :param blocked: frozenset of CPU numbers, for ``blocked_cpus``
-        :param blocked_by: list of names; the report has the first three
+        :param blocked: frozenset of CPU numbers
+        :param blocked_by: list of names
         """
         return cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
-            mix=cpus.mix,
-            floating_cpus=len(cpus.floating),
-            cpu_allocation_ratio=str(cpus.ratio),
-            vcpus_used=vcpus_used,
+            mix=cpus.mix, floating_cpus=len(cpus.floating),
+            cpu_allocation_ratio=str(cpus.ratio), vcpus_used=vcpus_used,
             **dict(zip(_SELLABLE, cpus.sellable)),
             **dict(zip(_USED, used)),
             low_by_cell={str(cell): vcpus
@@ -107,8 +102,8 @@ class HostReport(base.VersionedObject):
     def from_problem(cls, problem, vcpus_used):
         """Return a report for a host whose bookkeeping failed.
 
-        The host refuses priority instances, even in a scheduler that does not
-        know ``problem``, and takes ordinary instances as in stock Nova.
+        It has no CPUs, so that older schedulers refuse priority instances,
+        too. Ordinary instances are scheduled as in stock Nova.
         """
         no_cpus = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
@@ -172,12 +167,9 @@ class HostReport(base.VersionedObject):
 
     @classmethod
     def from_stats(cls, stats):
-        """Return the report in the stats of a compute node.
-
-        Minor versions only add fields, so this can read any minor version.
+        """Return the report in the stats of a compute node, or None.
 
         :param stats: dict, key -> str, or None
-        :returns: a HostReport, or None if the stats have no report
         :raises UnreadableReport: if the report cannot be read
         """
         text = (stats or {}).get(STATS_KEY)
@@ -187,8 +179,7 @@ class HostReport(base.VersionedObject):
             report = cls.obj_from_primitive(
                 _adopt_version(jsonutils.loads(text)))
             report.obj_set_defaults()
-            missing = [name for name in cls.fields
-                       if not report.obj_attr_is_set(name)]
+            missing = [name for name in cls.fields if name not in report]
             if missing:
                 raise ValueError('it lacks %s' % ', '.join(missing))
             # These properties parse text.
@@ -211,10 +202,8 @@ def _shorten_names(names):
 
 
 def _adopt_version(primitive):
-    """Return a primitive of a later minor version as one of this version.
-
-    The versioned object ignores unknown fields.
-    """
+    """Return a primitive of a later minor version as one of this version."""
+    # Minor versions only add fields, and unknown fields are ignored.
     key = 'nova_prio_object.version'
     version, known = map(versionutils.convert_version_to_tuple,
                          (primitive[key], HostReport.VERSION))

@@ -23,9 +23,9 @@ def repair(context, client, provider, host, uuid):
     Read the allocations first, then the instance: a move that begins later
     changes the generation of the consumer, and Placement refuses the write.
 
-    :returns: (present, expected allocations), two dicts, resource class ->
-        amount, both with the disks at sharing providers; None if the instance
-        is not idle on this host
+    :returns: the amounts before and after, two dicts, resource class -> int,
+        with the disks at sharing providers; None if the instance is not idle
+        on this host
     :raises allocations.PlacementRefused: if Placement refused a part; if the
         text says so, CPUs and memory were written
     """
@@ -36,7 +36,9 @@ def repair(context, client, provider, host, uuid):
         if instance is None or instance.host != host:
             return None
         sharing = find_sharing_providers(client, provider)
-        expected = _get_expected(context, instance)
+        expected = allocations.get_expected(
+            instance,
+            compute_utils.is_volume_backed_instance(context, instance))
         present_disks = _get_disks(present, provider, sharing)
         build = functools.partial(_build_allocations, present, provider,
                                   sharing, expected, instance)
@@ -65,13 +67,12 @@ def repair(context, client, provider, host, uuid):
 
 
 def get_present_and_expected(context, client, provider, sharing, instance):
-    """Return the present and the expected amounts, two dicts.
-
-    Both include the disks at sharing providers.
-    """
+    """Return the present and the expected amounts, with shared disks."""
     present = client.get_allocs_for_consumer(context, instance.uuid)
     return (_sum_amounts(present, provider, sharing),
-            _get_expected(context, instance))
+            allocations.get_expected(
+                instance,
+                compute_utils.is_volume_backed_instance(context, instance)))
 
 
 def find_sharing_providers(client, provider):
@@ -80,11 +81,6 @@ def find_sharing_providers(client, provider):
         client, '/resource_providers/%s/aggregates' % provider)['aggregates']
     return [uuid for uuid in allocations.find_disk_sharers(client, aggregates)
             if uuid != provider]
-
-
-def _get_expected(context, instance):
-    return allocations.get_expected(
-        instance, compute_utils.is_volume_backed_instance(context, instance))
 
 
 def _get_amounts(present, provider):

@@ -2,13 +2,10 @@
 
 """The allocations of instances in Placement, and the expected allocations.
 
-The flavor decides the CPUs, memory and disk of an instance (``OWN``). All its
-other allocations, for example of PCI devices, are left unchanged.
-
 ``context`` is a nova.context.RequestContext of the cell of the instances,
 ``client`` a nova.scheduler.client.report.SchedulerReportClient. Functions that
-call Placement raise PlacementRefused if Placement refuses or fails. Some
-methods of the client only log such an error, and are therefore not used.
+call Placement raise PlacementRefused if Placement refuses or fails. Methods of
+the client that only log such an error must not be used.
 """
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -21,9 +18,9 @@ from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
 
-#: Resource classes whose amounts the flavor of an instance decides.
+#: Resource classes whose amounts the flavor of an instance decides. All other
+#: allocations, for example of PCI devices, are left unchanged.
 OWN = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
-
 #: Number of attempts to write while other clients change the same object.
 ATTEMPTS = 4
 
@@ -32,7 +29,6 @@ _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
 #: The first microversion with generations of consumers, and the first that
 #: filters providers by trait and aggregate.
 _ALLOCATIONS_VERSION, _PROVIDERS_VERSION = '1.28', '1.22'
-
 #: Errors of Nova's client if Placement, or keystone, does not answer.
 CLIENT_ERRORS = (ks_exceptions.ClientException, sdk_exceptions.SDKException)
 
@@ -54,10 +50,8 @@ def select_own(resources):
 def get_expected(instance, is_volume_backed):
     """Return the expected allocation, a dict, resource class -> amount.
 
-    The embedded flavor and the image decide it, as in the scheduler. Shelved
-    offloaded instances and those that failed to build have none.
-
-    :param instance: nova.objects.Instance with flavor and system metadata
+    As in the scheduler, the embedded flavor and the image decide. Deleted and
+    shelved offloaded instances have no expected allocation.
     """
     if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
@@ -203,8 +197,7 @@ def update_provider(context, client, provider, kind, change):
 def find_disk_sharers(client, aggregates):
     """Return the UUIDs of the providers that share disks in aggregates.
 
-    The search must not ask for capacity: a full provider shares its disks
-    too.
+    The query must not ask for capacity: a full provider shares its disks too.
 
     :param aggregates: UUIDs of aggregates in Placement
     """
