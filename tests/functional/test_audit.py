@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio audit``: each fault is found, repaired, and gone after that."""
+"""``nova-prio audit`` finds and repairs each fault, and then finds none."""
 
 import collections
 import contextlib
@@ -30,7 +30,7 @@ class Audit(healing.Drift):
         self.start('mix2')
 
     def audit(self, *arguments, status=report.CLEAN):
-        """Run the command; returns its rows, or what it says."""
+        """Run the command; return its rows, or its error."""
         found, rows, said = commands.run('audit', *arguments)
         self.assertEqual(status, found, (rows, said))
         if rows is None:
@@ -44,7 +44,7 @@ class Audit(healing.Drift):
 
     @contextlib.contextmanager
     def instance(self, server):
-        """Yield an instance as its cell has it."""
+        """Yield the nova.objects.Instance of a server."""
         with context.target_cell(
                 context.get_admin_context(),
                 self.host_mappings['mix1'].cell_mapping) as cctxt:
@@ -52,12 +52,12 @@ class Audit(healing.Drift):
                 cctxt, server['id'], expected_attrs=['numa_topology'])
 
     def found(self, *arguments, status=report.FOUND):
-        """Return {(host, kind, consumer)} of what is found."""
+        """Return the findings: {(host, kind, consumer)}."""
         return {(row['Host'], row['Finding'], row['Consumer'])
                 for row in self.audit(*arguments, status=status)}
 
     def assert_mended(self, expected):
-        """It is found, by a dry run as well, mended once, and then gone."""
+        """Assert that --fix repairs the findings, and --dry-run does not."""
         self.assertEqual(expected, self.found())
         self.assertEqual(expected, self.found('--fix', '--dry-run'))
         self.assertEqual(expected, self.found())
@@ -68,8 +68,8 @@ class Audit(healing.Drift):
 
 class Clean(Audit):
 
-    def test_nothing_is_found(self):
-        """Neither at rest nor while instances move."""
+    def test_right_allocations_are_not_found(self):
+        """Neither on idle hosts nor while instances move."""
         self.audit()
         servers = [*self.create_all(), self.create('low', from_volume=True)]
         rows = self.audit('--all')
@@ -99,8 +99,7 @@ class Clean(Audit):
         self.act(servers[1], 'SHUTOFF', evacuate={'host': 'mix1'})
         self.audit()
 
-    def test_what_is_on_its_way(self):
-        """Neither what is scheduled nor what is changed is found."""
+    def test_unscheduled_and_busy_instances_are_not_found(self):
         objects.InstanceMapping(
             context.get_admin_context(), instance_uuid=uuids.new,
             project_id=uuids.project, cell_mapping=None).create()
@@ -112,7 +111,7 @@ class Clean(Audit):
         self._delete_server_allocations(server['id'])
         self.audit('--fix')
 
-    def test_bad_arguments(self):
+    def test_wrong_arguments_are_refused(self):
         for arguments, words in (
                 (['--dry-run'], '--dry-run is given without --fix'),
                 (['--fix', '-c', 'Nonsense'],
@@ -124,7 +123,7 @@ class Clean(Audit):
 
 class Allocations(Audit):
 
-    def test_of_each_kind(self):
+    def test_drifted_allocation_is_found_and_repaired(self):
         servers = self.create_all()
         for turn in range(3):
             drifted = servers[turn:] + servers[:turn]
@@ -135,8 +134,8 @@ class Allocations(Audit):
                 for number, server in enumerate(drifted)})
             self.assert_held()
 
-    def test_pinned_by_image(self):
-        """Nova's own tool would let it hold VCPU."""
+    def test_remedy_warns_of_heal_allocations_if_image_pins(self):
+        """nova-manage heal_allocations would allocate VCPU."""
         image = self.image(hw_cpu_policy='dedicated')
         server = self.boot(self.plain, image_uuid=image, az='nova:mix1')
         self._delete_server_allocations(server['id'])
@@ -149,8 +148,8 @@ class Allocations(Audit):
         self.assert_mended({('mix1', 'wrong_class', server['id'])})
         self.assertEqual(4, self.resources('mix1', of='usages')['PCPU'])
 
-    def test_of_nobody(self):
-        """Of an instance that is gone, elsewhere, or nowhere; of a move."""
+    def test_allocation_without_use_is_deleted(self):
+        """The instance is deleted, moved or shelved, or the move is over."""
         servers = [self.create(kind) for kind in ('high', 'low', 'mixed')]
         gone, moved, shelved = servers
         self.delete(gone)
@@ -171,8 +170,8 @@ class Allocations(Audit):
         del self.needs[shelved['id']]
         self.assert_held()
 
-    def test_of_an_instance_that_failed_before_it_was_on_a_host(self):
-        """nova-compute was killed in the middle of its claim."""
+    def test_allocation_of_failed_build_is_deleted(self):
+        """nova-compute was killed during the claim."""
         server = self.create('high')
         self.change(server, host=None, vm_state='error')
         self.update_host('mix1')
@@ -180,8 +179,8 @@ class Allocations(Audit):
         self.needs.pop(server['id'])
         self.assert_held()
 
-    def test_of_an_instance_on_its_way_to_a_host(self):
-        """One that is built or unshelved has its allocation in time."""
+    def test_allocation_of_scheduled_instance_is_kept(self):
+        """It exists before the instance is built or unshelved on a host."""
         for values in ({'vm_state': 'building', 'task_state': 'scheduling'},
                        {'vm_state': 'building'},
                        {'vm_state': 'shelved_offloaded',
@@ -191,8 +190,8 @@ class Allocations(Audit):
             self.audit('--fix')
             self.assert_held()
 
-    def test_of_a_migration_that_its_instance_left_open(self):
-        """An instance may be deleted in the middle of a live migration."""
+    def test_allocation_of_migration_of_deleted_instance_is_deleted(self):
+        """An instance may be deleted during a live migration."""
         server = self.create('high')
         migration = objects.Migration(
             context.get_admin_context(), instance_uuid=server['id'],
@@ -207,7 +206,7 @@ class Allocations(Audit):
         self.put(held, VCPU=1)
         self.assert_mended({('mix1', 'left_allocation', migration.uuid)})
 
-    def test_of_another_service(self):
+    def test_allocation_of_other_service_is_kept(self):
         self.placement.put('/allocations/' + uuids.container, {
             'allocations': {self.compute_rp_uuids['mix1']: {
                 'resources': {'VCPU': 1}}},
@@ -219,7 +218,7 @@ class Allocations(Audit):
         self.put({'id': uuids.container, 'host': 'mix1'}, VCPU=1)
         self.assert_mended({('mix1', 'orphaned_allocation', uuids.container)})
 
-    def test_what_cannot_be_repaired(self):
+    def test_failed_repair_is_listed(self):
         server, other = self.create('high'), {'id': uuids.other,
                                               'host': 'mix1'}
         self.put(server, VCPU=2)
@@ -232,13 +231,13 @@ class Allocations(Audit):
         self.assertEqual(
             ('wrong_class', 'failed'), (row['Finding'], row['State']))
         self.assertIn('exceed the capacity', row['Remedy'])
-        # What holds it in vain goes first.
+        # The orphaned allocation is deleted first.
         cell.destroy()
         self.assert_mended({('mix1', 'wrong_class', server['id']),
                             ('mix1', 'orphaned_allocation', uuids.other)})
 
-    def test_whose_it_is_is_not_known(self):
-        """It is said, and nothing is taken away."""
+    def test_allocation_of_unknown_owner_is_kept(self):
+        """A cell or Placement does not tell the owner."""
         self.put({'id': uuids.unknown, 'host': 'mix1'}, VCPU=1)
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',
@@ -251,8 +250,8 @@ class Allocations(Audit):
                 row['Remedy'], 'cell .* does not answer|with status 406')
         self.assert_mended({('mix1', 'orphaned_allocation', uuids.unknown)})
 
-    def test_without_block_devices(self):
-        """As of an instance that is deleted right now."""
+    def test_instance_without_block_devices_is_repaired(self):
+        """Nova may be deleting the instance."""
         server = self.create('high')
         self._delete_server_allocations(server['id'])
         with mock.patch.object(
@@ -261,8 +260,7 @@ class Allocations(Audit):
             self.assert_mended({('mix1', 'missing_allocation',
                                  server['id'])})
 
-    def test_a_host_without_pcpu(self):
-        """There the CPUs of pinned instances may be VCPU, from old times."""
+    def test_vcpu_of_pinned_instance_is_kept_on_host_without_pcpu(self):
         server = self.create('pinned')
         self.put(server, VCPU=1, MEMORY_MB=1)
         cctxt = context.get_admin_context()
@@ -276,7 +274,7 @@ class Allocations(Audit):
             self.assertEqual([], list(
                 allocations._check_instances(view, None)))
 
-    def test_others_write_too(self):
+    def test_repair_is_retried_if_others_write(self):
         server = self.create('high')
         for number, status in (3, command.FIXED), (4, report.FAILED):
             self.drift([server])
@@ -284,8 +282,7 @@ class Allocations(Audit):
                 self.audit('--fix', status=status)
         self.assert_mended({('mix1', 'missing_allocation', server['id'])})
 
-    def test_what_is_needed_meanwhile(self):
-        """An allocation that is used again is not taken away."""
+    def test_allocation_that_is_used_again_is_kept(self):
         server = self.create('high')
         self.act(server, 'SHELVED_OFFLOADED', shelve=None)
         needs = self.needs.pop(server['id'])
@@ -305,8 +302,7 @@ class Allocations(Audit):
         self.assert_held()
         self.audit()
 
-    def test_shared_storage(self):
-        """Disks may be held where the host has none of its own."""
+    def test_disk_at_sharing_provider_is_counted(self):
         server = self.create('high')
         self.compute_rp_uuids['shared'] = self.share_disks()
         needs = self.needs[server['id']]
@@ -323,7 +319,7 @@ class Allocations(Audit):
 class Hosts(Audit):
 
     def change(self, what, host='mix1', **values):
-        """Let Placement have other inventories or traits of a host."""
+        """Change the inventories or the traits of a host in Placement."""
         url = '/resource_providers/%s/%s' % (
             self.compute_rp_uuids[host], what)
         found = self.placement.get(url, version='1.26').body
@@ -335,7 +331,7 @@ class Hosts(Audit):
         answer = self.placement.put(url, found, version='1.26')
         self.assertEqual(200, answer.status, answer.body)
 
-    def test_inventories_and_traits(self):
+    def test_wrong_inventories_and_traits_are_repaired(self):
         self.create_all()
         self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
         self.start_host('off1', cpus=4, shared='0-3', ratio=2.0)
@@ -361,7 +357,7 @@ class Hosts(Audit):
             self.assertEqual(ours & set(traits),
                              ours & set(self.traits(host)), host)
 
-    def test_reports(self):
+    def test_wrong_reports_are_found(self):
         self.create('low')
         for change, kind, words in (
                 (lambda text: text.replace('"low_used": 3',
@@ -388,8 +384,7 @@ class Hosts(Audit):
                 node.save()
         self.audit()
 
-    def test_pins(self):
-        """CPUs that Nova gave to two instances, and that are not for it."""
+    def test_pins_to_used_and_shared_cpus_are_found(self):
         high, pinned = self.create('high'), self.create('pinned')
         with self.instance(high) as instance:
             taken = min(instance.numa_topology.cells[0].cpu_pinning.values())
@@ -413,8 +408,7 @@ class Hosts(Audit):
             tuple(row[name] for name in (
                 'Finding', 'Consumer', 'Needed', 'Compute')))
 
-    def test_what_cannot_be_read(self):
-        """A host and a cell that are left out do not end the audit."""
+    def test_unreadable_host_does_not_end_the_audit(self):
         server = self.create('high')
         self._delete_server_allocations(server['id'])
         self.placement.delete(

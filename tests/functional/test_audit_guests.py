@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio audit``: what libvirt runs, against what it should."""
+"""``nova-prio audit`` compares the guests with their expected state."""
 
 from unittest import mock
 
@@ -17,7 +17,7 @@ from tests.functional import test_audit
 
 
 class Guests(test_audit.Audit):
-    """The XML that our driver made, as if libvirt said that it runs."""
+    """Guests that run with the domain XML of the driver."""
 
     def setUp(self):
         super().setUp()
@@ -41,7 +41,7 @@ class Guests(test_audit.Audit):
             return super().audit(*arguments, **kwargs)
 
     def edit(self, kind, xpath, **attributes):
-        """Change what libvirt says of a guest: attributes, or the text."""
+        """Change the domain XML of a guest: attributes, or the text."""
         domain = etree.fromstring(self.running[kind])
         nodes = domain.xpath(xpath)
         self.assertTrue(nodes)
@@ -53,7 +53,7 @@ class Guests(test_audit.Audit):
         self.running[kind] = etree.tostring(domain, encoding='unicode')
 
     def assert_said(self, expected, **kwargs):
-        """It is found, with what is needed and what runs, and not mended."""
+        """Assert the findings, and that --fix does not repair them."""
         arguments = [] if 'database' in kwargs else ['--fix']
         self.assertEqual(
             {(kind, self.servers[name]['id'], needed, running)
@@ -63,15 +63,14 @@ class Guests(test_audit.Audit):
              for row in self.audit(
                  *arguments, status=report.FOUND, **kwargs)})
 
-    def test_what_runs_as_it_should(self):
+    def test_right_guests_are_not_found(self):
         for database in 'sqlite://', None:
             self.audit(database=database)
             mix1, *_ = self.audit('--all', database=database)
             self.assertEqual(('mix1', 'floating=14 pinned=4', 'ok'), tuple(
                 mix1[name] for name in ('Host', 'Libvirt', 'State')))
 
-    def test_without_databases(self):
-        """A compute host knows what it was configured for, and its guests."""
+    def test_audit_without_databases_compares_guests_with_options(self):
         self.edit('low', '//vcpu', cpuset='8-11,20-23')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23',
                            'CPUs 8-11,20-23')}, database=None)
@@ -81,7 +80,7 @@ class Guests(test_audit.Audit):
         self.assertIn('There is nothing to audit',
                       self.audit(database=None, status=1))
 
-    def test_cpus_of_floating_guests(self):
+    def test_wrong_cpus_of_floating_guests_are_found(self):
         stock = dict(self.running)
         for kind, xpath, changed, needed, found in (
                 ('low', '//vcpu', '8-11,20-23', '0-23', '8-11,20-23'),
@@ -97,8 +96,7 @@ class Guests(test_audit.Audit):
         self.running['low'] = stock['low'].replace('cpuset="0-23"', '')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23', 'all CPUs')})
 
-    def test_emulator_threads_on_cpus_of_their_own(self):
-        """They were started before the option was set, or are elsewhere."""
+    def test_emulator_threads_outside_low_emulator_set_are_found(self):
         self._host_options['mix1']['nova_prio', 'low_emulator_set'] = '8'
         self.assert_said(
             {('old_cpuset', 'low', 'CPUs 8', 'CPUs 8-11,20-23'),
@@ -113,7 +111,7 @@ class Guests(test_audit.Audit):
             {('old_cpuset', 'low', 'CPUs 12', 'CPUs 8'),
              ('old_cpuset', 'low in both cells', 'CPUs 12', 'CPUs 8')})
 
-    def test_partitions(self):
+    def test_wrong_partitions_are_found(self):
         stock = dict(self.running)
         self.edit('low', '//partition', text='/high_prio_machine')
         self.edit('high', '//partition', text='/machine')
@@ -134,7 +132,7 @@ class Guests(test_audit.Audit):
                          'CPUs 8-11,20-23')}
         self.assert_said(expected, database=None)
 
-    def test_pinned_cpus(self):
+    def test_wrong_pins_are_found(self):
         high, pinned = (
             self.servers[kind]['id'] for kind in ('high', 'pinned'))
         taken, = etree.fromstring(self.running['pinned']).xpath(
@@ -155,7 +153,7 @@ class Guests(test_audit.Audit):
         self.assertIn('CPUs ' + hardware.format_cpu_spec(given),
                       [row['Compute'] for row in rows])
 
-    def test_a_guest_of_nobody(self):
+    def test_orphan_guest_is_found(self):
         self.running['gone'] = self.running['ordinary'].replace(
             self.servers['ordinary']['id'], uuids.gone)
         self.servers['gone'] = {'id': uuids.gone}

@@ -24,7 +24,7 @@ CLIENT = 'nova.scheduler.client.report.SchedulerReportClient.'
 
 
 class Mirror(base.FunctionalTest):
-    """Two hosts for priority instances; each may be out of step."""
+    """Two priority hosts, each with or without a wrong mirror."""
 
     def setUp(self):
         super().setUp()
@@ -60,7 +60,7 @@ class Mirror(base.FunctionalTest):
             context.get_admin_context(), aggregate).uuid
 
     def warnings(self):
-        """Return what the upgrade check says of the host aggregates."""
+        """Return the warnings of the upgrade check on host aggregates."""
         checks = status.Checks(CONF)
         with mock.patch('nova_prio.admin.host_inventory.connect_databases'):
             result = dict(checks._upgrade_checks)['Host aggregates'](checks)
@@ -76,7 +76,7 @@ class Mirror(base.FunctionalTest):
         return rows
 
     def fix(self):
-        """Let the audit repair all that it finds."""
+        """Let the audit repair all findings."""
         _, rows, _ = commands.run('audit', '--fix')
         self.assertEqual({'fixed'}, {row['State'] for row in rows}, rows)
 
@@ -85,7 +85,7 @@ class Mirror(base.FunctionalTest):
         self.assertEqual([], self.found())
 
     def sync(self):
-        """Run the command of Nova that completes the mirror."""
+        """Run the command of Nova that adds missing members to the mirror."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.assertEqual(
                 0, manage.PlacementCommands().sync_aggregates(verbose=True))
@@ -131,7 +131,7 @@ class Mirror(base.FunctionalTest):
         self.boot(self.plain, state='ERROR')
 
     def test_host_left_in_mirror(self):
-        """Nova's command removes nothing; an audit and Placement's do."""
+        """Nova's command removes no member; the audit does."""
         self.change('add', self.closed, 'mix1')
         for aggregate in self.priority, self.closed:
             self.leave(aggregate, 'mix1')
@@ -158,7 +158,7 @@ class Mirror(base.FunctionalTest):
             version='1.1').body['aggregates'])
 
     def test_other_aggregates_are_not_compared(self):
-        """Providers may be in them for reasons of their own."""
+        """Providers may be in them to share resources."""
         other = self._create_aggregate('other')
         self.lose(other, 'mix1')
         self.lose(self.closed, 'mix1')

@@ -21,7 +21,7 @@ class SharedDisks(test_audit.Audit):
         self.compute_rp_uuids['shared'] = self.share_disks()
 
     def heal(self):
-        """Run the periodic task of each host; returns its warnings."""
+        """Run the periodic task of each host; return its warnings."""
         log = self.useFixture(fixtures.FakeLogger(
             name=allocation_healing.LOG.name, level=logging.WARNING))
         for host in sorted(set(self.computes) - self.hosts_down):
@@ -41,7 +41,7 @@ class SharedDisks(test_audit.Audit):
         return server
 
     def resize_shared(self, provider='shared', **values):
-        """Let a sharing provider have another inventory."""
+        """Change the inventory of a sharing provider."""
         url = ('/resource_providers/%s/inventories/DISK_GB'
                % self.compute_rp_uuids[provider])
         found = self.placement.get(url).body
@@ -121,8 +121,8 @@ class SmallDisks(SharedDisks):
         needs['shared'] = disk
         self.assert_held()
 
-    def test_several_sharing_providers(self):
-        """One that holds the disk keeps it; else CPUs and memory return."""
+    def test_disk_with_several_sharing_providers(self):
+        """It stays at a provider that holds it; else it is not healed."""
         held = self.create_at('shared')
         first = self.compute_rp_uuids['shared']
         second = self._post_resource_provider('second')['uuid']
@@ -161,8 +161,8 @@ class SmallDisks(SharedDisks):
         self.assertEqual([], [row for row in rows
                               if row['Part'] == 'allocation'], said)
 
-    def test_evacuation_to_a_named_host(self):
-        """Nova claims a disk there and leaves the one that is shared."""
+    def test_surplus_disk_after_evacuation_is_repaired(self):
+        """Nova allocates a local disk and leaves the shared one."""
         server = self.create_at('shared')
         needs = self.needs[server['id']]
         self.host_down('mix1')

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Migrations that Nova leaves unfinished: only ``nova-prio audit`` ends them.
+"""Only ``nova-prio audit`` ends the migrations that Nova leaves unfinished.
 
-Until then the instance uses its own CPUs all the same.
+Until then the instance must use its own CPUs.
 """
 
 from unittest import mock
@@ -27,7 +27,7 @@ class UnfinishedMigrations(test_audit.Audit):
 
     def setUp(self):
         super().setUp()
-        # The records have changed in this very second.
+        # The tests changed the records less than a second ago.
         self.useFixture(fixtures.MockPatchObject(
             migrations, 'QUIET_SECONDS', -1))
 
@@ -37,7 +37,7 @@ class UnfinishedMigrations(test_audit.Audit):
             context.get_admin_context(), {'instance_uuid': server['id']})[0]
 
     def claimed(self, server):
-        """Return the migration context that a server has, or None."""
+        """Return the migration context of a server, or None."""
         with self.instance(server) as instance:
             return instance.migration_context
 
@@ -117,7 +117,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_kept()
 
     def test_killed_before_a_guest_moved(self):
-        """In the end all is as if the move had never begun."""
+        """The audit restores the state from before the move."""
         others = [self.create('high', host='mix1') for _ in range(2)]
         for name, move, task_state, status in (
                 ('_do_live_migration', LIVE, 'migrating', 'queued'),
@@ -141,7 +141,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.delete(*others)
 
     def test_killed_while_libvirt_moves_a_guest(self):
-        """The finding tells where the guest may be."""
+        """The finding names the host where the guest may run."""
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
         before = self.cpus_of_vcpus(server)
@@ -159,7 +159,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_kept()
 
     def test_rebuild_before_the_audit(self):
-        """It drops the claim; only allocations are left then."""
+        """The rebuild drops the claim; only allocations remain."""
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
         before = self.cpus_of_vcpus(server)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio uninstall-check``: what is left is found, until it is gone."""
+"""``nova-prio uninstall-check`` finds leftovers until they are removed."""
 
 import contextlib
 import pathlib
@@ -49,9 +49,10 @@ class UninstallCheck(base.FunctionalTest):
             self.useFixture(fixtures.TempDir()).path) / 'nova.conf'
         self.conf.write_text('[DEFAULT]\ndebug = true\n')
         self.ordinary = self.flavor(1)
-        # The files of this machine do not count.
+        # Do not read the configuration files of this machine.
         self.useFixture(fixtures.MockPatch(
-            'nova_prio.admin.config_files.find_paths', return_value=[str(self.conf)]))
+            'nova_prio.admin.config_files.find_paths',
+            return_value=[str(self.conf)]))
 
     def flavor(self, vcpus=4, **extra_specs):
         """Create a flavor, small enough for all of them on one host."""
@@ -60,7 +61,7 @@ class UninstallCheck(base.FunctionalTest):
             extra_spec=extra_specs or None)
 
     def check(self, status=command.FOUND):
-        """Run the command; returns what is left of each kind."""
+        """Run the command; return the leftovers: kind -> name -> list."""
         found, rows, self.said = commands.run('uninstall-check')
         self.assertEqual(status, found, (rows, self.said))
         self.rows = rows
@@ -76,7 +77,7 @@ class UninstallCheck(base.FunctionalTest):
         return self._wait_for_state_change(server, state)
 
     def create_all(self):
-        """Create an instance of each kind; returns dict, kind -> server."""
+        """Create an instance of each kind; return dict, kind -> server."""
         high, low, plain = (
             self.flavor(1, **extra_specs) for extra_specs in (
                 {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}, {}))
@@ -105,7 +106,7 @@ class UninstallCheck(base.FunctionalTest):
             self.api.api_delete('/flavors/%s' % flavor['id'])
         return servers
 
-    def test_instances(self):
+    def test_instances_are_listed_until_their_remedy(self):
         self.start_seed_host()
         servers = self.create_all()
         kinds = {server['id']: kind for kind, server in servers.items()}
@@ -138,7 +139,7 @@ class UninstallCheck(base.FunctionalTest):
             server['id'], self.check().get(uninstall.INSTANCE, {}))
 
     def take_away(self, kind, server, remedy):
-        """Do what the remedy says."""
+        """Apply the remedy."""
         if 'nova-api, resize it to' in remedy and kind != 'new':
             self.act(server, 'VERIFY_RESIZE',
                      resize={'flavorRef': self.ordinary})
@@ -160,7 +161,7 @@ class UninstallCheck(base.FunctionalTest):
 
     @contextlib.contextmanager
     def pages_of(self, most):
-        """Let no more instances be read at once."""
+        """Read at most this many instances at a time."""
         stock, sizes = objects.InstanceList.get_by_filters, []
 
         def get_by_filters(*args, **kwargs):
@@ -174,8 +175,7 @@ class UninstallCheck(base.FunctionalTest):
         self.assertEqual(most, max(sizes))
         self.assertIn(1, sizes)
 
-    def test_all_else(self):
-        """What is taken away is gone from the list, and nothing else."""
+    def test_other_leftovers_are_listed_until_they_are_removed(self):
         self.start_seed_host(aggregate={
             'priority_mix': 'true', 'priority': 'true', 'rack': '1',
             'priority_ordinary': 'false', 'priority_weight_multiplier': '2'})
@@ -196,8 +196,8 @@ class UninstallCheck(base.FunctionalTest):
             for each in self.api.api_get('/os-aggregates').body['aggregates']
             if 'rack=1' in each['name'])
         left = self.check()
-        self.assertIn('Left are: flavor 5, option 6, host 1, aggregate key 4, '
-                      'trait 4. Take them away in the order', self.said)
+        self.assertIn('Leftovers: flavor 5, option 6, host 1, aggregate key '
+                      '4, trait 4. Remove them in the order', self.said)
         self.assertEqual({
             **of_priority,
             named['trait']: ['trait:CUSTOM_CPU_PRIORITY_MIX=forbidden'],
@@ -249,10 +249,10 @@ class UninstallCheck(base.FunctionalTest):
         for each in ours:
             self.placement.delete('/traits/%s' % each, version='1.6')
         self.assertEqual({}, self.check(command.CLEAN))
-        self.assertEqual('Nothing is left here: the package can be '
+        self.assertEqual('There are no leftovers: the package can be '
                          'uninstalled.\n', self.said)
 
-    def test_what_cannot_be_read(self):
+    def test_unreadable_sources_are_listed(self):
         self.conf.write_text('[nova_prio]\nenabled = true\n')
         self.flags(connection=None, group='api_database')
         left = self.check(command.FAILED)
@@ -268,7 +268,7 @@ class UninstallCheck(base.FunctionalTest):
             with mock.patch(name, side_effect=error):
                 left = self.check(command.FAILED)[uninstall.UNREAD]
             self.assertIn([words], left.values())
-            self.assertIn('See to what is listed as "unread"', self.said)
+            self.assertIn('Correct the rows of kind "unread" first', self.said)
         with mock.patch('nova.objects.FlavorList.get_all',
                         side_effect=exception.NovaException('never seen')):
             self.assertEqual(1, commands.run('uninstall-check')[0])

@@ -61,14 +61,15 @@ def _check_instances(view, client):
                 view.context, client, view.node.uuid, view.sharing, instance)
             if present == expected:
                 continue
+        (pcpu, vcpu), (expected_pcpu, expected_vcpu) = (
+            (amounts.get(orc.PCPU, 0), amounts.get(orc.VCPU, 0))
+            for amounts in (present, expected))
         kind = finding.WRONG_AMOUNT
         if not present:
             kind = finding.MISSING_ALLOCATION
-        else:
-            before, after = ([amounts.get(name, 0) for name in (
-                orc.PCPU, orc.VCPU)] for amounts in (present, expected))
-            if before != after and sum(before) == sum(after):
-                kind = finding.WRONG_CLASS
+        elif (pcpu != expected_pcpu and
+              pcpu + vcpu == expected_pcpu + expected_vcpu):
+            kind = finding.WRONG_CLASS
         notes = []
         if _is_pinned_by_image(instance):
             notes.append('"nova-manage placement heal_allocations" would ask '

@@ -2,6 +2,7 @@
 
 """The findings of an audit."""
 
+import collections
 import dataclasses
 
 from nova.virt import hardware
@@ -84,15 +85,18 @@ def format_amounts(amounts):
                     for item in sorted(amounts.items())) or 'nothing'
 
 
-def find_shared_cpus(users):
-    """Yield (UUID, text) for each user of a CPU that has other users.
+def find_shared_cpus(pins):
+    """Yield (UUID, text) for each guest with a CPU of another one.
 
-    :param users: dict, CPU number -> set of UUIDs
+    :param pins: dict, UUID -> set of CPU numbers
     """
-    for uuid in sorted(set().union(*users.values())):
-        shared = {cpu: uuids for cpu, uuids in users.items()
-                  if uuid in uuids and len(uuids) > 1}
+    users = collections.defaultdict(set)
+    for uuid, cpus in pins.items():
+        for cpu in cpus:
+            users[cpu].add(uuid)
+    for uuid, cpus in sorted(pins.items()):
+        shared = {cpu for cpu in cpus if len(users[cpu]) > 1}
         if shared:
+            others = set().union(*map(users.get, shared)) - {uuid}
             yield uuid, 'CPUs %s, with %s' % (
-                hardware.format_cpu_spec(shared), ' '.join(sorted(
-                    set().union(*shared.values()) - {uuid})))
+                hardware.format_cpu_spec(shared), ' '.join(sorted(others)))

@@ -2,7 +2,6 @@
 
 """Compare the guests that run on this host with their expected state."""
 
-import collections
 import typing
 
 from lxml import etree
@@ -56,6 +55,10 @@ class GuestHost(typing.NamedTuple):
         return (cpus is not None and len(cpus) == 1 and
                 not cpus <= self.cpus.shared)
 
+    def get_pins(self, guest):
+        """Return the frozenset of CPUs to which vCPUs are pinned."""
+        return frozenset().union(*filter(self.is_pinned, guest.vcpus))
+
 
 def check(name, host, guests, view=None):
     """Yield the findings of the guests of a host.
@@ -73,7 +76,7 @@ def check(name, host, guests, view=None):
                     libvirt='running')
     instances = {instance.uuid: instance
                  for instance in (view.idle_instances if view else ())}
-    users = collections.defaultdict(set)
+    pins = {}
     for guest in guests:
         priority = guest.priority
         if view:
@@ -92,9 +95,8 @@ def check(name, host, guests, view=None):
                 needed=partition or 'none of a priority',
                 libvirt=guest.partition or 'none')
         yield from _check_cpus(name, host, guest, priority)
-        for cpus in filter(host.is_pinned, guest.vcpus):
-            users[min(cpus)].add(guest.uuid)
-    for uuid, text in finding.find_shared_cpus(users):
+        pins[guest.uuid] = host.get_pins(guest)
+    for uuid, text in finding.find_shared_cpus(pins):
         yield finding.Finding(name, finding.SAME_CPU, uuid, libvirt=text)
 
 
@@ -118,8 +120,7 @@ def _check_cpus(name, host, guest, priority):
     if not (host.cpus.dedicated or host.cpus.shared):
         # Without CPU sets, Nova does not limit guests that float.
         return
-    outside = frozenset().union(*filter(
-        host.is_pinned, guest.vcpus)) - host.cpus.dedicated
+    outside = host.get_pins(guest) - host.cpus.dedicated
     if outside:
         yield finding.Finding(
             name, finding.CPU_OUTSIDE, guest.uuid,

@@ -112,7 +112,7 @@ def read_shared_disks(client, aggregates):
     """Return the allocations at the providers that share disks in aggregates.
 
     :param aggregates: frozenset, UUIDs of aggregates in Placement
-    :returns: dict, UUID of a provider -> consumer -> amount of DISK_GB
+    :returns: dict, UUID of a provider -> consumer -> DISK_GB
     """
     disks = {}
     for provider in allocations.find_disk_sharers(client, aggregates):
@@ -130,11 +130,7 @@ def read_host(context, client, node, read_disks=read_shared_disks):
     """Return the HostView of a compute node.
 
     :param context: nova.context.RequestContext of its cell
-    :param client: nova.scheduler.client.report.SchedulerReportClient
-    :param node: nova.objects.ComputeNode
     :param read_disks: function to call instead of :func:`read_shared_disks`
-    :raises nova_prio.placement.allocations.PlacementRefused: if Placement does
-        not answer
     """
     def read(kind):
         return allocations.get_json(client, '/resource_providers/%s/%s' % (
@@ -181,9 +177,7 @@ def count_hosts(context):
 def list_nodes(context, cell):
     """Yield the compute nodes of a cell, one page in memory at a time.
 
-    :param cell: nova.objects.CellMapping
-    :returns: iterator of (nova.context.RequestContext of the cell,
-        nova.objects.ComputeNode)
+    :returns: iterator of (context of the cell, nova.objects.ComputeNode)
     """
     with nova_context.target_cell(context, cell) as cctxt:
         for node in host_inventory.iterate_pages(
@@ -219,8 +213,7 @@ class NotScheduledYet(Exception):
 def find_instance(context, uuid):
     """Return an instance of any cell.
 
-    :returns: (nova.context.RequestContext of its cell, nova.objects.Instance);
-        (None, None) if it does not exist
+    :returns: (context of its cell, nova.objects.Instance), or (None, None)
     :raises NotScheduledYet: if it is being created
     :raises CellUnreachable: if its cell does not answer
     """

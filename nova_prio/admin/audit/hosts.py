@@ -2,7 +2,6 @@
 
 """Compare the report of a compute with its instances and with Placement."""
 
-import collections
 import dataclasses
 import functools
 
@@ -124,17 +123,14 @@ def _check_usage(view):
 
 def _check_pins(view):
     """Yield pins to a CPU of another instance, or to a shared CPU."""
-    users = collections.defaultdict(set)
-    for instance in view.idle_instances:
-        for cpu in demand.get_instance_pins(instance):
-            users[cpu].add(instance.uuid)
-    for uuid, text in finding.find_shared_cpus(users):
+    pins = {instance.uuid: demand.get_instance_pins(instance)
+            for instance in view.idle_instances}
+    for uuid, text in finding.find_shared_cpus(pins):
         yield finding.Finding(view.name, finding.SAME_CPU, uuid, compute=text)
-    for instance in view.idle_instances if view.report else ():
-        outside = demand.get_instance_pins(
-            instance) - view.report.cpus.dedicated
+    for uuid, cpus in pins.items() if view.report else ():
+        outside = cpus - view.report.cpus.dedicated
         if outside:
             yield finding.Finding(
-                view.name, finding.CPU_OUTSIDE, instance.uuid,
+                view.name, finding.CPU_OUTSIDE, uuid,
                 needed='CPUs %s' % view.report.cpu_dedicated_set,
                 compute='CPUs %s' % hardware.format_cpu_spec(outside))

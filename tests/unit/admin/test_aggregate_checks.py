@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is found wrong with host aggregates."""
+"""Faults of host aggregates are found."""
 
 import pytest
 
@@ -24,7 +24,7 @@ SCHEDULER = {
 
 
 def host(name, cpus=nova_objects.CPUS, problem=None):
-    """Return a host with our driver, or with cpus=None with another one."""
+    """Return a host with our driver, or with another one if cpus is None."""
     report = cpus and host_report.HostReport.from_usage(
         cpus, capacity.Rows(0, 0, 0), 0, {})
     return host_inventory.HostCapacity(name, report, problem, [])
@@ -35,7 +35,7 @@ OURS, OTHER = host('ours'), host('other', None)
 
 @pytest.fixture
 def found():
-    """Return a function: aggregates and hosts -> what is found."""
+    """Return a function: aggregates and hosts -> warnings."""
     conf = hooks.register_options()
 
     def found(aggregates, hosts=(OURS, OTHER), options=None, known=True):
@@ -60,13 +60,13 @@ def found():
     [('a', ['ours'], {'priority': ' True '})],
     [('a', ['ours'], {**MIX, 'priority': 'FALSE',
                       'priority_ordinary': 'True', 'other': 'yes'})],
-    # Hosts with another driver may be in any other aggregate, and the key of
-    # such an aggregate may be that of something else.
+    # Hosts with another driver may be in any other aggregate, which may use
+    # the key for another purpose.
     [('a', ['ours'], MIX), ('b', ['other'], {'priority_mix': 'false'}),
      ('c', ['other', 'ours'], {}), ('d', ['other'], {'priority': '7'})],
     [('a', ['ours'], MIX), ('b', [], MIX)],
 ])
-def test_nothing(found, aggregates):
+def test_right_aggregates_give_no_warning(found, aggregates):
     assert [] == found(aggregates)
     assert [] == found(aggregates, options={})
 
@@ -86,12 +86,12 @@ def test_nothing(found, aggregates):
     ([('a', ['ours'], {**MIX, 'priority': '7'})],
      ["'a' has the metadata priority=7,"]),
 ])
-def test_one_finding(found, aggregates, words):
+def test_wrong_aggregates_give_a_warning(found, aggregates, words):
     sentence, = found(aggregates)
     assert all(word in sentence for word in words), sentence
 
 
-def test_hosts(found):
+def test_hosts_without_report_or_capacity_give_a_warning(found):
     broken = host('broken', None, 'the report cannot be read (x)')
     sentence, = found([('a', ['ours', 'broken'], MIX)], [OURS, broken])
     assert sentence.startswith(
@@ -129,19 +129,19 @@ ONLY_OF_NOVA = {('filter_scheduler', 'weight_classes'): [
     ({'soft_anti_affinity_weight_multiplier': '-1'}, {}, 'groups count twice'),
     ({'priority_weight_multiplier': '-5'}, {}, None),
     ({'priority_weight_multiplier': 'five'}, {},
-     'priority_weight_multiplier=five, which is no number, so that [nova_prio'),
+     'priority_weight_multiplier=five, which is no number, so that [nova'),
     ({}, DOMAINS, "but no host is in an aggregate with the metadata 'rack'"),
     ({'rack': '1'}, DOMAINS, None),
 ])
-def test_weighers(found, metadata, options, words):
+def test_misleading_metadata_gives_a_warning(found, metadata, options, words):
     aggregates = [('a', ['ours'], {**MIX, **metadata})]
     sentences = found(aggregates, options=options)
     assert (words is not None) == bool(sentences)
     assert all(words in sentence for sentence in sentences), sentences
-    # They are nothing to other services.
+    # Other services do not use the weighers.
     assert [] == found(aggregates)
 
 
-def test_domain_without_hosts(found):
+def test_domain_of_an_empty_aggregate_gives_a_warning(found):
     assert found([('a', ['ours'], MIX), ('b', [], {'rack': '1'})],
                  options=DOMAINS)
