@@ -14,11 +14,11 @@ objects.register_all()
 
 
 @pytest.mark.parametrize('extra_specs, hints, folded', [
-    # Nothing asked for.
+    # No priority.
     ({}, None, None),
     ({}, {}, None),
     ({'hw:cpu_policy': 'dedicated'}, {'group': 'x'}, None),
-    # By flavor, by hint, and by a hint that came as a list.
+    # By extra spec, by hint, and by a hint in a list.
     ({'hw:cpu_priority': 'high'}, None,
      {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}),
     ({'hw:cpu_priority': 'low'}, {},
@@ -32,7 +32,7 @@ objects.register_all()
     # A flavor cannot pretend that the priority came with the hint.
     ({'hw:cpu_priority': 'low', 'nova_prio:source': 'hint'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
-    # What the flavor spells out stays.
+    # An explicit policy or request for PCPU stays.
     ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}, {},
      {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}),
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '4'}, {},
@@ -41,10 +41,10 @@ objects.register_all()
      {'hw:cpu_priority': 'high', 'resources1:PCPU': '4'}),
     ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
-    # As many VCPU as vCPUs say nothing that the policy does not.
+    # A request for as many VCPU as vCPUs is the shared policy.
     ({'hw:cpu_priority': 'low', 'resources:VCPU': '4'}, {},
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
-    # A number of zero says that all CPUs are of the other sort.
+    # A request for 0 leaves all vCPUs to the other class.
     ({'hw:cpu_priority': 'low', 'resources:VCPU': '4', 'resources:PCPU': '0'},
      {}, {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}),
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '4',
@@ -59,7 +59,7 @@ objects.register_all()
      {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared',
       'hw:cpu_realtime': 'no'}),
 ])
-def test_fold(extra_specs, hints, folded):
+def test_fold_writes_priority_and_cpu_policy(extra_specs, hints, folded):
     before = dict(extra_specs)
     assert folded == priority_fold.fold(4, extra_specs, hints)
     assert before == extra_specs
@@ -73,14 +73,14 @@ def test_fold(extra_specs, hints, folded):
     ({'resources:VCPU': '1', 'resources_A:VCPU': '2'}, 3),
     ({'resources:VCPU': 'some'}, 4),
 ])
-def test_what_placement_holds(extra_specs, vcpu):
+def test_amount_that_placement_allocates(extra_specs, vcpu):
     assert vcpu == flavor_specs.get_placement_amount(extra_specs, 'VCPU', 4)
 
 
 CLASSES = ('PCPU', 'VCPU', 'MEMORY_MB')
 KEYS = st.one_of(
     st.text(max_size=20),
-    # Keys with the form of a resource request, and their near misses.
+    # Resource requests, and keys that are almost resource requests.
     st.builds('{}{}:{}{}'.format,
               st.sampled_from(['resources', 'Resources', ' resources', 'res']),
               st.one_of(
@@ -98,7 +98,7 @@ def flavor(**attributes):
                           swap=0, **attributes)
 
 
-def requested_by_nova(extra_specs):
+def request_by_nova(extra_specs):
     """Return the resources that Nova asks Placement for: dict."""
     return utils.ResourceRequest.from_request_spec(objects.RequestSpec(
         flavor=flavor(extra_specs=extra_specs), is_bfv=False,
@@ -107,13 +107,13 @@ def requested_by_nova(extra_specs):
 
 @hypothesis.given(KEYS)
 @hypothesis.settings(max_examples=1000, deadline=None)
-def test_same_keys_count_as_for_nova(key):
+def test_requests_are_selected_as_nova_does(key):
     extra_specs = {key: str(AMOUNT)}
     request = utils.ResourceRequest()
     request._process_extra_specs(flavor(extra_specs=extra_specs))
-    of_scheduler = request.merged_resources()
+    placement = request.merged_resources()
     for name in CLASSES:
-        assert (of_scheduler.get(name) == AMOUNT) == bool(
+        assert (placement.get(name) == AMOUNT) == bool(
             flavor_specs.select_placement_requests(extra_specs, name))
     vcpu, pcpu = hardware._get_vcpu_pcpu_resources(
         flavor(extra_specs=extra_specs))
@@ -122,8 +122,8 @@ def test_same_keys_count_as_for_nova(key):
             flavor_specs.select_pinning_requests(extra_specs, name))
         for name in ('VCPU', 'PCPU'))
     assert bool(flavor_specs.find_misread_requests(extra_specs)) == (
-        (pcpu, vcpu) != (of_scheduler.get('PCPU', 0),
-                         of_scheduler.get('VCPU', 0)))
+        (pcpu, vcpu) != (placement.get('PCPU', 0),
+                         placement.get('VCPU', 0)))
 
 
 @hypothesis.given(st.dictionaries(
@@ -131,11 +131,11 @@ def test_same_keys_count_as_for_nova(key):
               st.sampled_from(['VCPU', 'MEMORY_MB'])),
     st.sampled_from(['0', '1', '7', '-1', 'some', ''])))
 @hypothesis.settings(deadline=None)
-def test_amounts_in_placement_are_those_of_nova(extra_specs):
-    of_nova = requested_by_nova(extra_specs)
-    for name, of_flavor in (('VCPU', 4), ('MEMORY_MB', 8)):
-        assert of_nova.get(name, 0) == flavor_specs.get_placement_amount(
-            extra_specs, name, of_flavor)
+def test_amounts_are_summed_as_nova_does(extra_specs):
+    requested = request_by_nova(extra_specs)
+    for name, amount in (('VCPU', 4), ('MEMORY_MB', 8)):
+        assert requested.get(name, 0) == flavor_specs.get_placement_amount(
+            extra_specs, name, amount)
 
 
 @pytest.mark.parametrize('extra_specs, hints, words', [
@@ -189,7 +189,7 @@ def test_amounts_in_placement_are_those_of_nova(extra_specs):
      ['resourcesA:VCPU', "'4'", "resources:VCPU = '4'"]),
     ({'resources-:VCPU': '0'}, {'priority': 'low'},
      ['resources-:VCPU', "'0'", "resources:VCPU = '4'"]),
-    # Both faults are in one answer.
+    # One answer has both faults.
     ({'hw:cpu_priority': 'high'}, {'priority': 'urgent'},
      ["Scheduler hint 'priority' is 'urgent'; allowed values are 'high' and "
       "'low'. ",
@@ -202,7 +202,7 @@ def test_amounts_in_placement_are_those_of_nova(extra_specs):
      ["Scheduler hint 'priority' is 'low'", 'only one of the two',
       "Extra spec hw:cpu_priority of the flavor is 'gold'",
       "allowed values are 'high' and 'low'"]),
-    # Nova takes these for none, and would pin nothing.
+    # Nova ignores these values, and would not pin the vCPUs.
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '0'}, {},
      ['resources:PCPU', "'0'", 'a whole number from 1 on']),
     ({'resources:PCPU': 'four'}, {'priority': 'high'},
@@ -211,7 +211,7 @@ def test_amounts_in_placement_are_those_of_nova(extra_specs):
       'resources:VCPU': '-1'}, {},
      ['resources:VCPU', "'-1'", 'a whole number from 1 on']),
 ])
-def test_refused(extra_specs, hints, words):
+def test_contradictory_request_is_refused(extra_specs, hints, words):
     with pytest.raises(flavor_specs.RequestRefused) as caught:
         priority_fold.fold(4, extra_specs, hints)
     for word in words:
@@ -220,17 +220,17 @@ def test_refused(extra_specs, hints, words):
 
 def nested(depth):
     """Return a list in a list in a list."""
-    found = []
+    outer = []
     for _ in range(depth):
-        found = [found]
-    return found
+        outer = [outer]
+    return outer
 
 
 LINE = 'x\nINFO all is well'
 
 
-def in_one_line(caught):
-    """Whether a refusal can be written into a log, and is no longer."""
+def is_short_line(caught):
+    """Return whether a refusal is one short line, safe for a log."""
     return str(caught.value).isprintable() and len(str(caught.value)) < 250
 
 
@@ -238,10 +238,10 @@ def in_one_line(caught):
     LINE, '\r\x1b[2J\0', '\ud800', '\u2028\u202e', '%s%n', '{0.__class__}',
     '<name>&lt;', 'x' * 10 ** 6, ['x'] * 10 ** 5, nested(10 ** 5),
     {LINE: {LINE: [LINE]}}, [LINE], pytest.param(10 ** 4000, id='long')])
-def test_hostile_hints(hint):
+def test_refusal_of_hostile_hint_is_short(hint):
     with pytest.raises(flavor_specs.RequestRefused) as caught:
         priority_fold.fold(4, {}, {'priority': hint})
-    assert in_one_line(caught)
+    assert is_short_line(caught)
 
 
 @pytest.mark.parametrize('extra_specs', [
@@ -249,20 +249,20 @@ def test_hostile_hints(hint):
     {'hw:cpu_priority': 'low', 'hw:cpu_policy': LINE},
     {'hw:cpu_priority': 'high', 'resources:PCPU': LINE},
     {'hw:cpu_priority': 'low', 'resources:VCPU': 'x' * 255}])
-def test_hostile_extra_specs(extra_specs):
+def test_refusal_of_hostile_extra_spec_is_short(extra_specs):
     with pytest.raises(flavor_specs.RequestRefused) as caught:
         priority_fold.fold(4, extra_specs, {})
-    assert in_one_line(caught)
+    assert is_short_line(caught)
 
 
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000])
 @pytest.mark.parametrize('extra_specs', [
     {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'},
     {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}])
-def test_hostile_images(extra_specs, value):
+def test_refusal_of_hostile_image_property_is_short(extra_specs, value):
     with pytest.raises(flavor_specs.RequestRefused) as caught:
         priority_fold.check_image(extra_specs, {'hw_cpu_policy': value})
-    assert in_one_line(caught)
+    assert is_short_line(caught)
 
 
 @pytest.mark.parametrize('extra_specs, priority', [
@@ -271,12 +271,12 @@ def test_hostile_images(extra_specs, value):
     ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed'}, 'high'),
     ({'hw:cpu_priority': 'high', 'resources:PCPU': '4'}, 'high'),
     ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'}, 'low'),
-    # Written, but not folded: ordinary.
+    # Not folded, therefore not in force.
     ({'hw:cpu_priority': 'high'}, None),
     ({'hw:cpu_priority': 'high', 'hw:cpu_policy': 'shared'}, None),
     ({'hw:cpu_priority': 'low'}, None),
     ({'hw:cpu_priority': 'low', 'hw:cpu_policy': 'dedicated'}, None),
     ({'hw:cpu_priority': 'nonsense', 'hw:cpu_policy': 'shared'}, None),
 ])
-def test_in_force(extra_specs, priority):
+def test_priority_in_force(extra_specs, priority):
     assert priority == flavor_specs.get_priority(extra_specs)

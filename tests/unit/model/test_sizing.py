@@ -12,16 +12,16 @@ CPUS = st.integers(1, 128)
 RATIOS = st.decimals('0.01', '20', places=2)
 
 
-def terms(dedicated, shared, ratio, mix=True):
+def make_size(dedicated, shared, ratio, mix=True):
     return sizing.HostSize(dedicated, shared, ratio and decimal.Decimal(ratio),
                            mix)
 
 
-#: The example of the design, 12 CPUs, and the same without mix.
+#: The example in capacity.py, with 12 CPUs.
 EXAMPLE = (8, 4, '2')
 
 
-@pytest.mark.parametrize('given, wanted, found', [
+@pytest.mark.parametrize('given, target, solution', [
     # 12 * 2 - 8 = 16 low-priority vCPUs.
     ((None, 4, '2'), dict(low=16), EXAMPLE),
     ((8, None, '2'), dict(low=16), EXAMPLE),
@@ -37,13 +37,13 @@ EXAMPLE = (8, 4, '2')
     # 17 need more than 12 * 2.08 - 8.
     ((8, 4, None), dict(low=17), (8, 4, '2.0834')),
 ])
-def test_examples(given, wanted, found):
-    if 'overall' in wanted:
-        wanted = dict(overall=decimal.Decimal(wanted['overall']))
-    assert terms(*found) == sizing.solve(terms(*given), **wanted)
+def test_smallest_solution_is_found(given, target, solution):
+    if 'overall' in target:
+        target = dict(overall=decimal.Decimal(target['overall']))
+    assert make_size(*solution) == sizing.solve(make_size(*given), **target)
 
 
-@pytest.mark.parametrize('given, wanted, words', [
+@pytest.mark.parametrize('given, target, words', [
     ((None, 4, '2'), dict(overall=2), 'Any number of dedicated CPUs gives an '
      'overall ratio of 2 with shared 4, ratio 2 and mix.'),
     ((None, 4, '2', False), dict(low=8), 'Any number of dedicated CPUs gives '
@@ -52,9 +52,9 @@ def test_examples(given, wanted, found):
     ((8, None, '0'), dict(low=1), 'No number of shared CPUs up to 4096'),
     ((8, 0, None, False), dict(low=1), 'No ratio up to 1000 gives 1 low'),
 ])
-def test_impossible(given, wanted, words):
+def test_no_solution_says_why(given, target, words):
     with pytest.raises(sizing.NoSolution) as error:
-        sizing.solve(terms(*given), **wanted)
+        sizing.solve(make_size(*given), **target)
     assert words in str(error.value)
 
 
@@ -62,27 +62,28 @@ def test_impossible(given, wanted, words):
                   st.sampled_from(['dedicated', 'shared', 'ratio']),
                   st.booleans())
 @hypothesis.settings(max_examples=100, deadline=None)
-def test_what_is_found_is_enough_and_no_more(dedicated, shared, ratio, mix,
-                                             name, is_low):
-    """What a host sells is its own solution, or a smaller one."""
+def test_solution_is_enough_and_a_smaller_value_is_not(
+        dedicated, shared, ratio, mix, name, is_low):
+    """The size of a host that sells as much is the solution, or larger."""
     host = sizing.HostSize(dedicated, shared, ratio, mix)
-    wanted = (dict(low=host.sellable.low) if is_low
+    target = (dict(low=host.sellable.low) if is_low
               else dict(overall=host.overall_ratio))
     try:
-        found = sizing.solve(host._replace(**{name: None}), **wanted)
+        solution = sizing.solve(host._replace(**{name: None}), **target)
     except sizing.NoSolution as error:
         assert str(error).startswith('Any number')
         return
 
-    def sold(each):
+    def measure(each):
         return each.sellable.low if is_low else each.overall_ratio
 
-    assert sold(found) >= sold(host)
+    assert measure(solution) >= measure(host)
     if name == 'ratio' or is_low:
-        assert getattr(found, name) <= getattr(host, name)
-        least = {'ratio': decimal.Decimal('0.0001')}.get(name, 1)
-        fewer = getattr(found, name) - least
-        if fewer >= (0 if name == 'ratio' else int(mix)):
-            assert sold(found._replace(**{name: fewer})) < sold(host)
+        assert getattr(solution, name) <= getattr(host, name)
+        step = {'ratio': decimal.Decimal('0.0001')}.get(name, 1)
+        value = getattr(solution, name) - step
+        if value >= (0 if name == 'ratio' else int(mix)):
+            smaller = solution._replace(**{name: value})
+            assert measure(smaller) < measure(host)
     else:
-        assert sold(found) == sold(host)
+        assert measure(solution) == measure(host)

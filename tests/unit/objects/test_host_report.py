@@ -12,14 +12,14 @@ CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
                          capacity.parse_ratio('2.0'), mix=True)
 
 
-def report():
+def make_report():
     return host_report.HostReport.from_usage(
         CPUS, capacity.Rows(4, 8, 2), 14, {1: 3}, 'no partition',
         frozenset((6, 7)), ['vm-b'], 'no report')
 
 
-def test_fingerprint():
-    """A changed field needs a new version: old schedulers read this."""
+def test_fields_and_version_are_unchanged():
+    """A changed field needs a new version, because old schedulers read it."""
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
@@ -27,9 +27,9 @@ def test_fingerprint():
     assert expected == actual
 
 
-def test_round_trip():
+def test_report_survives_a_round_trip():
     read = host_report.HostReport.from_stats(
-        {host_report.STATS_KEY: report().to_stats()})
+        {host_report.STATS_KEY: make_report().to_stats()})
     assert ('0-7', '8-11', True, 12, '2.0', 14) == (
         read.cpu_dedicated_set, read.cpu_shared_set, read.mix,
         read.floating_cpus, read.cpu_allocation_ratio, read.vcpus_used)
@@ -44,23 +44,23 @@ def test_round_trip():
     assert capacity.Rows(2, 8, 6) == read.room
 
 
-@pytest.mark.parametrize('version, unknown', [
+@pytest.mark.parametrize('version, missing', [
     ('1.0', {'low_by_cell', 'partition_problem', 'blocked_cpus',
              'blocked_by', 'problem'}),
     ('1.1', {'partition_problem', 'blocked_cpus', 'blocked_by', 'problem'}),
     ('1.2', {'blocked_cpus', 'blocked_by', 'problem'}),
     ('1.3', {'blocked_by', 'problem'})])
-def test_an_older_scheduler_reads_it(version, unknown):
-    primitive = report().obj_to_primitive(target_version=version)
+def test_older_version_lacks_newer_fields(version, missing):
+    primitive = make_report().obj_to_primitive(target_version=version)
     assert version == primitive['nova_prio_object.version']
-    assert unknown == {
+    assert missing == {
         name for name in host_report.HostReport.fields
         if name not in primitive['nova_prio_object.data']}
 
 
 def read_as(version, **data):
-    """Return the report, written by a compute of another version."""
-    primitive = report().obj_to_primitive()
+    """Return the report that a compute of another version wrote."""
+    primitive = make_report().obj_to_primitive()
     primitive['nova_prio_object.version'] = version
     primitive['nova_prio_object.data'].update(data)
     for name in [name for name, value in data.items() if value is None]:
@@ -69,7 +69,7 @@ def read_as(version, **data):
         {host_report.STATS_KEY: jsonutils.dumps(primitive)})
 
 
-def test_a_report_of_an_older_compute():
+def test_report_of_an_older_compute_is_read():
     read = read_as('1.0', low_by_cell=None, partition_problem=None,
                    blocked_cpus=None)
     assert capacity.Rows(4, 8, 2) == read.used
@@ -90,13 +90,13 @@ def test_a_report_of_an_older_compute():
     (['a', 'b', 'c', 'd', 'e'], 'a, b, c and 2 more'),
     (['x' * 100], 'x' * 64 + '...'),
 ])
-def test_names_of_guests_have_a_bounded_length(names, text):
+def test_names_of_guests_are_shortened(names, text):
     made = host_report.HostReport.from_usage(
         CPUS, capacity.Rows(4, 8, 2), 14, {}, blocked_by=names)
     assert text == made.blocked_by
 
 
-def test_report_of_a_problem_has_no_room_in_an_older_scheduler():
+def test_report_of_a_problem_has_no_remaining_capacity():
     made = host_report.HostReport.from_problem('no report', 14)
     read = host_report.HostReport.from_stats(
         {host_report.STATS_KEY: made.to_stats()})
@@ -105,13 +105,13 @@ def test_report_of_a_problem_has_no_room_in_an_older_scheduler():
     assert capacity.Rows(0, 0, 0) == read.room
 
 
-def test_a_report_of_a_newer_compute():
+def test_report_of_a_newer_compute_is_read():
     read = read_as('1.99', not_known_yet={'a': 1})
     assert capacity.Rows(4, 8, 2) == read.used
     assert {'1': 3} == read.low_by_cell
 
 
-def test_a_compute_with_one_more_field():
+def test_unknown_field_is_ignored():
     with fixture.VersionedObjectRegistryFixture() as registry:
         class HostReport(host_report.HostReport):
             VERSION = '1.%d' % (
@@ -128,12 +128,12 @@ def test_a_compute_with_one_more_field():
     assert (capacity.Rows(4, 8, 2), {'1': 3}) == (read.used, read.low_by_cell)
 
 
-def test_the_same_report_is_the_same_text():
-    assert report().to_stats() == report().to_stats()
+def test_unchanged_report_has_unchanged_text():
+    assert make_report().to_stats() == make_report().to_stats()
 
 
 @pytest.mark.parametrize('stats', [None, {}, {'uptime': 'x'}])
-def test_no_report(stats):
+def test_stats_without_report(stats):
     assert host_report.HostReport.from_stats(stats) is None
 
 
@@ -146,6 +146,6 @@ def test_no_report(stats):
     ' "nova_prio_object.namespace": "nova_prio",'
     ' "nova_prio_object.version": "99.0", "nova_prio_object.data": {}}',
 ])
-def test_unreadable_report(text):
+def test_unreadable_report_is_an_error(text):
     with pytest.raises(host_report.UnreadableReport):
         host_report.HostReport.from_stats({host_report.STATS_KEY: text})
