@@ -58,8 +58,8 @@ def find_refusals(host, request, remaining, free_memory_mb):
             'too_many_vcpus', 'the instance has more vCPUs than the host has '
             'floating CPUs', request.vcpus, host.floating_cpus)
     shared = request.needed_rows.ordinary
-    # On stock Nova max_unit of VCPU, the number of shared CPUs, sets this
-    # limit. A mix host has a larger max_unit for its low-priority instances.
+    # Stock Nova sets this limit by max_unit of VCPU. A mix host has a larger
+    # max_unit for its low-priority instances.
     if host.mix and shared > host.shared_cpus:
         yield Refusal(
             'too_many_shared_vcpus', 'the instance has more shared vCPUs '

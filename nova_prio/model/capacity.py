@@ -111,7 +111,7 @@ def calculate_sellable(dedicated, shared, ratio, mix):
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
     row may only sell that CPU's oversubscription, r - 1.
 
-    :param dedicated: number of CPUs, like ``shared``
+    :param dedicated: number of dedicated CPUs; ``shared`` is a number too
     :param ratio: allocation ratio, a Decimal
     """
     ordinary = shared * ratio

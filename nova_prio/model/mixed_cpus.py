@@ -34,14 +34,14 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
     :param image_properties: dict, image property -> str
     :returns: None if the flavor requests 0 PCPU or 0 VCPU
     """
-    for key, value in flavor_specs.select_pinning_requests(
-            extra_specs, 'PCPU', 'VCPU').items():
+    requests = flavor_specs.select_pinning_requests(
+        extra_specs, 'PCPU', 'VCPU')
+    for key, value in requests.items():
         if not flavor_specs.is_number(value):
             _refuse_flavor(key, value, 'allowed is a whole number from 0 on')
-    pcpus, shared = (
-        flavor_specs.sum_amounts(
-            flavor_specs.select_pinning_requests(extra_specs, name))
-        for name in ('PCPU', 'VCPU'))
+    pcpus = flavor_specs.sum_amounts(
+        flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
+    shared = flavor_specs.sum_amounts(requests) - pcpus
     isolated = extra_specs.get(_EMULATOR) == 'isolate'
     if pcpus + shared != vcpus + isolated:
         raise flavor_specs.RequestRefused(
@@ -63,10 +63,9 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
         _refuse_flavor(
             key, value,
             '%s only groups with a number from 1 on are allowed' % _BESIDE)
-    image_policy = image_properties.get('hw_cpu_policy')
-    if image_policy not in (None, 'mixed'):
-        _refuse_image('hw_cpu_policy', image_policy,
-                      "only 'mixed' or no value")
+    policy = image_properties.get('hw_cpu_policy')
+    if policy not in (None, 'mixed'):
+        _refuse_image('hw_cpu_policy', policy, "only 'mixed' or no value")
     mask = image_properties.get('hw_cpu_realtime_mask')
     # Without real-time in the flavor, this mask has no effect.
     if mask is not None and flavor_specs.is_realtime(extra_specs):
@@ -124,6 +123,7 @@ def fold_to_mixed_policy(extra_specs, mask):
         match = _GROUP_KEY.match(key)
         if not match or match.group(2) not in emptied:
             continue
+        # Only the traits of this group are left.
         trait = 'trait:' + match.group(3)
         value = folded.pop(key)
         if folded.setdefault(trait, value) != value:

@@ -26,8 +26,8 @@ ATTEMPTS = 4
 
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
                     'cancelled', 'done'))
-#: The first microversion with generations of consumers, and the first that
-#: filters providers by trait and aggregate.
+# The first microversion with generations of consumers, and the first that
+# filters providers by trait and aggregate.
 _ALLOCATIONS_VERSION, _PROVIDERS_VERSION = '1.28', '1.22'
 #: Errors of Nova's client if Placement, or keystone, does not answer.
 CLIENT_ERRORS = (ks_exceptions.ClientException, sdk_exceptions.SDKException)
@@ -81,7 +81,7 @@ def find_drifted(context, instances, present, classes):
         return None if expected == select_own(
             present.get(instance.uuid, {})) else expected
 
-    # Only these instances are worth a query of their block devices.
+    # Do not query the block devices of all instances.
     suspects = [instance for instance in instances
                 if get_drift(instance, False) is not None]
     volume_backed = find_volume_backed(context, suspects)
@@ -141,10 +141,9 @@ def return_to_instance(context, client, migration):
 
     The allocations that the instance had on the destination are deleted.
     """
-    if client.get_allocs_for_consumer(
-            context, migration.uuid)['allocations'] and (
-                not client.move_allocations(
-                    context, migration.uuid, migration.instance_uuid)):
+    present = client.get_allocs_for_consumer(context, migration.uuid)
+    if present['allocations'] and not client.move_allocations(
+            context, migration.uuid, migration.instance_uuid):
         raise PlacementRefused('Placement refused to move the allocations')
 
 
