@@ -4,13 +4,14 @@
 
 :class:`Cloud` is the environment of Nova's own functional tests: real API,
 conductor, scheduler and computes, a real Placement, sqlite, and Nova's fake
-libvirt instead of the hypervisor.
+libvirt instead of a hypervisor.
 """
 
 import contextlib
 from importlib import metadata
 import os
 import pathlib
+import pkgutil
 import sysconfig
 from unittest import mock
 import urllib.parse
@@ -21,24 +22,22 @@ from sqlalchemy import pool
 
 from nova_prio.scenario import host_options
 
-# A wheel of Nova puts the paste file under the prefix.
+# The paste file of an installed wheel of Nova.
 _PASTE = os.path.join(
     sysconfig.get_path('data'), 'etc', 'nova', 'api-paste.ini')
 
-# Nova's tests read both variables when they are imported. Its fixtures need
-# eventlet up to Nova 33, and run with native threads from Nova 34 on.
+# Nova's tests read both variables on import. Up to Nova 33 its fixtures need
+# eventlet; from Nova 34 on they run with native threads.
 try:
     if os.path.exists(_PASTE):
         os.environ.setdefault('OS_WSGI__API_PASTE_CONFIG', _PASTE)
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = str(
         int(metadata.version('nova').split('.')[0]) >= 34)
-    # First of all that is Nova's: it decides between threads and eventlet.
+    # It decides between threads and eventlet: no other module of Nova may be
+    # imported before.
     import nova.tests.functional  # noqa: I100
 
-    from nova.api.openstack.compute import servers
     from nova.api.validation.extra_specs import validators
-    from nova.compute import api
-    from nova.compute import resource_tracker
     import nova.conf
     from nova import context
     from nova.scheduler import request_filter
@@ -46,19 +45,19 @@ try:
     from nova.tests.functional.libvirt import base
 
     import nova_prio.conf
-    # Nova's tests forget an object that is registered while one of them runs.
+    # Nova's tests unregister an object that is registered during a test.
     import nova_prio.objects.host_report  # noqa: F401
 except ImportError as exc:
     raise ImportError(
         "The embedded cloud needs Nova and Placement with their test code, "
-        "and Python's module %r is missing: install nova, "
+        "but the Python module %r is missing: install nova, "
         "openstack-placement and this package with its 'scenario' extra."
         % exc.name, name=exc.name) from exc
 
 CONF = nova.conf.CONF
 PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
 STOCK_DRIVER = 'libvirt.LibvirtDriver'
-# Before Nova's tests replace it: see Cloud.setUp().
+# The original of the function that Nova's tests replace: see Cloud.setUp().
 _TARGET_CELL = context.target_cell
 
 
@@ -66,27 +65,26 @@ class Installed:
     """A test environment of Nova in which this package is installed."""
 
     def _install(self):
-        """Install and configure the package for as long as the test runs."""
+        """Install and configure the package for the duration of the test."""
         self._aggregates = {}
         nova_prio.conf.register_opts(CONF)
         self._configure()
-        for name, value in (
-                ('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
-                 list(request_filter.ALL_REQUEST_FILTERS)),
-                ('nova.compute.api.API', api.API),
-                ('nova.api.openstack.compute.servers.ServersController.create',
-                 servers.ServersController.create),
-                ('nova.compute.resource_tracker.ResourceTracker',
-                 resource_tracker.ResourceTracker),
-                ('nova.compute.resource_tracker.claims',
-                 resource_tracker.claims)):
-            self.stub_out(name, value)
-        # nova-api does so once, when it starts with its configuration.
+        # The package replaces these names; after the test the fixture
+        # restores them.
+        self.stub_out('nova.scheduler.request_filter.ALL_REQUEST_FILTERS',
+                      list(request_filter.ALL_REQUEST_FILTERS))
+        for name in (
+                'nova.compute.api.API',
+                'nova.api.openstack.compute.servers.ServersController.create',
+                'nova.compute.resource_tracker.ResourceTracker',
+                'nova.compute.resource_tracker.claims'):
+            self.stub_out(name, pkgutil.resolve_name(name))
+        # nova-api loads the validators once, after it read its configuration.
         validators.VALIDATORS.clear()
         validators.load_validators()
 
     def _configure(self):
-        """Set what the operator of priority hosts writes into nova.conf."""
+        """Set the options of the guide, and lift the quotas."""
         self.flags(instances=-1, cores=-1, ram=-1, server_groups=-1,
                    server_group_members=-1, group='quota')
         self.flags(enabled=True, group='nova_prio')
@@ -107,7 +105,7 @@ class Installed:
             group='filter_scheduler')
 
     def _clear_attrs(self):
-        """Keep the attributes: pytest reads some after the test."""
+        """Keep the attributes, because pytest reads some after the test."""
 
     def _join_aggregate(self, name, metadata):
         key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
@@ -123,8 +121,8 @@ class Cloud(Installed, base.ServersTestBase):
     """A stock Nova and Placement that loads this package.
 
     ``self.api`` is the client of an administrator at the newest microversion,
-    ``self.placement`` that of Placement, and ``self.hosts_down`` has the names
-    of the hosts that are down.
+    ``self.placement`` the client of Placement. ``self.hosts_down`` is the set
+    of the names of hosts that are down.
     """
 
     ADMIN_API = True
@@ -136,32 +134,34 @@ class Cloud(Installed, base.ServersTestBase):
         self._guest_xmls = {}
         self.hosts_down = set()
         self._install()
-        # The CPUs of its hosts are not those of this machine.
+        # The kernel of this machine says nothing about the CPUs of the hosts.
         for name in 'ISOLATED', 'ONLINE':
             self.stub_out('nova_prio.compute.config_checks.' + name,
                           pathlib.Path(os.devnull))
         self.flags(affinity_domains=list(self.affinity_domains),
                    group='nova_prio')
-        # With a connection for each transaction, a fifth of all the time of
-        # the cloud is spent on opening and closing sqlite's files.
+        # Without a pool, the cloud spends a fifth of its time on opening and
+        # closing the files of sqlite.
         self.stub_out('oslo_db.sqlalchemy.engines.pool.NullPool',
                       pool.QueuePool)
         super().setUp()
-        # In that of Nova's tests threads wait for each other to switch between
-        # the databases of cells, and sometimes for ever. One cell needs none.
+        # In the replacement of Nova's tests, threads wait for each other
+        # before they switch between the databases of cells, and can deadlock.
+        # With one cell there is nothing to switch.
         if self.NUMBER_OF_CELLS == 1:
             self.stub_out('nova.context.target_cell', _TARGET_CELL)
-        # A live migration would wait half an hour for a host that is gone.
+        # By default a live migration waits half an hour for a host that is
+        # down.
         self.flags(long_rpc_timeout=60)
-        # Idle threads of Nova's tests look for work a hundred times a second,
-        # which takes a core if several computes run.
+        # In Nova's tests idle threads poll a hundred times a second, which
+        # takes a core if several computes run.
         self.stub_out('futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.3)
         self._options_fixture = self.useFixture(
             host_options.HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.host.Host.get_online_cpus',
             new=lambda host: host.get_available_cpus()))
-        # There are no disks that a resize or a cold migration could move.
+        # There are no disks to move on a resize or a cold migration.
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.driver.LibvirtDriver.'
             'migrate_disk_and_power_off', return_value='{}'))
@@ -169,7 +169,7 @@ class Cloud(Installed, base.ServersTestBase):
     @classmethod
     @contextlib.contextmanager
     def running(cls, affinity_domains=affinity_domains):
-        """Run a cloud outside of a test run; yields it."""
+        """Yield a running cloud, for use outside of a test."""
         cloud = cls('_clear_attrs')
         cloud.affinity_domains = affinity_domains
         try:
@@ -180,8 +180,8 @@ class Cloud(Installed, base.ServersTestBase):
 
     def _get_connection(self, *args, **kwargs):
         # Nova refuses hosts of 16 CPUs and more because of its mock of
-        # get_online_cpus, which setUp() has replaced. Its fake counts the
-        # memory of a host in KiB, but libvirt-python in MiB.
+        # get_online_cpus, which setUp() has replaced. Nova's fake returns the
+        # memory of a host in KiB, libvirt-python in MiB.
         with mock.patch.object(self, 'assertGreater'):
             connection = super()._get_connection(*args, **kwargs)
         info = connection.getInfo()
@@ -190,7 +190,7 @@ class Cloud(Installed, base.ServersTestBase):
         return connection
 
     def start_compute(self, hostname='compute1', *args, **kwargs):
-        """Start (or start again) a compute with the options of its host."""
+        """Start or restart a compute with the options of its host."""
         options = self._host_options.setdefault(
             hostname, {(None, 'host'): hostname})
         with self._options_fixture.starting(options):
@@ -203,20 +203,16 @@ class Cloud(Installed, base.ServersTestBase):
                    shared=None, ratio=None, mix=False, memory_mb=16384,
                    driver=PRIORITY_DRIVER, aggregate=None,
                    low_emulator_set=None, cell=None):
-        """Start a host and add it to an aggregate.
+        """Start a host and add it to an aggregate; return its nova-compute.
 
         :param cpus: a multiple of cells * threads; sibling threads have
             neighbouring numbers
-        :param dedicated: ``[compute] cpu_dedicated_set``, such as "0-7"
-        :param shared: ``[compute] cpu_shared_set``
+        :param dedicated: str, ``cpu_dedicated_set``; shared likewise
         :param ratio: ``cpu_allocation_ratio``; None leaves it to Nova
         :param mix: ``cpu_priority_mix_enable``
-        :param driver: ``compute_driver``
-        :param aggregate: dict, metadata of the aggregate that all hosts with
-            the same metadata share (str -> str); None or empty for none
-        :param low_emulator_set: ``[nova_prio] low_emulator_set``
-        :param cell: name of the cell of the host; None for the first cell
-        :returns: the started nova-compute service
+        :param aggregate: dict, str to str: the metadata of the aggregate,
+            which hosts with the same metadata share; None or {} for none
+        :param cell: name of the cell; None for the first cell
         """
         self._host_options[name] = {
             (None, 'host'): name,
@@ -233,7 +229,7 @@ class Cloud(Installed, base.ServersTestBase):
             kB_mem=memory_mb * units.Ki), cell_name=cell)
         if aggregate:
             self._join_aggregate(name, aggregate)
-        # Nova's host state takes the ratio over at the second update.
+        # Nova's host state has the ratio from the second update on.
         self.update_host(name)
         return self.computes[name]
 
@@ -245,17 +241,17 @@ class Cloud(Installed, base.ServersTestBase):
             self.computes[name].manager.update_available_resource(cctxt)
 
     def host_conf(self, name):
-        """Return a context manager: CONF as that host reads it."""
+        """Return a context manager in which CONF has that host's options."""
         return host_options.use(self._host_options[name])
 
     def host_down(self, name):
-        """Let a host fail, and force its service down as an operator does."""
+        """Stop a host, and force its service down as an operator does."""
         self.computes[name].stop()
         self._force_down(name, True)
         self.hosts_down.add(name)
 
     def host_up(self, name):
-        """Let a host come back that is down, with the guests it had."""
+        """Start a host that is down, with the guests it had."""
         self.restart_compute_service(name)
         self._force_down(name, False)
         self.hosts_down.remove(name)
@@ -267,9 +263,9 @@ class Cloud(Installed, base.ServersTestBase):
         self.admin_api.put_service_force_down(service['id'], is_down)
 
     def let_guests_migrate(self):
-        """Let live migration work: Nova's fake libvirt refuses it.
+        """Make live migration work, which Nova's fake libvirt refuses.
 
-        ``self.migrated_xml`` is what the source hands to the destination.
+        ``self.migrated_xml`` is the XML that the source sends.
         """
         def migrate(domain, destination, params, flags):
             self.migrated_xml = params['destination_xml']
@@ -288,8 +284,6 @@ class Cloud(Installed, base.ServersTestBase):
     def guest_xml(self, server_id):
         """Return the domain XML of the last start or live migration.
 
-        The fake's ``XMLDesc()`` drops parts of it.
-
-        :raises KeyError: if no driver generated any
+        ``XMLDesc()`` of Nova's fake libvirt drops parts of it.
         """
         return self._guest_xmls[server_id]

@@ -3,7 +3,6 @@
 """The command ``nova-prio scenario play``."""
 
 import contextlib
-import io
 import json
 import os
 import signal
@@ -16,17 +15,14 @@ from nova_prio.scenario import document
 from nova_prio.scenario import render
 from nova_prio.scenario import result
 
-#: Environment variable with the file that is played if none is named.
+#: Environment variable with the default of FILE.
 DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
-#: Exit status if the file cannot be played.
-BAD_FILE = 2
-#: Exit status if an expectation did not come true, or Nova failed.
-FAILED = 1
-#: Exit status if a signal ended the play.
-INTERRUPTED = 130
+#: Exit statuses: Nova failed, or a step did not end as expected; the file has
+#: errors; a signal ended the player.
+FAILED, BAD_FILE, INTERRUPTED = 1, 2, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: A shell takes the place of the process: no thread of Nova goes on writing
-#: files, and nothing that eventlet has replaced in Python's library is used.
+#: A shell replaces the process, so that no thread of Nova goes on writing
+#: files, and no function that eventlet replaced in Python's library runs.
 LAST_COMMANDS = 'echo Interrupted. >&2; rm -rf "$0"; exit %d' % INTERRUPTED
 
 
@@ -34,9 +30,9 @@ class Play(command.Command):
     """Play a scenario on a stock Nova in this process and show the result.
 
     Progress goes to standard error, the result to standard output. The exit
-    status is 0 when the scenario was played to its end, 1 when something
-    failed or a step did not end as it expects, 2 when the file is wrong,
-    and 130 when a signal ended it.
+    status is 0 if all steps were played and ended as expected, 1 if Nova
+    failed or a step did not end as expected, 2 if the file has errors, and
+    130 if a signal ended the player.
     """
 
     def get_parser(self, prog_name):
@@ -46,11 +42,11 @@ class Play(command.Command):
         parser.add_argument(
             'file', metavar='FILE', nargs='?' if default else None,
             default=default,
-            help='the scenario, YAML; - for standard input (default: what '
-                 'the environment variable %s names)' % DEFAULT_FILE)
+            help='the scenario, YAML; - for standard input (default: the '
+                 'value of the environment variable %s)' % DEFAULT_FILE)
         parser.add_argument(
             '--format', choices=('text', 'json'), default='text',
-            help='how the result is shown (default: text)')
+            help='format of the result (default: text)')
         return parser
 
     def take_action(self, parsed_args):
@@ -59,22 +55,19 @@ class Play(command.Command):
             scenario = document.load(parsed_args.file)
             played = self._play(scenario)
         except document.BadScenario as error:
-            for problem in error.problems:
-                self._progress(problem)
+            self._progress(str(error))
             return BAD_FILE
         except Exception as error:
             if self.app.options.debug:
                 raise
-            told = isinstance(error, (result.PlayFailed, ImportError))
-            self._progress('The scenario could not be played: %s%s' % (
-                '' if told else type(error).__name__ + ': ',
+            is_clear = isinstance(error, (result.PlayFailed, ImportError))
+            self._progress('Cannot play the scenario: %s%s' % (
+                '' if is_clear else type(error).__name__ + ': ',
                 ' '.join(str(error).split())))
             return FAILED
-        if parsed_args.format == 'json':
-            shown = json.dumps(played.document(), indent=2) + '\n'
-        else:
-            shown = render.text(played)
-        self.app.stdout.write(shown)
+        self.app.stdout.write(
+            json.dumps(played.document(), indent=2) + '\n'
+            if parsed_args.format == 'json' else render.text(played))
         for surprise in played.surprises:
             self._progress(surprise)
         return FAILED if played.surprises else 0
@@ -87,8 +80,8 @@ class Play(command.Command):
         with _ends_process(), _silence():
             if scenario.description:
                 self._progress(scenario.description)
-            # Nova's test code takes the process over when it is imported,
-            # and the module cloud has to be the first that imports it.
+            # The import of Nova's test code changes the process, and the
+            # module cloud must be the first that imports it.
             from nova_prio.scenario import cloud
             from nova_prio.scenario import player
             from nova_prio.scenario import refusals
@@ -98,29 +91,24 @@ class Play(command.Command):
                 return player.Player(running, scenario, self._progress).play()
 
 
-class _Nowhere(io.TextIOBase):
-    """A stream that forgets; handlers of Nova keep it beyond the play."""
-
-    def write(self, text):
-        return len(text)
-
-
 @contextlib.contextmanager
 def _silence():
-    """Keep what Nova logs, warns of and prints off the terminal."""
-    with contextlib.redirect_stdout(_Nowhere()), \
-            contextlib.redirect_stderr(_Nowhere()), \
+    """Keep logs, warnings and output of Nova off the terminal."""
+    # Handlers of Nova keep the stream: it is never closed.
+    stream = open(os.devnull, 'w')
+    with contextlib.redirect_stdout(stream), \
+            contextlib.redirect_stderr(stream), \
             warnings.catch_warnings():
         yield
 
 
 @contextlib.contextmanager
 def _ends_process():
-    """Let SIGINT and SIGTERM end the process with :data:`INTERRUPTED`.
+    """End the process with :data:`INTERRUPTED` on SIGINT and SIGTERM.
 
-    Nova waits for threads of its own, and would let an exception in the main
-    thread pass unnoticed, or hold it up for a minute. All temporary files are
-    in one directory, which is removed at the end or by a signal.
+    Nova waits for its threads, and would ignore an exception in the main
+    thread or delay it for a minute. All temporary files are in one directory,
+    which is removed at the end.
     """
     with tempfile.TemporaryDirectory(
             prefix='nova-prio-', ignore_cleanup_errors=True) as directory:

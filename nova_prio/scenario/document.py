@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads a scenario file and says, line by line, what is wrong with it; pure.
+"""Reads a scenario file, and names the line of each error in it; pure.
 
-The format is described in ``doc/source/user/scenario.rst``.
+``doc/source/user/scenario.rst`` describes the format.
 """
 
 import yaml
@@ -54,21 +54,25 @@ class Source:
                     for position, item in enumerate(node.value)]
         if not isinstance(node, yaml.MappingNode):
             value = self._loader.construct_object(node)
-            return _as_text(value, node.value) if _wants_text(path) else value
-        found = {}
+            if not _must_be_text(path):
+                return value
+            if isinstance(value, bool):
+                return str(value).lower()
+            # For example 010 and 2.0 stay as they are written.
+            return node.value if isinstance(value, (int, float)) else value
+        mapping = {}
         for key_node, item in node.value:
             key = key_node.value
             if not isinstance(key, str):
                 key = str(self._loader.construct_object(key_node, deep=True))
-            below = path + (key,)
-            if key in found:
-                self.problems.append((below, 'is there twice'))
-            self._lines[below] = key_node.start_mark.line + 1
-            found[key] = self._read(item, below)
-        return found
+            if key in mapping:
+                self.problems.append((path + (key,), 'is given twice'))
+            self._lines[path + (key,)] = key_node.start_mark.line + 1
+            mapping[key] = self._read(item, path + (key,))
+        return mapping
 
     def line(self, path):
-        """Return the line of a part, or of what it would be in."""
+        """Return the line of a part; of the enclosing part if missing."""
         while path not in self._lines:
             path = path[:-1]
         return self._lines[path]
@@ -84,43 +88,34 @@ class Source:
                                 key and 'key %r: ' % key, sentence)
 
 
-def _wants_text(path):
-    return (len(path) == 4 and path[2] in (
-        'aggregate', 'extra_specs', 'properties')) or (
+def _must_be_text(path):
+    return len(path) == 4 and path[2] in (
+        'aggregate', 'extra_specs', 'properties') or (
             len(path) == 3 and path[2] in ('dedicated', 'shared'))
 
 
-def _as_text(value, written):
-    if isinstance(value, bool):
-        return str(value).lower()
-    return written if isinstance(value, (int, float)) else value
-
-
 class Document:
-    """A scenario file without errors, with the defaults filled in.
+    """A scenario file without errors, with all defaults.
 
     ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
-    dicts with all the keys of their rules, ``steps`` is a list of
+    dicts with all keys of their rules, ``steps`` is a list of
     :class:`nova_prio.scenario.verbs.Step`. ``affinity_domains`` is the option
     of nova-scheduler, a list of texts. ``problem`` is the method of
     :class:`Source`.
     """
 
-    def __init__(self, written):
-        value = written.value
-        self.problem = written.problem
+    def __init__(self, source):
+        value = source.value
+        self.problem = source.problem
         self.description = value.get('description')
-        self.hosts, self.flavors, self.images, self.server_groups = (
-            [schema.with_defaults(rules, item) for item in value.get(key, ())]
-            for key, rules in (
-                ('hosts', schema.HOST), ('flavors', schema.FLAVOR),
-                ('images', schema.IMAGE),
-                ('server_groups', schema.SERVER_GROUP)))
-        self.affinity_domains = _domains(value)
+        self.affinity_domains = _get_domains(value)
+        for key, rules in schema.ITEMS.items():
+            setattr(self, key, [schema.with_defaults(rules, item)
+                                for item in value.get(key, ())])
         self.steps = [
             verbs.Step(name, schema.with_defaults(
                 verbs.VERBS[name].properties, step[name]), step.get('expect'))
-            for step in value['steps'] for name in _verbs_of(step)]
+            for step in value['steps'] for name in _get_verbs(step)]
 
 
 def load(path):
@@ -136,7 +131,7 @@ def load(path):
     except OSError as error:
         problem = 'cannot be read: %s' % (error.strerror or error)
     except UnicodeDecodeError as error:
-        problem = 'is no UTF-8 text: %s' % error.reason
+        problem = 'is not UTF-8 text: %s' % error.reason
     raise BadScenario(['%s: %s' % (name, problem)])
 
 
@@ -146,53 +141,52 @@ def parse(text, name):
     :param name: name of the file in the errors
     :raises BadScenario: if it breaks a rule
     """
-    written = Source(name, text)
-    problems = [*written.problems, *schema.problems(
-        schema.scenario(verbs.step_rules()), written.value)]
+    source = Source(name, text)
+    problems = [*source.problems, *schema.find_problems(
+        schema.scenario(verbs.step_rules()), source.value)]
     if all(len(path) > 1 for path, _ in problems):
-        # What is well-formed is checked further; the rest is left out.
+        # Only well-formed items and steps are checked further.
         broken = {path[:2] for path, _ in problems}
-        problems += _item_problems(written.value, broken)
-        problems += _step_problems(written.value, broken)
+        problems += _check_items(source.value, broken)
+        problems += _check_steps(source.value, broken)
     if problems:
-        lines = {(written.line(path), written.problem(path, sentence))
+        lines = {(source.line(path), source.problem(path, sentence))
                  for path, sentence in problems}
         raise BadScenario([problem for _, problem in sorted(lines)])
-    return Document(written)
+    return Document(source)
 
 
-def _verbs_of(step):
+def _get_verbs(step):
     return [name for name in verbs.VERBS if name in step]
 
 
-def _domains(value):
+def _get_domains(value):
     return value.get('affinity_domains', [schema.HOST_DOMAIN])
 
 
-def _item_problems(value, broken):
+def _check_items(value, broken):
     """Yield (path, sentence) for each key that contradicts others."""
-    for key in ('hosts', 'flavors', 'images', 'server_groups'):
-        seen = {DEFAULT_IMAGE} if key == 'images' else set()
+    for key, rules in schema.ITEMS.items():
+        names = {DEFAULT_IMAGE} if key == 'images' else set()
         for position, item in enumerate(value.get(key, ())):
             path = (key, position)
             if path in broken:
                 continue
-            if item['name'] in seen:
-                yield path + ('name',), '%r is taken already' % item['name']
-            seen.add(item['name'])
+            if item['name'] in names:
+                yield path + ('name',), '%r is already used' % item['name']
+            names.add(item['name'])
             if key == 'hosts':
-                for name, sentence in _contradictions(
-                        schema.with_defaults(schema.HOST, item)):
+                for name, sentence in _check_host(
+                        schema.with_defaults(rules, item)):
                     yield path + (name,), sentence
-    *wider, last = _domains(value)
+    *wider, last = _get_domains(value)
     if last != schema.HOST_DOMAIN:
         yield ('affinity_domains', len(wider)), (
-            '%r is the last one, which has to be %s'
-            % (last, schema.HOST_DOMAIN))
+            'the last domain must be %s, not %r' % (schema.HOST_DOMAIN, last))
 
 
-def _contradictions(host):
-    """Yield (key, sentence) for each key of a host that contradicts it."""
+def _check_host(host):
+    """Yield (key, sentence) for each key of a host that contradicts others."""
     parts = host['cells'] * host['threads']
     if host['cpus'] % parts:
         yield 'cpus', '%d is not a multiple of %d (cells times threads)' % (
@@ -206,27 +200,26 @@ def _contradictions(host):
         except ValueError as error:
             yield key, '%r is not a CPU set: %s' % (host[key], error)
             continue
-        outside = sets[key] - set(range(host['cpus']))
-        if outside:
-            yield key, (
-                '%r has CPUs that the host has not: %s; it has 0-%d'
-                % (host[key], result.cpus_text(outside), host['cpus'] - 1))
+        missing = sets[key] - set(range(host['cpus']))
+        if missing:
+            yield key, '%r has CPUs that the host lacks: %s; it has 0-%d' % (
+                host[key], result.format_cpus(missing), host['cpus'] - 1)
         if not sets[key]:
             yield key, '%r has no CPUs' % host[key]
     both = sets.get('dedicated', set()) & sets.get('shared', set())
     if both:
         yield 'shared', '%r and dedicated %r have CPUs in common: %s' % (
-            host['shared'], host['dedicated'], result.cpus_text(both))
+            host['shared'], host['dedicated'], result.format_cpus(both))
     if host['mix'] and None in (host['dedicated'], host['shared']):
         yield 'mix', 'true needs both dedicated and shared'
     if host['mix'] and host['driver'] == 'stock':
         yield 'mix', "true needs the driver 'prio'"
 
 
-def _step_problems(value, broken):
+def _check_steps(value, broken):
     """Yield (path, sentence) for each step that cannot be taken.
 
-    Nothing is known of the servers after a step that breaks a rule.
+    After a step that breaks a rule the servers are unknown: the check ends.
     """
     names = {'server': set(), 'down': set(), **{
         kind: {item['name'] for item in value.get(key, ())
@@ -238,14 +231,14 @@ def _step_problems(value, broken):
         path = ('steps', position)
         if path in broken:
             break
-        found = _verbs_of(step)
+        found = _get_verbs(step)
         if len(found) != 1:
-            yield path, 'has %s; a step has one of %s' % (
+            yield path, 'has %s; a step must have one of %s' % (
                 ' and '.join(found) or 'no verb', ', '.join(verbs.VERBS))
         for name in found:
             for key, sentence in verbs.check(name, step[name], names):
                 yield path + (name, key), sentence
             outcomes = verbs.VERBS[name].outcomes
-            if 'expect' in step and step['expect'] not in outcomes:
+            if step.get('expect', outcomes[0]) not in outcomes:
                 yield path + ('expect',), '%r is not one of %s' % (
                     step['expect'], ', '.join(outcomes))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Options of their own for the hosts of one process.
+"""Options for each host of one process.
 
-Nova keeps one configuration per process, and the process of an embedded
-cloud holds many computes.
+Nova has one configuration per process, but the process of an embedded cloud
+runs many computes.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ import inspect
 import fixtures
 from oslo_config import cfg
 
-#: Options of the host whose code runs here: (group or None, name) -> value.
+#: Options of the host whose code runs now: (group or None, name) to value.
 _OPTIONS = contextvars.ContextVar('host_options', default=None)
 
 
 class HostOptionsFixture(fixtures.Fixture):
-    """Let :func:`use` hide the options of the process."""
+    """Lets the options of :func:`use` override the options of the process."""
 
     def _setUp(self):
         self._starting = None
@@ -37,7 +37,7 @@ class HostOptionsFixture(fixtures.Fixture):
 
     @contextlib.contextmanager
     def starting(self, options):
-        """Let all threads see the options of a host: it starts some."""
+        """Show the options of a host to all threads: its start uses some."""
         self._starting = options
         try:
             yield
@@ -47,9 +47,9 @@ class HostOptionsFixture(fixtures.Fixture):
 
 @contextlib.contextmanager
 def use(options):
-    """Let this thread see the options of one host.
+    """Show the options of one host to this thread.
 
-    :param options: dict, (group or None, option) -> value
+    :param options: dict, (group or None, option) to value
     """
     token = _OPTIONS.set(options)
     try:
@@ -61,13 +61,12 @@ def use(options):
 def run_with(manager, options, guest_xmls):
     """Run the driver and the tracker of a host with the options of the host.
 
-    Their classes become subclasses, so that their methods see those options
-    in whatever thread Nova calls them.
+    Their classes become subclasses, so that every thread of Nova that calls
+    their methods has these options.
 
     :param manager: nova.compute.manager.ComputeManager
-    :param options: dict, as for :func:`use`
-    :param guest_xmls: dict, server id -> str, filled with the domain XML that
-        the driver generates
+    :param guest_xmls: dict, server id to str, to be filled with the domain
+        XML that the driver generates
     """
     for part in manager.driver, manager.rt:
         part.__class__ = functools.update_wrapper(

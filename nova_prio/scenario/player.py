@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plays a scenario through the API of a stock Nova."""
+"""Takes the steps of a scenario through the API of a stock Nova."""
 
 from nova.tests.functional.api import client
 import tenacity
@@ -10,45 +10,45 @@ from nova_prio.scenario import result
 from nova_prio.scenario import stage
 from nova_prio.scenario import verbs
 
-#: Seconds until a server is as a step leaves it, and between two looks at it.
+#: Seconds to wait for the end of a step, and between two requests.
 PATIENCE_SECONDS = 60
 INTERVAL_SECONDS = 0.03
-#: States of a migration that is over, or waits to be confirmed.
+#: States of a migration that has ended, or waits for its confirmation.
 SETTLED = ('finished', 'confirmed', 'reverted', 'completed', 'done', 'failed',
            'error', 'cancelled')
 
 
 class Player:
-    """One scenario on one cloud.
+    """Plays one scenario on one cloud.
 
     :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio.scenario.document.Document`
-    :param progress: callable, called with one line for each thing done
+    :param progress: callable, called with each line of progress
+    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
+        flavor or server group of the file
     """
 
     def __init__(self, cloud, document, progress):
         self._cloud = cloud
         self._document = document
         self._progress = progress
+        self._servers = {}
         cloud.let_guests_migrate()
         self._watch = cloud.useFixture(refusals.SchedulerWatch())
-        self._servers = {}
+        self._stage = stage.Stage(cloud, document, progress)
 
     def play(self):
-        """Play it.
+        """Take all steps.
 
         :returns: :class:`nova_prio.scenario.result.Result`
-        :raises nova_prio.scenario.document.BadScenario: if Nova refuses a
-            host, flavor or server group of the file
-        :raises nova_prio.scenario.result.PlayFailed: if it cannot go on
+        :raises nova_prio.scenario.result.PlayFailed: if Nova does not
+            complete a step
         """
-        self._stage = stage.Stage(self._cloud, self._document, self._progress)
         surprises = []
         steps = self._document.steps
         for number, step in enumerate(steps, 1):
-            self._step = 'step %d (%s)' % (number, step.deed)
-            self._number = number
-            outcomes = self._outcomes(step.name, step.args)
+            self._number, self._step = number, step
+            outcomes = self._take(step)
             if verbs.VERBS[step.name].vacates:
                 self._update_hosts()
             summary = outcomes[0] if len(outcomes) == 1 else ', '.join(
@@ -59,40 +59,41 @@ class Player:
             if step.expect and set(outcomes) != {step.expect}:
                 surprises.append(self._document.problem(
                     ('steps', number - 1, 'expect'),
-                    '%r did not come true: %s is %s' % (
+                    '%r was expected, but %s is %s' % (
                         step.expect, step.title, summary)))
         self._update_hosts()
         return result.Result(
-            [self._stage.seen(server) for server in self._servers.values()],
-            [self._stage.host(host) for host in self._document.hosts],
+            [self._stage.update_server(server)
+             for server in self._servers.values()],
+            [self._stage.get_host(host) for host in self._document.hosts],
             surprises)
 
-    def _outcomes(self, name, args):
+    def _take(self, step):
         """Take a step; return its outcomes, one for each server."""
-        verb = verbs.VERBS[name]
-        if name == 'create':
-            names = verbs.created(args)
-            if args['multi']:
-                return self._create(names, args)
-            return [outcome for name in names
-                    for outcome in self._create([name], args)]
-        if name == 'host-down':
+        args = step.args
+        if step.name == 'create':
+            names = verbs.list_servers(args)
+            requests = [names] if args['multi'] else [[name] for name in names]
+            return [outcome for names in requests
+                    for outcome in self._create(names, args)]
+        verb = verbs.VERBS[step.name]
+        if step.name == 'host-down':
             self._cloud.host_down(args['host'])
             works = True
-        elif name == 'host-up':
+        elif step.name == 'host-up':
             self._cloud.host_up(args['host'])
             works = True
         else:
             server = self._servers[args['server']]
             works = server.id is not None and (
-                self._delete(server) if name == 'delete' else
+                self._delete(server) if step.name == 'delete' else
                 self._change(server, verb, args))
         return [verb.outcomes[0] if works else 'refused']
 
     def _update_hosts(self):
-        """Run the periodic task of each host; no step waits for it.
+        """Run the periodic task of each host, which otherwise takes a minute.
 
-        A host that a server has left offers its CPUs again only then.
+        Only then does a host offer the CPUs of a server that left it.
         """
         for host in self._document.hosts:
             if host['name'] not in self._cloud.hosts_down:
@@ -101,8 +102,6 @@ class Player:
     def _create(self, names, args):
         """Create servers with one request.
 
-        :param names: list of the names that they get
-        :param args: dict, the keys of the verb ``create``
         :returns: list of 'active' or 'refused', one for each name
         """
         self._watch.clear()
@@ -113,10 +112,10 @@ class Player:
                 self._stage.server_body(names, args))
         except client.OpenStackApiException as error:
             if error.response.status_code >= 500:
-                raise result.PlayFailed('%s cannot be created: %s' % (
+                raise result.PlayFailed('Nova cannot create %s: %s' % (
                     args['name'], stage.answer(error))) from error
             for server in servers:
-                server.priority = self._stage.asked_priority(args)
+                server.priority = self._stage.requested_priority(args)
                 self._refuse(server, stage.answer(error))
             return ['refused'] * len(names)
         ids = {names[0]: created['id']} if len(names) == 1 else {
@@ -125,16 +124,17 @@ class Player:
                 % created['reservation_id']).body['servers']}
         for server in servers:
             server.id = ids[server.name]
-        return [self._settled(server) for server in servers]
+        return [self._await_build(server) for server in servers]
 
     def _refuse(self, server, text, *reasons):
-        """Record why Nova refused the step that is played; return False."""
-        server.faults.append(result.Fault(self._number, '\n'.join([
-            '%s: %s' % (self._step, text), *reasons])))
+        """Record why Nova refused the current step; return False."""
+        server.faults[self._number] = '\n'.join([
+            'step %d (%s): %s' % (self._number, self._step.deed, text),
+            *reasons])
         return False
 
-    def _settled(self, server):
-        """Wait until a server is active or refused; return which."""
+    def _await_build(self, server):
+        """Wait until a server is active or in error; return the outcome."""
         shown = self._until(
             server, 'neither active nor refused', lambda shown:
             shown['status'] == 'ACTIVE' or
@@ -145,14 +145,14 @@ class Player:
             server, shown['fault']['message'].strip(), *self._reasons())
         return 'refused'
 
-    def _until(self, server, goal, reached):
-        """Look at a server until it is as it should be; return it.
+    def _until(self, server, problem, is_reached):
+        """Wait for a state of a server; return the server.
 
-        :param goal: what the server is if that does not come true in time
-        :param reached: function: (the server as the API shows it, or None
-            if it is gone) -> bool
+        :param problem: the adjective of the error after the timeout
+        :param is_reached: function, server as the API shows it (None if it
+            is deleted) to bool
         """
-        def look():
+        def show():
             try:
                 return self._cloud.api.get_server(server.id)
             except client.OpenStackApiNotFoundException:
@@ -160,40 +160,38 @@ class Player:
 
         try:
             return tenacity.Retrying(
-                retry=tenacity.retry_if_result(
-                    lambda shown: not reached(shown)),
+                retry=tenacity.retry_if_not_result(is_reached),
                 wait=tenacity.wait_fixed(INTERVAL_SECONDS),
-                stop=tenacity.stop_after_delay(PATIENCE_SECONDS))(look)
+                stop=tenacity.stop_after_delay(PATIENCE_SECONDS))(show)
         except tenacity.RetryError as error:
             raise result.PlayFailed('%s is %s after %d seconds' % (
-                server.name, goal, PATIENCE_SECONDS)) from error
+                server.name, problem, PATIENCE_SECONDS)) from error
 
     def _reasons(self, own_host=None):
-        """Return why the request was refused, one sentence for each host."""
-        query = self._watch.query
-        if query is None:
-            return []
-        names = {
-            aggregate['uuid']: aggregate['name'] for aggregate in
-            self._cloud.api.api_get('/os-aggregates').body['aggregates']}
-        sentences = [] if self._watch.has_candidates else [
-            'Placement has no candidate for %s:' % refusals.Request(query)]
-        refused = self._watch.refusals()
-        for host in self._cloud.hosts_down & refused.keys():
-            refused[host] = 'the host is down'
-        return sentences + refusals.explain(
-            query, self._stage.providers(), names, refused, own_host)
+        """Yield why no host takes the request, one sentence for each host."""
+        request = self._watch.request
+        if request is None:
+            return
+        if not self._watch.has_candidates:
+            yield 'Placement has no candidate for %s:' % (
+                refusals.describe(request))
+        aggregates = self._cloud.api.api_get(
+            '/os-aggregates').body['aggregates']
+        yield from refusals.explain(
+            request, self._stage.list_providers(),
+            {aggregate['uuid']: aggregate['name'] for aggregate in aggregates},
+            {host: ('the host is down' if host in self._cloud.hosts_down
+                    else reason)
+             for host, reason in self._watch.refusals.items()}, own_host)
 
     def _change(self, server, verb, args):
-        """Send the action of a verb to a server; return whether it worked.
-
-        If not, the server keeps the reasons.
-        """
+        """Send the action of a verb to a server; return whether it worked."""
         action = verb.action(args, self._stage.flavors)
         down = self._cloud.hosts_down & self._hosts_of(server)
         if down and 'evacuate' not in action:
-            # Nova would wait for it, and this cloud for Nova.
-            return self._refuse(server, 'Its host %s is down.' % min(down))
+            # Nova would wait for the host, and this cloud for Nova.
+            return self._refuse(
+                server, 'Host %s of the server is down.' % min(down))
         self._watch.clear()
         try:
             self._cloud.api.post_server_action(server.id, action)
@@ -201,9 +199,9 @@ class Player:
             text = stage.answer(error)
             if error.response.status_code < 500:
                 return self._refuse(server, text)
-            # This cloud waits for the scheduler, and Nova does not.
+            # This cloud waits for the scheduler; a real nova-api does not.
             if 'NoValidHost' not in text:
-                raise result.PlayFailed('%s cannot be changed: %s' % (
+                raise result.PlayFailed('Nova cannot change %s: %s' % (
                     server.name, text)) from error
         shown = self._until(
             server, 'not done with its task', lambda shown:
@@ -220,7 +218,7 @@ class Player:
             server, verbs.VERBS[end], {'server': server.name})
 
     def _hosts_of(self, server):
-        """Return the hosts of a server: two if a move is to be confirmed."""
+        """Return the hosts of a server: two if a move awaits confirmation."""
         api = self._cloud.api
         hosts = {api.get_server(server.id)['OS-EXT-SRV-ATTR:host']}
         migration = newest_migration(api, server.id)
@@ -240,15 +238,15 @@ class Player:
 
 
 def newest_migration(api, server_id):
-    """Return the newest migration of a server, a dict; empty for none.
+    """Return the newest migration of a server, a dict; empty if none.
 
     :param api: client of an administrator
     """
-    found = api.api_get(
+    migrations = api.api_get(
         '/os-migrations?instance_uuid=%s' % server_id).body['migrations']
-    return max(found, key=lambda migration: migration['id'], default={})
+    return max(migrations, key=lambda migration: migration['id'], default={})
 
 
 def newest_is_settled(api, server_id):
-    """Return whether no migration of a server is under way."""
+    """Return whether no migration of a server is in progress."""
     return newest_migration(api, server_id).get('status', 'done') in SETTLED

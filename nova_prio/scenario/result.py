@@ -1,39 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a scenario, as data, and sets of CPUs as text; pure."""
+"""The result of a scenario as data, and CPU sets as text; pure."""
 
 import dataclasses
 
 from lxml import etree
 
-ROWS = ('high', 'low', 'ordinary')
+from nova_prio.model import capacity
+
+ROWS = capacity.Rows._fields
 
 
 class PlayFailed(Exception):
-    """A scenario could not be played to its end, said in one sentence."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Fault:
-    """Why a step was refused.
-
-    ``step`` is its number; ``text`` has the step and the message of Nova in
-    the first line, then a line for each reason.
-    """
-
-    step: int
-    text: str
+    """The player cannot finish the scenario; its text is one sentence."""
 
 
 @dataclasses.dataclass
 class Server:
     """One server of the scenario.
 
-    ``cpus`` is a list of lists, the host CPUs of each vCPU, if they are
-    pinned or held to their NUMA node; a flat list if all of them float over
-    the same; None without a guest. ``priority`` is 'high', 'low' or None, for
-    a refused server the one requested; ``partition`` is that of the guest.
-    ``faults`` has a Fault for each step that was refused.
+    ``cpus`` is None without a guest. If vCPUs are pinned or confined to a
+    NUMA cell, ``cpus`` is a list of lists, the host CPUs of each vCPU. If all
+    vCPUs float over the same CPUs, ``cpus`` is a flat list.
+
+    ``priority`` is 'high', 'low' or None; of a refused server, the requested
+    one. ``faults`` is a dict, number of a refused step to text: the step and
+    Nova's message in the first line, then a line for each reason.
     """
 
     name: str
@@ -43,39 +35,39 @@ class Server:
     host: str | None = None
     cpus: list | None = None
     partition: str | None = None
-    faults: list = dataclasses.field(default_factory=list)
+    faults: dict = dataclasses.field(default_factory=dict)
 
     @property
     def pins(self):
-        """Dict, vCPU -> host CPU, of the vCPUs that have one of their own."""
+        """Dict, vCPU to host CPU, of the pinned vCPUs."""
         return {number: cpus[0] for number, cpus in enumerate(self.cpus or ())
                 if isinstance(cpus, list) and len(cpus) == 1}
 
     @property
     def floats_on(self):
-        """The frozenset of host CPUs of its other vCPUs."""
+        """The frozenset of host CPUs on which the other vCPUs float."""
         return frozenset().union(*(
             cpus if isinstance(cpus, list) else [cpus]
             for number, cpus in enumerate(self.cpus or ())
             if number not in self.pins))
 
     def document(self):
-        """Return it as a dict; ``fault`` is all faults as one text or None."""
-        found = dataclasses.asdict(self)
-        found['fault'] = '\n'.join(
-            fault['text'] for fault in found.pop('faults')) or None
-        return found
+        """Return the server as a dict; ``fault`` joins all faults, or None."""
+        document = dataclasses.asdict(self)
+        document['fault'] = '\n'.join(document.pop('faults').values()) or None
+        return document
 
 
 @dataclasses.dataclass
 class Host:
     """One host of the scenario.
 
-    ``classes`` is a dict, row -> dict of sellable and used CPUs, or None for
-    a host without our driver; ``inventory`` and ``allocations`` come from
-    Placement: resource class -> inventory, and consumer -> allocation.
-    ``state`` is 'up' or 'down'; ``domains`` a dict, key of aggregate metadata
-    -> value, from the widest failure domain to the narrowest.
+    ``classes`` is a dict, row to dict of sellable and used CPUs, or None if
+    the host runs the stock driver. ``inventory`` (resource class to
+    inventory) and ``allocations`` (consumer to allocation) come from
+    Placement. ``state`` is 'up' or 'down'. ``domains`` is a dict, key of
+    aggregate metadata to value, from the widest failure domain to the
+    narrowest.
     """
 
     name: str
@@ -89,28 +81,27 @@ class Host:
     domains: dict = dataclasses.field(default_factory=dict)
 
     @property
-    def left(self):
-        """Dict, row -> CPUs that one more instance of that class could get.
-
-        An ordinary instance takes from the low row too.
-        """
-        found = {row: max(held['sellable'] - held['used'], 0)
-                 for row, held in (self.classes or {}).items()}
-        if found:
-            found['ordinary'] = min(found['low'], found['ordinary'])
-        return found
+    def remaining(self):
+        """Dict, row to CPUs that one more instance of that row can get."""
+        remaining = {row: max(cpus['sellable'] - cpus['used'], 0)
+                     for row, cpus in (self.classes or {}).items()}
+        if remaining:
+            # An ordinary instance draws from the low row too.
+            remaining['ordinary'] = min(remaining['low'],
+                                        remaining['ordinary'])
+        return remaining
 
 
 @dataclasses.dataclass
 class Result:
-    """The servers and hosts, and one line for each broken expectation."""
+    """The servers and hosts, and one line for each failed expectation."""
 
     servers: list
     hosts: list
     surprises: list = dataclasses.field(default_factory=list)
 
     def document(self):
-        """Return it as the dict that ``--format json`` prints."""
+        """Return the dict that ``--format json`` prints."""
         return {
             'servers': [server.document() for server in self.servers],
             'hosts': [{key: getattr(host, key) for key in (
@@ -122,9 +113,7 @@ class Result:
 def parse_cpus(text):
     """Return the frozenset of CPU numbers of a text such as "0-7,^3".
 
-    The syntax is that of ``[compute] cpu_dedicated_set``.
-
-    :raises ValueError: if a number or range is not one
+    :raises ValueError: if a number or range is malformed
     """
     included, excluded = set(), set()
     for part in text.split(','):
@@ -137,8 +126,8 @@ def parse_cpus(text):
     return frozenset(included - excluded)
 
 
-def cpus_text(cpus):
-    """Return CPU numbers as text such as "0-2,5"; "" for none."""
+def format_cpus(cpus):
+    """Return CPU numbers as text such as "0-2,5"; "" if there are none."""
     ranges = []
     for cpu in sorted(cpus):
         if ranges and cpu == ranges[-1][-1] + 1:
@@ -148,12 +137,12 @@ def cpus_text(cpus):
     return ','.join('-'.join(map(str, ends)) for ends in ranges)
 
 
-def guest(xml, host_cpus):
-    """Return (cpus, partition) of a guest.
+def parse_guest(xml, host_cpus):
+    """Return the CPUs, as in :class:`Server`, and the partition of a guest.
 
     :param xml: str, the domain XML
-    :param host_cpus: number of CPUs of the host, for guests that may use all
-    :returns: cpus as in :class:`Server`; the partition as str or None
+    :param host_cpus: number of CPUs of the host; without pins and cpuset the
+        guest floats on all of them
     """
     domain = etree.fromstring(xml)
     pins = {int(pin.get('vcpu')): sorted(parse_cpus(pin.get('cpuset')))

@@ -2,14 +2,13 @@
 
 """The rules of a scenario file as JSON schema; pure.
 
-Each rule has a ``description`` that completes the sentence "VALUE is not
-...". ``default`` is the value of a key that is left out.
+The ``description`` of each rule completes the sentence "VALUE is not ...".
+``default`` is the value of an omitted key.
 """
 
 import jsonschema
 
-# JSON counts 4.0 as a whole number and Nova does not; and no rule about
-# numbers holds for .nan, which differs from itself.
+# JSON takes 4.0 for a whole number, Nova does not. YAML's .nan is no number.
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft202012Validator,
     type_checker=jsonschema.Draft202012Validator.TYPE_CHECKER.redefine_many({
@@ -36,7 +35,7 @@ def _list_of(items, description, **more):
 
 
 def mapping(properties, required):
-    """Return the rule of a mapping that has these keys and no others."""
+    """Return the rule of a mapping with these keys and no others."""
     return {
         'type': 'object',
         'description': 'a mapping with the keys %s' % ', '.join(properties),
@@ -100,11 +99,13 @@ SERVER_GROUP = {
 }
 
 
-def scenario(step):
-    """Return the rules of a whole scenario.
+#: Key of a scenario to the keys of the items in its list.
+ITEMS = {'hosts': HOST, 'flavors': FLAVOR, 'images': IMAGE,
+         'server_groups': SERVER_GROUP}
 
-    :param step: the rule of one step
-    """
+
+def scenario(step):
+    """Return the rules of a whole scenario, given the rule of one step."""
     return mapping({
         'description': TEXT,
         'hosts': _list_of(
@@ -121,31 +122,28 @@ def scenario(step):
 
 
 def with_defaults(properties, value):
-    """Return a copy of a mapping with the defaults of its rules filled in.
-
-    A key that has no default is None.
-    """
+    """Return a copy of a mapping with all keys; None without a default."""
     return {key: value.get(key, rule.get('default'))
             for key, rule in properties.items()}
 
 
-def problems(rules, value):
+def find_problems(rules, value):
     """Yield (path, sentence) for each rule that a value breaks."""
     for error in _Validator(rules).iter_errors(value):
         path = tuple(error.absolute_path)
-        known = error.schema.get('properties', {})
+        known = error.schema.get('properties')
         if error.validator == 'additionalProperties':
             for key in error.instance:
                 if key not in known:
-                    yield path + (key,), 'is unknown; allowed are %s' % (
+                    yield path + (key,), 'is unknown; allowed: %s' % (
                         ', '.join(known))
         elif error.validator == 'required':
             for key in error.validator_value:
                 if key not in error.instance:
-                    yield path + (key,), 'is missing; it is %s' % (
+                    yield path + (key,), 'is missing; it must be %s' % (
                         known[key]['description'])
         elif error.validator == 'minItems':
-            yield path, 'is empty; it is %s' % error.schema['description']
+            yield path, 'is empty; it must be %s' % error.schema['description']
         else:
             yield path, '%s is not %s' % (
                 _shown(error.instance), error.schema['description'])

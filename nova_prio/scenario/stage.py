@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cloud of a scenario before the first step, and after the last one."""
+"""Sets up the cloud of a scenario, and reads its final state."""
 
 import uuid
 
@@ -23,25 +23,23 @@ class Stage:
     :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio.scenario.document.Document`
     :param progress: callable, called with one line for each host
-    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
-        flavor or server group of the file
     """
 
     def __init__(self, cloud, document, progress):
         self._cloud = cloud
         self._document = document
         for position, host in enumerate(document.hosts):
-            with refusals.to_start(lambda said: self._bad(
-                    ('hosts', position), 'nova-compute of %s does not start: '
-                    '%s' % (host['name'], said))):
+            with refusals.to_start(lambda message: self._bad(
+                    ('hosts', position), 'nova-compute of %s refuses to '
+                    'start: %s' % (host['name'], message))):
                 cloud.start_host(**dict(host, driver=DRIVERS[host['driver']]))
             progress('host %s started' % host['name'])
-        self.flavors = self._created('flavors', lambda flavor: (
+        self.flavors = self._create_all('flavors', lambda flavor: (
             cloud._create_flavor(
                 name=flavor['name'], vcpu=flavor['vcpus'],
                 memory_mb=flavor['memory_mb'], disk=flavor['disk_gb'],
                 ephemeral=0, extra_spec=flavor['extra_specs'] or None)))
-        self.groups = self._created('server_groups', lambda group: (
+        self.groups = self._create_all('server_groups', lambda group: (
             cloud.api.post_server_groups(group)['id']))
         default = {'name': scenario.DEFAULT_IMAGE, 'properties': {}}
         self.images = {image['name']: cloud.glance.create(None, dict(
@@ -51,22 +49,19 @@ class Stage:
     def _bad(self, path, sentence):
         return scenario.BadScenario([self._document.problem(path, sentence)])
 
-    def _created(self, key, create):
+    def _create_all(self, key, create):
         """Create all items of a list; return a dict, name -> id."""
-        found = {}
+        ids = {}
         for position, item in enumerate(getattr(self._document, key)):
             try:
-                found[item['name']] = create(item)
+                ids[item['name']] = create(item)
             except client.OpenStackApiException as error:
-                raise self._bad((key, position), 'Nova refuses it: %s' % (
-                    answer(error))) from error
-        return found
+                raise self._bad((key, position), 'Nova refuses %s: %s' % (
+                    item['name'], answer(error))) from error
+        return ids
 
-    def asked_priority(self, args):
-        """Return the priority that a new server asks for: high, low or None.
-
-        :param args: dict, the keys of the verb ``create``
-        """
+    def requested_priority(self, args):
+        """Return the priority of a create request: high, low or None."""
         return args['hint'] or next(
             flavor['extra_specs'].get('hw:cpu_priority')
             for flavor in self._document.flavors
@@ -75,7 +70,7 @@ class Stage:
     def server_body(self, names, args):
         """Return the body of a request for new servers.
 
-        :param names: list of their names
+        :param names: list of the names of the servers
         :param args: dict, the keys of the verb ``create``
         """
         server = {
@@ -100,8 +95,8 @@ class Stage:
         return self._cloud.placement.get(
             '/'.join(('/resource_providers', *path)), version='1.20').body
 
-    def providers(self):
-        """Return the providers in Placement, a list of Provider."""
+    def list_providers(self):
+        """Return the resource providers, a list of refusals.Provider."""
         return [
             refusals.Provider(item['name'], item['uuid'], **{
                 part: kind(self._placement(item['uuid'], part)[part])
@@ -110,11 +105,8 @@ class Stage:
                     ('traits', frozenset), ('aggregates', frozenset))})
             for item in self._placement()['resource_providers']]
 
-    def seen(self, server):
-        """Return a server, brought up to date from Nova and its guest.
-
-        :param server: :class:`nova_prio.scenario.result.Server`
-        """
+    def update_server(self, server):
+        """Update a Server from Nova and the XML of its guest; return it."""
         if server.id is None or server.status == 'DELETED':
             return server
         shown = self._cloud.api.get_server(server.id)
@@ -123,17 +115,16 @@ class Stage:
             'hw:cpu_priority')
         server.host = shown['OS-EXT-SRV-ATTR:host']
         if server.status == 'ACTIVE':
-            server.cpus, server.partition = result.guest(
+            server.cpus, server.partition = result.parse_guest(
                 self._cloud.guest_xml(server.id), next(
                     host['cpus'] for host in self._document.hosts
                     if host['name'] == server.host))
         return server
 
-    def host(self, host):
-        """Return a host as compute and Placement report it now.
+    def get_host(self, host):
+        """Return the result.Host of a host of the document.
 
-        :param host: dict, the host as the document has it
-        :returns: :class:`nova_prio.scenario.result.Host`
+        It is read from the report of the compute, and from Placement.
         """
         name = host['name']
         provider = self._cloud.compute_rp_uuids[name]
@@ -141,15 +132,15 @@ class Stage:
             self._placement(provider, part)[part]
             for part in ('inventories', 'allocations'))
         node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
-        reported = host_report.HostReport.from_stats(node.stats)
+        report = host_report.HostReport.from_stats(node.stats)
         return result.Host(
             name, host['cpus'],
             *(result.parse_cpus(host[key]) if host[key] else frozenset()
               for key in ('dedicated', 'shared')),
-            classes=None if reported is None else {
-                row: {'sellable': getattr(reported.sellable, row),
-                      'used': getattr(reported.used, row)}
-                for row in result.ROWS},
+            classes=None if report is None else {
+                row: {'sellable': sellable, 'used': used}
+                for row, sellable, used in zip(
+                    result.ROWS, report.sellable, report.used)},
             inventory=inventory, allocations=allocations,
             state='down' if name in self._cloud.hosts_down else 'up',
             domains={key: host['aggregate'][key]

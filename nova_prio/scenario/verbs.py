@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The verbs of a scenario's steps; a new one is one more entry of VERBS."""
+"""The verbs of a scenario's steps; pure. A new verb is an entry of VERBS."""
 
 from collections import abc
 import dataclasses
 
 from nova_prio.scenario import schema
 
-#: Key of a step -> the kind of thing that its value must name.
+#: Key of a step to the kind of object that its value must name.
 REFERENCES = {'server': 'server at this step', 'flavor': 'flavor',
               'image': 'image', 'group': 'server group', 'host': 'host'}
 
@@ -16,12 +16,11 @@ REFERENCES = {'server': 'server at this step', 'flavor': 'flavor',
 class Verb:
     """One kind of step.
 
-    ``properties`` are the rules of its keys, ``required`` the keys that must
-    be present, ``outcomes`` the values that ``expect`` may have. ``action``
-    is a function: (args, flavor ids) -> the body of an action on the server.
-    The action has worked if the server then has the status ``status`` and its
-    migration the status ``migration``; None stands for any.
-    ``vacates`` says whether a server may leave a host.
+    ``properties`` are the rules of its keys, and ``outcomes`` the values that
+    ``expect`` may have. ``action`` is a function, (args, flavor ids) to the
+    body of a server action. The action has worked if the server then has
+    ``status`` and its migration the status ``migration``; None stands for any
+    status. ``vacates`` tells whether a server may leave a host.
     """
 
     properties: dict
@@ -50,7 +49,7 @@ def _to_host(args):
 _FALSE = dict(schema.BOOLEAN, default=False)
 _END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _FALSE}
 
-#: Name -> Verb.
+#: Name to Verb.
 VERBS = {
     'create': Verb(
         {'name': schema.NAME, 'count': schema.COUNT, 'multi': _FALSE,
@@ -79,7 +78,7 @@ VERBS = {
         'shelved', lambda *_: {'shelve': None}, 'SHELVED_OFFLOADED'),
     'unshelve': _server('active', lambda *_: {'unshelve': None}, 'ACTIVE'),
     'host-down': _host('down'),
-    # Nova leaves the server stopped; one that was in ERROR before runs.
+    # Nova leaves the server stopped, unless it was in ERROR before.
     'evacuate': _server(
         'evacuated', lambda args, flavors: {
             'evacuate': _to_host(args) or {}},
@@ -90,7 +89,7 @@ VERBS = {
 }
 
 
-def created(args):
+def list_servers(args):
     """Return the names of the new servers: NAME, or NAME-1 to NAME-COUNT."""
     count = args.get('count', 1)
     return [args['name']] if count == 1 else [
@@ -99,7 +98,7 @@ def created(args):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step: the name of its verb, all keys of it, and what is expected."""
+    """One step: the name of its verb, all keys, and the expected outcome."""
 
     name: str
     args: dict
@@ -107,12 +106,12 @@ class Step:
 
     @property
     def title(self):
-        """What the step does and to which servers or host."""
+        """The step, with the names of its servers or host."""
         args = self.args
         if self.name != 'create':
             return '%s %s%s' % (self.name, args.get('server') or args['host'],
                                 self._details())
-        servers = created(args)
+        servers = list_servers(args)
         details = [args['flavor'], *(
             '%s %s' % (word, args[key]) for key, word in (
                 ('image', 'image'), ('hint', 'hint'), ('group', 'group'),
@@ -123,7 +122,7 @@ class Step:
 
     @property
     def deed(self):
-        """What the step does to a server, without the name of the server."""
+        """The step, without the name of the server."""
         return self.name + self._details()
 
     def _details(self):
@@ -140,29 +139,28 @@ def check(name, args, names):
     """Yield (key, sentence) for each key that the steps before rule out.
 
     :param name: name of a verb
-    :param args: dict, the keys of the step as they were written
-    :param names: dict, key of REFERENCES -> names that exist, and 'down' ->
-        hosts that are down; the step is added to it
+    :param args: dict, the keys of the step in the file
+    :param names: dict, key of REFERENCES to existing names, and 'down' to
+        the hosts that are down; the step updates it
     """
     for key, kind in REFERENCES.items():
         if key in args and args[key] not in names[key]:
-            yield key, '%r is no %s; allowed are %s' % (
-                args[key], kind,
-                ', '.join(sorted(names[key])) or 'none, there are none')
+            yield key, '%r is no known %s; allowed: %s' % (
+                args[key], kind, ', '.join(sorted(names[key])) or 'none')
     if args.get('revert') and args.get('confirm') is False:
-        yield 'revert', 'true contradicts confirm, which is false'
+        yield 'revert', 'true contradicts confirm: false'
     if args.get('force') and 'host' not in args:
         yield 'force', 'true needs the key host'
     if name == 'create':
-        for server in created(args):
+        for server in list_servers(args):
             if server in names['server']:
-                yield 'name', '%r is taken already' % server
+                yield 'name', '%r is already used' % server
             names['server'].add(server)
     elif name == 'delete':
         names['server'].discard(args['server'])
     elif name == 'host-down':
         if args['host'] in names['down']:
-            yield 'host', '%r is down already' % args['host']
+            yield 'host', '%r is already down' % args['host']
         names['down'].add(args['host'])
     elif name == 'host-up':
         if args['host'] in names['host'] - names['down']:
@@ -171,7 +169,7 @@ def check(name, args, names):
 
 
 def step_rules():
-    """Return the schema of one step: one verb, and what it should end as."""
+    """Return the schema of one step: one verb, and its expected outcome."""
     return schema.mapping(
         {**{name: schema.mapping(verb.properties, verb.required)
             for name, verb in VERBS.items()}, 'expect': schema.TEXT}, [])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scenarios are played to their end, and teach what they say."""
+"""The examples end as they say, and refusals give their reasons."""
 
 import json
 import os
@@ -41,8 +41,8 @@ steps:
     expect: deleted
 """ % {'host': HOST}
 
-# When the first resize begins mix-2 has 4 CPUs left in its ordinary row, and
-# mix-3 none in its low row.
+# When the first resize begins, the ordinary row of mix-2 has 4 free CPUs and
+# the low row of mix-3 has none.
 REFUSED = """
 hosts:
   - {name: mix-1, %(host)s}
@@ -100,7 +100,7 @@ steps:
 class Scenarios(testtools.TestCase):
 
     def _play(self, file, text=None):
-        """Play a scenario in a process of its own; returns its document."""
+        """Play a scenario in its own process; return the JSON document."""
         played = subprocess.run(
             [*PLAY, file], input=text, capture_output=True, text=True,
             timeout=300)
@@ -108,11 +108,11 @@ class Scenarios(testtools.TestCase):
         return json.loads(played.stdout)
 
     def _play_file(self, name):
-        """Play an example; returns its document."""
+        """Play an example; return the JSON document."""
         return self._play(str(EXAMPLES / (name + '.yaml')))
 
     def _play_example(self, name):
-        """Play an example; returns its servers by their names."""
+        """Play an example; return a dict, name to server."""
         return by_name(self._play_file(name))
 
     def test_ordinary(self):
@@ -159,13 +159,13 @@ class Scenarios(testtools.TestCase):
                 ('too-early', 'mix-1: 4 PCPU needed, 0 free of 8'),
                 ('too-early-low', 'mix-1: 6 VCPU needed, 0 free of 16'),
                 ('db-4', 'mix-3: 4 PCPU needed, 0 free of 8'),
-                ('db-4', 'mix-1: the host the server is on; a move needs '
-                         'another one'),
+                ('db-4', 'mix-1: the server is on this host; a move needs '
+                         'another host'),
                 ('db-3', 'mix-1: the host is down')):
             self.assertIn(reason, servers[name]['fault'].split('\n'))
 
     def _assert_guests(self, servers):
-        """Each guest has the partition and the CPUs of its class."""
+        """Assert that each guest has the partition and CPUs of its class."""
         partitions = {'high': '/high_prio_machine',
                       'low': '/low_prio_machine', None: None}
         pinned = []
@@ -202,20 +202,20 @@ class Scenarios(testtools.TestCase):
             {host['name']: host['state'] for host in played['hosts']})
         servers = by_name(played)
         self.assertEqual([
-            'step 7 (confirm): Its host mix-1 is down.',
-            'step 8 (live-migrate): Its host mix-1 is down.',
+            'step 7 (confirm): Host mix-1 of the server is down.',
+            'step 8 (live-migrate): Host mix-1 of the server is down.',
         ], servers['moved']['fault'].split('\n'))
-        self.assertEqual('step 9 (shelve): Its host mix-1 is down.',
+        self.assertEqual('step 9 (shelve): Host mix-1 of the server is down.',
                          servers['left']['fault'])
         self.assertIn('Compute service of Mix-2 is still in use',
                       servers['other']['fault'])
         self.assertEqual([
             'step 11 (create): No valid host was found. There are not enough '
             'hosts available.',
-            'Mix-2: another host was asked for', 'mix-1: the host is down',
+            'Mix-2: the request names another host', 'mix-1: the host is down',
         ], servers['new']['fault'].split('\n'))
 
-    def test_a_host_sells_again_what_a_server_gave_back(self):
+    def test_host_sells_the_cpus_of_deleted_and_shelved_servers_again(self):
         for host in self._play('-', EMPTIED)['hosts']:
             self.assertEqual([0, 0, 0], [
                 row['used'] for row in host['classes'].values()])
@@ -224,7 +224,7 @@ class Scenarios(testtools.TestCase):
         found = by_name(self._play('-', REFUSED))
         wide = ('the instance has more shared vCPUs than the host has shared '
                 'CPUs (too_many_shared_vcpus)')
-        own = 'mix-1: the host the server is on; a move needs another one'
+        own = 'mix-1: the server is on this host; a move needs another host'
         self.assertEqual([
             'step 4 (resize to six): No valid host was found.', own,
             'mix-2: ' + wide, 'mix-3: 6 VCPU needed, 0 free of 16',
@@ -272,14 +272,14 @@ class Interruption(testtools.TestCase):
 
 
 def by_name(document):
-    """Return the servers of a result as a dict, name -> server."""
+    """Return the servers of a result as a dict, name to server."""
     return {server['name']: server for server in document['servers']}
 
 
 def allocated_cpus(host, servers):
-    """Return what each server has allocated of the CPUs of a host.
+    """Return a dict, server to its CPU allocations on a host.
 
-    What no server has is named by its id.
+    An allocation of another consumer has the id of the consumer as key.
     """
     names = {server['id']: server['name'] for server in servers}
     return {names.get(consumer, consumer): {

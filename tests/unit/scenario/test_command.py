@@ -14,7 +14,7 @@ def test_bad_file(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert out == ''
     assert err.splitlines() == [
-        "%s:1: key 'hosts': is empty; it is a list of hosts" % path,
+        "%s:1: key 'hosts': is empty; it must be a list of hosts" % path,
         "%s:2: key 'steps': 'x' is not a list of steps" % path]
 
 

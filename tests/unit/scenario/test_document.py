@@ -97,73 +97,73 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "3: key 'flavors': {} is not a list of flavors"),
     # Keys.
     ('cpus: 12', 'cpus: 12, rato: 2',
-     "2: key 'hosts[0].rato': is unknown; allowed are name, cpus, cells, "
+     "2: key 'hosts[0].rato': is unknown; allowed: name, cpus, cells, "
      "threads, dedicated, shared, ratio, mix, memory_mb, driver, aggregate"),
     ('flavors:', 'flavours: []\nflavors:',
-     "3: key 'flavours': is unknown; allowed are description, hosts, "
+     "3: key 'flavours': is unknown; allowed: description, hosts, "
      "flavors, images, server_groups, affinity_domains, steps"),
     *(('steps:', 'affinity_domains: %s\nsteps:' % written,
        "5: key 'affinity_domains%s" % problem) for written, problem in (
-           ('[]', "': is empty; it is a list of different keys of aggregate "
-            'metadata with host as the last one'),
+           ('[]', "': is empty; it must be a list of different keys of "
+            'aggregate metadata with host as the last one'),
            ('[a, a, host]', "': ['a', 'a', 'host'] is not a list of different "
             'keys of aggregate metadata with host as the last one'),
-           ('[host, rack]', "[1]': 'rack' is the last one, which has to be "
-            'host'),
+           ('[host, rack]', "[1]': the last domain must be host, not "
+            "'rack'"),
            ('["a,b", host]', "[0]': 'a,b' is not a key of aggregate "
             'metadata, without comma or space'),
            ("['', host]", "[0]': '' is not a key of aggregate metadata, "
             'without comma or space'))),
     ('steps:', 'images: [{}]\nsteps:',
-     "5: key 'images[0].name': is missing; it is a name of up to 63 "
-     'letters, digits, ".", "_" and "-"'),
-    ('cpus: 12', 'cpus: 12, cpus: 12', "2: key 'hosts[0].cpus': is there "
+     "5: key 'images[0].name': is missing; it must be a name of up "
+     'to 63 letters, digits, ".", "_" and "-"'),
+    ('cpus: 12', 'cpus: 12, cpus: 12', "2: key 'hosts[0].cpus': is given "
      "twice"),
     ('  - create: {name: s, flavor: f}', '  []',
-     "5: key 'steps': is empty; it is a list of steps"),
+     "5: key 'steps': is empty; it must be a list of steps"),
     # Steps.
     ('create:', 'teleport:',
-     "6: key 'steps[0].teleport': is unknown; allowed are %s, expect"
+     "6: key 'steps[0].teleport': is unknown; allowed: %s, expect"
      % VERBS),
     ('create: {name: s, flavor: f}', 'expect: active',
-     "6: key 'steps[0]': has no verb; a step has one of " + VERBS),
+     "6: key 'steps[0]': has no verb; a step must have one of " + VERBS),
     ('flavor: f}', 'flavor: f}\n    delete: {server: s}',
-     "6: key 'steps[0]': has create and delete; a step has one of "
+     "6: key 'steps[0]': has create and delete; a step must have one of "
      + VERBS),
     ('flavor: f}', 'flavor: f}\n  - resize: {server: s, flavor: g}',
-     "7: key 'steps[1].resize.flavor': 'g' is no flavor; allowed are f"),
+     "7: key 'steps[1].resize.flavor': 'g' is no known flavor; allowed: f"),
     ('flavor: f}', 'flavor: f}\n  - shelve: {server: t}',
-     "7: key 'steps[1].shelve.server': 't' is no server at this step; "
-     "allowed are s"),
+     "7: key 'steps[1].shelve.server': 't' is no known server at this step; "
+     "allowed: s"),
     ('flavor: f}', 'flavor: f}\n    expect: deleted',
      "7: key 'steps[0].expect': 'deleted' is not one of active, refused"),
     ('flavor: f}', 'flavor: f}\n  - migrate: {server: s, host: b}',
-     "7: key 'steps[1].migrate.host': 'b' is no host; allowed are a"),
+     "7: key 'steps[1].migrate.host': 'b' is no known host; allowed: a"),
     ('flavor: f}', 'flavor: f}\n  - live-migrate: {server: s, host: b}',
-     "7: key 'steps[1].live-migrate.host': 'b' is no host; allowed are a"),
+     "7: key 'steps[1].live-migrate.host': 'b' is no known host; allowed: a"),
     ('flavor: f}', 'flavor: f}\n  - evacuate: {server: t}',
-     "7: key 'steps[1].evacuate.server': 't' is no server at this step; "
-     "allowed are s"),
+     "7: key 'steps[1].evacuate.server': 't' is no known server at this step; "
+     "allowed: s"),
     ('flavor: f}', 'flavor: f}\n  - evacuate: {server: s, force: true}',
-     "7: key 'steps[1].evacuate.force': is unknown; allowed are server, "
+     "7: key 'steps[1].evacuate.force': is unknown; allowed: server, "
      "host"),
     ('flavor: f}', 'flavor: f}\n  - confirm: {}',
-     "7: key 'steps[1].confirm.server': is missing; it is a name of up to 63 "
-     'letters, digits, ".", "_" and "-"'),
+     "7: key 'steps[1].confirm.server': is missing; it must be a name of up "
+     'to 63 letters, digits, ".", "_" and "-"'),
     ('flavor: f}',
      'flavor: f}\n  - migrate: {server: s, confirm: false, revert: true}',
-     "7: key 'steps[1].migrate.revert': true contradicts confirm, which is "
+     "7: key 'steps[1].migrate.revert': true contradicts confirm: "
      "false"),
     ('flavor: f}', 'flavor: f}\n  - host-down: {host: b}',
-     "7: key 'steps[1].host-down.host': 'b' is no host; allowed are a"),
+     "7: key 'steps[1].host-down.host': 'b' is no known host; allowed: a"),
     ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
      '\n  - host-down: {host: a}',
-     "8: key 'steps[2].host-down.host': 'a' is down already"),
+     "8: key 'steps[2].host-down.host': 'a' is already down"),
     ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
      '\n  - host-up: {host: a}\n  - host-up: {host: a}',
      "9: key 'steps[3].host-up.host': 'a' is not down at this step"),
     ('flavor: f}', 'flavor: f}\n  - host-up: {host: b}',
-     "7: key 'steps[1].host-up.host': 'b' is no host; allowed are a"),
+     "7: key 'steps[1].host-up.host': 'b' is no known host; allowed: a"),
     ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
      '\n    expect: refused',
      "8: key 'steps[1].expect': 'refused' is not one of down"),
@@ -172,7 +172,7 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "2: key 'hosts[0].cpus': 12 is not a multiple of 5 (cells times "
      "threads)"),
     ('8-11', '8-13',
-     "2: key 'hosts[0].shared': '8-13' has CPUs that the host has not: "
+     "2: key 'hosts[0].shared': '8-13' has CPUs that the host lacks: "
      "12-13; it has 0-11"),
     ('8-11', '6-11',
      "2: key 'hosts[0].shared': '6-11' and dedicated '0-7' have CPUs in "
@@ -187,24 +187,25 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      "2: key 'hosts[0].mix': true needs the driver 'prio'"),
     # References.
     ('flavor: f', 'flavor: g',
-     "6: key 'steps[0].create.flavor': 'g' is no flavor; allowed are f"),
+     "6: key 'steps[0].create.flavor': 'g' is no known flavor; allowed: f"),
     ('flavor: f', 'flavor: f, image: i',
-     "6: key 'steps[0].create.image': 'i' is no image; allowed are default"),
+     "6: key 'steps[0].create.image': 'i' is no known image; allowed: "
+     "default"),
     ('flavor: f', 'flavor: f, group: g',
-     "6: key 'steps[0].create.group': 'g' is no server group; allowed are "
-     "none, there are none"),
+     "6: key 'steps[0].create.group': 'g' is no known server group; allowed: "
+     "none"),
     ('flavor: f', 'flavor: f, host: b',
-     "6: key 'steps[0].create.host': 'b' is no host; allowed are a"),
+     "6: key 'steps[0].create.host': 'b' is no known host; allowed: a"),
     ('flavor: f', 'flavor: f, force: true',
      "6: key 'steps[0].create.force': true needs the key host"),
     ('flavor: f}', 'flavor: f}\n  - delete: {server: t}',
-     "7: key 'steps[1].delete.server': 't' is no server at this step; "
-     "allowed are s"),
+     "7: key 'steps[1].delete.server': 't' is no known server at this step; "
+     "allowed: s"),
     ('flavor: f}', 'flavor: f}\n  - create: {name: s, flavor: f}',
-     "7: key 'steps[1].create.name': 's' is taken already"),
+     "7: key 'steps[1].create.name': 's' is already used"),
     ('  - {name: f, vcpus: 4}',
      '  - {name: f, vcpus: 4}\n  - {name: f, vcpus: 8}',
-     "5: key 'flavors[1].name': 'f' is taken already"),
+     "5: key 'flavors[1].name': 'f' is already used"),
 ])
 def test_one_error(old, new, problem):
     assert old in GOOD
@@ -227,8 +228,8 @@ def test_counted_servers_have_numbers():
         'create s-1 to s-2 (f)', 'delete s-2']
     assert problems(GOOD.replace('flavor: f', 'flavor: f, count: 2')
                     + '  - delete: {server: s}\n') == [
-        "x.yaml:7: key 'steps[1].delete.server': 's' is no server at this "
-        "step; allowed are s-1, s-2"]
+        "x.yaml:7: key 'steps[1].delete.server': 's' is no known server "
+        "at this step; allowed: s-1, s-2"]
 
 
 def test_a_deleted_name_is_free_again():
@@ -260,7 +261,7 @@ def test_files_that_cannot_be_read(tmp_path):
     for path, problem in [
             (missing, '%s: cannot be read: No such file or directory'),
             (tmp_path, '%s: cannot be read: Is a directory'),
-            (binary, '%s: is no UTF-8 text: invalid start byte')]:
+            (binary, '%s: is not UTF-8 text: invalid start byte')]:
         with pytest.raises(document.BadScenario) as caught:
             document.load(str(path))
         assert caught.value.problems == [problem % path]

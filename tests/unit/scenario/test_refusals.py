@@ -2,9 +2,13 @@
 
 """Why no host takes a request: the arithmetic and the sentences."""
 
+from nova import objects
+from nova.scheduler import utils
 import pytest
 
 from nova_prio.scenario import refusals
+
+objects.register_all()
 
 
 def inventory(total, reserved=0, ratio=1.0, max_unit=None):
@@ -19,67 +23,100 @@ def provider(**kwargs):
     return refusals.Provider(**kwargs)
 
 
-@pytest.mark.parametrize('held, used, free', [
+def request(*groups, root_required=(), root_forbidden=()):
+    """Return a ResourceRequest; groups are dicts of RequestGroup fields.
+
+    The first group is the one without a suffix.
+    """
+    resources = utils.ResourceRequest()
+    resources._root_required = set(root_required)
+    resources._root_forbidden = set(root_forbidden)
+    for number, fields in enumerate(groups):
+        group = resources.get_request_group('_%d' % number if number else None)
+        for name, value in fields.items():
+            setattr(group, name, value)
+    return resources
+
+
+@pytest.mark.parametrize('vcpu, used, free', [
     (inventory(12, 4, 2.0), 12, 4),     # int((12 - 4) * 2.0) - 12
     (inventory(10, 0, 1.15), 0, 11),    # int(11.5)
-    (inventory(4), 6, -2),              # over-full
+    (inventory(4), 6, -2),              # oversold
 ])
-def test_free(held, used, free):
-    found = provider(inventories={'VCPU': held}, usages={'VCPU': used})
-    assert found.free('VCPU') == free
+def test_free(vcpu, used, free):
+    candidate = provider(inventories={'VCPU': vcpu}, usages={'VCPU': used})
+    assert candidate.get_free('VCPU') == free
 
 
-@pytest.mark.parametrize('query, sentences', [
-    ('resources=PCPU:4', ['4 PCPU needed, 0 free of 8']),
-    ('resources=VCPU:5', ['5 VCPU needed, 4 free of 16']),
-    ('resources=VCPU:4', []),
-    ('resources=VCPU:2&resources_x=VCPU:3', ['5 VCPU needed, 4 free of 16']),
-    ('resources=VGPU:1', ['1 VGPU needed, it has none']),
-    ('resources=VCPU:1&root_required=CUSTOM_X,!CUSTOM_T',
-     ['lacks the trait CUSTOM_X',
-      'has the trait CUSTOM_T, which is ruled out']),
-    ('resources=VCPU:1&required=CUSTOM_X,CUSTOM_T',
+@pytest.mark.parametrize('groups, sentences', [
+    ([{'resources': {'PCPU': 4}}], ['4 PCPU needed, 0 free of 8']),
+    ([{'resources': {'VCPU': 5}}], ['5 VCPU needed, 4 free of 16']),
+    ([{'resources': {'VCPU': 4}}], []),
+    ([{'resources': {'VCPU': 2}},
+      {'resources': {'VCPU': 3}}], ['5 VCPU needed, 4 free of 16']),
+    ([{'resources': {'VGPU': 1}}], ['1 VGPU needed, the host has none']),
+    ([{'required_traits': {'CUSTOM_X', 'CUSTOM_T'}}],
      ['lacks the trait CUSTOM_X']),
-    ('resources=VCPU:1&member_of=in:one,two',
+    ([{'forbidden_traits': {'CUSTOM_X', 'CUSTOM_T'}}],
+     ['has the forbidden trait CUSTOM_T']),
+    ([{'aggregates': [['one', 'two']]}],
      ['is in no aggregate with prio or two']),
-    ('resources=VCPU:1&member_of=in:one,three', []),
-    ('resources=VCPU:1&member_of=one&member_of=three',
+    ([{'aggregates': [['one', 'three']]}], []),
+    ([{'aggregates': [['one'], ['three']]}],
      ['is in no aggregate with prio']),
-    ('resources=VCPU:1&member_of=!in:three',
-     ['is in the aggregate three, which is ruled out']),
-    ('resources=VCPU:1&in_tree=B', ['another host was asked for']),
-    ('resources=VCPU:1&in_tree=A', []),
+    ([{'forbidden_aggregates': {'one', 'three'}}],
+     ['is in the forbidden aggregate three']),
+    ([{'in_tree': 'B'}], ['the request names another host']),
+    ([{'in_tree': 'A'}], []),
 ])
-def test_obstacles(query, sentences):
-    found = provider(traits=frozenset({'CUSTOM_T'}),
-                     aggregates=frozenset({'three'}))
-    assert list(refusals.Request(query).obstacles(
-        found, {'one': 'prio'})) == sentences
+def test_obstacles(groups, sentences):
+    candidate = provider(traits=frozenset({'CUSTOM_T'}),
+                         aggregates=frozenset({'three'}))
+    assert list(refusals.find_obstacles(
+        request(*groups), candidate, {'one': 'prio'})) == sentences
+
+
+def test_obstacles_of_traits_at_the_root():
+    resources = request({'resources': {'VCPU': 1}}, root_required={'CUSTOM_X'},
+                        root_forbidden={'CUSTOM_T'})
+    candidate = provider(traits=frozenset({'CUSTOM_T'}))
+    assert list(refusals.find_obstacles(resources, candidate, {})) == [
+        'lacks the trait CUSTOM_X', 'has the forbidden trait CUSTOM_T']
 
 
 def test_too_large_for_one_instance():
-    found = provider(inventories={'VCPU': inventory(12, 0, 2.0)}, usages={})
-    sentence, = refusals.Request('resources=VCPU:13').obstacles(found, {})
+    candidate = provider(inventories={'VCPU': inventory(12, 0, 2.0)},
+                         usages={})
+    sentence, = refusals.find_obstacles(
+        request({'resources': {'VCPU': 13}}), candidate, {})
     assert sentence == '13 VCPU needed, 12 at most for one instance'
+
+
+def test_describe_lists_the_resources_of_all_groups():
+    assert refusals.describe(request(
+        {'resources': {'VCPU': 2, 'MEMORY_MB': 256}},
+        {'resources': {'VCPU': 1}})) == (
+        'MEMORY_MB 256, VCPU 3')
 
 
 def test_explain_names_every_provider():
     empty = provider(name='b', inventories={
         'PCPU': inventory(8), 'MEMORY_MB': inventory(512)}, usages={})
-    assert refusals.explain(
-        'limit=1000&resources=MEMORY_MB%3A256%2CPCPU%3A4',
-        [empty, provider()], {}, {}) == [
-        'a: 256 MEMORY_MB needed, it has none; 4 PCPU needed, 0 free of 8',
-        'b: nothing found that speaks against it']
+    assert list(refusals.explain(
+        request({'resources': {'MEMORY_MB': 256, 'PCPU': 4}}),
+        [empty, provider()], {}, {})) == [
+        'a: 256 MEMORY_MB needed, the host has none; '
+        '4 PCPU needed, 0 free of 8',
+        'b: no reason found']
 
 
 @pytest.mark.parametrize('refused, usages, sentence', [
     ({'a': 'no room'}, {'PCPU': 8}, 'a: no room'),
     ({'b': 'no room'}, {'PCPU': 8}, 'a: 4 PCPU needed, 0 free of 8'),
     ({'b': 'no room'}, {},
-     'a: the host the server is on; a move needs another one'),
+     'a: the server is on this host; a move needs another host'),
 ])
 def test_explain_a_move_from_a_host(refused, usages, sentence):
-    assert refusals.explain(
-        'resources=PCPU:4', [provider(usages=usages)], {}, refused,
-        own_host='a') == [sentence]
+    assert list(refusals.explain(
+        request({'resources': {'PCPU': 4}}), [provider(usages=usages)], {},
+        refused, own_host='a')) == [sentence]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The text that a reader sees."""
+"""The result as text: the table, the refusals and the maps."""
 
 from nova_prio.scenario import render
 from nova_prio.scenario import result
@@ -31,9 +31,8 @@ SERVERS = [
     server('high-1', [[0], [2], [4], [6]], 'high'),
     server('high-2', [[1], [3], [5], [7]], 'high'),
     result.Server('high-3', 'id', 'high', 'ERROR',
-                  faults=[result.Fault(
-                      3, 'step 3 (create): No valid host was found.\n'
-                      'seed: no room')]),
+                  faults={3: 'step 3 (create): No valid host was found.\n'
+                             'seed: no room'}),
     server('low-1', list(range(12)), 'low'),
 ]
 
@@ -68,9 +67,9 @@ def test_text():
 
 def test_refused_steps_are_shown_in_their_order():
     servers = [
-        server('s', [0], faults=[result.Fault(2, 'step 2 (shelve): no'),
-                                 result.Fault(10, 'step 10 (x): n')]),
-        server('t', [0], faults=[result.Fault(3, 'step 3 (x): n')])]
+        server('s', [0], faults={2: 'step 2 (shelve): no',
+                                 10: 'step 10 (x): n'}),
+        server('t', [0], faults={3: 'step 3 (x): n'})]
     shown = render.text(result.Result(servers, []))
     assert shown.split('\n\n')[1:] == [
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
@@ -94,7 +93,7 @@ def test_servers_of_other_hosts_are_not_on_the_map():
     assert 'pinned' not in text
 
 
-def test_a_host_without_our_driver_shows_what_placement_holds():
+def test_a_host_with_the_stock_driver_shows_its_placement_usage():
     host = result.Host('stock', 2, frozenset(), frozenset(), domains={
         'zone': 'a', 'rack': '1'}, inventory={
         'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
@@ -122,7 +121,7 @@ def test_a_wide_host_fits_into_100_columns():
         '96       104      112      120',
         'high      gghhiijj kkllmmnn ' + ' '.join(['.' * 8] * 6),
         'low       ' + ' '.join(['~' * 8] * 8)]
-    # A block where nobody is pinned has no row for it.
+    # A row has no line in a block without its pins.
     assert lines[7:9] == ['CPU       128      136',
                           'low       ~~~~~~~~ ~~~~~~~~']
 

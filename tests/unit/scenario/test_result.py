@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a guest's XML says of its CPUs, and the shape of the JSON."""
+"""The CPUs of a guest, read from its XML, and the JSON document."""
 
 import pytest
 
@@ -18,13 +18,13 @@ XML = """<domain><vcpu%s>2</vcpu><cputune>%s</cputune>%s</domain>"""
 def test_cpus_of_a_guest(vcpu, pins, cpus):
     tune = ''.join('<vcpupin vcpu="%d" cpuset="%s"/>' % pin
                    for pin in pins.items())
-    assert result.guest(XML % (vcpu, tune, ''), 4) == (cpus, None)
+    assert result.parse_guest(XML % (vcpu, tune, ''), 4) == (cpus, None)
 
 
 def test_partition_of_a_guest():
     xml = XML % ('', '', '<resource><partition>/low_prio_machine</partition>'
                  '</resource>')
-    assert result.guest(xml, 1) == ([0], '/low_prio_machine')
+    assert result.parse_guest(xml, 1) == ([0], '/low_prio_machine')
 
 
 def test_pins_and_floating_cpus():
@@ -38,8 +38,7 @@ def test_pins_and_floating_cpus():
 
 def test_document():
     found = result.Result(
-        [result.Server('s', faults=[result.Fault(1, 'no'),
-                                    result.Fault(2, 'no room')])],
+        [result.Server('s', faults={1: 'no', 2: 'no room'})],
         [result.Host('a', 4, frozenset(), frozenset(), None,
                      {'VCPU': {}}, {'c': {}}, 'down',
                      {'rack': '1'})], ['surprise'])
@@ -53,21 +52,21 @@ def test_document():
                    'allocations': {'c': {}}}]}
 
 
-@pytest.mark.parametrize('low_used, ordinary_used, left', [
+@pytest.mark.parametrize('low_used, ordinary_used, remaining', [
     (4, 2, {'high': 8, 'low': 12, 'ordinary': 6}),      # 16 - 4, 8 - 2
     (16, 0, {'high': 8, 'low': 0, 'ordinary': 0}),      # the low row is full
-    (18, 9, {'high': 8, 'low': 0, 'ordinary': 0}),      # over-full
+    (18, 9, {'high': 8, 'low': 0, 'ordinary': 0}),      # oversold
 ])
-def test_what_is_left(low_used, ordinary_used, left):
+def test_remaining_cpus(low_used, ordinary_used, remaining):
     host = result.Host('a', 12, frozenset(), frozenset(), classes={
         'high': {'sellable': 8, 'used': 0},
         'low': {'sellable': 16, 'used': low_used},
         'ordinary': {'sellable': 8, 'used': ordinary_used}})
-    assert host.left == left
+    assert host.remaining == remaining
 
 
-def test_nothing_is_known_to_be_left_without_our_driver():
-    assert result.Host('a', 12, frozenset(), frozenset()).left == {}
+def test_no_remaining_cpus_with_the_stock_driver():
+    assert result.Host('a', 12, frozenset(), frozenset()).remaining == {}
 
 
 @pytest.mark.parametrize('text, cpus', [
@@ -89,5 +88,5 @@ def test_parse_cpus_refuses(text):
 
 @pytest.mark.parametrize('cpus, text', [
     ([], ''), ([5], '5'), ([3, 0, 1, 2, 7, 9, 8], '0-3,7-9')])
-def test_cpus_text(cpus, text):
-    assert text == result.cpus_text(cpus)
+def test_format_cpus(cpus, text):
+    assert text == result.format_cpus(cpus)
