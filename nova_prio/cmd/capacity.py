@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands ``nova-prio capacity``."""
+"""The commands ``nova-prio capacity show`` and ``... solve``."""
 
 import collections
 import itertools
@@ -14,86 +14,101 @@ from nova_prio.cmd import report
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 
-COLUMNS = ['%s %s' % (row.title(), what) for row in capacity.Rows._fields
-           for what in ('Sold', 'Sellable', 'Left')]
+COLUMNS = ['%s %s' % (row.title(), amount) for row in capacity.Rows._fields
+           for amount in ('Sold', 'Sellable', 'Left')]
 
 
-class Show(report.FromNova, lister.Lister):
-    """List how many vCPUs hosts have sold, may sell, and have left.
+class Show(report.NovaCommand, lister.Lister):
+    """List the sold, sellable and remaining vCPUs of hosts.
 
-    It shows what the computes reported last, for each row: the high one of
-    dedicated vCPUs, the low one of all shared vCPUs, the ordinary one of those
-    that are not of low priority. Hosts that report nothing, for they run
-    another driver, are left out. It reads Nova's databases: run it where
-    nova-manage runs.
+    The numbers are those of the last report of each nova-compute, for three
+    rows: the high row (dedicated vCPUs), the low row (all shared vCPUs) and
+    the ordinary row (shared vCPUs of instances without low priority). Hosts
+    without a report, because they run another compute driver, are omitted.
+    This command reads Nova's databases: run it where nova-manage runs.
     """
 
     def get_parser(self, prog_name):
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--host', action='append', metavar='HOST',
-            help='list this host (repeat the option for several)')
+            help='list this host (repeat option to list multiple hosts)')
         parser.add_argument(
             '--aggregate', action='append', metavar='NAME',
-            help='list the hosts of this aggregate (repeat the option for '
-            'several)')
+            help='list the hosts of this aggregate (repeat option to list '
+            'multiple aggregates)')
         parser.add_argument(
             '--by-aggregate', action='store_true',
-            help='list the aggregates, each with the sum of its hosts')
+            help='list aggregates, each with the sum of its hosts')
         parser.add_argument(
             '--flavor', metavar='FLAVOR',
-            help='list how many instances of this flavor (name or ID) '
-            'have room, too')
+            help='also list how many instances of this flavor (name or ID) '
+            'fit')
         return parser
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin import host_inventory
-        hosts, silent = host_inventory.list_hosts(self.context)
-        kind = host_inventory.get_resource_request(controller.find_flavor(
-            self.context, parsed_args.flavor)) if parsed_args.flavor else None
-        for cell in silent:
+        hosts, silent_cells = host_inventory.list_hosts(self.context)
+        request = parsed_args.flavor and host_inventory.get_resource_request(
+            controller.find_flavor(self.context, parsed_args.flavor))
+        for cell in silent_cells:
             self.app.LOG.warning(
-                'Cell %s does not answer; its hosts are left out.', cell)
+                'Cell %s does not answer; its hosts are omitted. Check the '
+                'database of the cell.', cell)
         sums = collections.defaultdict(collections.Counter)
         by_aggregate = parsed_args.by_aggregate
-        for host in self._chosen(hosts, parsed_args):
-            for name in _aggregates(host) if by_aggregate else [host.name]:
-                sums[name].update(_numbers(host, kind))
-        columns = ['Hosts'] * by_aggregate + COLUMNS + ['Units'] * bool(kind)
+        for host in self._select_hosts(hosts, parsed_args):
+            for name in (_get_aggregates(host) if by_aggregate
+                         else [host.name]):
+                sums[name].update(_count(host, request))
+        columns = [*(['Hosts'] if by_aggregate else []), *COLUMNS,
+                   *(['Units'] if request else [])]
         return (['Aggregate' if by_aggregate else 'Host', *columns],
-                [[name, *(found[column] for column in columns)]
-                 for name, found in sorted(sums.items())])
+                [[name, *(numbers[column] for column in columns)]
+                 for name, numbers in sorted(sums.items())])
 
-    def _chosen(self, hosts, parsed_args):
-        """Yield those that are asked for and have a report."""
-        chosen = hosts
-        for what, wanted, names_of in (
+    def _select_hosts(self, hosts, parsed_args):
+        """Yield the hosts that the options select and that have a report."""
+        selected = hosts
+        for option, wanted, get_names in (
                 ('host', parsed_args.host, lambda host: [host.name]),
-                ('aggregate', parsed_args.aggregate, _aggregates)):
+                ('aggregate', parsed_args.aggregate, _get_aggregates)):
             if not wanted:
                 continue
-            unknown = set(wanted).difference(*map(names_of, hosts))
+            unknown = set(wanted).difference(*map(get_names, hosts))
             if unknown:
-                raise exceptions.CommandError(
-                    "--%s is '%s'; allowed are names of %ss with computes."
-                    % (what, min(unknown), what))
-            chosen = [host for host in chosen
-                      if not set(wanted).isdisjoint(names_of(host))]
-        for host in chosen:
+                report.refuse('--' + option, min(unknown),
+                              'names of %ss with computes' % option)
+            selected = [host for host in selected
+                        if not set(wanted).isdisjoint(get_names(host))]
+        for host in selected:
             if host.problem:
-                self.app.LOG.warning('%s is left out: %s.', host.name,
+                self.app.LOG.warning('Host %s is omitted: %s.', host.name,
                                      host.problem)
             elif host.report:
                 yield host
 
 
-class Solve(show.ShowOne):
-    """Show what a host sells, or what it needs to sell a wanted number.
+def _get_aggregates(host):
+    return [aggregate.name for aggregate in host.aggregates]
 
-    With the numbers of dedicated and shared CPUs and the allocation ratio it
-    shows what the host sells. With two of the three and what is wanted, it
-    finds the third, which sells that and as little more as possible.
+
+def _count(host, request):
+    """Return dict, column -> number, of one host."""
+    rows = zip(host.report.used, host.report.sellable, host.report.room)
+    return {'Hosts': 1,
+            **dict(zip(COLUMNS, itertools.chain.from_iterable(rows))),
+            'Units': host.count_instances(request) if request else 0}
+
+
+class Solve(show.ShowOne):
+    """Show the vCPUs that a host sells, or the size of host to sell a number.
+
+    Give the numbers of dedicated and shared CPUs and the allocation ratio, and
+    this command shows the sellable vCPUs. Give two of the three and a wanted
+    number, and it finds the third that sells the wanted number and as little
+    more as possible.
     """
 
     def get_parser(self, prog_name):
@@ -107,86 +122,56 @@ class Solve(show.ShowOne):
         wanted = parser.add_mutually_exclusive_group()
         wanted.add_argument(
             '--low-vcpus', type=int, metavar='VCPUS',
-            help='wanted: vCPUs of low-priority instances beside the high row')
+            help='wanted number of low-priority vCPUs while the high row is '
+            'sold out')
         wanted.add_argument(
             '--overall-ratio', metavar='RATIO',
-            help='wanted: vCPUs of all instances for each CPU of the host')
+            help='wanted number of vCPUs of all instances for each CPU of the '
+            'host')
         parser.add_argument(
             '--no-mix', dest='mix', action='store_false',
-            help='low-priority instances float on the shared CPUs alone, as '
-            'without cpu_priority_mix_enable')
+            help='calculate without cpu_priority_mix_enable: low-priority '
+            'instances float on the shared CPUs only')
         return parser
 
     def take_action(self, parsed_args):
         """Return the names and the values to show, in their order."""
-        terms = sizing.HostSize(
-            *(_whole(parsed_args, name, int(parsed_args.mix),
-                     sizing.MOST_CPUS) for name in ('dedicated', 'shared')),
-            _ratio(parsed_args, 'ratio'), parsed_args.mix)
-        low = _whole(parsed_args, 'low_vcpus', 1,
-                     2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
-        overall = _ratio(parsed_args, 'overall_ratio')
-        wanted = [value for value in (low, overall) if value is not None]
-        if terms.count(None) != len(wanted):
+        def get_ratio(name):
+            return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
+                                     capacity.parse_ratio)
+
+        least = 1 if parsed_args.mix else 0
+        size = sizing.HostSize(
+            report.get_number(
+                parsed_args, 'dedicated', least, sizing.MOST_CPUS),
+            report.get_number(parsed_args, 'shared', least, sizing.MOST_CPUS),
+            get_ratio('ratio'), parsed_args.mix)
+        low = report.get_number(parsed_args, 'low_vcpus', 1,
+                                2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
+        overall = get_ratio('overall_ratio')
+        is_wanted = low is not None or overall is not None
+        if size.count(None) != is_wanted:
             raise exceptions.CommandError(
-                'Of --dedicated, --shared and --ratio %d are given, %s; '
-                'allowed are all three, or two of them with --low-vcpus or '
-                '--overall-ratio.'
-                % (3 - terms.count(None), 'with what is wanted' if wanted
-                   else 'and nothing that is wanted'))
-        if wanted:
+                '%d of --dedicated, --shared and --ratio are given, with%s a '
+                'wanted number; allowed are all three, or two of them with '
+                '--low-vcpus or --overall-ratio.'
+                % (3 - size.count(None), '' if is_wanted else 'out'))
+        if is_wanted:
             try:
-                terms = sizing.solve(terms, low, overall)
+                size = sizing.solve(size, low, overall)
             except sizing.NoSolution as error:
                 raise exceptions.CommandError(str(error)) from error
-        rows = terms.sellable
-        if terms.mix and not rows.low:
+        rows = size.sellable
+        if size.mix and not rows.low:
             raise exceptions.CommandError(
-                'The ratio %s leaves no low-priority vCPU to sell on %d '
-                'dedicated and %d shared CPUs, which nova-compute refuses '
-                'with cpu_priority_mix_enable; allowed is a larger one, or '
-                '--no-mix.' % (terms.ratio, terms.dedicated, terms.shared))
+                'The ratio %s leaves no sellable low-priority vCPU on %d '
+                'dedicated and %d shared CPUs, so nova-compute with '
+                'cpu_priority_mix_enable would not start. Use a larger ratio, '
+                'or --no-mix.' % (size.ratio, size.dedicated, size.shared))
         return zip(*(
-            ('dedicated', terms.dedicated), ('shared', terms.shared),
-            ('ratio', float(terms.ratio)), ('mix', terms.mix),
+            ('dedicated', size.dedicated), ('shared', size.shared),
+            ('ratio', float(size.ratio)), ('mix', size.mix),
             ('high_vcpus', rows.high), ('low_vcpus', rows.low),
             ('ordinary_vcpus', rows.ordinary),
-            ('overall_ratio', round(float(terms.overall_ratio), 4))),
+            ('overall_ratio', round(float(size.overall_ratio), 4))),
             strict=True)
-
-
-def _aggregates(host):
-    return [aggregate.name for aggregate in host.aggregates]
-
-
-def _numbers(host, kind):
-    """Return dict, column -> number, of one host."""
-    report = host.report
-    cells = itertools.chain.from_iterable(
-        zip(report.used, report.sellable, report.room))
-    return {'Hosts': 1, **dict(zip(COLUMNS, cells)),
-            'Units': host.units(kind) if kind else 0}
-
-
-def _whole(parsed_args, name, least, most):
-    value = getattr(parsed_args, name)
-    if value is not None and not least <= value <= most:
-        raise exceptions.CommandError(
-            '--%s is %d; allowed is a whole number from %d to %d.'
-            % (name.replace('_', '-'), value, least, most))
-    return value
-
-
-def _ratio(parsed_args, name):
-    text = getattr(parsed_args, name)
-    if text is None:
-        return None
-    try:
-        value = capacity.parse_ratio(text)
-    except ValueError:
-        value = None
-    if value is None or value > sizing.MOST_RATIO:
-        raise exceptions.CommandError(
-            "--%s is '%s'; allowed is a number from 0 to %d."
-            % (name.replace('_', '-'), text, sizing.MOST_RATIO))
-    return value

@@ -15,12 +15,12 @@ UNITS, NOTE = 'Units', 'Note'
 
 
 class Gain(report.Report):
-    """List the low-priority vCPUs that an aggregate gains by mix.
+    """List the low-priority vCPUs that the hosts of an aggregate gain by mix.
 
-    For each host, what its low row sells with cpu_priority_mix_enable is
-    compared with what the same CPU sets and ratio sell without it; where it is
-    off, with what it would sell. Hosts that report nothing are listed without
-    numbers. It reads Nova's databases: run it where nova-manage runs.
+    For each host, compare the sellable low-priority vCPUs with and without
+    cpu_priority_mix_enable, for the same CPU sets and allocation ratio. Hosts
+    without a report are listed without numbers. This command reads Nova's
+    databases: run it where nova-manage runs.
     """
 
     def get_parser(self, prog_name):
@@ -29,9 +29,9 @@ class Gain(report.Report):
             'aggregate', metavar='AGGREGATE', help='name of a host aggregate')
         parser.add_argument(
             '--flavor', metavar='FLAVOR',
-            help='list how many more instances of this flavor (name or ID) '
-            'the CPUs sell, too; where it names no priority, with the '
-            'scheduler hint for a low one')
+            help='also list how many more instances of this flavor (name or '
+            'ID) fit; if the flavor has no priority, they use the scheduler '
+            'hint priority=low')
         return parser
 
     def act(self, parsed_args):
@@ -42,87 +42,86 @@ class Gain(report.Report):
         aggregates = {each.name: each for each in
                       objects.AggregateList.get_all(self.context)}
         if parsed_args.aggregate not in aggregates:
-            raise exceptions.CommandError(
-                "AGGREGATE is '%s'; allowed are names of host aggregates."
-                % parsed_args.aggregate)
-        names = aggregates[parsed_args.aggregate].hosts
-        hosts, silent = host_inventory.list_hosts(self.context)
-        vcpus = _vcpus_of(self.context, parsed_args.flavor)
-        known = {host.name: host for host in hosts}
-        rows = [_row(name, known.get(name), silent, vcpus)
-                for name in sorted(names)]
-        self.said = _summary(rows, vcpus)
+            report.refuse('AGGREGATE', parsed_args.aggregate,
+                          'names of host aggregates')
+        hosts, silent_cells = host_inventory.list_hosts(self.context)
+        vcpus = parsed_args.flavor and _get_low_vcpus(
+            self.context, parsed_args.flavor)
+        hosts_by_name = {host.name: host for host in hosts}
+        rows = [_make_row(name, hosts_by_name.get(name), silent_cells, vcpus)
+                for name in sorted(aggregates[parsed_args.aggregate].hosts)]
+        self.last_line = _summarize(rows, vcpus)
         columns = [*COLUMNS, *([UNITS] if vcpus else []), NOTE]
         return columns, [[row[column] for column in columns] for row in rows]
 
 
-def _vcpus_of(context, wanted):
-    """Return the vCPUs of a flavor with low priority, or None without one."""
-    if wanted is None:
-        return None
+def _get_low_vcpus(context, wanted):
+    """Return the vCPUs of an instance of a flavor with low priority."""
     from nova_prio.admin import host_inventory
     from nova_prio.model import flavor_specs
     flavor = controller.find_flavor(context, wanted)
-    named = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
-    if named == capacity.HIGH:
+    priority = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
+    if priority == capacity.HIGH:
         raise exceptions.CommandError(
-            "--flavor is '%s', whose %s is '%s'; allowed is 'low' or none."
-            % (wanted, flavor_specs.EXTRA_SPEC, named))
-    return host_inventory.get_resource_request(flavor, None if named else {
-        flavor_specs.HINT: capacity.LOW}).drawn.low
+            "--flavor is '%s', whose %s is '%s'; allowed are flavors with "
+            "'low' or none." % (wanted, flavor_specs.EXTRA_SPEC, priority))
+    hints = None if priority else {flavor_specs.HINT: capacity.LOW}
+    return host_inventory.get_resource_request(flavor, hints).needed_rows.low
 
 
-def _row(name, host, silent, vcpus):
+def _make_row(name, host, silent_cells, vcpus):
     """Return dict, column -> value, of one host."""
-    row = dict.fromkeys((*COLUMNS, UNITS, NOTE), '')
-    row['Host'] = name
+    row = {**dict.fromkeys((*COLUMNS, UNITS, NOTE), ''), 'Host': name}
     if host is None or not host.report:
-        row[NOTE] = _reason(host, silent)
+        row[NOTE] = _explain_missing_report(host, silent_cells)
         return row
     without, mixed = host.low_rows
-    row.update(zip(COLUMNS[1:], [
-        host.report.mix, without.sellable, mixed.sellable,
-        mixed.sellable - without.sellable], strict=True))
+    row.update({
+        'Mix': host.report.mix, 'Low Without Mix': without.sellable,
+        'Low With Mix': mixed.sellable,
+        'Gain': mixed.sellable - without.sellable})
     if vcpus:
-        row[UNITS] = mixed.units(vcpus) - without.units(vcpus)
+        row[UNITS] = (mixed.count_instances(vcpus) -
+                      without.count_instances(vcpus))
     return row
 
 
-def _reason(host, silent):
-    """Return why a host reports nothing."""
+def _explain_missing_report(host, silent_cells):
     if host is not None:
-        return host.problem or 'it runs another compute driver'
-    if silent:
-        return ('it is unknown, or in one of the cells that do not answer: %s'
-                % ', '.join(silent))
-    return 'it has no nova-compute'
+        return host.problem or 'the host runs another compute driver'
+    if silent_cells:
+        return ('the host is unknown, or in a cell that does not answer: %s'
+                % ', '.join(silent_cells))
+    return 'the host has no nova-compute'
 
 
-def _summary(rows, vcpus):
-    """Return what is gained, and what to do next, as sentences."""
-    sums, units, hosts = (collections.Counter() for _ in range(3))
+def _summarize(rows, vcpus):
+    """Return the gain of all hosts, and the next step, as sentences."""
+    sums = collections.defaultdict(collections.Counter)
     for row in rows:
-        hosts[row['Mix']] += 1
-        sums[row['Mix']] += row['Gain'] or 0
-        units[row['Mix']] += row[UNITS] or 0
+        sums[row['Mix']].update({
+            'hosts': 1, 'vcpus': row['Gain'] or 0, 'units': row[UNITS] or 0})
 
-    def amount(mix):
-        text = _counted(sums[mix], 'low-priority vCPU')
+    def format_gain(has_mix):
+        text = _format_count(sums[has_mix]['vcpus'], 'low-priority vCPU')
         if vcpus:
-            text += ' (%s of the flavor)' % _counted(units[mix], 'instance')
-        return '%s on %s' % (text, _counted(hosts[mix], 'host'))
+            text += ' (%s of the flavor)' % _format_count(
+                sums[has_mix]['units'], 'instance')
+        return '%s on %s' % (
+            text, _format_count(sums[has_mix]['hosts'], 'host'))
 
-    if hosts['']:
-        next_step = ('See to %s without a report: the column "Note" says why.'
-                     % _counted(hosts[''], 'host'))
-    elif sums[False]:
-        next_step = ('Set cpu_priority_mix_enable = true on those without '
-                     'mix, for another %s.' % amount(False))
+    gained = format_gain(True)
+    if sums['']['hosts']:
+        next_step = 'Check %s without a report: see the column "Note".' % (
+            _format_count(sums['']['hosts'], 'host'))
+    elif sums[False]['vcpus']:
+        next_step = ('Set cpu_priority_mix_enable = true on the hosts without '
+                     'mix to gain another %s.' % format_gain(False))
     else:
-        next_step = ('Other sets or another ratio may give more: "nova-prio '
-                     'capacity solve" tells.')
-    return 'Gained: %s. %s' % (amount(True), next_step)
+        next_step = ('Other CPU sets or another ratio may give more: see '
+                     '"nova-prio capacity solve".')
+    return 'Gained: %s. %s' % (gained, next_step)
 
 
-def _counted(number, noun):
+def _format_count(number, noun):
     return '%d %s%s' % (number, noun, '' if number == 1 else 's')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Nova and its databases for the commands, and errors in one sentence."""
+"""Configure Nova for the commands, and report its errors as sentences."""
 
 import contextlib
 import itertools
@@ -14,12 +14,12 @@ from nova_prio.compat import contract
 
 @contextlib.contextmanager
 def configure_nova(parsed_args):
-    """Configure Nova; yields an administrator's RequestContext.
+    """Configure Nova and its databases; yield an administrator's context.
 
-    What goes wrong in the databases ends the command with one sentence.
+    :raises CommandError: if the configuration or a database cannot be read
     """
-    # Nova takes a second to import, which the help need not wait for, and its
-    # libraries warn of what is not the user's to change.
+    # Import Nova late, so that the help is fast. Operators cannot act on the
+    # warnings of Nova's libraries.
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         from nova import config
@@ -31,7 +31,7 @@ def configure_nova(parsed_args):
     if mismatches:
         raise exceptions.CommandError(
             'Nova %s does not match this package: %s. Install a release of '
-            'nova-prio that supports it.'
+            'nova-prio that supports this Nova.'
             % (contract.get_nova_release(), '; '.join(mismatches)))
     conf = hooks.register_options()
     files = itertools.chain.from_iterable(
@@ -46,39 +46,38 @@ def configure_nova(parsed_args):
             error, parsed_args.config_file)) from error
     except host_inventory.DATABASE_ERRORS as error:
         raise exceptions.CommandError(
-            "Nova's database cannot be read: %s. Run this where nova-manage "
-            'runs, or give its nova.conf with --config-file.'
-            % ' '.join(str(error).split())) from error
+            "Nova's database cannot be read: %s. Run this command where "
+            'nova-manage runs, or give the nova.conf of that host with '
+            '--config-file.' % ' '.join(str(error).split())) from error
 
 
 @contextlib.contextmanager
 def report_errors():
-    """End the command with the sentence of an error of Nova or Placement."""
+    """Turn errors of Nova, Placement and this package into CommandError."""
     from nova import exception
 
+    from nova_prio.admin import host as admin_host
     from nova_prio.model import flavor_specs
     from nova_prio.placement import allocations
+    sentences = (
+        (exception.HostMappingNotFound,
+         '%s; allowed are names of compute hosts.'),
+        (allocations.CLIENT_ERRORS,
+         'Placement does not answer: %s. Check [placement] in nova.conf.'),
+        ((allocations.PlacementRefused, flavor_specs.RequestRefused,
+          admin_host.HostRefused, exception.NovaException), '%s.'))
     try:
         yield
-    except exception.HostMappingNotFound as error:
-        raise exceptions.CommandError(
-            '%s; allowed are names of compute hosts.'
-            % error.format_message().rstrip('.')) from error
-    except allocations.CLIENT_ERRORS as error:
-        raise exceptions.CommandError(
-            'Placement cannot be asked: %s. See [placement] in nova.conf.'
-            % str(error).rstrip('.')) from error
-    except allocations.PlacementRefused as error:
-        raise exceptions.CommandError(
-            '%s.' % str(error).rstrip('.')) from error
-    except flavor_specs.RequestRefused as error:
-        raise exceptions.CommandError(str(error)) from error
-    except exception.NovaException as error:
-        raise exceptions.CommandError(error.format_message()) from error
+    except Exception as error:
+        for kinds, sentence in sentences:
+            if isinstance(error, kinds):
+                raise exceptions.CommandError(
+                    sentence % str(error).rstrip('.')) from error
+        raise
 
 
 def find_flavor(context, wanted):
-    """Return a nova.objects.Flavor, by its name or ID as --flavor gives it."""
+    """Return the nova.objects.Flavor that the option --flavor names."""
     from nova import exception
     from nova import objects
     for find in objects.Flavor.get_by_flavor_id, objects.Flavor.get_by_name:
@@ -89,14 +88,15 @@ def find_flavor(context, wanted):
         "--flavor is '%s'; allowed are names and IDs of flavors." % wanted)
 
 
-def read_guests(conf, remedy):
-    """Return the ``audit.guests.Host`` here and a list of its guests.
+def read_guests(conf):
+    """Return the ``audit.guests.GuestHost`` and its guests, a list.
 
-    :param remedy: sentence for a libvirt that does not answer
+    :raises CommandError: if libvirt does not answer
     """
     from nova_prio.admin.audit import guests
     try:
         return guests.read_guests(conf)
     except guests.GuestsUnreadable as error:
         raise exceptions.CommandError(
-            '%s. %s' % (str(error).rstrip('.'), remedy)) from error
+            '%s. Run this command on the compute host, as a user who may '
+            'connect to libvirt.' % str(error).rstrip('.')) from error

@@ -7,67 +7,63 @@ import warnings
 from cliff import show
 from osc_lib.cli import format_columns
 from osc_lib.cli import parseractions
-from osc_lib import exceptions
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import report
+
+#: Option, its least value, its default, its unit and its help.
+_NUMBERS = (('vcpus', 1, 1, 'VCPUS', 'number of vCPUs'),
+            ('ram', 1, 256, 'SIZE_MB', 'memory size in MB'),
+            ('disk', 0, 0, 'SIZE_GB', 'disk size in GB'))
 
 
 class Compile(show.ShowOne):
-    """Show what the CPUs of a flavor become, before it is created.
+    """Show the CPUs that a flavor gives, before it is created.
 
-    It shows what nova-api writes into the flavor of an instance, how the
-    vCPUs and the memory spread over the NUMA nodes of the guest, and the
-    amounts that Placement is asked for. Nothing but its arguments is read, and
-    who may use a hint is not asked. The exit status is 1 where a flavor with
-    these properties, or such a request, would be answered with an error.
+    Show the flavor that nova-api would embed in an instance, the vCPUs and
+    memory of each NUMA node of the guest, and the resources that Placement
+    would be asked for. This command reads only its arguments, and does not
+    check the policy rules of hints. Exit status: 1 if nova-api would refuse
+    such a flavor or request.
     """
 
     def get_parser(self, prog_name):
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--vcpus', type=int, default=1, metavar='VCPUS',
-            help='number of vCPUs (default: 1)')
-        parser.add_argument(
-            '--ram', type=int, default=256, metavar='SIZE_MB',
-            help='memory size in MB (default: 256)')
-        parser.add_argument(
-            '--disk', type=int, default=0, metavar='SIZE_GB',
-            help='disk size in GB (default: 0)')
-        for name, what in (
-                ('--property', 'extra spec of the flavor'),
-                ('--image-property', 'property of the image'),
-                ('--hint', 'scheduler hint of the request')):
+        for name, _, default, unit, text in _NUMBERS:
+            parser.add_argument(
+                '--' + name, type=int, default=default, metavar=unit,
+                help=text + ' (default: %(default)s)')
+        for name, text, plural in (
+                ('--property', 'extra spec of the flavor', 'properties'),
+                ('--image-property', 'property of the image', 'properties'),
+                ('--hint', 'scheduler hint of the request', 'hints')):
             parser.add_argument(
                 name, action=parseractions.KeyValueAction, default={},
-                metavar='KEY=VALUE', help='%s (repeat the option for several)'
-                % what)
+                metavar='KEY=VALUE',
+                help='%s (repeat option to set multiple %s)' % (text, plural))
         return parser
 
     def take_action(self, parsed_args):
         """Return the names and the values to show, in their order."""
-        for name, least in ('vcpus', 1), ('ram', 1), ('disk', 0):
-            value = getattr(parsed_args, name)
-            if value < least:
-                raise exceptions.CommandError(
-                    '--%s is %d; allowed is a whole number from %d on.'
-                    % (name, value, least))
-        # Nova takes a second to import, which the help need not wait for, and
-        # its libraries warn of what is not the user's to change.
+        for name, least, *_ in _NUMBERS:
+            report.get_number(parsed_args, name, least)
+        # Import Nova late, so that the help is fast. Operators cannot act on
+        # the warnings of Nova's libraries.
         with warnings.catch_warnings():
             warnings.simplefilter('ignore')
             from nova_prio.api import flavor_preview
         with controller.report_errors():
-            found = flavor_preview.preview(
+            preview = flavor_preview.preview(
                 parsed_args.vcpus, parsed_args.ram, parsed_args.disk,
                 parsed_args.property, parsed_args.image_property,
                 parsed_args.hint)
         return zip(*(
-            ('priority', found.priority),
-            ('cpu_policy', found.cpu_policy),
-            ('dedicated_cpus', found.dedicated_cpus),
-            ('shared_cpus', found.shared_cpus),
-            ('numa_nodes', format_columns.ListDictColumn(found.numa_nodes)),
+            ('priority', preview.priority),
+            ('cpu_policy', preview.cpu_policy),
+            ('dedicated_cpus', preview.dedicated_cpus),
+            ('shared_cpus', preview.shared_cpus),
+            ('numa_nodes', format_columns.ListDictColumn(preview.numa_nodes)),
             ('placement_request',
-             format_columns.DictColumn(found.placement_request)),
-            ('extra_specs', format_columns.DictColumn(found.extra_specs))),
+             format_columns.DictColumn(preview.placement_request)),
+            ('extra_specs', format_columns.DictColumn(preview.extra_specs))),
             strict=True)

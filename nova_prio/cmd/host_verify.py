@@ -4,81 +4,55 @@
 
 import functools
 
-from osc_lib import exceptions
-
 from nova_prio.cmd import report
 from nova_prio.virt import driver_alias
 
 
 class Verify(report.Report):
-    """Compare what a host is with what was planned.
+    """Compare the state of a host with its plan.
 
-    Side by side stand what the plan says, what Placement holds, what
-    nova-compute reports, and what libvirt runs, where this is run on the host
-    with its configuration. What does not agree is listed with its remedy, also
-    what the audit finds. It reads Nova's databases: run it where nova-manage
-    runs. Exit status: 0 where all agree, 3 where something differs, 1 where
-    not all could be looked at.
+    For each item, list the value in the plan, in Placement, in the report of
+    nova-compute and, if this command runs on the host with the configuration
+    of nova-compute, in libvirt. Differences are listed with a remedy, and so
+    are the findings of the audit. Without --plan, the others are compared with
+    each other. This command reads Nova's databases: run it where nova-manage
+    runs. Exit status: 0 if all values agree, 3 if something differs, 1 if a
+    check failed.
     """
 
-    of_host = True
-
-    def get_parser(self, prog_name):
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--plan', metavar='FILE',
-            help='what "host plan -f json" wrote; without it, the others are '
-            'compared with each other')
-        return parser
+    is_for_one_host = True
+    takes_plan = True
 
     def act(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin.audit import guests
         from nova_prio.admin.audit import run
+        from nova_prio.admin.host import state
         from nova_prio.admin.host import verify
         host = parsed_args.host
-        plan = load_plan_of_host(host, parsed_args.plan)
-        is_here = (self.conf.host == host and
-                   self.conf.compute_driver == driver_alias.DRIVER)
-        view, is_marked, is_up = self.look(host)
+        plan = self.load_plan(parsed_args)
+        is_this_host = (self.conf.host == host and
+                        self.conf.compute_driver == driver_alias.DRIVER)
+        host_state = state.read_state(self.context, self.placement, host)
         audit = run.CloudAudit(
-            self.context, self.placement, host if is_here else None,
+            self.context, self.placement, host if is_this_host else None,
             functools.partial(guests.read_guests, self.conf))
-        found = [each for several, _ in audit.run([host]) for each in several]
+        findings = [finding for several, _ in audit.run([host])
+                    for finding in several]
         lines = list(verify.list_lines(
-            view, is_marked, is_up, found, audit.summary(view), plan))
-        states = {line.state for line in lines}
-        if verify.UNREAD in states:
-            self.status, self.said = report.FAILED, (
-                'Not all could be looked at: see to what is listed as '
-                '"unread", and run this again.')
-        elif verify.DIFFERS in states:
-            self.status, self.said = report.FOUND, (
-                'Not all agree: see to what is listed as "differs", from the '
-                'top, and run this again.')
-        elif not is_here:
-            self.said = (
-                'All agree, as far as it is seen from here. For its guests '
-                'run this on %s, with --config-file for the file that names '
-                'the databases, and again for that of nova-compute.' % host)
-        else:
-            self.said = 'All agree: there is nothing to do.'
+            host_state, findings, audit.summarize(host_state.view), plan))
+        self.set_outcome({line.state for line in lines}, (
+            (verify.UNREAD, report.FAILED, 'Not all could be checked: correct '
+             'the rows of state "unread", and run this command again.'),
+            (verify.DIFFERS, report.FOUND, 'Not all values agree: correct the '
+             'rows of state "differs" from the top, and run this command '
+             'again.'),
+            (None, report.CLEAN, 'All values agree: there is nothing to do.'
+             if is_this_host else
+             'All values agree. The guests were not checked: to check them, '
+             'run this command on %s, with --config-file for the file with '
+             'the databases, and again for the file of nova-compute.'
+             % host)))
         return verify.COLUMNS, [
-            (line.item, *map(report.Value, line[1:5]), line.state, line.remedy)
-            for line in lines]
-
-
-def load_plan_of_host(host, path):
-    """Return the ``rows.Plan`` of a host in a file, None without a file."""
-    if path is None:
-        return None
-    from nova_prio.admin.host import plan_format
-    try:
-        plan = plan_format.load_plan(path)
-    except plan_format.PlanUnreadable as error:
-        raise exceptions.CommandError('--plan: %s.' % error) from error
-    if plan.host != host:
-        raise exceptions.CommandError(
-            '--plan is %s, a plan of %s; allowed is one of %s.'
-            % (path, plan.host, host))
-    return plan
+            (line.item, *map(report.AmountsColumn, line[1:5]), line.state,
+             line.remedy) for line in lines]

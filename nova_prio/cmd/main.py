@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``nova-prio``; its subcommands come by entry points."""
+"""The command ``nova-prio``; its subcommands are entry points."""
 
 import argparse
 from importlib import metadata
@@ -15,13 +15,13 @@ NAMESPACE = 'nova_prio.cli'
 
 
 class Commands(commandmanager.CommandManager):
-    """The subcommands; one that cannot be loaded says why when it is asked."""
+    """The subcommands; a command that cannot be loaded says why."""
 
     def find_command(self, argv):
-        """Return the class of a command, its name and what is left of argv.
+        """Return the class of a command, its name and the other arguments.
 
-        :raises ValueError: if there is no such command
-        :raises SystemExit: if what it needs is not installed
+        :raises ValueError: if the command does not exist
+        :raises SystemExit: if a library that the command needs is missing
         """
         try:
             return super().find_command(argv)
@@ -29,16 +29,16 @@ class Commands(commandmanager.CommandManager):
             for entry in metadata.entry_points(group=self.namespace):
                 words = entry.name.replace('_', ' ').split()
                 if argv[:len(words)] == words:
-                    self._check(entry, ' '.join(words))
+                    self._check_import(entry, ' '.join(words))
             raise
 
-    def _check(self, entry, name):
+    def _check_import(self, entry, name):
         try:
             entry.load()
         except ImportError as error:
             raise SystemExit(
-                'nova-prio %s needs what is not installed: %s. Install this '
-                'package with its extra %s.' % (
+                'nova-prio %s needs a library that is not installed: %s. '
+                'Install this package with its extra %s.' % (
                     name, str(error).rstrip('.'),
                     'scenario' if name.startswith('scenario') else 'cli'))
 
@@ -59,9 +59,8 @@ class NovaPrio(app.App):
     def build_option_parser(self, description, version):
         """Return the parser of the options that all subcommands share.
 
-        cliff's options about logging are not among them: the services of a
-        scenario run in this process, and what they log is not for the
-        terminal.
+        The logging options of cliff are left out: the services of a scenario
+        run in this process, and their logs must not reach the terminal.
         """
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False)
@@ -74,28 +73,28 @@ class NovaPrio(app.App):
         return parser
 
     def configure_logging(self):
-        """Show the errors of this tool."""
+        """Show only the messages of this command."""
         handler = logging.StreamHandler(self.stderr)
         handler.setFormatter(logging.Formatter('%(message)s'))
         self.LOG.handlers = [handler]
         if not self.options.debug:
-            # Python shows what no handler takes.
+            # Without any handler, Python would print the messages.
             logging.getLogger().addHandler(logging.NullHandler())
         self.LOG.propagate = False
 
 
 def main(argv=None):
-    """Run the command line; return the exit status, or why it did not run.
+    """Run the command line; return the exit status, or an error text.
 
-    :param argv: list of arguments without the program's name; None for those
-        of the process
+    :param argv: list of arguments without the name of the program; None for
+        those of the process
     """
     arguments = sys.argv[1:] if argv is None else argv
     try:
         return NovaPrio().run(arguments or ['help'])
-    except SystemExit as done:
-        # How argparse ends: 2 for wrong usage, None after the help.
-        return done.code or 0
+    except SystemExit as error:
+        # argparse exits with 2 for wrong usage, None after the help.
+        return error.code or 0
 
 
 if __name__ == '__main__':

@@ -10,31 +10,69 @@ from osc_lib import exceptions
 
 from nova_prio.cmd import controller
 
-#: Exit statuses, those of ``nova-prio audit``: all is well, not all could be
-#: looked at, something is to be done.
+#: Exit statuses, as those of ``nova-manage placement audit``: nothing to do,
+#: a check or repair failed, the operator must act.
 CLEAN, FAILED, FOUND = 0, 1, 3
 
 
-class FromNova:
-    """A command that runs where nova-manage does.
+def refuse(argument, value, allowed):
+    """Raise the error of an argument with a wrong value.
 
-    Its ``act`` finds an administrator's RequestContext in ``context``, and
-    raises what :func:`controller.one_sentence` says in one sentence.
+    :param allowed: the values allowed, as the end of a sentence
+    """
+    raise exceptions.CommandError(
+        "%s is '%s'; allowed are %s." % (argument, value, allowed))
+
+
+def get_number(parsed_args, name, least, most=None, parse=int):
+    """Return the number that an option gives, or None if it is not given.
+
+    :param parse: function that returns the number of a text, or raises
+        ValueError
+    :raises CommandError: if the number is not from ``least`` to ``most``
+    """
+    value = getattr(parsed_args, name)
+    if value is None:
+        return None
+    try:
+        number = parse(value)
+    except ValueError:
+        number = None
+    if number is None or number < least or (
+            most is not None and number > most):
+        refuse('--' + name.replace('_', '-'), value, '%s from %s %s' % (
+            'whole numbers' if parse is int else 'numbers', least,
+            'on' if most is None else 'to %s' % most))
+    return number
+
+
+class NovaCommand:
+    """A command that runs on a host where nova-manage can run.
+
+    ``act`` must be defined. It may use ``context``, the RequestContext of an
+    administrator.
     """
 
-    #: Whether it is about one HOST.
-    of_host = False
+    #: Whether the command has the argument HOST.
+    is_for_one_host = False
+    #: Whether the command has the option --plan.
+    takes_plan = False
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--config-file', action='append', default=[], metavar='PATH',
-            help='nova.conf to read (repeat the option for several; default: '
-            'those that the services of Nova read)')
-        if self.of_host:
+            help='read this nova.conf (repeat option to read multiple files; '
+            'default: the files that the services of Nova read)')
+        if self.is_for_one_host:
             parser.add_argument('host', metavar='HOST',
-                                help='name of the host')
+                                help='name of the compute host')
+        if self.takes_plan:
+            parser.add_argument(
+                '--plan', metavar='FILE',
+                help='output of "host plan -f json" from before the host was '
+                'changed')
         return parser
 
     def take_action(self, parsed_args):
@@ -55,59 +93,62 @@ class FromNova:
         from nova.scheduler.client import report
         return report.SchedulerReportClient()
 
-    def look(self, host):
-        """Return what Nova and Placement say of a host.
-
-        :returns: (``audit.views.HostView``, whether it is in an aggregate for
-            priority instances, whether its nova-compute is up)
-        """
-        from nova import objects
-        from nova import servicegroup
-
-        from nova_prio.admin.audit import host_view
-        from nova_prio.model import aggregate_metadata
-        nodes = host_view.list_nodes_of_host(self.context, host)
-        if len(nodes) != 1:
+    def check_is_this_host(self, host):
+        """Refuse another host, which only the databases could describe."""
+        if host != self.conf.host:
             raise exceptions.CommandError(
-                "HOST is '%s', which has %d compute nodes; allowed are hosts "
-                'with one.' % (host, len(nodes)))
-        (cctxt, node), = nodes
-        return (host_view.read_host(cctxt, self.placement, node),
-                any(map(aggregate_metadata.is_marked,
-                        objects.AggregateList.get_by_host(
-                            self.context, host))),
-                servicegroup.API().service_is_up(
-                    objects.Service.get_by_compute_host(cctxt, host)))
+                "HOST '%s' cannot be checked from this host, '%s': this "
+                'command needs [api_database] connection to check other '
+                'hosts. Run it on %s, or on a controller.'
+                % (host, self.conf.host, host))
+
+    def load_plan(self, parsed_args):
+        """Return the SavedPlan of the host, or None without --plan."""
+        from nova_prio.admin.host import plan_format
+        if parsed_args.plan is None:
+            return None
+        return plan_format.load_plan(parsed_args.plan, parsed_args.host)
 
 
-class Report(FromNova, lister.Lister):
-    """A list, and a last line beside it.
+class Report(NovaCommand, lister.Lister):
+    """A command that lists findings and ends with a line beside the list.
 
-    ``act`` sets ``status``, the exit status, and ``said``, the last line.
+    ``act`` or ``conclude`` sets ``status``, the exit status, and
+    ``last_line``, which tells the operator the next step.
     """
 
     status = CLEAN
 
     def run(self, parsed_args):
-        """List what there is, say what to do next; return the status."""
+        """Print the list and the last line; return the exit status."""
         failed = super().run(parsed_args)
         if failed:
             return failed
-        # After the list, beside it where that is for programs.
+        # The last line goes to standard error and must follow the list.
         self.app.stdout.flush()
         self.conclude(parsed_args)
-        self.app.LOG.warning('%s', self.said)
+        self.app.LOG.warning('%s', self.last_line)
         return self.status
 
     def conclude(self, parsed_args):
-        """Do what is left to do once the list is shown."""
+        """Act after the list is printed."""
+
+    def set_outcome(self, states, outcomes):
+        """Set the exit status and the last line by the states of the rows.
+
+        :param outcomes: list of (state, exit status, last line), the first of
+            which applies whose state is present or None
+        """
+        self.status, self.last_line = next(
+            outcome for state, *outcome in outcomes
+            if state is None or state in states)
 
 
-class Value(columns.FormattableColumn):
-    """Numbers by name, or a text; a program gets them as they are."""
+class AmountsColumn(columns.FormattableColumn):
+    """A text, or amounts by name. Programs get the dict."""
 
     def human_readable(self):
-        """Return it as it is shown in a table."""
+        """Return the text for a table."""
         if isinstance(self._value, str):
             return self._value
         from nova_prio.admin.audit import finding

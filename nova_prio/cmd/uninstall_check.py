@@ -10,15 +10,15 @@ COLUMNS = ('Kind', 'Name', 'Left', 'Remedy')
 
 
 class UninstallCheck(report.Report):
-    """List what is left of this package in a cloud, and how to take it away.
+    """List the leftovers of this package in a cloud, and how to remove them.
 
-    These are: flavors that ask for a priority, or for both resources:PCPU and
-    resources:VCPU; instances of any state that have a priority; options in
+    Leftovers are: flavors that ask for a priority, or for both resources:PCPU
+    and resources:VCPU; instances of any state that have a priority; options in
     the given files; hosts that run the compute driver; metadata of host
-    aggregates; traits in Placement. It reads Nova's databases: run it where
-    nova-manage runs. Where their configuration is missing, as on a compute
-    host, it looks at the options alone. Exit status: 0 where nothing is left,
-    3 where something is, 1 where not all could be looked at.
+    aggregates; traits in Placement. This command reads Nova's databases: run
+    it where nova-manage runs. If [api_database] connection is not set, as on a
+    compute host, it checks only the options. Exit status: 0 if nothing is
+    left, 3 if there are leftovers, 1 if a check failed.
     """
 
     def act(self, parsed_args):
@@ -27,16 +27,17 @@ class UninstallCheck(report.Report):
         from nova_prio.admin import uninstall
         rows = list(uninstall.find_leftovers(
             self.context, self.conf, config_files.find_paths(self.conf)))
-        found = collections.Counter(row.kind for row in rows)
-        kinds = ', '.join('%s %d' % pair for pair in found.items())
-        if not rows:
-            self.said = 'Nothing is left here: the package can be uninstalled.'
-        elif found[uninstall.UNREAD]:
-            self.status, self.said = report.FAILED, (
-                'Not all could be looked at (%s). See to what is listed as '
-                '"unread" first, and run this again.' % kinds)
+        counts = collections.Counter(row.kind for row in rows)
+        kinds = ', '.join('%s %d' % pair for pair in counts.items())
+        if uninstall.UNREAD in counts:
+            self.status, self.last_line = report.FAILED, (
+                'Not all could be checked (%s). Correct the rows of kind '
+                '"unread" first, and run this command again.' % kinds)
+        elif rows:
+            self.status, self.last_line = report.FOUND, (
+                'Leftovers: %s. Remove them in the order of the list, and run '
+                'this command again.' % kinds)
         else:
-            self.status, self.said = report.FOUND, (
-                'Left are: %s. Take them away in the order of the list, from '
-                'its top, and run this again.' % kinds)
+            self.last_line = (
+                'There are no leftovers: the package can be uninstalled.')
         return COLUMNS, rows

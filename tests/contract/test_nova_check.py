@@ -14,9 +14,9 @@ from nova.scheduler import request_filter
 import os_vif
 import pytest
 
-from nova_prio.admin import nova_check as prio_nova_check
+from nova_prio.admin import nova_check
+from nova_prio.admin import nova_report
 from nova_prio.api import compute_api
-from nova_prio.cmd import nova_check
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.virt import driver_alias
@@ -25,9 +25,9 @@ objects.register_all()
 
 
 @pytest.mark.parametrize(
-    'relied_on', nova_check.list_contracts(), ids=lambda each: each.name)
+    'relied_on', nova_report.list_contracts(), ids=lambda each: each.name)
 def test_it_holds(relied_on):
-    assert nova_check.check_contract(relied_on) is None
+    assert nova_report.check_contract(relied_on) is None
 
 
 def _stock_api(monkeypatch):
@@ -103,11 +103,11 @@ def replaced(name, value):
      'tracker is that', 'nova-compute would refuse to start'),
 ])
 def test_what_does_not_hold_is_named(break_nova, name, words, monkeypatch):
-    relied_on, = (each for each in prio_nova_check.ALL if name in each.name)
+    relied_on, = (each for each in nova_check.ALL if name in each.name)
     # What is put into Nova once, is.
-    assert nova_check.check_contract(relied_on) is None
+    assert nova_report.check_contract(relied_on) is None
     break_nova(monkeypatch)
-    assert words in nova_check.check_contract(relied_on)
+    assert words in nova_report.check_contract(relied_on)
 
 
 def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
@@ -115,7 +115,7 @@ def test_a_module_that_cannot_be_imported(tmp_path, monkeypatch):
     package = tmp_path / 'broken_here'
     package.mkdir()
     (package / '__init__.py').touch()
-    assert prio_nova_check.find_broken_modules('broken_here') is None
+    assert nova_check.find_broken_modules('broken_here') is None
     (package / 'a.py').write_text('from nova.compute import gone')
     assert ("broken_here.a: cannot import name 'gone'" in
-            prio_nova_check.find_broken_modules('broken_here'))
+            nova_check.find_broken_modules('broken_here'))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What the tests of turning co-location on and off share."""
+"""The base class of the tests that turn co-location on and off."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ OURS, STOCK = 'prio.PriorityLibvirtDriver', 'libvirt.LibvirtDriver'
 
 
 class Colocation(base.FunctionalTest):
-    """A host of stock Nova, and the commands that make it another."""
+    """A stock host, and the commands that turn co-location on and off."""
 
     def setUp(self):
         super().setUp()
@@ -26,15 +26,15 @@ class Colocation(base.FunctionalTest):
             self.useFixture(fixtures.TempDir()).path)
 
     def command(self, *arguments, status=report.CLEAN, here='controller'):
-        """Run a command on a host; returns its rows."""
-        # Starting a host makes the process its own.
+        """Run a command on a host; return its rows."""
+        # To start a host sets the option host of this process.
         self.flags(host=here)
         found, rows, self.said = commands.run('host', *arguments)
         self.assertEqual(status, found, (rows, self.said))
         return rows
 
     def plan(self, *arguments, host='mix1', **kwargs):
-        """Plan, and keep that; returns dict, (part, name) -> row."""
+        """Plan, and save the plan; return dict, (part, name) -> row."""
         rows = self.command('plan', host, *arguments, **kwargs) or []
         self.kept = self.directory / 'plan.json'
         self.kept.write_text(json.dumps(rows))
@@ -42,7 +42,7 @@ class Colocation(base.FunctionalTest):
 
     def do(self, dedicated='0-7', shared='8-11', ratio='2.0', mix=True,
            driver=OURS, name='mix1'):
-        """Do what the plan was about."""
+        """Apply a plan to a host."""
         self._host_options[name].update({
             (None, 'compute_driver'): driver,
             (None, 'cpu_allocation_ratio'): float(ratio),
@@ -50,7 +50,7 @@ class Colocation(base.FunctionalTest):
             ('compute', 'cpu_dedicated_set'): dedicated,
             ('compute', 'cpu_shared_set'): shared})
         self.restart_compute_service(name)
-        # The ratio is in force, and allocations are mended, one later.
+        # The first update sets the ratio, the second heals allocations.
         self.update_host(name)
         self.update_host(name)
 

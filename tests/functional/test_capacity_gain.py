@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio capacity gain`` on Nova's databases, and what it promises."""
+"""The command ``nova-prio capacity gain``, compared with new servers."""
 
 from nova_prio.objects import host_report
 from tests import commands
@@ -13,22 +13,22 @@ PRIORITY = {'priority_mix': 'true'}
 class CapacityGain(base.FunctionalTest):
 
     def gain(self, *arguments, aggregate='priority_mix=true', status=0):
-        """Run the command; returns dict, host -> its numbers and its note."""
+        """Run the command; return dict, host -> its numbers and its note."""
         found, rows, self.said = commands.run(
             'capacity', 'gain', aggregate, *arguments)
         self.assertEqual(status, found, self.said)
         return {name: numbers for name, *numbers in (
             row.values() for row in rows or ())}
 
-    def test_hosts(self):
+    def test_lists_gain_of_hosts(self):
         self.start_seed_host('mix1')
         self.start_seed_host('mix2', dedicated='0-3', shared='4-9', ratio=1.5)
         self.start_seed_host('elsewhere', aggregate={'rack': '1'})
         self.assertEqual({'mix1': [True, 8, 16, 8, ''],
                           'mix2': [True, 9, 11, 2, '']}, self.gain())
         self.assertEqual(
-            'Gained: 10 low-priority vCPUs on 2 hosts. Other sets or '
-            'another ratio may give more: "nova-prio capacity solve" tells.\n',
+            'Gained: 10 low-priority vCPUs on 2 hosts. Other CPU sets or '
+            'another ratio may give more: see "nova-prio capacity solve".\n',
             self.said)
         self.start_seed_host('off1', mix=False)
         self.start_seed_host('oneset1', shared=None, mix=False, ratio=3.0)
@@ -37,8 +37,8 @@ class CapacityGain(base.FunctionalTest):
         found = self.gain()
         self.assertEqual(off, {name: found[name] for name in off})
         self.assertIn('Gained: 10 low-priority vCPUs on 2 hosts. Set '
-                      'cpu_priority_mix_enable = true on those without mix, '
-                      'for another 8 low-priority vCPUs on 2 hosts.',
+                      'cpu_priority_mix_enable = true on the hosts without '
+                      'mix to gain another 8 low-priority vCPUs on 2 hosts.',
                       self.said)
         self.start_host('stock1', driver='libvirt.LibvirtDriver',
                         aggregate=PRIORITY)
@@ -47,13 +47,13 @@ class CapacityGain(base.FunctionalTest):
             node.save()
         found = self.gain()
         self.assertEqual(
-            ['', '', '', '', 'it runs another compute driver'],
+            ['', '', '', '', 'the host runs another compute driver'],
             found['stock1'])
         self.assertIn('cannot be read', found['mix2'][-1])
-        self.assertIn('See to 2 hosts without a report', self.said)
+        self.assertIn('Check 2 hosts without a report', self.said)
 
-    def test_units_are_what_can_be_created(self):
-        """As many more as fit on the host while it has mix."""
+    def test_units_can_be_created(self):
+        """Units are the additional instances that fit with mix."""
         self.start_seed_host('mix1')
         wide = self.flavor(6, **{'hw:cpu_priority': 'low'})
         for flavor, units in ((self.low, 2), (self.plain, 2), (wide, 2),
@@ -73,13 +73,13 @@ class CapacityGain(base.FunctionalTest):
             for server in servers:
                 self._delete_server(server)
 
-    def test_what_is_said(self):
+    def test_wrong_arguments_are_refused(self):
         self.start_seed_host('mix1')
         for arguments, words in (
                 ({'aggregate': 'none'}, "AGGREGATE is 'none'; allowed are"),
                 ({'flavor': 'none'}, "--flavor is 'none'; allowed are"),
                 ({'flavor': self.high}, "is '%s', whose hw:cpu_priority is "
-                 "'high'; allowed is 'low' or none" % self.high),
+                 "'high'; allowed are flavors with 'low' or none" % self.high),
                 ({'flavor': self.flavor(4, **{'hw:cpu_policy': 'dedicated'})},
                  "hw:cpu_policy of the flavor is 'dedicated'; with low")):
             flavor = arguments.pop('flavor', None)

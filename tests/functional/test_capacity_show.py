@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``nova-prio capacity show`` on Nova's databases, and what it promises."""
+"""The command ``nova-prio capacity show``, compared with new servers."""
 
 from tests import commands
 from tests.functional import base
@@ -17,17 +17,17 @@ class CapacityShow(base.FunctionalTest):
         self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
 
     def show(self, *arguments, status=0):
-        """Run the command; returns what it lists, or says."""
+        """Run the command; return the rows."""
         found, rows, self.said = commands.run('capacity', 'show', *arguments)
         self.assertEqual(status, found, self.said)
         return rows
 
     def numbers(self, *arguments):
-        """Return dict, host or aggregate -> its numbers."""
+        """Return dict, host or aggregate -> list of its numbers."""
         return {name: numbers for name, *numbers in (
             row.values() for row in self.show(*arguments))}
 
-    def test_hosts_and_aggregates(self):
+    def test_lists_hosts_and_aggregates(self):
         self.boot(self.high, az='nova:mix1')
         self.boot(self.low, az='nova:mix1')
         self.boot(self.plain, az='nova:off1')
@@ -45,7 +45,7 @@ class CapacityShow(base.FunctionalTest):
             {'mix1', 'off1'},
             set(self.numbers('--aggregate', 'priority_mix=true')))
 
-    def test_units_are_what_can_be_created(self):
+    def test_units_can_be_created(self):
         self.boot(self.high, az='nova:mix1')
         for flavor, expected in (
                 (self.high, {'mix1': 1, 'off1': 2, 'plain1': 0}),
@@ -64,7 +64,7 @@ class CapacityShow(base.FunctionalTest):
             self.boot(self.high)
         self.boot(self.high, 'ERROR')
 
-    def test_what_is_said(self):
+    def test_unknown_names_are_refused(self):
         for arguments, words in (
                 (['--host', 'none'], "--host is 'none'; allowed are names of"),
                 (['--aggregate', 'none'], "--aggregate is 'none'; allowed"),

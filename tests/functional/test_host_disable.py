@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio host verify``, ``disable`` and ``enable``: all the way back."""
+"""The commands ``nova-prio host verify``, ``disable`` and ``enable``."""
 
 import json
 
@@ -11,6 +11,7 @@ from nova.conductor import manager
 from nova import exception
 
 from nova_prio.admin.host import drain
+from nova_prio.admin.host import state
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
 from nova_prio.placement import allocations as prio_allocations
@@ -26,21 +27,21 @@ class HostDisable(colocation.Colocation):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MockPatchObject(
-            host_disable, 'INTERVAL_SECONDS', 0.1))
+            drain, 'INTERVAL_SECONDS', 0.1))
 
     def disable(self, *arguments, status=report.FOUND):
-        """Run the command; returns dict, UUID -> row."""
+        """Run the command; return dict, UUID -> row."""
         return {row['Instance']: row for row in self.command(
             'disable', 'mix1', *arguments, status=status)}
 
     def verify(self, *arguments, status=report.FOUND, **kwargs):
-        """Run the command; returns dict, item -> row of what differs."""
+        """Run the command; return dict, item -> row, without ok rows."""
         return {row['Item']: row for row in self.command(
             'verify', 'mix1', *arguments, status=status, **kwargs)
             if row['State'] != 'ok'}
 
     def records(self):
-        """Return what Placement has of the host, but for generations."""
+        """Return the records of the host in Placement, without generations."""
         uuid = self.compute_rp_uuids['mix1']
         aggregates = self.placement.get(
             '/resource_providers/%s/aggregates' % uuid, version='1.19').body
@@ -52,11 +53,11 @@ class HostDisable(colocation.Colocation):
                  for consumer, held in allocations.items()})
 
     def back_to_stock(self, dedicated=None, shared=None):
-        """Set the options as they were, where the ratio was Nova's own."""
+        """Restore the options of a host with the default ratio."""
         self.do(dedicated, shared, '16.0', False, colocation.STOCK)
 
     def to_priority_host(self, **kwargs):
-        """Plan and make a priority host of one of stock Nova."""
+        """Turn a stock host into a priority host, with a plan."""
         self.flags(initial_ram_allocation_ratio=1.5)
         self.start_stock_host(ratio=None, **kwargs)
         self.boot(self.plain)
@@ -65,22 +66,23 @@ class HostDisable(colocation.Colocation):
         self.plan(*TERMS)
         self.do()
 
-    def test_there_and_back(self):
+    def test_disable_with_plan_restores_stock_host(self):
         self.to_priority_host()
         servers = {name: self.boot(flavor) for name, flavor in (
             ('low', self.low), ('other', self.low))}
         self.assertNotEqual(self.before, self.records())
         kept = ('--plan', str(self.kept))
         self.disable(*kept, '--timeout', '0')
-        self.assertIn('To leave mix1: 2. See to each as its reason asks '
-                      '(migrate, delete, confirm), and run this again: no '
-                      'priority instance comes to it any more.', self.said)
+        self.assertIn('Instances that must leave mix1: 2. Act on each as its '
+                      'reason says (migrate, delete, confirm), and run this '
+                      'command again; the host is disabled for priority '
+                      'instances.', self.said)
         self.boot(self.low, 'ERROR')
         for server in servers.values():
             self._delete_server(server)
         self.assertEqual({}, self.disable(*kept))
-        self.assertIn('None has to leave mix1. Next: set the options of '
-                      'nova-compute there as they were (compute_driver = '
+        self.assertIn('No instance must leave mix1. Next: restore the options '
+                      'of nova-compute (compute_driver = '
                       'libvirt.LibvirtDriver, cpu_dedicated_set = '
                       '<not set>, cpu_shared_set = <not set>, '
                       'cpu_allocation_ratio = 4.0, ', self.said)
@@ -93,13 +95,13 @@ class HostDisable(colocation.Colocation):
         self.restart_compute_service('mix1')
         self.assertNotEqual(self.before, self.records())
         self.disable(*kept, '--dry-run')
-        self.assertIn('Nothing was changed. Traits would be taken from mix1, '
-                      'and its allocation ratios would be MEMORY_MB 1.5, VCPU '
-                      '4.0.', self.said)
+        self.assertIn('Nothing was changed. This command would remove the '
+                      'traits from mix1, and set its allocation ratios to '
+                      'MEMORY_MB 1.5, VCPU 4.0.', self.said)
         self.assertNotEqual(self.before, self.records())
         self.disable(*kept, status=report.CLEAN)
-        self.assertIn('mix1 is as before. Its allocation ratios are MEMORY_MB '
-                      '1.5, VCPU 4.0. Take it out of the host aggregate',
+        self.assertIn('mix1 is restored. Its allocation ratios are MEMORY_MB '
+                      '1.5, VCPU 4.0. Remove it from the host aggregate',
                       self.said)
         self.assertEqual(self.before, self.records())
         for _ in range(2):
@@ -109,19 +111,19 @@ class HostDisable(colocation.Colocation):
         self.disable(*kept, status=report.CLEAN)
         self.assertEqual(self.before, self.records())
 
-    def test_what_was_not_set_back(self):
+    def test_options_that_were_not_restored_are_reported(self):
         self.to_priority_host()
         self.do('0-7', '8-11', '2.0', False, colocation.STOCK)
         self.disable('--plan', str(self.kept))
         self.assertIn('nova-compute reports other amounts of VCPU, PCPU than '
-                      'before', self.said)
+                      'before the plan', self.said)
         self.back_to_stock()
         self.disable(status=report.CLEAN)
-        self.assertIn('VCPU 16.0: --plan would give it those of before',
+        self.assertIn('VCPU 16.0; use --plan to restore the old ones',
                       self.said)
 
-    def test_pinned_instances_of_a_host_without_sets(self):
-        """With the options as told, Nova takes them there as before."""
+    def test_disable_lists_pinned_instances_of_host_without_cpu_sets(self):
+        """With the restored options, Nova pins instances as before."""
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
         self.start_stock_host()
         pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
@@ -137,7 +139,7 @@ class HostDisable(colocation.Colocation):
         self.disable(*kept, status=report.CLEAN)
         self.boot(pinned)
 
-    def test_a_host_that_was_ours_before(self):
+    def test_disable_restores_host_that_had_the_driver_before(self):
         self.start_seed_host(mix=False)
         self.update_host('mix1')
         before = self.records()
@@ -150,14 +152,14 @@ class HostDisable(colocation.Colocation):
         self.do(mix=False)
         self.disable(*kept, '--dry-run')
         self.disable(*kept, status=report.CLEAN)
-        self.assertIn('mix1 is as before. Its allocation ratios are MEMORY_MB '
+        self.assertIn('mix1 is restored. Its allocation ratios are MEMORY_MB '
                       '1.0, VCPU 2.0. There is nothing to do.', self.said)
         self.boot(self.low)
         self.update_host('mix1')
         self.assertEqual(before[:3], self.records()[:3])
 
-    def test_what_is_on_its_way(self):
-        """Between scheduler and host, where no cell has it yet."""
+    def test_instance_between_scheduler_and_host_must_leave(self):
+        """No cell has the instance yet."""
         self.start_stock_host()
         self.plan(*TERMS)
         self.do()
@@ -179,7 +181,7 @@ class HostDisable(colocation.Colocation):
             [[rows.get(server['id'], {}).get('Reason') for rows in several]
              for server, several in zip((low, high), found, strict=True)])
 
-    def test_a_move_that_may_come_back_to_other_cpus(self):
+    def test_revert_to_cpus_outside_the_plan_must_leave(self):
         self.start_stock_host(dedicated='0-1', shared='2-11')
         self.plan(*TERMS)
         self.do()
@@ -191,9 +193,9 @@ class HostDisable(colocation.Colocation):
         self.assertEqual(('to be confirmed or reverted', ''),
                          (row['Reason'], row['Fits On']))
         self.disable()
-        self.assertIn('None has to leave mix1', self.said)
+        self.assertIn('No instance must leave mix1', self.said)
 
-    def test_a_live_migration_is_one_that_has_to_leave(self):
+    def test_live_migration_in_flight_must_leave(self):
         self.start_seed_host()
         self.start_seed_host('mix2')
         server = self.boot(self.low, az='nova:mix1')
@@ -210,10 +212,10 @@ class HostDisable(colocation.Colocation):
             compute_manager.ComputeManager, 'pre_live_migration', look))
         self._live_migrate(server)
         self.assertEqual({server['id']}, set(found[0]))
-        self.assertIn('To leave mix1: 1.', found[1])
+        self.assertIn('Instances that must leave mix1: 1.', found[1])
 
-    def test_a_reschedule_does_not_go_round_it(self):
-        """A claim refuses it, as soon as nova-compute has seen the trait."""
+    def test_claim_refuses_reschedule_to_disabled_host(self):
+        """The claim refuses it after nova-compute has read the trait."""
         self.start_seed_host()
         self.start_seed_host('mix2')
         build = compute_manager.ComputeManager._build_and_run_instance
@@ -237,7 +239,7 @@ class HostDisable(colocation.Colocation):
         server = self.boot(self.low, 'ERROR')
         self.assertIsNone(self.host_of(server))
 
-    def test_a_dry_run_changes_nothing(self):
+    def test_dry_run_changes_nothing(self):
         self.to_priority_host()
         low = self.boot(self.low)
         before = self.records()
@@ -248,7 +250,7 @@ class HostDisable(colocation.Colocation):
         self.assertEqual(before, self.records())
         self.boot(self.low)
 
-    def test_where_they_would_fit(self):
+    def test_destinations_are_listed_and_can_be_used(self):
         self.to_priority_host()
         low = [self.boot(self.low) for _ in range(2)]
         self.start_seed_host('mix2', dedicated='0-3', shared='4-7', ratio=1.0)
@@ -268,10 +270,10 @@ class HostDisable(colocation.Colocation):
             self._confirm_resize(server)
             self.assertEqual(fits[server['id']], self.host_of(server))
         self.disable()
-        self.assertIn('None has to leave mix1', self.said)
+        self.assertIn('No instance must leave mix1', self.said)
 
-    def test_who_may_still_come(self):
-        """Those that wait to be confirmed could come back."""
+    def test_unconfirmed_resize_must_leave(self):
+        """A revert would return the instance to the host."""
         self.to_priority_host()
         self.start_seed_host('mix2')
         server = self.boot(self.low, az='nova:mix1')
@@ -282,7 +284,7 @@ class HostDisable(colocation.Colocation):
         row = self.disable('--timeout', '0')[server['id']]
         self.assertEqual('low priority', row['Reason'])
 
-    def test_pinned_where_the_sets_of_before_do_not_let_them_be(self):
+    def test_instance_pinned_outside_the_old_cpu_sets_must_leave(self):
         self.start_stock_host(dedicated='0-3', shared='4-11')
         stays = self.boot(self.flavor(4, **{'hw:cpu_policy': 'dedicated'}))
         self.plan(*TERMS)
@@ -298,28 +300,28 @@ class HostDisable(colocation.Colocation):
         self.disable(*kept, status=report.CLEAN)
         self._reboot_server(stays, hard=True)
 
-    def test_it_waits_and_keeps_the_host_closed(self):
-        """Others may open the host meanwhile, and instances go."""
+    def test_disable_waits_and_keeps_host_disabled(self):
+        """The host is enabled and instances are deleted during the wait."""
         self.to_priority_host()
         servers = [self.boot(self.low) for _ in range(2)]
-        looks = []
-        look = host_disable.Disable.look
+        reads = []
+        read_state = state.read_state
 
-        def act_and_look(command, host):
-            looks.append(host)
-            if len(looks) == 2:
-                drain.enable(command.context, command.placement,
-                             look(command, host)[0])
+        def act_and_read(context, client, host):
+            reads.append(host)
+            if len(reads) == 2:
+                drain.enable(context, client,
+                             read_state(context, client, host).view)
                 self._delete_server(servers[0])
-            elif len(looks) == 4:
+            elif len(reads) == 4:
                 self.assertNotIn(traits.TRAIT, self.traits('mix1'))
                 self._delete_server(servers[1])
-            return look(command, host)
+            return read_state(context, client, host)
 
         self.useFixture(fixtures.MockPatchObject(
-            host_disable.Disable, 'look', act_and_look))
+            state, 'read_state', act_and_read))
         self.disable()
-        self.assertIn('None has to leave mix1', self.said)
+        self.assertIn('No instance must leave mix1', self.said)
 
     def test_enable(self):
         self.to_priority_host()
@@ -327,7 +329,7 @@ class HostDisable(colocation.Colocation):
         self.disable('--timeout', '0')
         self.boot(self.high, 'ERROR')
         for _ in range(2):
-            # nova-compute leaves it as it is, and so does the audit.
+            # Neither nova-compute nor the audit enables the host.
             self.update_host('mix1')
             self.assertIn(traits.TRAIT_DISABLED, self.traits('mix1'))
             self.assertNotIn(traits.TRAIT, self.traits('mix1'))
@@ -336,9 +338,9 @@ class HostDisable(colocation.Colocation):
                     '--plan', str(self.kept))))
             self.restart_compute_service('mix1')
         found, _, said = commands.run('host', 'enable', 'mix1', options=())
-        self.assertEqual((0, 'mix1 admits priority instances. Run "nova-prio '
-                          'host verify mix1" to see that all is as it should '
-                          'be.\n'), (found, said))
+        self.assertEqual((0, 'mix1 is enabled for priority instances. Run '
+                          '"nova-prio host verify mix1" to check its '
+                          'state.\n'), (found, said))
         self.assertEqual(sorted(opened), sorted(self.traits('mix1')))
         self.boot(self.low)
         self.start_host('stock1', driver=colocation.STOCK)
@@ -372,8 +374,9 @@ class HostDisable(colocation.Colocation):
         self.api.post_aggregate_action(aggregate, {'set_metadata': {
             'metadata': {'priority_mix': 'true'}}})
         self.assertEqual({}, self.verify(*kept, status=report.CLEAN))
-        self.assertIn('All agree, as far as it is seen from here. For its '
-                      'guests run this on mix1, with --config-file', self.said)
+        self.assertIn('All values agree. The guests were not checked: to '
+                      'check them, run this command on mix1, with '
+                      '--config-file', self.said)
         self.assertEqual({}, self.verify(status=report.CLEAN))
 
     def test_nova_compute_is_down(self):
@@ -387,27 +390,27 @@ class HostDisable(colocation.Colocation):
         _, _, said = commands.run('host', 'enable', 'mix1', options=())
         self.assertIn('The nova-compute of mix1 is down: start it.', said)
 
-    def test_placement_is_restarted_meanwhile(self):
+    def test_disable_waits_while_placement_restarts(self):
         self.to_priority_host()
         server = self.boot(self.low)
-        look = host_disable.Disable.look
-        looks = []
+        read_state = state.read_state
+        reads = []
 
-        def fail_once(command, host):
-            looks.append(host)
-            if len(looks) == 2:
+        def fail_once(context, client, host):
+            reads.append(host)
+            if len(reads) == 2:
                 raise prio_allocations.PlacementRefused('x')
-            if len(looks) == 3:
+            if len(reads) == 3:
                 self._delete_server(server)
-            return look(command, host)
+            return read_state(context, client, host)
 
         self.useFixture(fixtures.MockPatchObject(
-            host_disable.Disable, 'look', fail_once))
+            state, 'read_state', fail_once))
         self.disable()
-        self.assertIn('None has to leave mix1', self.said)
+        self.assertIn('No instance must leave mix1', self.said)
 
-    def test_what_has_left_since_the_plan(self):
-        """The plan was of an inventory that had room for what was in use."""
+    def test_verify_accepts_instances_that_left_after_the_plan(self):
+        """max_unit of the plan depends on the usage at that time."""
         self.start_stock_host()
         servers = [self.boot(self.plain) for _ in range(3)]
         terms = ('--dedicated', '0-7', '--shared', '8-9', '--ratio', '1',
@@ -421,19 +424,19 @@ class HostDisable(colocation.Colocation):
         self.assertEqual({}, self.verify(
             '--plan', str(self.kept), status=report.CLEAN))
 
-    def test_pinned_instances_and_no_plan(self):
+    def test_disable_without_plan_mentions_pinned_instances(self):
         self.start_seed_host()
         self.boot(self.high)
         self.disable()
-        self.assertIn('--plan tells which have to leave', self.said)
+        self.assertIn('use --plan to list the ones that must leave', self.said)
 
-    def test_what_is_no_plan(self):
+    def test_file_that_is_no_plan_is_refused(self):
         self.start_seed_host()
         for text, expected in (
                 (None, 'cannot be read: No such file or directory'),
-                ('', 'is no plan; allowed is what'),
-                ('[]', 'is no plan; allowed is what'),
-                ('{"a": 1}', 'is no plan; allowed is what')):
+                ('', 'is no plan; allowed is the output of'),
+                ('[]', 'is no plan; allowed is the output of'),
+                ('{"a": 1}', 'is no plan; allowed is the output of')):
             path = self.directory / 'x'
             if text is not None:
                 path.write_text(text)
@@ -452,11 +455,12 @@ class HostDisable(colocation.Colocation):
             before = self.traits('mix1')
             for command in 'verify', 'disable':
                 self.command(command, 'mix1', '--plan', str(path), status=1)
-                self.assertIn('is no plan; allowed is what', self.said)
+                self.assertIn('is no plan; allowed is the output', self.said)
             self.assertEqual(before, self.traits('mix1'))
         self.plan(*TERMS, host='mix2')
         self.command('verify', 'mix1', '--plan', str(self.kept), status=1)
-        self.assertIn('a plan of mix2; allowed is one of mix1.', self.said)
+        self.assertIn('is a plan of mix2; allowed is a plan of mix1.',
+                      self.said)
         self.command('disable', 'mix1', '--timeout', '-1', status=2)
-        self.assertIn("'-1' is given; allowed are whole seconds from 0 on",
+        self.assertIn("'-1' is given; allowed are whole numbers from 0 on",
                       self.said)

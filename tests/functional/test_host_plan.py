@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio host plan``: what it predicts is what later happens."""
+"""The command ``nova-prio host plan``, compared with the changed host."""
 
 import pathlib
 from unittest import mock
@@ -35,12 +35,13 @@ class HostPlan(colocation.Colocation):
 
     def plan_and_do(self, dedicated='0-7', shared='8-11', ratio='2.0',
                     mix=True, floats=(), over=(), joined=(), healed=()):
-        """Plan, do it, and hold what has come against the plan.
+        """Plan, apply the plan, and compare the host with the plan.
 
-        :param floats: servers that go on to float on dedicated CPUs
-        :param over: servers that are beyond what their row sells
-        :param joined: servers that low-priority guests would join
-        :param healed: servers that hold something else afterwards
+        :param floats: servers that keep floating on dedicated CPUs
+        :param over: servers of an oversold row
+        :param joined: servers that would share their CPUs with low-priority
+            guests
+        :param healed: servers whose allocations change
         """
         plan = self.plan(
             '--dedicated', dedicated, '--shared', shared, '--ratio', ratio,
@@ -90,7 +91,7 @@ class HostPlan(colocation.Colocation):
                 self.assertEqual(row['Now'], row['Then'], row)
         return plan
 
-    def test_an_empty_host(self):
+    def test_plan_of_empty_host(self):
         self.start_stock_host()
         plan = self.plan_and_do()
         self.assertEqual({'total': 12, 'reserved': 4, 'max_unit': 12,
@@ -103,7 +104,7 @@ class HostPlan(colocation.Colocation):
         self.assertIn('The host is ready. Next: Run "nova-prio host plan" '
                       'with the same arguments on mix1, too', self.said)
 
-    def test_ordinary_guests_of_a_host_without_sets(self):
+    def test_plan_lists_ordinary_guests_of_host_without_cpu_sets(self):
         self.start_stock_host()
         servers = [self.boot(self.plain) for _ in range(3)]
         stopped = self.boot(self.flavor(1))
@@ -114,14 +115,14 @@ class HostPlan(colocation.Colocation):
         self.assertEqual({'sellable': 8, 'sold': 0, 'left': 0},
                          plan['room', 'high']['Then'])
 
-    def test_pinned_instances_of_a_host_without_sets(self):
-        """Nova pins there, too, and lets them hold VCPU."""
+    def test_plan_lists_pinned_instances_of_host_without_cpu_sets(self):
+        """Nova pins instances on such a host, and they hold VCPU."""
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
         self.start_stock_host()
         server = self.boot(self.pinned)
         self.plan_and_do(joined=[server], healed=[server])
 
-    def test_other_sets(self):
+    def test_plan_with_other_cpu_sets(self):
         self.start_stock_host(dedicated='0-3', shared='4-11')
         pinned = self.boot(self.pinned)
         floating = self.boot(self.plain)
@@ -133,9 +134,9 @@ class HostPlan(colocation.Colocation):
         self.assertEqual({'sellable': 8, 'sold': 3, 'left': 1},
                          plan['room', 'high']['Then'])
 
-    def test_emulator_threads(self):
-        """They float on shared CPUs, whatever their vCPUs do."""
-        # The fake's own drops where the emulator runs.
+    def test_plan_counts_emulator_threads_as_floating(self):
+        """Emulator threads float on shared CPUs, even if vCPUs are pinned."""
+        # The fake libvirt drops the CPU set of the emulator threads.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Domain.XMLDesc',
             lambda domain, flags: self.guest_xml(domain.UUIDString())))
@@ -148,7 +149,7 @@ class HostPlan(colocation.Colocation):
                                 joined=[pinned])
         self.assertEqual('CPUs 6-8', plan['floats', low['id']]['Now'])
 
-    def test_pinned_outside(self):
+    def test_instance_pinned_outside_blocks_plan(self):
         self.start_stock_host(dedicated='0-7', shared='8-11')
         server = self.boot(self.flavor(8, **{'hw:cpu_policy': 'dedicated'}))
         plan = self.plan('--dedicated', '4-7', '--shared', '8-11', '--ratio',
@@ -158,11 +159,11 @@ class HostPlan(colocation.Colocation):
                 plan['pinned outside', server['id']][column]
                 for column in ('Now', 'Then')))
         self.assertEqual('not ready', plan['verdict', 'mix1']['Then'])
-        self.assertIn('The host is not ready. Next: See to what is in the way '
+        self.assertIn('The host is not ready. Next: Solve the problems first '
                       '(pinned outside), and plan again.', self.said)
         self.assertRaises(SystemExit, self.do, '4-7')
 
-    def test_whole_cores(self):
+    def test_whole_cores_block_plan_with_mix(self):
         self.start_stock_host(dedicated='0-7', shared='8-11')
         server = self.boot(self.flavor(
             2, **{'hw:cpu_policy': 'dedicated',
@@ -174,7 +175,7 @@ class HostPlan(colocation.Colocation):
                          '2', '--no-mix')
         self.assertEqual(set(), self.names(plan, 'whole cores'))
 
-    def test_mix_is_switched_on_and_off(self):
+    def test_plan_switches_mix_on_and_off(self):
         self.flags(ram_allocation_ratio=1.5)
         self.start_seed_host(mix=False)
         self.boot(self.high)
@@ -187,8 +188,8 @@ class HostPlan(colocation.Colocation):
         self.flags(ram_allocation_ratio=1.0)
         self.plan_and_do(mix=False, over=low)
 
-    def test_memory(self):
-        """More is sold than there is, which mix ends."""
+    def test_plan_shows_oversold_memory(self):
+        """Mix ends the overcommit of memory."""
         self.flags(ram_allocation_ratio=16.0)
         self.start_stock_host(memory_mb=1024)
         servers = [self.boot(self.flavor(1)) for _ in range(3)]
@@ -206,14 +207,14 @@ class HostPlan(colocation.Colocation):
         self._delete_server(servers[0])
         self.boot(self.low, 'ERROR')
 
-    def test_another_ratio(self):
+    def test_plan_with_another_ratio(self):
         self.start_seed_host()
         low = [self.boot(self.low) for _ in range(3)]
         plan = self.plan_and_do(ratio='1.25', over=low)
         # floor(4 * 1.25 + 8 * 0.25)
         self.assertEqual(7, plan['room', 'low']['Then']['sellable'])
 
-    def test_a_host_that_is_in_motion_or_in_no_aggregate(self):
+    def test_plan_shows_host_in_motion_and_without_aggregate(self):
         self.start_stock_host(aggregate=None)
         server = self.boot(self.plain)
         self._resize_server(server, self.flavor(1))
@@ -246,8 +247,8 @@ class HostPlan(colocation.Colocation):
                 '--dedicated', '0-7', '--shared', '8-11', '--ratio', '2',
                 *arguments, here='mix1', **kwargs)
 
-    def test_on_the_host(self):
-        """What only the host knows, with and without the databases."""
+    def test_plan_on_the_host_itself(self):
+        """With and without the databases, kernel and guests are checked."""
         self.start_stock_host(dedicated='0-3,8', shared='4-7,9')
         pinned = self.boot(self.flavor(5, **{
             'hw:cpu_policy': 'dedicated',
@@ -257,7 +258,7 @@ class HostPlan(colocation.Colocation):
             plan = self.on_the_host(status=report.FOUND, database=database)
             self.assertEqual(
                 'CPUs 8', plan['pinned outside', pinned['id']]['Now'])
-            # Of the pinned one the emulator threads.
+            # The emulator threads of the pinned instance float.
             for server in pinned, floating:
                 self.assertEqual(
                     'CPUs 4-7', plan['floats', server['id']]['Now'])
@@ -277,7 +278,7 @@ class HostPlan(colocation.Colocation):
         self.assertIn("[nova_prio] low_emulator_set is '7-8', but CPUs 7 are",
                       plan['host', 'low_emulator_set']['Remedy'])
         self._host_options['mix1']['nova_prio', 'low_emulator_set'] = None
-        # What runs is not what the sets are: they were changed before.
+        # The guest runs on the CPU sets from before a change.
         domain = etree.fromstring(self.guest_xml(floating['id']))
         domain.find('vcpu').set('cpuset', '0,9')
         self._guest_xmls[floating['id']] = etree.tostring(
@@ -287,15 +288,16 @@ class HostPlan(colocation.Colocation):
             self.assertEqual('CPUs 0', plan['floats', floating['id']]['Now'])
         self.on_the_host('--shared', '8-12', status=1)
         self.assertEqual('--dedicated or --shared holds CPUs 12; allowed are '
-                         'those of the host: 0-11.\n', self.said)
+                         'the CPUs of the host: 0-11.\n', self.said)
         self.flags(connection=None, group='api_database')
         self.assertEqual(
-            "HOST is 'mix1'; allowed is this host, 'controller', where "
-            '[api_database] connection is not set.\n', self.refused(
+            "HOST 'mix1' cannot be checked from this host, 'controller': this "
+            'command needs [api_database] connection to check other hosts. '
+            'Run it on mix1, or on a controller.\n', self.refused(
                 '--shared', '0', '--ratio', '2', '--no-mix'))
 
-    def test_a_guest_without_a_cpuset(self):
-        """It floats on all CPUs, whatever the sets have been since."""
+    def test_guest_without_cpuset_floats_on_all_cpus(self):
+        """Later CPU sets do not change the guest."""
         self.start_stock_host()
         server = self.boot(self.plain)
         self.do(None, '4-11', driver=colocation.STOCK, mix=False)
@@ -305,7 +307,7 @@ class HostPlan(colocation.Colocation):
         self.assertEqual(self.report('mix1').room.high,
                          plan['room', 'high']['Then']['left'])
 
-    def test_options_that_nova_does_not_take_beside_cpu_sets(self):
+    def test_plan_removes_options_that_conflict_with_cpu_sets(self):
         self.start_stock_host()
         self._host_options['mix1'][None, 'reserved_host_cpus'] = 2
         self.restart_compute_service('mix1')
@@ -325,7 +327,7 @@ class HostPlan(colocation.Colocation):
         self._host_options['mix1'][None, 'reserved_host_cpus'] = 2
         self.assertRaises(exception.InvalidConfiguration, self.do)
 
-    def test_nova_compute_is_down(self):
+    def test_plan_shows_nova_compute_down(self):
         self.start_stock_host()
         service, = self.api.get_services(host='mix1', binary='nova-compute')
         self.api.put_service_force_down(service['id'], True)
@@ -333,26 +335,26 @@ class HostPlan(colocation.Colocation):
                          '2', status=report.FOUND)
         self.assertEqual('down', plan['host', 'nova-compute']['Now'])
 
-    def test_wrong_arguments(self):
+    def test_wrong_arguments_are_refused(self):
         self.start_stock_host()
         for expected, *arguments in (
                 *(("--dedicated is '%s'; allowed are CPU numbers below 4096, "
                    'such as 0-3,8.' % text, '--dedicated', text)
                   for text in ('0-x', '0-4096', '0-99999999999')),
-                ('--dedicated and --shared both hold CPUs 3; allowed is each '
+                ('--dedicated and --shared both hold CPUs 3; a CPU must be '
                  'in one of the two.', '--dedicated', '0-3', '--shared', '3'),
-                ('--dedicated and --shared are needed with mix; give both, or '
+                ('Mix needs --dedicated and --shared; give both, or '
                  '--no-mix.', '--dedicated', '0-3'),
-                ('Neither --dedicated nor --shared is given; give one, or '
+                ('Neither --dedicated nor --shared is given; give one or '
                  'both.', '--no-mix'),
-                ("--ratio is 'x'; allowed are numbers above 0, up to 1000.",
+                ("--ratio is 'x'; allowed are numbers from 0.0001 to 1000.",
                  '--ratio', 'x'),
-                ("--ratio is '0'; allowed are numbers above 0, up to 1000.",
+                ("--ratio is '0'; allowed are numbers from 0.0001 to 1000.",
                  '--ratio', '0'),
-                ("--ratio is '1e400'; allowed are numbers above 0, up to "
+                ("--ratio is '1e400'; allowed are numbers from 0.0001 to "
                  "1000.", '--ratio', '1e400'),
-                ('--ratio is 0.1, with which no low-priority vCPU can be '
-                 'sold; raise it, or enlarge --shared.',
+                ('--ratio is 0.1, which leaves no sellable low-priority vCPU; '
+                 'use a larger ratio, or more CPUs for --shared.',
                  '--dedicated', '0-3', '--shared', '4', '--ratio', '0.1')):
             self.assertEqual(expected + '\n', self.refused(
                 '--ratio', '2', *arguments))

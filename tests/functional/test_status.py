@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""``nova-prio-status upgrade check`` beside databases and limits."""
+"""The command ``nova-prio-status upgrade check`` with a database."""
 
 from unittest import mock
 
@@ -19,7 +19,7 @@ class Status(base.FunctionalTest):
     def found(self, name):
         """Return the code and the details of one check."""
         checks = status.Checks(CONF)
-        # The bed has opened them.
+        # The in-process test environment has connected the databases.
         with mock.patch('nova_prio.admin.host_inventory.connect_databases'):
             result = dict(checks._upgrade_checks)[name](checks)
         return result.code, result.details
@@ -28,7 +28,7 @@ class Status(base.FunctionalTest):
         return next(each['id'] for each in self.admin_api.api_get(
             'os-aggregates').body['aggregates'] if name == each['name'])
 
-    def test_host_aggregates(self):
+    def test_host_aggregates_are_checked(self):
         def found():
             return self.found('Host aggregates')
 
@@ -42,7 +42,7 @@ class Status(base.FunctionalTest):
                       details)
         self.assertIn('Host lone1 runs prio.PriorityLibvirtDriver', details)
         self.assertNotIn('mix1', details)
-        # The remedies are those that it names.
+        # Apply the remedies of the findings.
         aggregate = self.aggregate('priority_mix=true')
         self.admin_api.post_aggregate_action(
             aggregate, {'remove_host': {'host': 'stock1'}})
@@ -61,8 +61,8 @@ class Status(base.FunctionalTest):
             node.save()
         self.assertIn('Host mix1 gets no priority instance, for ', found()[1])
 
-    def test_registered_limits(self):
-        """Nova does what the findings say that it does."""
+    def test_missing_registered_limits_are_found(self):
+        """Nova limits or refuses instances as the findings say."""
         def found():
             code, details = self.found('Configuration of nova-api')
             return code, details and details.split("'")[1::2]

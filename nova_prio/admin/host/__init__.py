@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Co-location on a host that is in use: turned on, proven, taken back.
+"""Turn co-location on and off on a host that is in use.
 
-What will be is calculated first (``plan``, with what the host alone knows
-from ``local``), compared with what came of it (``verify``), and undone when
-it is no longer wanted (``drain``).
+``plan`` calculates the effect, with the data of ``local_checks``; ``verify``
+compares the plan with the result; ``drain`` undoes it.
 
-In all of these, ``context`` is a nova.context.RequestContext of no cell,
+In all modules, ``context`` is a nova.context.RequestContext without a cell,
 ``client`` a nova.scheduler.client.report.SchedulerReportClient, ``view`` the
-``audit.views.HostView`` of the host, ``is_marked`` tells whether an aggregate
-of the host is one for priority instances, ``is_up`` whether its nova-compute
-is, ``cpus`` are ``capacity.HostCPUs`` as they are to be, and ``plan`` is a
-``rows.Plan`` that was kept, or None.
+``audit.host_view.HostView`` of the host, ``cpus`` the planned
+``capacity.HostCPUs``, and ``plan`` a ``plan_format.SavedPlan`` or None.
 """
+
+
+class HostRefused(ValueError):
+    """A host or a plan that cannot be used; the text is one sentence."""

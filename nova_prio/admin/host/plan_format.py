@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The rows in which a plan is written, shown and read again."""
+"""The rows of a plan, and the file that keeps a plan."""
 
 import json
 import typing
 
 from nova import exception
 
+from nova_prio.admin import host as admin_host
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
-#: Parts of a plan. Of the first three there is one row for each name, whether
-#: it changes or not.
+#: Parts of a plan. The first three have a row for each name, even if nothing
+#: changes.
 OPTION, INVENTORY, TRAITS = 'option', 'inventory', 'traits'
 ROOM, ALLOCATION = 'room', 'allocation'
 OUTSIDE, WHOLE_CORES, OVER = 'pinned outside', 'whole cores', 'over'
@@ -27,7 +28,8 @@ class PlanRow(typing.NamedTuple):
     """One line of a plan.
 
     ``now`` and ``then`` are a str, or a dict, name -> number; ``remedy`` is a
-    sentence or ''. ``is_in_the_way`` tells that it has to be seen to first.
+    sentence or ''. ``is_blocking`` says that the operator must solve the
+    problem before the first step.
     """
 
     part: str
@@ -35,18 +37,14 @@ class PlanRow(typing.NamedTuple):
     now: object = ''
     then: object = ''
     remedy: str = ''
-    is_in_the_way: bool = False
-
-
-class PlanUnreadable(ValueError):
-    """A file that is no plan, said in one sentence."""
+    is_blocking: bool = False
 
 
 class SavedPlan(typing.NamedTuple):
-    """What a plan says, as it was kept in a file.
+    """The plan in a file.
 
-    ``host`` is the name of the host it is of; ``now`` and ``then`` are dicts,
-    (part, name) -> what stood in that column.
+    ``host`` is the name of the host; ``now`` and ``then`` are dicts,
+    (part, name) -> value of that column.
     """
 
     host: str
@@ -54,34 +52,38 @@ class SavedPlan(typing.NamedTuple):
     then: dict
 
 
-def load_plan(path):
-    """Return the Plan that was kept in a file.
+def load_plan(path, host):
+    """Return the SavedPlan of a host from a file.
 
-    :param path: str, of what ``nova-prio host plan -f json`` wrote
-    :raises Unreadable: where it is none
+    :param path: str, of the output of ``nova-prio host plan -f json``
+    :raises nova_prio.admin.host.HostRefused: if the file has no plan of the
+        host
     """
     try:
         with open(path, encoding='utf-8') as file:
-            found = json.load(file)
-        rows = {(row['Part'], row['Name']): row for row in found}
+            rows = {(row['Part'], row['Name']): row for row in json.load(file)}
         now, then = ({key: row[column] for key, row in rows.items()}
                      for column in ('Now', 'Then'))
-        host, = (name for part, name in rows if part == VERDICT)
-        plan = SavedPlan(host, now, then)
+        name, = (name for part, name in rows if part == VERDICT)
+        plan = SavedPlan(name, now, then)
         _check(plan)
     except OSError as error:
-        raise PlanUnreadable('%s cannot be read: %s'
-                             % (path, error.strerror)) from error
+        raise admin_host.HostRefused('The plan %s cannot be read: %s.' % (
+            path, error.strerror)) from error
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError,
             exception.Invalid) as error:
-        raise PlanUnreadable(
-            '%s is no plan; allowed is what "nova-prio host plan -f json" '
-            'wrote where nova-manage runs' % path) from error
+        raise admin_host.HostRefused(
+            '%s is no plan; allowed is the output of "nova-prio host plan -f '
+            'json" from a host where nova-manage runs.' % path) from error
+    if plan.host != host:
+        raise admin_host.HostRefused(
+            '%s is a plan of %s; allowed is a plan of %s.'
+            % (path, plan.host, host))
     return plan
 
 
 def _check(plan):
-    """Read all that is used of a plan; raises what is not as it should be."""
+    """Parse all values of a plan, which raises an error if one is wrong."""
     for values in plan.now, plan.then:
         values[TRAITS, TRAITS].split()
         for (part, name), value in values.items():
@@ -94,7 +96,7 @@ def _check(plan):
 
 
 def get_cpus(plan):
-    """Return the ``capacity.HostCPUs`` that a plan is about."""
+    """Return the planned ``capacity.HostCPUs``."""
     then = {name: value for (part, name), value in plan.then.items()
             if part == OPTION}
     return capacity.HostCPUs(

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a host has become what was planned: four accounts side by side."""
+"""Compare a host with its plan, Placement, nova-compute and libvirt."""
 
 import typing
 
 from nova_prio.admin.audit import finding
-from nova_prio.admin.host import plan as calculated
+from nova_prio.admin.host import plan as host_plan
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
@@ -16,14 +16,14 @@ COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
            'Remedy')
 OK, DIFFERS, UNREAD = 'ok', 'differs', 'unread'
 
-_CONFIGURE = ('Set the options of nova-compute as the plan says, and restart '
-              'it.')
-_WAIT = ('nova-compute reports it in its next update; if it does not, see its '
-         'log.')
+_CONFIGURE = ('Set the options of nova-compute as planned, and restart '
+              'nova-compute.')
+_WAIT = ('Wait for the next update of nova-compute; if the value stays, see '
+         'its log.')
 
 
 class VerifyLine(typing.NamedTuple):
-    """What each says of one thing; '' where it does not know.
+    """The values of one item; '' if a source does not know the item.
 
     Values are a str or a dict, name -> number. ``state`` is one of the
     constants, ``remedy`` a sentence or ''.
@@ -38,30 +38,31 @@ class VerifyLine(typing.NamedTuple):
     remedy: str = ''
 
 
-def list_lines(view, is_marked, is_up, found, summary, plan=None):
-    """Yield the Lines of a host.
+def list_lines(host_state, findings, summary, plan=None):
+    """Yield the VerifyLines of a host.
 
-    :param found: list of Finding, of the audit of the host
-    :param summary: Finding of what is said of it, side by side
+    :param host_state: ``state.HostState``
+    :param findings: list of Finding, of the audit of the host
+    :param summary: Finding with the amounts of the host in each source
     """
-    report = view.report
-    if not is_up:
-        yield VerifyLine('nova-compute', compute='down',
-                         remedy='Start it: what it reports is as old as that.')
+    report = host_state.view.report
+    if not host_state.is_up:
+        yield VerifyLine('nova-compute', compute='down', remedy='Start '
+                         'nova-compute: its report is out of date.')
     if report is None:
         yield VerifyLine(
-            'report', compute=view.problem or 'none',
-            remedy='Set compute_driver = %s there, and restart nova-compute.'
-            % driver_alias.DRIVER)
+            'report', compute=host_state.view.problem or 'none',
+            remedy='Set compute_driver = %s on the host, and restart '
+            'nova-compute.' % driver_alias.DRIVER)
     else:
-        yield from _of_report(report)
-    if not is_marked:
+        yield from _list_problems(report)
+    if not host_state.is_marked:
         yield VerifyLine('aggregate', compute='none for priority instances',
-                         remedy='Put the host into a host aggregate with '
+                         remedy='Add the host to a host aggregate with '
                          'priority_mix=true.')
     if plan:
-        yield from _against(plan, view, report)
-    for each in found:
+        yield from _compare_plan(plan, host_state.view, report)
+    for each in findings:
         yield VerifyLine(
             ' '.join(filter(None, (each.kind, each.consumer))), each.needed,
             each.placement, each.compute, each.libvirt,
@@ -70,69 +71,72 @@ def list_lines(view, is_marked, is_up, found, summary, plan=None):
                      summary.libvirt, OK)
 
 
-def _of_report(report):
-    """Yield what nova-compute itself has to say against the host."""
+def _list_problems(report):
+    """Yield the problems that nova-compute reports."""
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
-                         remedy='Look at the log of nova-compute there.')
+                         remedy='See the log of nova-compute on the host.')
     if report.partition_problem:
         yield VerifyLine('partitions', compute=report.partition_problem,
-                         remedy='Run "nova-prio-host prepare" there as root.')
+                         remedy='Run "nova-prio-host prepare" on the host as '
+                         'root.')
     if report.blocked:
         yield VerifyLine(
             'kept CPUs', compute='CPUs ' + report.blocked_cpus,
             libvirt=report.blocked_by,
-            remedy='Guests that were started with other CPU sets float there: '
-            'reboot them hard, or migrate them, and wait for the next update '
-            'of nova-compute. Nobody is pinned there before.')
+            remedy='Guests on stale CPU sets float on these CPUs: hard reboot '
+            'them, or migrate them, and wait for the next update of '
+            'nova-compute. No instance is pinned to these CPUs before.')
 
 
-def _against(plan, view, report):
-    """Yield what was planned, and what there is of it."""
-    for name, there in (get_options(report).items() if report else ()):
-        wanted = plan.then.get((plan_format.OPTION, name), '')
-        yield _line(are_equal(name, wanted, there), _CONFIGURE, name, wanted,
-                    compute=there)
-    # As planned, with what is in use by now.
-    inventories = calculated.plan_inventories(view, plan_format.get_cpus(plan))
-    for (part, name), wanted in plan.then.items():
+def _compare_plan(plan, view, report):
+    """Yield the planned values beside the present values."""
+    for name, present in (get_options(report).items() if report else ()):
+        planned = plan.then.get((plan_format.OPTION, name), '')
+        yield _compare(are_equal(name, planned, present), _CONFIGURE, name,
+                       planned, compute=present)
+    # max_unit depends on the present usage.
+    inventories = host_plan.plan_inventories(view, plan_format.get_cpus(plan))
+    for (part, name), planned in plan.then.items():
         if part == plan_format.INVENTORY:
-            wanted = inventories.get(name, {})
-            there = view.inventories.get(name, {})
-            yield _line(wanted == there, _WAIT, 'inventory ' + name, wanted,
-                        there)
+            planned = inventories.get(name, {})
+            present = view.inventories.get(name, {})
+            yield _compare(planned == present, _WAIT, 'inventory ' + name,
+                           planned, present)
         elif part == plan_format.TRAITS:
-            there = ' '.join(prio_traits.select_ours(view.traits))
-            is_closed = prio_traits.TRAIT_DISABLED in view.traits
-            yield _line(
-                wanted == there, 'Run "nova-prio host enable %s".' % view.name
-                if is_closed else _WAIT, 'traits', wanted, there)
-        elif part == plan_format.ROOM and report and name in capacity.Rows._fields:
-            there = getattr(report.sellable, name)
-            yield _line(wanted['sellable'] == there, _CONFIGURE,
-                        'sellable ' + name, str(wanted['sellable']),
-                        compute=str(there))
+            present = ' '.join(prio_traits.select_ours(view.traits))
+            remedy = _WAIT
+            if prio_traits.TRAIT_DISABLED in view.traits:
+                remedy = 'Run "nova-prio host enable %s".' % view.name
+            yield _compare(planned == present, remedy, 'traits', planned,
+                           present)
+        elif (part == plan_format.ROOM and report and
+              name in capacity.Rows._fields):
+            present = getattr(report.sellable, name)
+            yield _compare(planned['sellable'] == present, _CONFIGURE,
+                           'sellable ' + name, str(planned['sellable']),
+                           compute=str(present))
 
 
-def _line(is_so, remedy, *values, **more):
-    if is_so:
+def _compare(is_equal, remedy, *values, **more):
+    if is_equal:
         return VerifyLine(*values, **more, state=OK)
     return VerifyLine(*values, **more, remedy=remedy)
 
 
 def get_options(report):
-    """Return dict, option -> its value, a str, as a compute reports it."""
+    """Return dict, option -> value, a str, from the report of a host."""
     return {'cpu_dedicated_set': report.cpu_dedicated_set,
             'cpu_shared_set': report.cpu_shared_set,
             'cpu_allocation_ratio': report.cpu_allocation_ratio,
             'cpu_priority_mix_enable': str(report.mix).lower()}
 
 
-def are_equal(name, wanted, there):
-    """Return whether two values of an option, as text, mean the same."""
+def are_equal(name, planned, present):
+    """Return whether two texts mean the same value of an option."""
+    parse = str
     if name == 'cpu_allocation_ratio':
-        return capacity.parse_ratio(wanted) == capacity.parse_ratio(there)
-    if name.endswith('_set'):
-        return host_report.parse_cpu_set(
-            wanted) == host_report.parse_cpu_set(there)
-    return wanted == there
+        parse = capacity.parse_ratio
+    elif name.endswith('_set'):
+        parse = host_report.parse_cpu_set
+    return parse(planned) == parse(present)

@@ -26,15 +26,16 @@ def audit(path, *arguments):
      "and [DEFAULT] compute_driver is 'None'"),
     ('[DEFAULT]\ncompute_driver = %s\n[libvirt]\n'
      'connection_uri = nonsense:///\n' % driver_alias.DRIVER,
-     'Run this on the host, as a user whom libvirt answers.'),
+     'Run this command on the compute host, as a user who may connect to '
+     'libvirt.'),
     ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
-     "--host is 'none'; allowed is this host, '"),
+     "HOST 'none' cannot be checked from this host, '"),
     ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
      '--fix is given, but [api_database] connection is not set'),
     ('[api_database]\nconnection = nonsense\n',
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
 ])
-def test_without_services(tmp_path, text, words):
+def test_error_names_the_missing_service(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
     path.write_text(text)
     done = audit(path, *['--host', 'none'] * ("'none'" in words),
@@ -46,20 +47,20 @@ def test_without_services(tmp_path, text, words):
 @pytest.mark.parametrize('options', ['', '[placement]\n'
                                      'auth_type = admin_token\ntoken = t\n'
                                      'endpoint = http://127.0.0.1:1\n'])
-def test_without_placement(nova_conf, options):
+def test_error_without_placement(nova_conf, options):
     nova_conf.write_text(nova_conf.read_text() + options)
     done = audit(nova_conf)
     # Some releases ask for its version at once, some when there is a host.
     if done.returncode:
         assert 1 == done.returncode
         line = done.stderr.splitlines()[-1]
-        assert line.startswith('Placement cannot be asked: '), line
-        assert line.endswith(' See [placement] in nova.conf.')
+        assert line.startswith('Placement does not answer: '), line
+        assert line.endswith(' Check [placement] in nova.conf.')
     else:
         assert [] == json.loads(done.stdout)
 
 
-def test_another_nova(monkeypatch, capsys):
+def test_unsupported_nova_is_refused(monkeypatch, capsys):
     """The commands refuse a Nova that lacks what they read."""
     monkeypatch.setattr(contract, 'ALL', [contract.Contract(
         contract.COMMANDS, 'x', lambda: 'x does not exist')])

@@ -31,12 +31,12 @@ def run(capsys):
     ['--shared=4', '--ratio=2', '--low-vcpus=16'],
     ['--dedicated=8', '--shared=4', '--overall-ratio=2.0'],
 ])
-def test_example_of_the_design(run, arguments):
+def test_solve_gives_the_example_of_the_design(run, arguments):
     status, out, _err = run('-f', 'json', *arguments)
     assert (0, EXAMPLE) == (status, json.loads(out))
 
 
-def test_without_mix(run):
+def test_solve_without_mix(run):
     status, out, _err = run('--dedicated=8', '--shared=4', '--ratio=2',
                             '--no-mix', '-f', 'json')
     assert (0, {**EXAMPLE, 'mix': False, 'low_vcpus': 8,
@@ -44,25 +44,26 @@ def test_without_mix(run):
 
 
 @pytest.mark.parametrize('arguments, words', [
-    (['--dedicated=8'], '--ratio 1 are given, and nothing that is wanted'),
+    (['--dedicated=8'],
+     '1 of --dedicated, --shared and --ratio are given, without a wanted'),
     (['--dedicated=8', '--shared=4', '--ratio=2', '--low-vcpus=3'],
-     '--ratio 3 are given, with what is wanted; allowed are all three, or'),
+     '--ratio are given, with a wanted number; allowed are all three, or'),
     (['--dedicated=0', '--shared=4', '--ratio=2'],
-     '--dedicated is 0; allowed is a whole number from 1 to 4096.'),
+     "--dedicated is '0'; allowed are whole numbers from 1 to 4096."),
     (['--dedicated=-1', '--shared=4', '--ratio=2', '--no-mix'],
-     '--dedicated is -1; allowed is a whole number from 0 to 4096.'),
+     "--dedicated is '-1'; allowed are whole numbers from 0 to 4096."),
     (['--dedicated=8', '--shared=4', '--low-vcpus=0'],
-     '--low-vcpus is 0; allowed is a whole number from 1'),
+     "--low-vcpus is '0'; allowed are whole numbers from 1 to"),
     (['--dedicated=8', '--shared=4', '--ratio=two'],
-     "--ratio is 'two'; allowed is a number from 0 to 1000."),
+     "--ratio is 'two'; allowed are numbers from 0 to 1000."),
     (['--dedicated=8', '--shared=4', '--overall-ratio=1001'],
-     "--overall-ratio is '1001'; allowed is a number from 0 to 1000."),
+     "--overall-ratio is '1001'; allowed are numbers from 0 to 1000."),
     (['--dedicated=8', '--shared=4', '--ratio=0.2'],
-     'The ratio 0.2 leaves no low-priority vCPU'),
+     'The ratio 0.2 leaves no sellable low-priority vCPU'),
     (['--shared=4', '--ratio=1', '--low-vcpus=5'],
      'No number of dedicated CPUs up to 4096 gives 5'),
 ])
-def test_refusals(run, arguments, words):
+def test_solve_refuses_wrong_arguments(run, arguments, words):
     status, out, err = run(*arguments)
     assert (1, '') == (status, out)
     line, = err.splitlines()
@@ -75,7 +76,7 @@ def test_refusals(run, arguments, words):
     ('[api_database]\nmax_pool_size = x\n',
      'The configuration of Nova cannot be read: Value for option max_pool'),
 ])
-def test_show_without_databases(tmp_path, text, words):
+def test_show_without_databases_fails(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
     if text is not None:
         path.write_text(text)
@@ -84,7 +85,7 @@ def test_show_without_databases(tmp_path, text, words):
     assert words in done.stderr.splitlines()[-1]
 
 
-def test_show_of_a_cloud_without_hosts(nova_conf):
+def test_show_of_cloud_without_hosts_is_empty(nova_conf):
     done = show(nova_conf)
     assert (0, []) == (done.returncode, json.loads(done.stdout)), done.stderr
 

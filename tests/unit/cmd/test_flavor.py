@@ -22,7 +22,7 @@ def run(capsys):
     return flavor_compile
 
 
-def test_example_of_the_design(run):
+def test_compile_gives_the_example_of_the_design(run):
     status, out, _err = run('--vcpus', '8', '--ram', '512', '--disk', '1',
                             '-f', 'json', properties=NUMBERS)
     assert 0 == status
@@ -74,7 +74,7 @@ def test_example_of_the_design(run):
      {'cpu_policy': 'shared', 'dedicated_cpus': '',
       'placement_request': {'VCPU': 8, 'MEMORY_MB': 256}}),
 ])
-def test_what_becomes_of_a_flavor(run, arguments, properties, found):
+def test_compile_shows_the_folded_flavor(run, arguments, properties, found):
     status, out, err = run('--vcpus=8', '-f', 'json', *arguments,
                            properties=properties)
     assert 0 == status, err
@@ -85,7 +85,7 @@ def test_what_becomes_of_a_flavor(run, arguments, properties, found):
 @pytest.mark.parametrize('arguments', [
     ['--property=resources:PCPU'], ['--property==5'], ['--vcpus=eight'],
     ['--hint=high'], ['--image-property=hw_numa_nodes']])
-def test_wrong_usage(run, arguments):
+def test_wrong_usage_names_the_argument(run, arguments):
     status, out, err = run(*arguments)
     assert (2, '') == (status, out)
     name, _, value = arguments[0].partition('=')
@@ -94,7 +94,7 @@ def test_wrong_usage(run, arguments):
     assert value in line
 
 
-def test_table(run):
+def test_table_format(run):
     status, out, _err = run('--vcpus=8', properties=NUMBERS)
     assert 0 == status
     assert "PCPU='5', VCPU='3'" in out
@@ -104,12 +104,12 @@ def test_table(run):
 @pytest.mark.parametrize('arguments, properties, words', [
     (['--vcpus=8'], ['resources:PCPU=5', 'resources:VCPU=4'],
      ['5 and 4', '8 vCPUs']),
-    # Refused by Nova itself, in its words.
+    # Nova itself refuses these.
     (['--vcpus=7'], ['resources:PCPU=4', 'resources:VCPU=3',
                      'hw:numa_nodes=2'], ['NUMA nodes']),
     (['--vcpus=4'], ['hw:cpu_policy=mixed'], ['hw:cpu_dedicated_mask']),
     (['--vcpus=4', '--hint=priority=urgent'], [], ["'urgent'"]),
-    # As where the flavor is created.
+    # As nova-api refuses them when a flavor is created.
     (['--vcpus=8'], ['resources:PCPUS=5', 'resources:VCPU=3'],
      ["'resources:PCPUS'"]),
     (['--vcpus=4'], ['hw:cpu_prioirty=high'], ["'hw:cpu_prioirty'"]),
@@ -130,10 +130,10 @@ def test_table(run):
     (['--vcpus=8'], ['resources:PCPU=2', 'resources:VCPU=7',
                      'hw:numa_nodes=2', 'hw:emulator_threads_policy=isolate'],
      ["hw:emulator_threads_policy of the flavor is 'isolate'", 'node 0']),
-    (['--vcpus=0'], [], ['--vcpus is 0', 'from 1 on']),
-    (['--disk=-1'], [], ['--disk is -1', 'from 0 on']),
+    (['--vcpus=0'], [], ["--vcpus is '0'", 'from 1 on']),
+    (['--disk=-1'], [], ["--disk is '-1'", 'from 0 on']),
 ])
-def test_refused_in_one_sentence(run, arguments, properties, words):
+def test_refusal_is_one_sentence(run, arguments, properties, words):
     status, out, err = run(*arguments, properties=properties)
     assert (1, '') == (status, out)
     assert 1 == len(err.splitlines())

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command nova-prio-host, against a tree of files that stands for a host.
+"""The command nova-prio-host, with a directory tree in place of a host.
 
-What the kernel does when a cgroup is made or a value written is played here;
-tests/libvirt has the same on real cgroups.
+The class Machine imitates the kernel; tests/libvirt uses real cgroups.
 """
 
 import configparser
@@ -269,14 +268,14 @@ def test_values_of_slices(make, run, layout, values):
     # systemd would remove directories of v1 that come before the slices; it
     # is by those of v2 that a kernel without idle is known.
     ('v1', 'started', 'made'), ('v2', 'made', 'wrote')])
-def test_order(make, run, layout, first, last):
+def test_order_of_actions(make, run, layout, first, last):
     out = run(make(layout, has_systemd=True), 'prepare')[1]
     verbs = [line.split()[0] for line in out]
     assert {first, last} < set(verbs)
     assert last not in verbs[:len(verbs) - verbs[::-1].index(first)]
 
 
-def test_unified_beside_v1_is_left_with_the_controllers_it_has(make, run):
+def test_unified_beside_v1_keeps_its_controllers(make, run):
     machine = make('hybrid')
     assert 0 == run(machine, 'prepare')[0]
     assert ['pids', ''] == machine.values(
@@ -305,7 +304,7 @@ def test_no_slices_without_systemd(make, run):
 
 
 @pytest.mark.parametrize('layout', LAYOUTS)
-def test_each_removed_directory_is_found_and_mended(make, run, layout):
+def test_each_removed_directory_is_found_and_repaired(make, run, layout):
     machine = make(layout, has_systemd=True)
     run(machine, 'prepare')
     for name in machine.directories('.*'):
@@ -339,7 +338,7 @@ def changed(machine, where, found):
     ('v2', 'low_prio_machine.partition/cpu.idle', '0', '1'),
     ('v2', 'high_prio_machine.slice/cpu.weight', '1', '100'),
 ])
-def test_each_changed_value_is_found_and_mended(
+def test_each_changed_value_is_found_and_repaired(
         make, run, layout, where, found, wanted):
     machine = make(layout, has_systemd=True)
     run(machine, 'prepare')
@@ -359,7 +358,7 @@ def test_each_changed_value_is_found_and_mended(
         ['daemon-reload'] if '.slice/' in where else [])
 
 
-def test_missing_controller_of_v2_is_found_and_mended(make, run):
+def test_missing_controller_of_v2_is_found_and_repaired(make, run):
     machine = make('v2')
     run(machine, 'prepare')
     path = changed(machine, 'cgroup.subtree_control', 'cpu cpuset io pids')
@@ -385,7 +384,7 @@ def test_missing_controller_of_v2_is_found_and_mended(make, run):
             'low_prio_machine.partition/io.bfq.weight': 'default 20',
             'high_prio_machine.partition/io.weight': 'default 100'}),
 ])
-def test_weights_that_were_asked_for(make, run, layout, values):
+def test_prepare_sets_weights(make, run, layout, values):
     machine = make(layout, has_systemd=True)
     # Also from idle, where the kernel takes no weight.
     run(machine, 'prepare')
@@ -403,7 +402,7 @@ def test_weights_that_were_asked_for(make, run, layout, values):
     assert (0, [], []) == run(machine, 'check')
 
 
-def test_memory_that_was_asked_for(make, run):
+def test_prepare_sets_memory_limits(make, run):
     machine = make('v2', has_systemd=True)
     options = ['--memory-low', '64G', '--memory-min', '10000']
     assert 0 == run(machine, 'prepare', *options)[0]
@@ -462,7 +461,7 @@ def test_v1_of_a_kernel_without_idle(make, run):
 
 
 @pytest.mark.parametrize('layout', ['v1', 'v2'])
-def test_systemd_that_knows_no_idle(make, run, layout):
+def test_systemd_without_idle(make, run, layout):
     machine = make(layout, has_systemd=True)
     script = machine.systemctl.read_text()
     machine.systemctl.write_text(script.replace('^CPUWeight=//p',
@@ -473,8 +472,8 @@ def test_systemd_that_knows_no_idle(make, run, layout):
         else 'low_prio_machine.slice/cpu.weight')
 
 
-def test_value_that_systemd_does_not_set(make, run, monkeypatch):
-    """Such as one that a drop-in holds."""
+def test_value_that_systemd_does_not_set_is_reported(make, run, monkeypatch):
+    """A drop-in may set it."""
     machine = make('v2', has_systemd=True)
     run(machine, 'prepare')
     machine.systemctl.write_text('#!/bin/sh\n')
@@ -487,7 +486,7 @@ def test_value_that_systemd_does_not_set(make, run, monkeypatch):
         '"systemctl cat high_prio_machine.slice".' % path]) == (status, err)
 
 
-def test_systemd_that_takes_a_moment(make, run):
+def test_prepare_waits_for_systemd(make, run):
     machine = make('v2', has_systemd=True)
     run(machine, 'prepare')
     at_once = machine.systemctl.with_name('at_once')
@@ -499,7 +498,7 @@ def test_systemd_that_takes_a_moment(make, run):
     assert (0, []) == run(machine, 'prepare')[::2]
 
 
-def test_systemctl_that_fails(make, run):
+def test_systemctl_failure_is_reported(make, run):
     machine = make('v2', has_systemd=True)
     machine.systemctl.write_text('#!/bin/sh\necho No D-Bus. >&2\nexit 3\n')
     status, _, err = run(machine, 'prepare')
@@ -510,7 +509,7 @@ def test_systemctl_that_fails(make, run):
                for line in err)
 
 
-def test_packaged_slices_are_left(make, run):
+def test_packaged_slices_are_not_overwritten(make, run):
     machine = make('v2', has_systemd=True)
     packaged = machine.root / 'usr/lib/systemd/system'
     run(machine, 'prepare')
@@ -539,7 +538,7 @@ def test_slices_can_be_read_by_all(make, run):
         assert 0o644 == path.stat().st_mode & 0o777
 
 
-def test_slices_are_those_of_the_guests():
+def test_slices_match_the_partitions_of_guests():
     """As Skylark does: the text of <partition>, with .slice behind it."""
     for text in guest_xml.PARTITIONS.values():
         assert text in ('/high_prio_machine', '/low_prio_machine')
@@ -563,20 +562,21 @@ def test_service():
 
 
 @pytest.mark.parametrize('options, sentence', [
-    (['--low-weight', '0'], "argument --low-weight: '0' is not a whole "
-     "number from 1 to 10000, nor idle"),
-    (['--low-weight', 'Idle'], "argument --low-weight: 'Idle' is not a whole "
-     "number from 1 to 10000, nor idle"),
-    (['--high-weight', 'idle'], "argument --high-weight: 'idle' is not a "
-     "whole number from 1 to 10000"),
-    (['--high-weight', '10001'], "argument --high-weight: '10001' is not a "
-     "whole number from 1 to 10000"),
-    (['--io-weight', '1.5'], "argument --io-weight: '1.5' is not a whole "
-     "number from 1 to 10000"),
-    (['--memory-low', '50%'], "argument --memory-low: '50%' is not a number "
-     "of bytes, with K, M, G or T behind it for larger ones, such as 8G"),
+    (['--low-weight', '0'], "argument --low-weight: '0' is given; allowed are "
+     "whole numbers from 1 to 10000, and idle"),
+    (['--low-weight', 'Idle'], "argument --low-weight: 'Idle' is given; "
+     "allowed are whole numbers from 1 to 10000, and idle"),
+    (['--high-weight', 'idle'], "argument --high-weight: 'idle' is given; "
+     "allowed are whole numbers from 1 to 10000"),
+    (['--high-weight', '10001'], "argument --high-weight: '10001' is given; "
+     "allowed are whole numbers from 1 to 10000"),
+    (['--io-weight', '1.5'], "argument --io-weight: '1.5' is given; allowed "
+     "are whole numbers from 1 to 10000"),
+    (['--memory-low', '50%'], "argument --memory-low: '50%' is given; allowed "
+     "are numbers of bytes, with an optional suffix K, M, G or T, such as "
+     "8G"),
 ])
-def test_bad_value(make, run, options, sentence):
+def test_wrong_value_is_refused(make, run, options, sentence):
     machine = make('v2')
     status, _, err = run(machine, 'prepare', *options)
     assert (2, 'nova-prio-host: error: ' + sentence) == (status, err[-1])
@@ -589,7 +589,7 @@ def test_bad_value(make, run, options, sentence):
     assert [] == machine.directories('.partition')
 
 
-def test_command_is_needed(make, run):
+def test_unknown_command_is_refused(make, run):
     assert 2 == run(make('v2'), 'mend')[0]
 
 
@@ -607,7 +607,7 @@ def test_file_of_options(make, run):
     assert ['20', '200'] == machine.values(*weights)
 
 
-def test_list_for_programs(make, run):
+def test_json_format(make, run):
     machine = make('v2')
     status, out, err = run(machine, 'check', '--json')
     assert (1, []) == (status, err)
@@ -618,7 +618,7 @@ def test_list_for_programs(make, run):
 
 
 @pytest.mark.parametrize('command', ['prepare', 'check'])
-def test_no_cgroups(make, run, command):
+def test_missing_cgroups_are_reported(make, run, command):
     machine = make('v2')
     shutil.rmtree(machine.cgroups)
     assert run(machine, command) == (1, [], [
@@ -627,7 +627,7 @@ def test_no_cgroups(make, run, command):
 
 
 @pytest.mark.parametrize('code', [errno.EACCES, errno.EROFS])
-def test_missing_permission(make, run, monkeypatch, code):
+def test_missing_permission_is_reported(make, run, monkeypatch, code):
     machine = make('v1')
 
     def mkdir(path, *args, **kwargs):
@@ -639,8 +639,8 @@ def test_missing_permission(make, run, monkeypatch, code):
         'root, on the host itself.' % (path, os.strerror(code))])
 
 
-def test_one_value_that_the_kernel_refuses(make, run):
-    """The rest is prepared none the less."""
+def test_refused_value_does_not_stop_the_rest(make, run):
+    """The other values are set."""
     machine = make('v2')
     write_text = machine.write_text
 
@@ -656,7 +656,7 @@ def test_one_value_that_the_kernel_refuses(make, run):
     assert 'set %s/io.weight to 50' % path in out
 
 
-def test_image(tmp_path, run):
+def test_image_gets_only_the_units(tmp_path, run):
     """The file system of a host that does not run gets the units alone."""
     class Image:
         root = tmp_path
@@ -688,11 +688,13 @@ def test_remedy_has_the_options_of_the_check(make, run):
 
 
 @pytest.mark.parametrize('text, sentence', [
-    ('--low-weight 10\nlow-weight 20\n', "line 2: 'low-weight' is no option"),
-    ('check', "line 1: 'check' is no option"),
-    ('\n--high-weight 7 --json', "line 2: '--json' is no option"),
+    ('--low-weight 10\nlow-weight 20\n',
+     "line 2: 'low-weight' is given; allowed are options of prepare"),
+    ('check', "line 1: 'check' is given; allowed are options"),
+    ('\n--high-weight 7 --json',
+     "line 2: '--json' is given; allowed are options of prepare"),
 ])
-def test_bad_line_in_the_file_of_options(make, run, text, sentence):
+def test_wrong_line_in_file_of_options_is_refused(make, run, text, sentence):
     machine = make('v2')
     (machine.root / 'etc/nova-prio-host.conf').write_text(text)
     status, _, err = run(machine, 'prepare')
@@ -701,7 +703,7 @@ def test_bad_line_in_the_file_of_options(make, run, text, sentence):
     assert [] == machine.directories('.partition')
 
 
-def test_root_has_to_be_a_directory(make, run, capsys):
+def test_root_must_be_a_directory(make, run, capsys):
     assert 2 == pytest.raises(SystemExit, host.main, [
         'check', '--root', '/dev/null']).value.code
     assert ('argument --root: /dev/null is not a directory' in

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the command nova-prio says where a part of it is not installed."""
+"""The command nova-prio if a library is not installed."""
 
 import sys
 
@@ -21,25 +21,26 @@ def without(monkeypatch):
 
 @pytest.mark.parametrize('argv', [
     ['audit'], ['audit', '--fix'], ['audit', '--help']])
-def test_what_is_missing_is_named(argv, without):
+def test_missing_library_is_named(argv, without):
     without('tqdm', 'nova_prio.cmd.audit')
     assert main.main(argv) == (
-        'nova-prio audit needs what is not installed: import of tqdm halted; '
-        'None in sys.modules. Install this package with its extra cli.')
+        'nova-prio audit needs a library that is not installed: import of '
+        'tqdm halted; None in sys.modules. Install this package with its '
+        'extra cli.')
 
 
-def test_the_extra_of_scenario(monkeypatch):
+def test_missing_extra_of_scenario_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, 'nova_prio.scenario.command', None)
     assert main.main(['scenario', 'play', 'file']).endswith(
         'with its extra scenario.')
 
 
-def test_other_commands_are_there(without, capsys):
+def test_other_commands_work_without_a_library(without, capsys):
     without('tqdm', 'nova_prio.cmd.audit')
     assert 0 == main.main(['capacity', 'show', '--help'])
     assert 'usage: nova-prio capacity show' in capsys.readouterr().out
 
 
-def test_unknown_command(capsys):
+def test_unknown_command_is_refused(capsys):
     assert 2 == main.main(['audits'])
     assert "'audits' is not a nova-prio command" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 
-from nova_prio.cmd import nova_check
+from nova_prio.admin import nova_report
 from nova_prio.compat import contract
 
 
@@ -28,27 +28,27 @@ def run(tmp_path, *arguments, before=''):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_a_nova_that_suits(tmp_path):
-    """Whatever configuration there is in the image."""
+def test_supported_nova_suits(tmp_path):
+    """A wrong configuration in the image does not matter."""
     (tmp_path / '.nova').mkdir()
     (tmp_path / '.nova' / 'nova.conf').write_text(
         '[nova_prio]\nenabled = perhaps\n')
     status, text, _error = run(tmp_path, 'check')
-    assert nova_check.SUITS == status
+    assert nova_report.SUITS == status
     *_, versions, next_step = text.splitlines()
     assert 'Nova %s, which is among the tested ' % contract.get_nova_release(
         ) in versions
     assert 'of %d contracts 0 do not' % len(
-        nova_check.list_contracts()) in versions
+        nova_report.list_contracts()) in versions
     assert next_step.startswith('Roll the image out')
 
 
-def test_a_nova_that_does_not_suit(tmp_path):
+def test_mismatches_are_listed(tmp_path):
     change = ('from nova.compute import claims\n'
               'from nova.scheduler import request_filter\n'
               'del claims.MoveClaim, request_filter.process_reqspec')
     status, text, error = run(tmp_path, 'check', '-f', 'json', before=change)
-    assert (nova_check.UNSUITABLE, '') == (status, error)
+    assert (nova_report.UNSUITABLE, '') == (status, error)
     found = json.loads(text)
     assert found['next'].startswith('Do not roll the image out')
     assert contract.get_nova_release() == found['nova']
@@ -70,28 +70,28 @@ def test_a_nova_that_does_not_suit(tmp_path):
     assert all(words not in str(findings) for words in (
         contract.COMMANDS, 'extra specs', 'emulator')), findings
     status, text, _error = run(tmp_path, 'check', before=change)
-    assert nova_check.UNSUITABLE == status
+    assert nova_report.UNSUITABLE == status
     assert 'process_reqspec does not exist' in text
     assert found['next'] == text.splitlines()[-1]
 
 
-def test_a_nova_that_is_not_tested(tmp_path):
+def test_untested_nova_is_a_warning(tmp_path):
     status, text, _error = run(
         tmp_path, 'check', before='from nova_prio.compat import contract\n'
         'contract.TESTED_RELEASES = (2,)')
-    assert nova_check.UNTESTED == status
+    assert nova_report.UNTESTED == status
     assert ', which is not among the tested 2; ' in text
     assert 'to one host' in text.splitlines()[-1]
 
 
-def test_no_nova(tmp_path):
+def test_missing_nova_is_reported(tmp_path):
     status, text, error = run(
         tmp_path, 'check', before='sys.modules["nova"] = None')
-    assert (nova_check.UNSUITABLE, '') == (status, text)
-    assert 'There is no Nova beside this nova-prio; install both' in error
+    assert (nova_report.UNSUITABLE, '') == (status, text)
+    assert 'Nova is not installed beside this nova-prio; install both' in error
 
 
-def test_usage(tmp_path):
+def test_wrong_usage_is_refused(tmp_path):
     status, text, error = run(tmp_path, 'chek')
     assert (2, '') == (status, text)
     assert "invalid choice: 'chek'" in error

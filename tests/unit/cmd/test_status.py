@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nova-prio-status finds, in options and in files of options."""
+"""The findings of nova-prio-status in options and files."""
 
 import contextlib
 import json
@@ -15,6 +15,7 @@ import textwrap
 import pytest
 
 from nova_prio.admin import config_files
+from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
@@ -68,7 +69,7 @@ def found(monkeypatch, tmp_path):
     return found
 
 
-def test_all_is_right(found):
+def test_right_configuration_has_no_findings(found):
     results = found(API, SCHEDULER, COMPUTE)
     cgroups = results.pop('Cgroups of the compute host')
     aggregates = results.pop('Host aggregates')
@@ -77,7 +78,7 @@ def test_all_is_right(found):
     assert FAILURE == cgroups.code
     assert 'no hierarchy with the controller cpu' in cgroups.details
     assert SUCCESS == aggregates.code
-    assert 'no [api_database] connection here' in aggregates.details
+    assert '[api_database] connection is not set' in aggregates.details
 
 
 USE, RELEASE = 'Use of the package', 'Release of Nova'
@@ -102,7 +103,8 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
      USE, FAILURE, ['enabled_filters', 'a line of its own']),
     ([API, {('quota', 'driver'): 'nova.quota.UnifiedLimitsDriver'}],
      OF_API, WARNING, ["a registered limit 'class:PCPU', without which Nova "
-                       'does not limit them', 'from here: An auth plugin']),
+                       'does not limit them',
+                       'from this host: An auth plugin']),
     ([API, {('quota', 'driver'): 'nova.quota.UnifiedLimitsDriver',
             ('quota', 'unified_limits_resource_list'): ['class:PCPU']}],
      OF_API, WARNING, ['without which Nova refuses them']),
@@ -133,7 +135,7 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
                 (None, 'ram_allocation_ratio'): 1.0}],
      OF_COMPUTE, SUCCESS, None),
 ])
-def test_findings(found, options, check, code, words):
+def test_check_finds_problem(found, options, check, code, words):
     result = found(*options)[check]
     assert code == result.code, result.details
     if words is None:
@@ -142,7 +144,7 @@ def test_findings(found, options, check, code, words):
         assert all(word in result.details for word in words), result.details
 
 
-def test_nova_does_not_match(found, monkeypatch):
+def test_mismatch_with_nova_is_failure(found, monkeypatch):
     monkeypatch.setattr(contract, 'ALL', (
         contract.Contract(contract.API, 'x', lambda: 'x does not exist'),))
     result = found(API)[RELEASE]
@@ -152,15 +154,15 @@ def test_nova_does_not_match(found, monkeypatch):
     assert SUCCESS == found(SCHEDULER)[RELEASE].code
 
 
-def test_nova_is_not_tested(found, monkeypatch):
+def test_untested_nova_is_warning(found, monkeypatch):
     monkeypatch.setattr(contract, 'get_nova_release', lambda: '35.0.1')
     result = found(API)[RELEASE]
     assert WARNING == result.code
     assert 'Nova 35.0.1, only with 31, 33, 34' in result.details
 
 
-def test_entry_points_are_missing(found, monkeypatch):
-    monkeypatch.setattr(status, 'PLUGIN', 'not there')
+def test_missing_entry_points_are_failures(found, monkeypatch):
+    monkeypatch.setattr(upgrade_checks, 'PLUGIN', 'not there')
     results = found(API, COMPUTE)
     for check, namespace in ((OF_COMPUTE, 'os_vif'),
                              (OF_API, 'nova.api.extra_spec_validators')):
@@ -169,12 +171,13 @@ def test_entry_points_are_missing(found, monkeypatch):
             check].details
 
 
-def test_options_of_the_host_are_wrong(found, tmp_path):
+def test_wrong_host_options_are_failure(found, tmp_path):
     (tmp_path / 'etc').mkdir()
     (tmp_path / 'etc/nova-prio-host.conf').write_text('--low-weight 0\n')
     result = found(COMPUTE)['Cgroups of the compute host']
     assert FAILURE == result.code
-    assert "'0' is not a whole number from 1 to 10000" in result.details
+    assert ("'0' is given; allowed are whole numbers from 1 to 10000" in
+            result.details)
 
 
 def run(*arguments):
@@ -316,7 +319,7 @@ def aggregates_of(path):
     return found['result'], found['details']
 
 
-def test_databases(nova_conf, nova_manage, tmp_path):
+def test_host_aggregates_of_databases(nova_conf, nova_manage, tmp_path):
     code, details = aggregates_of(nova_conf)
     assert WARNING == code
     assert details.startswith('No host aggregate has the metadata priority_m')
@@ -325,13 +328,13 @@ def test_databases(nova_conf, nova_manage, tmp_path):
         '--database_connection', 'sqlite:////%s/none/cell.db' % tmp_path)
     code, details = aggregates_of(nova_conf)
     assert WARNING == code
-    assert 'does not answer, so that its hosts are not looked' in details
+    assert 'does not answer, so its hosts are not checked' in details
 
 
 @pytest.mark.parametrize('options', ['', '[placement]\n'
                                      'auth_type = admin_token\ntoken = t\n'
                                      'endpoint = http://127.0.0.1:1\n'])
-def test_aggregates_without_placement(nova_conf, options):
+def test_aggregates_without_placement_are_warning(nova_conf, options):
     with contextlib.closing(
             sqlite3.connect(nova_conf.with_name('api.db'))) as database:
         database.execute("insert into aggregates (id, uuid, name) "
@@ -355,7 +358,7 @@ def test_aggregates_without_placement(nova_conf, options):
     ('nonsense', 'Could not parse SQLAlchemy URL'),
     ('oracle+cx_oracle://', "No module named 'cx_Oracle'; correct"),
 ])
-def test_a_database_that_cannot_be_read(tmp_path, connection, words):
+def test_unreadable_database_is_failure(tmp_path, connection, words):
     path = tmp_path / 'nova.conf'
     path.write_text('[api_database]\nconnection = %s\n'
                     % connection.replace('%s', str(tmp_path)))

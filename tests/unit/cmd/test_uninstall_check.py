@@ -26,8 +26,8 @@ def check(*paths, status=command.FAILED):
     return (json.loads(done.stdout or 'null'), done.stderr.splitlines()[-1])
 
 
-def test_each_file_is_looked_at(nova_conf, tmp_path):
-    """Also where another one says otherwise; Placement is not there."""
+def test_each_file_is_checked(nova_conf, tmp_path):
+    """A later file does not hide an earlier one; Placement is missing."""
     compute = tmp_path / 'compute.conf'
     compute.write_text('[DEFAULT]\ncompute_driver = '
                        'prio.PriorityLibvirtDriver\n')
@@ -37,16 +37,16 @@ def test_each_file_is_looked_at(nova_conf, tmp_path):
     assert [(uninstall.OPTION, str(compute)),
             (uninstall.UNREAD, 'Placement')] == [
         (row['Kind'], row['Name']) for row in rows]
-    assert said.startswith('Not all could be looked at (option 1, unread 1).')
+    assert said.startswith('Not all could be checked (option 1, unread 1).')
 
 
-def test_a_compute_host(tmp_path):
+def test_compute_host_checks_only_options(tmp_path):
     path = tmp_path / 'nova.conf'
     path.write_text('[DEFAULT]\ncpu_priority_mix_enable = true\n')
     rows, _said = check(path)
     assert [(str(path), '[DEFAULT] cpu_priority_mix_enable = true'),
             ('databases', '[api_database] connection is not set, as on a '
-             'compute host: options alone were looked at.')] == [
+             'compute host: only options were checked.')] == [
         (row['Name'], row['Left']) for row in rows]
 
 
@@ -55,7 +55,7 @@ def test_a_compute_host(tmp_path):
     ('[api_database]\nconnection = nonsense\n',
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
 ])
-def test_what_cannot_be_read(tmp_path, text, words):
+def test_unreadable_configuration_is_reported(tmp_path, text, words):
     path = tmp_path / 'nova.conf'
     path.write_text(text)
     rows, said = check(path)

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The state of a host in Nova and Placement."""
+
+import typing
+
+from nova import objects
+from nova import servicegroup
+
+from nova_prio.admin.audit import host_view
+from nova_prio.admin import host as admin_host
+from nova_prio.model import aggregate_metadata
+
+
+class HostState(typing.NamedTuple):
+    """The state of a host.
+
+    ``is_marked`` says whether a host aggregate for priority instances has the
+    host, ``is_up`` whether its nova-compute is up.
+    """
+
+    view: host_view.HostView
+    is_marked: bool
+    is_up: bool
+
+    @property
+    def has_our_driver(self):
+        """Whether nova-compute runs the compute driver of this package."""
+        return bool(self.view.report or self.view.problem)
+
+
+def read_state(context, client, host):
+    """Return the HostState of the host with a name.
+
+    :raises nova_prio.admin.host.HostRefused: if the host has not one node
+    """
+    nodes = host_view.list_nodes_of_host(context, host)
+    if len(nodes) != 1:
+        raise admin_host.HostRefused(
+            "HOST is '%s', which has %d compute nodes; allowed are hosts with "
+            'one.' % (host, len(nodes)))
+    (cell_context, node), = nodes
+    aggregates = objects.AggregateList.get_by_host(context, host)
+    return HostState(
+        host_view.read_host(cell_context, client, node),
+        any(map(aggregate_metadata.is_marked, aggregates)),
+        servicegroup.API().service_is_up(
+            objects.Service.get_by_compute_host(cell_context, host)))
