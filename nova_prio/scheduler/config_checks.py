@@ -30,8 +30,8 @@ def find_problems(conf):
     if problems:
         # The other checks read these options.
         return problems
-    filters = conf.filter_scheduler.enabled_filters
-    weighers = conf.filter_scheduler.weight_classes
+    options = conf.filter_scheduler
+    filters, weighers = options.enabled_filters, options.weight_classes
     domains = conf.nova_prio.affinity_domains
     if 'PriorityFilter' not in filters:
         problems.append(
@@ -46,12 +46,11 @@ def find_problems(conf):
         problems.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add '%s'." % (weighers, _NOVA_WEIGHERS))
-    multiplier = conf.filter_scheduler.cpu_weight_multiplier
-    if multiplier and _weighs_cpus_twice(weighers):
+    if options.cpu_weight_multiplier and _weighs_cpus_twice(weighers):
         problems.append(
             "[filter_scheduler] cpu_weight_multiplier is %s, but the "
             "PriorityWeighter already weighs ordinary instances as the CPU "
-            "weigher does; set it to 0.0." % multiplier)
+            "weigher does; set it to 0.0." % options.cpu_weight_multiplier)
     if (domains[-1:] != ['host'] or '' in domains or
             len(set(domains)) < len(domains)):
         problems.append(
@@ -68,10 +67,7 @@ def find_problems(conf):
 
 
 def find_warnings(conf):
-    """Return the faults that affect the soft policies, a list of sentences.
-
-    It is empty if an option is invalid, which is a problem.
-    """
+    """Return the faults of soft policies; none if an option is invalid."""
     if _find_invalid(conf):
         return []
     weighers = conf.filter_scheduler.weight_classes
@@ -82,42 +78,42 @@ def find_warnings(conf):
         stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
         has_ours = _has_any(weighers, prio_weigher, _PRIO_WEIGHERS)
         if not _has_any(weighers, nova_weigher, _NOVA_WEIGHERS):
-            warnings.append(
-                "[filter_scheduler] weight_classes is %s, without '%s', so "
-                "that Nova refuses server groups with the policy %s; add it."
-                % (weighers, nova_weigher, policy.replace('_', '-')))
+            text = ("[filter_scheduler] weight_classes is {weighers}, without "
+                    "'{nova_weigher}', so that Nova refuses server groups "
+                    "with the policy {policy}; add it.")
         elif stock and ours and has_ours:
-            warnings.append(
-                "[filter_scheduler] %s is %s beside [nova_prio] %s = %s, so "
-                "that server groups count twice; set it to 0.0."
-                % (name, stock, name, ours))
+            text = ("[filter_scheduler] {name} is {stock} beside [nova_prio] "
+                    "{name} = {ours}, so that server groups count twice; set "
+                    "it to 0.0.")
         elif not stock and not has_ours:
-            warnings.append(
-                "[filter_scheduler] weight_classes is %s, without '%s', and "
-                "%s is 0.0, so that server groups do not count; add it."
-                % (weighers, prio_weigher, name))
+            text = ("[filter_scheduler] weight_classes is {weighers}, without "
+                    "'{prio_weigher}', and {name} is 0.0, so that server "
+                    "groups do not count; add it.")
         elif not stock and not ours:
-            warnings.append(
-                "[filter_scheduler] and [nova_prio] %s are both 0.0, so that "
-                "server groups do not count; set the latter to 10.0." % name)
+            text = ("[filter_scheduler] and [nova_prio] {name} are both 0.0, "
+                    "so that server groups do not count; set the latter to "
+                    "10.0.")
         elif stock and len(domains) > 1:
-            warnings.append(
-                "[nova_prio] affinity_domains is %s, which Nova's '%s' does "
-                "not read; set [filter_scheduler] %s to 0.0, that of "
-                "[nova_prio] to 10.0, and have '%s' in [filter_scheduler] "
-                "weight_classes." % (domains, nova_weigher, name,
-                                     prio_weigher))
+            text = ("[nova_prio] affinity_domains is {domains}, which Nova's "
+                    "'{nova_weigher}' does not read; set [filter_scheduler] "
+                    "{name} to 0.0 and [nova_prio] {name} to 10.0, and add "
+                    "'{prio_weigher}' to [filter_scheduler] weight_classes.")
+        else:
+            continue
+        warnings.append(text.format(
+            name=name, policy=policy.replace('_', '-'), stock=stock, ours=ours,
+            weighers=weighers, domains=domains, nova_weigher=nova_weigher,
+            prio_weigher=prio_weigher))
     return warnings
 
 
 def find_doubled_multipliers(conf):
     """Return the multipliers that aggregate metadata must not have.
 
-    Nova's weighers prefer such metadata to their option, which is zero if the
-    weighers of this package do the same.
+    Nova's weighers prefer such metadata to their option.
 
-    :returns: dict, key of aggregate metadata -> clause that says what counts
-        twice; empty if an option is invalid
+    :returns: dict, key of aggregate metadata -> clause about the double
+        weight; empty if an option is invalid
     """
     if _find_invalid(conf):
         return {}

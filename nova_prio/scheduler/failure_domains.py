@@ -13,7 +13,6 @@ import collections
 def get_path(host, keys, metadata):
     """Return the path of a host, a tuple.
 
-    :param host: name of the host, its narrowest domain
     :param keys: keys of aggregate metadata, from the widest level on. A host
         without a key is a domain of its own on that level.
     :param metadata: iterable of (key, value), of all aggregates of the host.
@@ -35,8 +34,7 @@ def rank_hosts(candidates, members, stack):
     rank, and no rank is left out.
 
     :param candidates: list of paths, all of one length
-    :param members: iterable of paths, the host of each member. Such a host
-        need not be a candidate.
+    :param members: iterable of paths, also of hosts that are no candidates
     :param stack: whether many members are better, or few
     :returns: list of int from 0 on, in the order of the candidates
     """

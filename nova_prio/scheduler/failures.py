@@ -20,11 +20,8 @@ MOST_LOGGED = 4096
 
 
 def log_failure(component, consequence, host_state=None):
-    """Log the exception that is being handled, with its traceback.
+    """Log the current exception, once for each type, host and component.
 
-    An exception type is logged once for each host and component.
-
-    :param component: name of the filter or weigher
     :param consequence: clause that says how the component goes on
     :param host_state: nova.scheduler.host_manager.HostState, or None if the
         exception concerns the whole request

@@ -2,9 +2,8 @@
 
 """A host from the point of view of one request."""
 
-import decimal
+import collections
 import functools
-import typing
 
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
@@ -17,22 +16,11 @@ from nova_prio.virt import numa
 MOST_REPORTS = 4096
 
 
-class ReportView(typing.NamedTuple):
-    """Attributes of a HostReport as plain values, which are read faster."""
-
-    mix: bool
-    floating_cpus: int
-    shared_cpus: int
-    vcpus_used: int
-    ratio: decimal.Decimal
-    low_by_cell: dict
-    sellable: capacity.Rows
-    taken: capacity.Rows
-    room: capacity.Rows
-    partition_problem: str
-    blocked: frozenset
-    blocked_by: str
-    problem: str
+#: Attributes of a HostReport as plain values, which are read faster.
+ReportView = collections.namedtuple('ReportView', (
+    'mix', 'floating_cpus', 'shared_cpus', 'vcpus_used', 'ratio',
+    'low_by_cell', 'sellable', 'taken', 'room', 'partition_problem', 'blocked',
+    'blocked_by', 'problem'))
 
 
 def get_report(host_state):

@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a guest NUMA topology fits on a host, as Nova decides it.
-
-Nova's own function writes into its arguments, logs much and tries each
-permutation of cells. Call it only if counting CPUs and memory cannot decide.
-"""
+"""Whether a guest NUMA topology fits on a host, as Nova decides it."""
 
 import copy
 
@@ -18,9 +14,9 @@ from nova_prio.virt import numa
 class NumaFit:
     """The fit of the NUMA topology of one request, on any number of hosts.
 
-    Nova writes the id, the page size and the pins into the cells that it
-    tries. Nova also reads the first two, so that they must be restored before
-    each host.
+    Nova's own function writes into its arguments, logs much and tries each
+    permutation of cells. Call it only if counting CPUs and memory cannot
+    decide.
 
     :param topology: nova.objects.InstanceNUMATopology, never written to
     :param pci_requests: list of nova.objects.InstancePCIRequest, or None
@@ -50,7 +46,6 @@ class NumaFit:
         As NUMATopologyFilter does, keep only the allocation candidates that
         fit, and set the limits of the claim.
 
-        :param host_state: nova.scheduler.host_manager.HostState
         :param dedicated: number of dedicated CPUs that the instance needs
         :param cpu_ratio: CPU allocation ratio in force, a float
         """
@@ -79,6 +74,7 @@ class NumaFit:
 
     def _select_candidates(self, host_state, limits):
         """Return the allocation candidates with which Nova's fit succeeds."""
+        # Nova reads these values, and writes into the cells that it tries.
         for cell, (cell_id, pagesize) in zip(
                 self._topology.cells, self._requested_cells):
             cell.id, cell.pagesize = cell_id, pagesize

@@ -2,11 +2,10 @@
 
 """The request filter, which restricts requests before Placement is asked.
 
-Read the aggregates for each request, in one query without their hosts, and do
-not cache them. A stale answer could misplace an instance, because
+Read the aggregates for each request, and do not cache them. A stale answer
+could misplace an instance, because forced hosts skip the filters, and
 ``host_state.aggregates`` is stale until Nova's notification of a change
-arrives, and forced hosts skip the filters. With a fresh answer, a late
-notification can only make PriorityFilter refuse a host.
+arrives. With a fresh answer, the filter can only refuse too many hosts.
 """
 
 import collections
@@ -30,11 +29,9 @@ def restrict_request(ctxt, request_spec):
     """Restrict a request to the hosts that may take the instance.
 
     A priority request requires the trait of this package and the aggregates
-    for priority instances. Placement then finds these hosts among any number
-    of others. A new ordinary request forbids the aggregates with
+    for priority instances. A new ordinary request forbids the aggregates with
     ``priority_ordinary=false``.
 
-    :param ctxt: nova.context.RequestContext
     :param request_spec: nova.objects.RequestSpec, written to as Nova's own
         request filters do
     :returns: whether the request was restricted

@@ -17,8 +17,7 @@ from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
-#: The hosts of the members that the databases know, the number of hosts that
-#: the group had then, and a dict, host -> path.
+#: Hosts in the databases, number of hosts in the group then, host -> path.
 _Members = collections.namedtuple('_Members', 'hosts hosts_before paths')
 
 
@@ -41,17 +40,13 @@ class GroupMembers:
         self._warned = set()
 
     def get_paths(self, request_spec, candidates):
-        """Return the paths of the candidates and of the members.
+        """Return the paths of the candidates and of the members, two lists.
 
-        The instance that is placed does not count, because it is no member yet
-        or leaves its host.
+        The path of a candidate is None if its aggregates cannot be read. The
+        instance that is placed does not count, because it is no member yet or
+        leaves its host.
 
-        :param request_spec: nova.objects.RequestSpec with a server group
         :param candidates: list of nova.scheduler.host_manager.HostState
-        :returns: two lists of paths, see
-            :mod:`nova_prio.scheduler.failure_domains`: one for each candidate,
-            None if its aggregates cannot be read, and one for each member that
-            is on any host
         """
         group = request_spec.instance_group
         candidate_paths = list(map(self._get_candidate_path, candidates))
@@ -136,8 +131,8 @@ def _get_priority(instance):
 def _read_metadata(context, keys, hosts):
     """Return (host, key, value) of all aggregates that hosts are in.
 
-    Nova's objects also read all other hosts of these aggregates. In a large
-    cloud, that takes longer than the rest of the request.
+    Nova's objects also read all other hosts of these aggregates, which in a
+    large cloud takes longer than the rest of the request.
     """
     of_host, of_metadata = models.AggregateHost, models.AggregateMetadata
     return context.session.query(

@@ -39,11 +39,10 @@ def start():
 
 
 def load_plugins(kind):
-    """Start, and return the classes that entry points name, by their names.
+    """Start, and return the classes of the entry points, sorted by name.
 
-    Any package may add entry points. An entry point that cannot be imported
-    raises its error, because a scheduler without the plug-in would place
-    instances wrongly.
+    Any package may add entry points. Raise the error of an entry point that
+    cannot be imported: without it, the scheduler would misplace instances.
 
     :param kind: 'filters' or 'weights'
     """

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a priority is asked for, and what the API answers."""
+"""Requests for a priority, and the answers of nova-api."""
 
 from tests.functional import base
 
@@ -11,7 +11,7 @@ class Asking(base.FunctionalTest):
         super().setUp()
         self.start_seed_host()
 
-    def test_flavor(self):
+    def test_flavor_with_priority_is_folded(self):
         self.assertEqual(
             {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'},
             self.extra_specs(self.boot(self.high)))
@@ -19,7 +19,7 @@ class Asking(base.FunctionalTest):
             {'hw:cpu_priority': 'low', 'hw:cpu_policy': 'shared'},
             self.extra_specs(self.boot(self.low)))
 
-    def test_hint_under_both_names(self):
+    def test_hint_under_either_key_is_folded(self):
         high = self.boot_with_hint(self.plain, 'high')
         low = self.boot_with_hint(self.plain, 'low',
                                   key='OS-SCH-HNT:scheduler_hints')
@@ -32,24 +32,24 @@ class Asking(base.FunctionalTest):
         used = self.resources('mix1', 'usages')
         self.assertEqual((4, 4), (used['PCPU'], used['VCPU']))
 
-    def test_hint_as_a_list_and_for_several_at_once(self):
+    def test_hint_as_list_applies_to_all_instances_of_a_request(self):
         self.boot_with_hint(self.plain, ['low'], count=2)
         for server in self.api.get_servers():
             self.assertEqual('low', self.extra_specs(server)[
                 'hw:cpu_priority'])
 
-    def test_wrong_flavor_of_a_microversion_that_does_not_validate(self):
+    def test_create_refuses_unvalidated_extra_spec(self):
         self.api.microversion = self.admin_api.microversion = '2.85'
         flavor = self.flavor(**{'hw:cpu_priority': 'urgent'})
         self.assertEqual(
             "Extra spec hw:cpu_priority of the flavor is 'urgent'; allowed "
             "values are 'high' and 'low'.", self.refusal(self.boot, flavor))
 
-    def test_the_flavor_itself_is_not_changed(self):
+    def test_hint_does_not_change_the_flavor_itself(self):
         self.boot_with_hint(self.plain, 'high')
         self.assertEqual({}, self.extra_specs(self.boot(self.plain)))
 
-    def test_refused(self):
+    def test_contradictory_requests_are_refused(self):
         self.assertEqual(
             "Scheduler hint 'priority' is 'urgent'; allowed values are 'high' "
             "and 'low'.",
@@ -74,7 +74,7 @@ class Asking(base.FunctionalTest):
             'os:scheduler_hints': first,
             'OS-SCH-HNT:scheduler_hints': second})
 
-    def test_priority_in_one_of_two_dicts_of_hints_is_refused(self):
+    def test_priority_hint_beside_a_second_dict_of_hints_is_refused(self):
         for first, second, key in (
                 ({}, {'priority': 'high'}, 'OS-SCH-HNT:scheduler_hints'),
                 ({'priority': 'high'}, {}, 'os:scheduler_hints'),
@@ -89,12 +89,12 @@ class Asking(base.FunctionalTest):
                 self.refusal(self._boot_with_both, first, second))
         self.assertEqual([], self.api.get_servers())
 
-    def test_two_dicts_without_priority_are_as_in_stock(self):
+    def test_two_dicts_of_hints_without_priority_work_as_in_stock(self):
         server = self._boot_with_both(
             {'custom': 'read'}, {'custom': 'ignored'})
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.assertEqual({}, self.extra_specs(server))
-        # What is no dict, the schema of Nova refuses.
+        # Nova's schema refuses a value that is no dict.
         self.assertIn('Invalid input for field/attribute os:scheduler_hints',
                       self.refusal(self._boot_with_both, ['priority'], {}))
 
@@ -106,7 +106,7 @@ class Asking(base.FunctionalTest):
                 self.assertIn("Extra spec %s of the flavor is '4'" % key,
                               self.refusal(self.boot, flavor))
 
-    def test_wrong_hint_beside_a_flavor_with_a_priority(self):
+    def test_both_faults_of_hint_and_flavor_are_in_one_answer(self):
         self.assertEqual(
             "Scheduler hint 'priority' is 'urgent'; allowed values are 'high' "
             "and 'low'. Scheduler hint 'priority' is 'urgent', but extra spec "
@@ -114,7 +114,7 @@ class Asking(base.FunctionalTest):
             "allowed.",
             self.refusal(self.boot_with_hint, self.high, 'urgent'))
 
-    def test_wrong_value_in_a_flavor(self):
+    def test_flavor_creation_refuses_wrong_value(self):
         self.assertIn(
             "'urgent' is not one of: high, low",
             self.refusal(self.flavor, **{'hw:cpu_priority': 'urgent'}))

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every combination of what can be asked for, against an oracle of its own.
+"""Every combination of flavor, image and hint, against an oracle.
 
-The oracle says the rules in its own words; it shares no code with the
-package.
+The oracle shares no code with the package.
 """
 
 import itertools
@@ -33,9 +32,9 @@ OTHERS = (
 
 
 def oracle(policy, image, spec, hint, resources, other):
-    """Return 400, or (priority, policy) that come out; None leaves it to Nova.
+    """Return 400, or the folded (priority, CPU policy).
 
-    A combination that has no priority is none of this package's business.
+    Return None if the combination has no priority, so that Nova decides.
     """
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
@@ -70,11 +69,11 @@ def oracle(policy, image, spec, hint, resources, other):
 
 
 class _Reached(Exception):
-    """Nova has accepted the request and would go on to place it."""
+    """Raised after Nova accepted the request, before it places instances."""
 
 
 class PolicyTable(base.FunctionalTest):
-    """Nova's own API.create, up to the point where it has the image."""
+    """Nova's own API.create, until it has read the image."""
 
     def setUp(self):
         super().setUp()
@@ -143,7 +142,7 @@ class PolicyTable(base.FunctionalTest):
                     r"(allowed|drop the hint).*\.$")
                 counts[400] += 1
             elif refused:
-                # Nova refuses what it would refuse of such a flavor anyway.
+                # Nova refuses such a flavor also without this package.
                 self.assertTrue(self._nova_refuses(combination, expected),
                                 (combination, answer))
                 counts['nova'] += 1

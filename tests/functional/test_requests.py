@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each request that Nova can make is placed as its class is, or refused."""
+"""Each kind of request is placed by its class, or refused with a reason."""
 
 import contextlib
 import logging
@@ -47,7 +47,7 @@ EMULATOR_ISOLATED = hw(emulator_threads_policy='isolate')
 EMULATOR_SHARED = hw(emulator_threads_policy='share')
 REALTIME = hw(cpu_realtime='true', cpu_realtime_mask='^0')
 
-#: What becomes of a request for which Placement has no candidate.
+#: Outcome of a request for which Placement has no candidate.
 NOT_OFFERED = 'not offered'
 UNFIT = 'numa_topology'
 WHOLE_CORES = 'whole_cores'
@@ -60,8 +60,8 @@ NAMES = {frozenset(hardware.parse_cpu_spec(cpus)): name for name, cpus in {
     'D0': '0-3', 'D1': '6-9', 'S0': '4-5', 'S1': '10-11', 'S': '4-5,10-11',
     'L0': '0-5', 'L1': '6-11', 'L': '0-11'}.items()}
 
-#: vCPUs, extra specs, and what becomes of that on empty hosts: a layout or a
-#: reason. 'mix' is a mix host, 'prio' a priority host without mix, 'stock'
+#: vCPUs, extra specs, and the outcome on empty hosts: a layout or a reason.
+#: 'mix' is a mix host, 'prio' a priority host without mix, 'stock'
 #: one with Nova's driver; 'smt' is a mix host with thread siblings.
 CASES = [
     (4, HIGH, dict(mix='D0 D0 D0 D0', stock=NOT_OFFERED)),
@@ -105,9 +105,9 @@ def name_of(cpus):
 
 
 def layout(domain):
-    """Return where the vCPUs of a guest run, such as 'D0 D0 S0'.
+    """Return the CPUs of the vCPUs of a guest, such as 'D0 D0 S0'.
 
-    Where its emulator threads run elsewhere, a word such as '+S' follows.
+    If the emulator threads have other CPUs, a word such as '+S' follows.
     """
     total = domain.find('vcpu')
     cpusets = int(total.text) * [total.get('cpuset')]
@@ -123,11 +123,11 @@ def layout(domain):
 
 
 class Requests(base.FunctionalTest):
-    """Words for a request, and for what becomes of it."""
+    """Base class with methods for requests and their outcomes."""
 
     def setUp(self):
         super().setUp()
-        # A compute goes out of service after ten builds that failed.
+        # By default, Nova disables a compute after ten failed builds.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
         self.flags(allow_resize_to_same_host=False, shelved_offload_time=0)
@@ -146,12 +146,12 @@ class Requests(base.FunctionalTest):
         self.assertEqual({}, self.held(server))
 
     def held(self, server):
-        """Return what a server holds: dict, provider -> resources."""
+        """Return the allocations of a server: provider -> resources."""
         return {provider: held['resources'] for provider, held in
                 self._get_allocations_by_server_uuid(server['id']).items()}
 
     def ask(self, flavor, count=1, **kwargs):
-        """Ask for servers; returns all there are, whatever became of them."""
+        """Create servers; return all that exist, in any state."""
         self.asked = len(self.log.output)
         body = self._build_server(flavor_id=flavor, networks='none', **kwargs)
         server = self.api.post_server(
@@ -162,21 +162,21 @@ class Requests(base.FunctionalTest):
                 for each in self.api.get_servers()]
 
     def reason(self, host):
-        """Return why the filter refused a host that was just asked."""
+        """Return the reason of the last refusal of a host by the filter."""
         found = re.findall(r'^Host %s, node %s refused: (\w+): ' % (
             host, host), self.log.output[self.asked:], re.MULTILINE)
         self.assertLessEqual(len(found), 1)
         return found[0] if found else NOT_OFFERED
 
     def outcome(self, server, host):
-        """Return the layout of a server on a host, or why there is none."""
+        """Return the layout of a server on a host, or the reason."""
         if server['status'] != 'ACTIVE':
             return self.reason(host)
         self.assertEqual(host, server['OS-EXT-SRV-ATTR:host'])
         return layout(self.domain(server))
 
     def act(self, server, status='ACTIVE', **action):
-        """Ask for an action, and wait for the end of it."""
+        """Request an action, and wait for the end of it."""
         self.api.post_server_action(server['id'], action)
         self.soon(lambda: self.assertEqual(
             status, self._settled(server)['status']))
@@ -189,7 +189,7 @@ class Requests(base.FunctionalTest):
             self.soon(self._gone, server)
 
     def try_out(self, flavor, host, **kwargs):
-        """Return what becomes of a request; the server is gone then."""
+        """Return the outcome of a request, and delete the server."""
         server = self.ask(flavor, **(kwargs or {'host': host}))
         outcome = self.outcome(server, host)
         self.delete(server)
@@ -220,7 +220,7 @@ class EachRequest(EmptyHosts):
     """One after the other, on empty hosts."""
 
     def test_requested_and_forced_hosts(self):
-        """A host that is forced goes round the filter, not the claim."""
+        """A forced host bypasses the filter, not the claim."""
         wrong = {}
         for vcpus, extra_specs, outcomes in CASES:
             flavor = self.flavor(vcpus, **extra_specs)
@@ -259,9 +259,9 @@ class EachRequest(EmptyHosts):
 
 
 class MultiCreate(Requests):
-    """What a request has consumed counts for the rest of it."""
+    """Resources consumed by a request count for its next instances."""
 
-    def test_all_or_none(self):
+    def test_multi_create_places_all_or_none(self):
         self.start_seed_host('mix', **CELLS)
         for vcpus, extra_specs, first, second, reason_of_third in (
                 (4, HIGH, 'D0 D0 D0 D0', 'D1 D1 D1 D1', FULL['high']),
@@ -289,7 +289,7 @@ class MultiCreate(Requests):
 class Neighbours(Requests):
     """Two hosts; one has residents of each class in both cells.
 
-    They leave each class room by its row, but not enough in one cell.
+    Each row has enough capacity for its class, but no single cell has.
     """
 
     MOVERS = ((3, HIGH, 'D0 D0 D0'),
@@ -300,8 +300,8 @@ class Neighbours(Requests):
         self.let_guests_migrate()
         for host in ('mix1', 'mix2'):
             self.start_seed_host(host, **CELLS)
-        # In each cell 2 of 4 dedicated CPUs are left, 3 of 8 in the low row
-        # and 1 of 4 in the ordinary one.
+        # Each cell has 2 of 4 dedicated CPUs free, 3 of 8 vCPUs of the low
+        # row and 1 of 4 of the ordinary row.
         for vcpus, extra_specs in (
                 (4, HIGH), (4, LOW), (4, ORDINARY), (2, ORDINARY)):
             self.ask(self.flavor(vcpus, **extra_specs, **TWO_CELLS),
@@ -383,7 +383,7 @@ class Neighbours(Requests):
 
 
 class BadHosts(Requests):
-    """Hosts of which Nova or Placement knows nonsense."""
+    """Hosts with wrong data in Nova or Placement."""
 
     def _write(self, **record):
         with self.record('mix') as node:
@@ -402,8 +402,8 @@ class BadHosts(Requests):
         return {host_report.STATS_KEY: jsonutils.dumps(
             self.report('mix').obj_to_primitive(target_version=version))}
 
-    def test_records(self):
-        # As it is when it has just started: not updated again yet.
+    def test_wrong_host_records_are_refused_with_a_reason(self):
+        # A host that just started was not updated again yet.
         with mock.patch.object(self, 'update_host'):
             self.start_seed_host('mix', **CELLS)
         high, low, ordinary = (self.flavor(2, **extra_specs, **ONE_CELL)
@@ -441,7 +441,7 @@ class BadHosts(Requests):
                       'is refused to priority instances.', errors.output)
         self.assertEqual(1, errors.output.count('Traceback'), errors.output)
         self._write(**empty)
-        # They leave 1 of 4 CPUs in each cell by the host's ratio of 2.0.
+        # At the ratio of 2.0, each cell has 1 of 4 vCPUs free after these.
         resident, _ = (self.ask(self.flavor(vcpus, **TWO_CELLS))
                        for vcpus in (4, 2))
         for ratio in (4.0, 0.0):
@@ -455,7 +455,7 @@ class BadHosts(Requests):
         self.api.post_aggregate_action(
             aggregate, {'set_metadata': {'metadata': metadata}})
 
-    def test_aggregates(self):
+    def test_aggregate_metadata_is_read_as_documented(self):
         self.start_seed_host('mix', aggregate=None, **CELLS)
         first, second = (self._create_aggregate(name) for name in 'ab')
         for aggregate in (first, second):
@@ -473,7 +473,7 @@ class BadHosts(Requests):
         for value, wanted in (('no', 'S S S S'), ('FALSE', NOT_OFFERED)):
             self._set_metadata(second, priority_ordinary=value)
             self.assertEqual(wanted, self.try_out(self.plain, 'mix'))
-        # Placement remembers an aggregate that the host has left.
+        # Placement still has an aggregate that the host left.
         self._set_metadata(second, priority=None)
         self.start_seed_host('other')
         third = self.api.api_get('/os-aggregates').body['aggregates'][-1]
@@ -482,8 +482,8 @@ class BadHosts(Requests):
             self.assertEqual(
                 'not_a_priority_host', self.try_out(flavor, 'mix'))
 
-    def test_placement(self):
-        """It offers VCPU for PCPU, too many vCPUs, and memory that is sold."""
+    def test_wrong_offers_of_placement_are_refused(self):
+        """Placement offers VCPU for PCPU, too many vCPUs and sold memory."""
         self.start_seed_host('mix', **CELLS)
         self.start_seed_host('prio', mix=False, **CELLS)
         mix = self.compute_rp_uuids['mix']
@@ -494,7 +494,7 @@ class BadHosts(Requests):
                 self._get_resource_provider_by_uuid(mix)['generation']})
         self.assertEqual('too_many_vcpus', self.try_out(
             self.flavor(13, **LOW), 'mix'))
-        # nova-scheduler does not start so.
+        # nova-scheduler would not start with this value.
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
         server = self.ask(self.high, host='mix')
         self.assertEqual('D0 D0 D0 D0', self.outcome(server, 'mix'))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the scheduler puts instances, and what it asks Placement."""
+"""The hosts that nova-scheduler chooses, and its query to Placement."""
 
 import logging
 from unittest import mock
@@ -17,13 +17,13 @@ class ManyHosts(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        # Placement answers with one candidate, whichever it likes.
+        # Placement answers with any one candidate.
         self.flags(max_placement_results=1, group='scheduler')
         for number in range(2):
             self.start_host('plain%d' % number)
-        # It reports what priority instances need, but is not marked.
+        # This host reports priority CPUs, but no aggregate marks it.
         self.start_seed_host('unmarked', aggregate={'rack': '1'})
-        # It is marked, but has another driver.
+        # An aggregate marks this host, but it runs another driver.
         self.start_host('stock', driver='libvirt.LibvirtDriver',
                         aggregate={'priority_mix': 'true'})
         self.start_seed_host()
@@ -34,7 +34,7 @@ class ManyHosts(base.FunctionalTest):
             self.assertEqual('mix1', server['OS-EXT-SRV-ATTR:host'])
         self.boot(self.high, 'ERROR')
 
-    def test_forced_target_that_is_no_priority_host(self):
+    def test_forced_host_must_be_a_priority_host(self):
         for host in ('plain0', 'unmarked', 'stock'):
             self.boot(self.low, 'ERROR', az='nova:%s' % host)
         self.boot(self.low, az='nova:mix1')
@@ -42,7 +42,7 @@ class ManyHosts(base.FunctionalTest):
 
 class NoAggregate(base.FunctionalTest):
 
-    def test_refused_with_the_reason(self):
+    def test_fault_names_the_missing_aggregate(self):
         self.start_seed_host(aggregate=None)
         server = self.boot(self.high, 'ERROR')
         self.assertIn('No host aggregate has the metadata priority_mix=true',
@@ -52,7 +52,7 @@ class NoAggregate(base.FunctionalTest):
 class OrdinaryOnMixHosts(base.FunctionalTest):
 
     def test_ordinary_instances_get_the_shared_cpus_only(self):
-        """Placement has room for four of them, the ordinary row for two."""
+        """Placement admits four of the instances, the ordinary row two."""
         log = self.useFixture(fixtures.FakeLogger(
             name=priority_filter.LOG.name, level=logging.DEBUG))
         self.start_seed_host()
@@ -68,14 +68,14 @@ class OrdinaryOnMixHosts(base.FunctionalTest):
 
 
 class Aggregates(base.FunctionalTest):
-    """The metadata of an aggregate change while requests come."""
+    """Changes of aggregate metadata between requests."""
 
     def setUp(self):
         super().setUp()
         self.start_seed_host()
         aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
         self.aggregate_id = aggregate['id']
-        # What is known from the first request must not be used later.
+        # Data read for the first request must not be used later.
         for flavor in (self.low, self.plain):
             self._delete_server(self.boot(flavor))
 
@@ -84,11 +84,11 @@ class Aggregates(base.FunctionalTest):
             'nova.scheduler.rpcapi.SchedulerAPI.update_aggregates'))
 
     def _assert_states(self, low, ordinary, **metadata):
-        """Change the metadata, and look what becomes of new instances."""
+        """Change the metadata, and check the states of new instances."""
         self.api.post_aggregate_action(
             self.aggregate_id, {'set_metadata': {'metadata': metadata}})
         for flavor, state in ((self.low, low), (self.plain, ordinary)):
-            # To a forced host, too, for which no filter runs.
+            # Filters do not run for a forced host.
             for zone in (None, 'nova:mix1'):
                 self._delete_server(self.boot(flavor, state, az=zone))
 
@@ -98,12 +98,12 @@ class Aggregates(base.FunctionalTest):
         self._assert_states('ACTIVE', 'ERROR', priority_ordinary='false')
         self._assert_states('ACTIVE', 'ACTIVE', priority_ordinary=None)
 
-    def test_lost_notification_of_an_end_misplaces_no_instance(self):
+    def test_lost_notification_of_removed_metadata_misplaces_no_instance(self):
         self._lose_notifications()
         self._assert_states('ERROR', 'ERROR', priority_mix='false',
                             priority_ordinary='false')
 
-    def test_lost_notification_of_a_mark_refuses(self):
+    def test_lost_notification_of_added_metadata_refuses_instance(self):
         self.api.post_aggregate_action(self.aggregate_id, {
             'set_metadata': {'metadata': {'priority_mix': 'false'}}})
         self._lose_notifications()
@@ -112,7 +112,7 @@ class Aggregates(base.FunctionalTest):
         self.boot(self.low, 'ERROR')
 
     def test_hosts_of_the_aggregates_are_not_read(self):
-        """To read them takes longer with each host."""
+        """Reading them would take longer with each host."""
         with mock.patch('nova.objects.aggregate._get_by_metadata_from_db',
                         side_effect=AssertionError()):
             for flavor in (self.low, self.plain):
@@ -161,7 +161,7 @@ class WideOrdinary(base.FunctionalTest):
         self.assertEqual((0, 0, 0), self.report('mix1').used)
 
     def test_host_without_mix_decides_as_stock(self):
-        """There, max_unit of the inventory is the number of shared CPUs."""
+        """Without mix, max_unit of VCPU is the number of shared CPUs."""
         self.start_seed_host(mix=False)
         for flavor in self._wide_flavors():
             self.boot(flavor, 'ERROR')
@@ -170,10 +170,10 @@ class WideOrdinary(base.FunctionalTest):
         self.boot(self.flavor(4))
 
 
-class OrdinaryKeptOff(base.FunctionalTest):
-    """An aggregate says that it is not for ordinary instances."""
+class OrdinaryExcluded(base.FunctionalTest):
+    """Aggregates with priority_ordinary=false."""
 
-    def test_new_ones_are_refused_if_placement_was_not_told(self):
+    def test_new_instances_are_refused_if_placement_mirror_is_stale(self):
         """Nova only logs a warning if it cannot tell Placement."""
         log = self.useFixture(fixtures.FakeLogger(
             name=priority_filter.LOG.name, level=logging.DEBUG))
@@ -192,7 +192,7 @@ class OrdinaryKeptOff(base.FunctionalTest):
                 'Host %s, node %s refused: not_for_ordinary: an aggregate of '
                 'the host has priority_ordinary=false, which keeps new '
                 'ordinary instances off.' % (host, host), log.output)
-        # Others move there, as they do if Placement is right.
+        # Instances may move there, as with a correct mirror.
         server = self.boot(self.plain)
         self.assertEqual('plain0', server['OS-EXT-SRV-ATTR:host'])
         self.api.post_server_action(server['id'], {
@@ -205,7 +205,7 @@ class OrdinaryKeptOff(base.FunctionalTest):
             'evacuate': {'host': 'plain1'}})
         self.soon(lambda: self.assertEqual('plain1', self.host_of(server)))
 
-    def test_new_ones_only(self):
+    def test_only_new_instances_are_refused(self):
         self.start_seed_host(aggregate={'priority_mix': 'true',
                                         'priority_ordinary': 'False'})
         self.start_host('plain0')

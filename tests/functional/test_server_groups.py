@@ -60,7 +60,7 @@ class ServerGroups(base.FunctionalTest):
             search_opts={'reservation_id': reservation})
         for each in servers:
             self._wait_for_state_change(each, 'ACTIVE')
-        # Until then Nova counts the builds against the hosts.
+        # Until the update, Nova counts the builds against the hosts.
         for name in set(map(self.host_of, servers)):
             self.update_host(name)
         return servers
@@ -82,10 +82,10 @@ class ServerGroups(base.FunctionalTest):
         return [self.create(group, host=host)[0] for host in hosts]
 
     def assert_last_moves(self, policy, hosts, to):
-        """The last of the members moves there, whichever way it goes.
+        """Check that each kind of move takes the last member to a host.
 
         :param hosts: host of each member, a str of names of one letter
-        :param to: host that it goes to
+        :param to: expected host
         """
         servers = self.members(policy, hosts)
         *_, last = servers
@@ -102,8 +102,8 @@ class ServerGroups(base.FunctionalTest):
             self._delete_server(server)
 
     def _rebuild(self, server):
-        """Let the schedulers look at it too: for the same image they don't."""
-        # Nova 31 refuses its own answer, where that shows the hint.
+        """Rebuild with another image: for the same, Nova schedules nothing."""
+        # Nova 31 refuses its own answer if the answer shows the hint.
         with nova_utils.temporary_mutation(self.api, microversion='2.99'):
             self.api.post_server_action(server['id'], {
                 'rebuild': {'imageRef': self.image()}})
@@ -129,25 +129,25 @@ class ServerGroups(base.FunctionalTest):
         self._evacuate_server(server, expected_state='SHUTOFF')
 
     def close(self, host, closed=True):
-        """Let a host take no instance, or again."""
+        """Disable or enable the compute service of a host."""
         service, = self.api.get_services(binary='nova-compute', host=host)
         self.api.put_service(service['id'], {
             'status': 'disabled' if closed else 'enabled'})
 
 
 class Hosts(ServerGroups):
-    """What the weighers decide where the host alone is a domain."""
+    """Decisions of the weighers if the host is the only domain."""
 
     def test_stacking(self):
         self.start_hosts(a={}, b={}, c={})
         group = self.group(AFFINITY)
         self.assertEqual('b', self.place(group, host='b'))
         self.assertEqual('b', self.place(group, flavor=self.half))
-        # No room there; the next one finds it, where there is room.
+        # Host b is full. The next, smaller member fits there again.
         other = self.place(group, flavor=self.half)
         self.assertEqual('a', other)
         self.assertEqual('b', self.place(group))
-        # Another group has its own.
+        # Another group has no members yet.
         self.assertEqual('a', self.place(self.group(AFFINITY)))
 
     def test_spreading(self):
@@ -183,12 +183,12 @@ class Hosts(ServerGroups):
             self.assertIn('policies', str(error))
 
     def _post_policies(self, policies):
-        # Newer microversions have room for one.
+        # Newer microversions accept only one.
         with nova_utils.temporary_mutation(self.api, microversion='2.63'):
             self.api.post_server_groups(
                 {'name': 'g', 'policies': list(policies)})
 
-    def test_without_a_weigher_of_nova_the_policy_is_refused(self):
+    def test_soft_policy_needs_a_weigher_of_nova(self):
         self.start_hosts(a={})
         self.flags(weight_classes=['nova_prio.scheduler.weights.all_weighers'],
                    group='filter_scheduler')
@@ -201,7 +201,7 @@ class Hosts(ServerGroups):
             self.assertIn('Weigher not configured',
                           server['fault']['message'])
 
-    def test_warnings_of_what_does_not_count(self):
+    def test_unknown_key_and_silent_cell_are_logged(self):
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         self.start_hosts(['zon', 'host'], a={'zone': 'x'}, b={'zone': 'x'})
         group = self.group(ANTI_AFFINITY)
@@ -220,7 +220,7 @@ class Hosts(ServerGroups):
             'an aggregate with the metadata zon,'))
 
     def test_requests_at_the_same_time(self):
-        """Whatever they see of each other: all count for the next."""
+        """Members created at the same time count for the next one."""
         self.start_hosts(a={}, b={}, c={}, d={})
         group = self.group(ANTI_AFFINITY)
         request = self._request(group, self.small)
@@ -232,7 +232,7 @@ class Hosts(ServerGroups):
         fewest = min(count.values())
         self.assertEqual(fewest, count[self.place(group)], places)
 
-    def test_an_instance_does_not_count_against_its_own_host(self):
+    def test_resized_instance_does_not_count_on_its_host(self):
         self.flags(allow_resize_to_same_host=True)
         self.start_hosts(a={}, b={})
         server, = self.create(self.group(ANTI_AFFINITY))
@@ -242,10 +242,10 @@ class Hosts(ServerGroups):
 
 
 class DefaultMultipliers(ServerGroups):
-    """Priority instances, with every multiplier as README leaves it.
+    """Priority instances, with the multipliers that README recommends.
 
-    The weighers for memory, disks and CPUs prefer empty hosts. The tests are
-    those that the specification of the soft policies lists.
+    The weighers for memory, disks and CPUs prefer empty hosts. The
+    specification of the soft policies lists these tests.
     """
 
     def start_hosts(self, **hosts):
@@ -272,16 +272,16 @@ class DefaultMultipliers(ServerGroups):
         self.start_hosts(a={}, b={})
         group = self.group(AFFINITY)
         self.assertEqual('b', self.place(group, flavor=small, host='b'))
-        # There is room, though the other host is empty.
+        # Host b has room, so the group stacks even if host a is empty.
         self.assertEqual('b', self.place(group, flavor=large))
         self.assertEqual('b', self.place(group, flavor=small))
-        # There is no room.
+        # Host b is full.
         self.assertEqual('a', self.place(group, flavor=large))
         group = self.group(ANTI_AFFINITY)
         self.assertEqual({'a', 'b'}, {
             self.place(group, flavor=small) for _ in range(2)})
         self.close('a')
-        # One host is left.
+        # Only host b is enabled.
         self.assertEqual('b', self.place(group, flavor=small))
 
     def test_moves_low(self):
@@ -323,7 +323,7 @@ class Domains(ServerGroups):
                 (ANTI_AFFINITY, 'ab', 'd'), (ANTI_AFFINITY, 'ad', 'c')):
             self.assert_last_moves(policy, hosts, to)
 
-    def test_a_full_domain(self):
+    def test_full_domain_is_filled_again_after_a_delete(self):
         filling = self.boot(self.flavor(12), az='nova:d')
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('acbc', self._places(group, 4))
@@ -340,7 +340,7 @@ class Domains(ServerGroups):
         group = self.group(AFFINITY)
         self.assertEqual('d', self.place(group, host='d'))
         self.place(group, flavor=self.flavor(11))
-        # The zone is full; then the rack, and the zone, with most members.
+        # Zone y is full. Prefer the rack, then the zone, with most members.
         self.assertEqual('b', self.place(group, host='b'))
         self.assertEqual('bb', self._places(group, 2))
         self.close('b')
@@ -348,12 +348,12 @@ class Domains(ServerGroups):
         self.close('a')
         self.assertEqual('c', self.place(group))
 
-    def test_members_on_hosts_that_take_no_more(self):
+    def test_members_on_disabled_hosts_count(self):
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('a', self.place(group, host='a'))
         self.close('a')
         self.close('d')
-        # It would be b, if the member on a did not count for the rack.
+        # If the member on a did not count for the rack, b would win.
         self.assertEqual('c', self.place(group))
 
     def test_hosts_join_and_leave_domains(self):

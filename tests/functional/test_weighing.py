@@ -26,7 +26,7 @@ class Weighing(base.FunctionalTest):
              'ServerGroupSoftAntiAffinityWeigher'}, names)
 
     def _set_multiplier(self, value):
-        """Let the weighers be made anew: they have read the option."""
+        """Set the option, and create the weighers again, which read it."""
         self.flags(priority_weight_multiplier=value, group='nova_prio')
         handler = self.manager.weight_handler
         self.manager.weighers = [
@@ -41,7 +41,7 @@ class Weighing(base.FunctionalTest):
             'os:scheduler_hints': dict(hints)})
         self._wait_for_state_change(server, 'ACTIVE')
         host = self.host_of(server)
-        # Until then Nova counts the build against the host.
+        # Until the update, Nova counts the build against the host.
         self.update_host(host)
         return host[-1]
 
@@ -50,8 +50,8 @@ class Weighing(base.FunctionalTest):
         hints = {'group': group['id']}
         return self._boot(flavor, hints) + self._boot(flavor, hints)
 
-    def test_instances_spread_or_stack(self):
-        """By its memory, each of them would go to the first host."""
+    def test_instances_spread_or_stack_with_negative_multiplier(self):
+        """The RAM weigher alone would place each on the first host."""
         self._start_hosts(16384, 15360)
         for flavor in (self.plain, self.high, self.low):
             self.assertEqual('01', self._boot(flavor) + self._boot(flavor))
@@ -73,14 +73,14 @@ class Weighing(base.FunctionalTest):
         return [weights[host] for host in ('mix0', 'mix1', 'mix2')]
 
     def _assert_adds(self, *wanted):
-        """Check what the PriorityWeighter adds, for each server and host."""
+        """Check the weight of the PriorityWeighter per server and host."""
         for server, without, expected in zip(
                 self.servers, self.without, wanted):
             self.assertEqual(expected, [
                 round(weight - other, 2) for weight, other in zip(
                     self._weights(server), without)])
 
-    def test_what_it_adds(self):
+    def test_weight_of_each_class_multiplier_and_aggregate(self):
         self._start_hosts(16384, 15360, 14336)
         self.servers = [
             self.boot(self.high, host='mix2'),

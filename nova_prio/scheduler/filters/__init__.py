@@ -8,9 +8,5 @@ from nova_prio.scheduler import start
 
 @contract.exit_if_refused()
 def all_filters():
-    """Return the filter classes; for ``[filter_scheduler] available_filters``.
-
-    :returns: list of nova.scheduler.filters.BaseHostFilter subclasses
-    :raises SystemExit: if Nova or its configuration does not match
-    """
+    """Return the filters for ``[filter_scheduler] available_filters``."""
     return start.load_plugins('filters')

@@ -19,30 +19,6 @@ LOG = logging.getLogger(__name__)
 # Nova's own tests replace the class in its module.
 _StockFilter = numa_topology_filter.NUMATopologyFilter
 
-# The reasons of this filter; nova_prio.model.admission has the others.
-_NOT_FOR_ORDINARY = admission.Refusal(
-    'not_for_ordinary', 'an aggregate of the host has '
-    'priority_ordinary=false, which keeps new ordinary instances off')
-_NO_REPORT = admission.Refusal(
-    'no_report', 'the host reports no priority CPUs')
-_NOT_A_PRIORITY_HOST = admission.Refusal(
-    'not_a_priority_host', 'no aggregate of the host has priority_mix=true')
-_NO_THREADS = admission.Refusal(
-    'no_threads', 'the instance requires thread siblings, and the host has '
-    'none')
-_NO_NUMA_TOPOLOGY = admission.Refusal(
-    'no_numa_topology', 'the instance has a NUMA topology, and the host has '
-    'none')
-_NO_RATIO = admission.Refusal(
-    'no_ratio', 'the allocation ratios of the host are not known yet')
-_OTHER_CELL = admission.Refusal(
-    'other_cell', 'the host is in another cell than the instance, and Nova '
-    'loses the NUMA topology and the pinned CPUs of an instance that moves to '
-    'another cell')
-_UNFIT = admission.Refusal(
-    'numa_topology', 'the NUMA topology of the instance does not fit on the '
-    'host')
-
 
 class PriorityFilter(filters.BaseHostFilter):
     """Pass the hosts that have capacity for the class of the instance.
@@ -52,38 +28,31 @@ class PriorityFilter(filters.BaseHostFilter):
 
     The filter reads:
 
-    * the priority that nova-api folded into the flavor of the request
-    * the report of the host, in the stats of the compute node: CPU sets, ratio
-      in force, sellable and used CPUs of each row
+    * the priority that nova-api folded into the flavor
+    * the report of the host, in the stats of the compute node
     * ``priority_mix``, ``priority`` and ``priority_ordinary`` in the metadata
-      of the aggregates of the host
-    * the free memory, the NUMA topology, the allocation ratios and the
-      allocation candidates of the host, as Nova's filters do
+      of the host's aggregates, because Placement's mirror may be out of date
+    * memory, NUMA topology, allocation ratios and allocation candidates of the
+      host, as Nova's filters do
 
     If data are missing:
 
     * A host without a report, or in no aggregate with ``priority_mix=true`` or
       ``priority=true``, takes no priority instance.
     * A host whose report cannot be read takes no instance.
-    * A host in an aggregate with ``priority_ordinary=false`` takes no new
-      ordinary instance. An ordinary instance may still move to this host.
-    * A host whose allocation ratios are not known yet takes no instance with a
-      NUMA topology.
+    * A host without known allocation ratios takes no instance with a NUMA
+      topology.
 
-    The request filter already restricts the query to Placement. This filter
-    checks the aggregates again, because Placement's mirror of the aggregates
-    may be out of date. It logs one line per refused host at DEBUG, with the
-    reason.
+    A host in an aggregate with ``priority_ordinary=false`` takes no new
+    ordinary instance, but an ordinary instance may move there. Each refused
+    host is logged at DEBUG with the reason.
     """
 
     # Nova's API refuses a rebuild that would change the NUMA topology.
     RUN_ON_REBUILD = False
 
     def filter_all(self, filter_obj_list, spec_obj):
-        """Yield the hosts that can take the instance; read the request once.
-
-        :param filter_obj_list: iterable of HostState
-        """
+        """Yield the hosts that can take the instance."""
         if utils.request_is_rebuild(spec_obj):
             yield from filter_obj_list
             return
@@ -147,20 +116,29 @@ def _find_refusal(host_state, request):
 
 
 def _check_aggregates(host_state, report, request):
-    """Check that the host is for instances of this class."""
+    """Return the Refusal of a host that is not for the class, or None."""
     if request.priority is None:
         if (any(map(request.excludes_ordinary, host_state.aggregates)) and
                 request.is_new):
-            return _NOT_FOR_ORDINARY
+            return admission.Refusal(
+                'not_for_ordinary', 'an aggregate of the host has '
+                'priority_ordinary=false, which keeps new ordinary instances '
+                'off')
     elif report is None:
-        return _NO_REPORT
+        return admission.Refusal(
+            'no_report', 'the host reports no priority CPUs')
     elif not any(map(request.is_marked, host_state.aggregates)):
-        return _NOT_A_PRIORITY_HOST
+        return admission.Refusal(
+            'not_a_priority_host',
+            'no aggregate of the host has priority_mix=true')
     return None
 
 
 def _check_capacity(host_state, report, request):
-    """Check the rows and memory of the host, and drop wrong candidates."""
+    """Return the Refusal of a host without capacity, or None.
+
+    Keep only the allocation candidates with the right amount of PCPU.
+    """
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
@@ -184,24 +162,36 @@ def _check_capacity(host_state, report, request):
 
 
 def _check_topology(host_state, report, request):
-    """Check that the NUMA topology of the guest fits on the host."""
+    """Return the Refusal if the guest NUMA topology does not fit, or None."""
     topology = host_state.numa_topology
     if request.requires_threads and topology and not topology.has_threads:
-        return _NO_THREADS
+        return admission.Refusal(
+            'no_threads', 'the instance requires thread siblings, and the '
+            'host has none')
     if request.numa_fit is None:
         return None
     if not topology:
-        return _NO_NUMA_TOPOLOGY
+        return admission.Refusal(
+            'no_numa_topology', 'the instance has a NUMA topology, and the '
+            'host has none')
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and (report.mix or request.priority):
         if request.source_cell not in (None, host_state.cell_uuid):
             # Nova does not apply the migration context of the claim: the guest
             # would start unpinned, on the shared CPUs.
-            return _OTHER_CELL
+            return admission.Refusal(
+                'other_cell', 'the host is in another cell than the instance, '
+                'and Nova loses the NUMA topology and the pinned CPUs of an '
+                'instance that moves to another cell')
         host_view.limit_to_class(host_state, report, request)
         if report.mix:
             cpu_ratio = float(report.ratio)
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
-        return _NO_RATIO
-    return None if request.numa_fit.fit_host(
-        host_state, request.demand.dedicated, cpu_ratio) else _UNFIT
+        return admission.Refusal(
+            'no_ratio', 'the allocation ratios of the host are not known yet')
+    if not request.numa_fit.fit_host(
+            host_state, request.demand.dedicated, cpu_ratio):
+        return admission.Refusal(
+            'numa_topology',
+            'the NUMA topology of the instance does not fit on the host')
+    return None

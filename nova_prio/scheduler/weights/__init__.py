@@ -8,9 +8,5 @@ from nova_prio.scheduler import start
 
 @contract.exit_if_refused()
 def all_weighers():
-    """Return the weigher classes; for ``[filter_scheduler] weight_classes``.
-
-    :returns: list of nova.scheduler.weights.BaseHostWeigher subclasses
-    :raises SystemExit: if Nova or its configuration does not match
-    """
+    """Return the weighers for ``[filter_scheduler] weight_classes``."""
     return start.load_plugins('weights')

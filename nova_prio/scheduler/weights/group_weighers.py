@@ -40,11 +40,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of hosts, a list in the same order.
-
-        All are zero if the request has no group with this policy, if the
-        multiplier is zero, or if the members cannot be read.
-        """
+        """Return the ranks, or zeros without a group or readable members."""
         group = weight_properties.instance_group
         zeros = [0.0] * len(weighed_obj_list)
         if (group is None or group.policy != self.policy or

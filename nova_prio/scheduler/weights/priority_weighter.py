@@ -27,9 +27,8 @@ class PriorityWeighter(cpu.CPUWeigher):
     low-priority instance by the low row, and an ordinary instance as Nova's
     CPU weigher does.
 
-    The multiplier is ``priority_weight_multiplier``: of the host's aggregates
-    if their metadata have it, otherwise of ``[nova_prio]``. If it is positive,
-    instances spread over hosts. If it is negative, they stack: the host with
+    The multiplier is ``priority_weight_multiplier``, of the host's aggregates
+    or of ``[nova_prio]``. If it is negative, instances stack: the host with
     the fewest free CPUs wins. If it is zero, the weigher has no effect.
 
     A host weighs zero if its report is missing or cannot be read, or if an

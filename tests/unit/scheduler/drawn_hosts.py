@@ -21,7 +21,7 @@ PCI_REQUESTS = (uuids.pci_0, uuids.pci_1)
 PCI_PROVIDERS = (uuids.rp_0, uuids.rp_1, uuids.rp_2)
 PHYSNETS = ('blue', 'red')
 
-# Pairs of extra specs and image properties. Nova's own words for one wish:
+# Pairs of extra specs and image properties that ask Nova for one feature.
 _THREADS = [
     ({'hw:cpu_thread_policy': 'prefer'}, {}),
     ({'hw:cpu_thread_policy': 'require'}, {}),
@@ -57,7 +57,7 @@ _REALTIME = [
 
 
 def _cells_by_hand(vcpus, memory_mb):
-    """Return the wishes for two guest cells that are not alike."""
+    """Return pairs that ask for two different guest cells."""
     if vcpus < 2:
         return _NODES
     rest = '1-%d' % (vcpus - 1)
@@ -99,14 +99,14 @@ def request(rnd, priorities=(None,)):
     priority = rnd.choice(priorities)
     vcpus = rnd.choice([1, 2, 2, 2, 2, 3, 4, 4, 6, 8])
     memory_mb = rnd.choice([192, 192, 255, 384, 768])
-    wishes = [_PAGES, _NODES, _cells_by_hand(vcpus, memory_mb)]
+    features = [_PAGES, _NODES, _cells_by_hand(vcpus, memory_mb)]
     if priority != 'low':
-        wishes += [_THREADS, _EMULATOR, _REALTIME]
+        features += [_THREADS, _EMULATOR, _REALTIME]
     extra_specs = {} if priority is None else {'hw:cpu_priority': priority}
     properties = {}
-    # One wish at a time shows best what it changes.
-    for wish in rnd.sample(wishes, rnd.choice([0, 0, 1, 1, 1, 2, 3])):
-        specs, image = rnd.choice(wish)
+    # One feature at a time shows its effect best.
+    for feature in rnd.sample(features, rnd.choice([0, 0, 1, 1, 1, 2, 3])):
+        specs, image = rnd.choice(feature)
         extra_specs.update(specs)
         properties.update(image)
     isolates = extra_specs.get('hw:emulator_threads_policy') == 'isolate'

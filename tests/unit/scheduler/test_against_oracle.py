@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every decision of the filter, against rules written down a second time.
+"""Every decision of the filter, against independently written rules.
 
 The oracle below knows no code of the package: it is the resource model of
 the co-location design in exact fractions, and Nova's NUMA rules for one guest
@@ -32,7 +32,7 @@ PAGES = {-1: lambda sizes: sizes[:1], -2: lambda sizes: sizes[1:],
 
 @dataclasses.dataclass
 class Host:
-    """What is so on a host; ``state`` is what the scheduler is told of it."""
+    """The truth about a host; ``state`` is the scheduler's view of it."""
 
     topology: objects.NUMATopology
     ratio: fractions.Fraction
@@ -47,7 +47,7 @@ class Host:
 
     @property
     def is_mix(self):
-        """Whether it says that it is a mix host."""
+        """Whether the report says that the host is a mix host."""
         return self.mix and self.report == 'readable'
 
     @property
@@ -69,8 +69,8 @@ class Host:
         return math.floor(low), math.floor(ordinary)
 
 
-class Wish:
-    """What one instance needs of a host, read from its request."""
+class Request:
+    """The resources that one instance requests."""
 
     def __init__(self, spec):
         extra_specs = spec.flavor.extra_specs
@@ -90,65 +90,65 @@ class Wish:
 
     @property
     def is_pinned(self):
-        """Whether it has dedicated CPUs, and so no oversold memory."""
+        """Whether the instance is pinned, without memory overcommit."""
         return bool(self.cells) and self.cells[0].cpu_policy in (
             'dedicated', 'mixed')
 
 
-def placements(host, wish):
+def placements(host, request):
     """Return the ways to place an instance: a list of tuples of cell ids.
 
-    It is empty where the host has to be refused. An instance without a NUMA
+    The list is empty if the host must be refused. An instance without a NUMA
     topology has one way, the empty tuple.
     """
-    if wish.cells and not host.state.numa_topology:
+    if request.cells and not host.state.numa_topology:
         return []
-    if not class_fits(host, wish):
+    if not class_fits(host, request):
         return []
     return [
         tuple(cell.id for cell in chosen)
         for chosen in itertools.permutations(
-            host.topology.cells, len(wish.cells))
-        if all(cell_fits(host, wish, cell, guest, number == 0)
+            host.topology.cells, len(request.cells))
+        if all(cell_fits(host, request, cell, guest, number == 0)
                for number, (cell, guest) in enumerate(
-                   zip(chosen, wish.cells)))]
+                   zip(chosen, request.cells)))]
 
 
-def class_fits(host, wish):
+def class_fits(host, request):
     if host.report == 'unreadable':
         return False
-    if wish.priority:
+    if request.priority:
         if host.report == 'none' or not host.is_marked:
             return False
     elif not host.is_mix:
         return True
-    if host.is_mix and wish.wants_whole_cores:
+    if host.is_mix and request.wants_whole_cores:
         return False
-    if ((host.is_mix or wish.priority == 'high') and
-            wish.memory_mb > host.free_ram_mb):
+    if ((host.is_mix or request.priority == 'high') and
+            request.memory_mb > host.free_ram_mb):
         return False
-    if wish.priority == 'low' and wish.vcpus > sum(
+    if request.priority == 'low' and request.vcpus > sum(
             len(cell.cpuset) + len(cell.pcpuset) * host.is_mix
             for cell in host.topology.cells):
         return False
-    if host.is_mix and wish.priority != 'low' and wish.shared > sum(
+    if host.is_mix and request.priority != 'low' and request.shared > sum(
             len(cell.cpuset) for cell in host.topology.cells):
         return False
-    needs = (wish.dedicated, wish.shared,
-             0 if wish.priority == 'low' else wish.shared)
+    needs = (request.dedicated, request.shared,
+             0 if request.priority == 'low' else request.shared)
     return all(need <= max(sellable - used, 0)
                for need, (sellable, used) in zip(needs, host.rows))
 
 
-def cell_fits(host, wish, cell, guest, is_first):
-    reserved = int(is_first and wish.isolates_emulator)
-    return (memory_fits(host, wish, cell, guest) and
-            (not wish.is_pinned or pins_fit(cell, guest, reserved)) and
+def cell_fits(host, request, cell, guest, is_first):
+    reserved = int(is_first and request.isolates_emulator)
+    return (memory_fits(host, request, cell, guest) and
+            (not request.is_pinned or pins_fit(cell, guest, reserved)) and
             (guest.cpu_policy == 'dedicated' or
-             floating_fits(host, wish, cell, len(guest.cpuset))))
+             floating_fits(host, request, cell, len(guest.cpuset))))
 
 
-def memory_fits(host, wish, cell, guest):
+def memory_fits(host, request, cell, guest):
     if guest.cpu_policy != 'dedicated' and (
             cell.memory_usage + guest.memory >
             cell.memory * host.state.ram_allocation_ratio):
@@ -163,19 +163,19 @@ def memory_fits(host, wish, cell, guest):
                    for size in allowed)
     if sizes:
         smallest = pages[sizes[0]]
-        left = smallest.free_kb if wish.is_pinned else smallest.total_kb
+        left = smallest.free_kb if request.is_pinned else smallest.total_kb
         return wanted_kb <= left and not wanted_kb % sizes[0]
-    used = cell.memory_usage if wish.is_pinned else 0
+    used = cell.memory_usage if request.is_pinned else 0
     return guest.memory <= cell.memory - used
 
 
 def pins_fit(cell, guest, reserved):
     """Return whether the dedicated vCPUs have CPUs of their own.
 
-    With siblings required, each core gives the same number of threads, two
+    If siblings are required, each core gives the same number of threads, two
     or more. Isolated threads need a host without siblings: Nova gives whole
-    cores only where all CPUs are both shared and dedicated, as they are on
-    none that is drawn here.
+    cores only if all CPUs are both shared and dedicated. The hosts here have
+    no such CPUs.
     """
     wanted = len(guest.pcpuset)
     free = cell.pcpuset - cell.pinned_cpus
@@ -193,26 +193,26 @@ def pins_fit(cell, guest, reserved):
     return True
 
 
-def floating_fits(host, wish, cell, vcpus):
+def floating_fits(host, request, cell, vcpus):
     if not host.is_mix:
         return vcpus <= len(cell.cpuset) and (
             cell.cpu_usage + vcpus <=
             len(cell.cpuset) * host.state.cpu_allocation_ratio)
     low, ordinary = host.floating(len(cell.cpuset), len(cell.pcpuset))
     room = max(low - cell.cpu_usage, 0)
-    if wish.priority == 'low':
+    if request.priority == 'low':
         return vcpus <= min(room, len(cell.cpuset) + len(cell.pcpuset))
     not_low = cell.cpu_usage - host.low_by_cell[cell.id]
     return vcpus <= min(room, max(ordinary - not_low, 0), len(cell.cpuset))
 
 
-def draw_host(rnd, wish, **choices):
+def draw_host(rnd, request, **choices):
     """Return a Host, near the limits of its rows.
 
     :param choices: of ``drawn_hosts.numa_topology``
     """
     topology = drawn_hosts.numa_topology(
-        rnd, cells_searched_well(wish), **choices)
+        rnd, list_reliable_cell_counts(request), **choices)
     ratio = rnd.choice(['0.5', '1.0', '1.1', '1.5', '2.0', '2.0', '4.0'])
     drawn = Host(
         topology=topology, ratio=fractions.Fraction(ratio),
@@ -239,15 +239,15 @@ def draw_host(rnd, wish, **choices):
         aggregates.append(nova_objects.aggregate(
             **{rnd.choice(['priority_mix', 'priority']): 'true'}))
     drawn.state = state_of(drawn, ratio, aggregates)
-    disguise(rnd, drawn)
+    falsify(rnd, drawn)
     return drawn
 
 
 def state_of(host, ratio, aggregates):
-    """Return the HostState of a Host whose compute reports all that is so.
+    """Return the HostState of a Host whose compute reports everything.
 
     :param ratio: CPU allocation ratio as text
-    :param aggregates: those the host is in
+    :param aggregates: aggregates of the host
     """
     cells = host.topology.cells
     return nova_objects.host_state(
@@ -260,8 +260,8 @@ def state_of(host, ratio, aggregates):
         cells=cells, low_by_cell=host.low_by_cell)
 
 
-def disguise(rnd, host):
-    """Change what the scheduler is told of a Host beside the report."""
+def falsify(rnd, host):
+    """Give the scheduler wrong or missing data about a Host."""
     state = host.state
     if host.report == 'none':
         state.stats = {}
@@ -270,48 +270,48 @@ def disguise(rnd, host):
     if rnd.choice([False] * 39 + [True]):
         state.numa_topology = None
     if rnd.choice([False] * 3 + [True]):
-        # What Nova has before it knows the ratio that is in force.
+        # The default of Nova until it knows the ratio in force.
         state.cpu_allocation_ratio = 4.0
     state.ram_allocation_ratio = rnd.choice([0.5, 1.0, 1.0, 1.0, 1.5, 1.5])
     state.free_ram_mb = host.free_ram_mb
 
 
-def candidates(rnd, state, wish):
+def candidates(rnd, state, request):
     """Return allocation candidates: with the right PCPU, and without."""
     pcpus = rnd.choice([
-        [wish.dedicated], [wish.dedicated], [0, wish.dedicated],
-        [wish.dedicated, wish.dedicated + 1], [wish.dedicated - 1]])
-    if len(wish.cells) > 1:
+        [request.dedicated], [request.dedicated], [0, request.dedicated],
+        [request.dedicated, request.dedicated + 1], [request.dedicated - 1]])
+    if len(request.cells) > 1:
         pcpus = pcpus[-1:]
-    return [drawn_hosts.candidate(rnd, state, PCPU=number, VCPU=wish.shared)
+    return [drawn_hosts.candidate(rnd, state, PCPU=number, VCPU=request.shared)
             for number in pcpus]
 
 
-def cells_searched_well(wish):
+def list_reliable_cell_counts(request):
     """Return the numbers of host cells on which Nova's search is exact.
 
-    Nova remembers which guest cell fits where by an id that it overwrites
-    while it searches, and looks for the page size that it chose last. Where
-    several guest cells meet more than two host cells, or several candidates,
-    it takes one guest cell for another: see ``test_where_nova_errs``.
+    While Nova searches, it overwrites the ids by which it remembers the fit of
+    guest cells, and looks for the page size that it chose last. If there are
+    several guest cells and more than two host cells, or several candidates,
+    Nova takes one guest cell for another, as the last tests show.
     """
-    if any(cell.pagesize in PAGES for cell in wish.cells):
+    if any(cell.pagesize in PAGES for cell in request.cells):
         return (1, )
-    return (2, 2, 2, 1) if len(wish.cells) > 1 else (1, 2, 2, 3, 3)
+    return (2, 2, 2, 1) if len(request.cells) > 1 else (1, 2, 2, 3, 3)
 
 
-def kept_by_class(host, wish):
+def kept_by_class(host, request):
     """Return the allocation candidates that hold what the instance needs."""
-    if not wish.dedicated or not (wish.priority or host.is_mix):
+    if not request.dedicated or not (request.priority or host.is_mix):
         return host.state.allocation_candidates
     return [
         candidate for candidate in host.state.allocation_candidates
-        if wish.dedicated == candidate['allocations'][host.state.uuid][
+        if request.dedicated == candidate['allocations'][host.state.uuid][
             'resources']['PCPU']]
 
 
-def described(spec, host):
-    """Return what was drawn in words, for a failure."""
+def describe(spec, host):
+    """Return the drawn values as text, for the report of a failure."""
     lines = ['%s with %s, image %s' % (
         spec.flavor.extra_specs, (spec.flavor.vcpus, spec.flavor.memory_mb),
         spec.image.properties.obj_get_changes())]
@@ -328,25 +328,25 @@ def described(spec, host):
     return '\n'.join(lines)
 
 
-def count(host, wish, topology):
+def count(host, request, topology):
     """Count an instance on a Host.
 
     :param topology: InstanceNUMATopology as it was fitted to it, or None
     """
     host.topology = hardware.numa_usage_from_instance_numa(
         host.topology, topology)
-    host.free_ram_mb -= wish.memory_mb
-    if wish.priority != 'low':
-        host.ordinary += wish.shared
+    host.free_ram_mb -= request.memory_mb
+    if request.priority != 'low':
+        host.ordinary += request.shared
         return
-    host.low += wish.shared
+    host.low += request.shared
     for cell in topology.cells if topology else []:
         host.low_by_cell[cell.id] += len(cell.cpuset)
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    """Keep what Nova logs of each try out of the report of a failure."""
+    """Keep Nova's log of each attempt out of the report of a failure."""
     caplog.set_level(logging.ERROR, logger='nova')
 
 
@@ -358,20 +358,20 @@ def test_same_decision():
     @hypothesis.given(st.randoms(use_true_random=False))
     def decide(rnd):
         spec = drawn_hosts.request(rnd, ['high', 'low', None])
-        wish = Wish(spec)
-        drawn = draw_host(rnd, wish)
+        request = Request(spec)
+        drawn = draw_host(rnd, request)
         drawn.state.allocation_candidates = candidates(
-            rnd, drawn.state, wish)
-        hypothesis.note(described(spec, drawn))
+            rnd, drawn.state, request)
+        hypothesis.note(describe(spec, drawn))
         before = spec.obj_to_primitive()
-        expected = placements(drawn, wish) and kept_by_class(drawn, wish)
+        expected = placements(drawn, request) and kept_by_class(drawn, request)
         passes = priority_filter.PriorityFilter().host_passes(
             drawn.state, spec)
         assert bool(expected) == passes
         assert before == spec.obj_to_primitive()
         if passes:
             assert expected == drawn.state.allocation_candidates
-        answers[wish.priority, drawn.mix].add(passes)
+        answers[request.priority, drawn.mix].add(passes)
 
     decide()
     assert set(itertools.product(['high', 'low', None], [True, False])) == {
@@ -379,9 +379,9 @@ def test_same_decision():
 
 
 def test_several_instances_of_one_request():
-    """As nova-scheduler creates them: filtered, consumed, filtered again.
+    """Filter, consume and filter again, as nova-scheduler does.
 
-    One spec goes round, and consuming writes the fitted topology into it.
+    All instances share one spec. Consuming writes the fitted topology into it.
     """
     created = collections.Counter()
 
@@ -390,28 +390,28 @@ def test_several_instances_of_one_request():
     @hypothesis.given(st.randoms(use_true_random=False))
     def create(rnd):
         spec = drawn_hosts.request(rnd, ['high', 'low', None])
-        wish = Wish(spec.obj_clone())
+        request = Request(spec.obj_clone())
         # Nova keeps the page size that it chose for the first instance.
         hypothesis.assume(not any(
-            cell.pagesize in PAGES for cell in wish.cells))
+            cell.pagesize in PAGES for cell in request.cells))
         # Nova does not count on a cell that does not know its page sizes.
-        drawn = draw_host(rnd, wish, has_pages=[True])
-        hypothesis.note(described(spec, drawn))
+        drawn = draw_host(rnd, request, has_pages=[True])
+        hypothesis.note(describe(spec, drawn))
         drawn.state.allocation_candidates = [drawn_hosts.candidate(
-            rnd, drawn.state, PCPU=wish.dedicated, VCPU=wish.shared)]
+            rnd, drawn.state, PCPU=request.dedicated, VCPU=request.shared)]
         for number in range(6):
-            expected = placements(drawn, wish)
+            expected = placements(drawn, request)
             if not priority_filter.PriorityFilter().host_passes(
                     drawn.state, spec):
-                assert not expected or len(wish.cells) > 1
+                assert not expected or len(request.cells) > 1
                 break
             drawn.state.consume_from_request(spec)
             fitted = spec.numa_topology
-            assert bool(wish.cells) == (fitted is not None)
+            assert bool(request.cells) == (fitted is not None)
             assert tuple(cell.id for cell in (
                 fitted.cells if fitted else [])) in expected
-            count(drawn, wish, fitted)
-            created[number, wish.priority] += 1
+            count(drawn, request, fitted)
+            created[number, request.priority] += 1
 
     create()
     assert created[2, 'high'] and created[2, 'low'] and created[2, None]
@@ -460,13 +460,13 @@ def high_request(guest_cells):
     return nova_objects.request_spec(flavor)
 
 
-# Nova's search goes wrong below, in the claim as well:
-# numa_fit_instance_to_host keeps what fits by the id of a guest cell, and
-# overwrites the id, and it looks for the page size that it chose on the cell
-# before. The filter decides as the claim will.
+# In the tests below, Nova's search is wrong, in the claim as well:
+# numa_fit_instance_to_host remembers the fit by the id of a guest cell, but
+# overwrites the id, and looks for the page size that it chose on the previous
+# cell. The filter must decide as the claim will.
 
 @pytest.mark.parametrize('host_cells, guest_cells, candidates, kept', [
-    # 1 vCPU on the third cell, 2 on the second.
+    # The fit: 1 vCPU on the third cell, 2 on the second.
     ([0, 2, 1], [1, 2], 1, 1),
     # Nova takes the host, and pins two of the three guest cells.
     ([1, 2, 2], [1, 1, 3], 1, 0),
@@ -474,7 +474,7 @@ def high_request(guest_cells):
     ([2, 1], [1, 2], 2, 2),
     ([2, 2], [1, 3], 2, 0),
 ])
-def test_where_nova_errs(host_cells, guest_cells, candidates, kept):
+def test_nova_misplaces_guest_cells(host_cells, guest_cells, candidates, kept):
     spec = high_request(guest_cells)
     state = nova_objects.candidate(
         roomy_host(host_cells), PCPU=spec.flavor.vcpus)
@@ -483,7 +483,7 @@ def test_where_nova_errs(host_cells, guest_cells, candidates, kept):
     assert (bool(kept), kept) != (passes, len(state.allocation_candidates))
 
 
-def test_where_nova_errs_with_the_second_instance():
+def test_nova_misplaces_second_instance():
     """The guest cells took host cells 1 and 0: the ids are swapped."""
     spec = high_request([1, 3])
     state = nova_objects.candidate(roomy_host([6, 2]), PCPU=4)
@@ -492,7 +492,7 @@ def test_where_nova_errs_with_the_second_instance():
     assert not priority_filter.PriorityFilter().host_passes(state, spec)
 
 
-def test_where_nova_errs_with_page_sizes():
+def test_nova_misses_page_size():
     spec = nova_objects.request_spec(nova_objects.flavor(
         vcpus=2, hw__cpu_priority='low', hw__cpu_policy='shared',
         hw__mem_page_size='any'))

@@ -67,7 +67,7 @@ def draw_host(rnd):
 
 
 def outcome(filter_class, states, spec):
-    """Return, for each host, candidates that are left and limits, or None."""
+    """Return (remaining candidates, limits) of each host that passes."""
     fresh = []
     for number, state in enumerate(states):
         state = copy.copy(state)
@@ -86,7 +86,7 @@ def outcome(filter_class, states, spec):
 
 
 def kinds(spec):
-    """Return what a request shows, each a kind on which both must agree."""
+    """Return the features of a request, for each of which both must agree."""
     topology = spec.numa_topology
     found = {'PCI devices': spec.pci_requests.requests,
              'networks': 'network_metadata' in spec}
@@ -106,7 +106,7 @@ def kinds(spec):
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
-    """Keep what Nova logs of each try out of the report of a failure."""
+    """Keep Nova's log of each attempt out of the report of a failure."""
     caplog.set_level(logging.ERROR, logger='nova')
 
 
@@ -157,7 +157,7 @@ def of_state(name, value):
 
 
 def without_dedicated_cpus(state):
-    """Let the NUMA cells be those of Nova's releases before Train."""
+    """Give the host the NUMA cells of Nova's releases before Train."""
     state.numa_topology = objects.NUMATopology(cells=[
         objects.NUMACell(**{
             name: getattr(cell, name) for name in cell.fields
@@ -198,8 +198,8 @@ FLAVORS = [
     without_dedicated_cpus,
 ])
 @pytest.mark.parametrize('cpus', [nova_objects.CPUS, NO_MIX])
-def test_a_bad_record_stops_no_request(caplog, cpus, change):
-    """The host is refused with a reason, or what is bad does not matter."""
+def test_bad_host_record_fails_no_request(caplog, cpus, change):
+    """Such a host is refused with a reason, or the bad value is unused."""
     caplog.set_level(logging.DEBUG, logger=priority_filter.LOG.name)
     for flavor, resources in FLAVORS:
         good, bad = [

@@ -17,7 +17,7 @@ GOOD = {
 
 
 def found_by(check, options):
-    """Return what a check finds with these options."""
+    """Return the sentences that a check returns with these options."""
     conf = hooks.register_options()
     try:
         for (group, name), value in options.items():
@@ -49,7 +49,7 @@ def found_by(check, options):
     (('workarounds', 'disable_fallback_pcpu_query'), False,
      ['disable_fallback_pcpu_query', 'set it to true']),
 ])
-def test_problems(option, value, words):
+def test_find_problems(option, value, words):
     found = found_by(config_checks.find_problems, GOOD if option is None else
                      {**GOOD, option: value})
     if words is None:
@@ -59,7 +59,7 @@ def test_problems(option, value, words):
         assert all(word in problem for word in words)
 
 
-def test_release_without_the_option_has_no_fallback(monkeypatch):
+def test_release_without_the_fallback_option_is_no_problem(monkeypatch):
     conf = hooks.register_options()
     monkeypatch.delitem(conf._groups['workarounds']._opts,
                         'disable_fallback_pcpu_query')
@@ -78,7 +78,7 @@ def multipliers(stock, ours):
 @pytest.mark.parametrize('options, words', [
     (multipliers(0.0, 10.0), None),
     (multipliers(1.0, 0.0), None),
-    # As Nova and this package come.
+    # The defaults of Nova and of this package.
     ({}, ['is 1.0 beside', 'count twice', 'set it to 0.0']),
     (multipliers(0.0, 0.0), ['both 0.0', 'do not count']),
     ({('filter_scheduler', 'weight_classes'): [
@@ -103,7 +103,7 @@ def multipliers(stock, ours):
         'nova_prio.scheduler.weights.group_weighers.SoftAntiAffinityWeigher'],
       **multipliers(0.0, 10.0)}, None),
 ])
-def test_warnings(options, words):
+def test_find_warnings(options, words):
     found = found_by(config_checks.find_warnings, {**GOOD, **options})
     assert (0 if words is None else 2) == len(found)
     for warning in found:

@@ -16,35 +16,35 @@ from nova_prio.scheduler import failure_domains
      ((True, 'a'), (True, '1'), 'h')),
     (('zone', 'rack'), {'rack': '1'}, ((False, 'h'), (True, '1'), 'h')),
 ])
-def test_path(keys, metadata, path):
+def test_get_path(keys, metadata, path):
     assert path == failure_domains.get_path('h', keys, metadata.items())
 
 
-def test_contradicting_aggregates_are_one_domain():
+def test_get_path_joins_contradicting_aggregates():
     assert ((True, 'a,b'), 'h') == failure_domains.get_path(
         'h', ['zone'], [('zone', 'b'), ('zone', 'a'), ('zone', 'b')])
 
 
-def test_a_host_is_no_domain_that_is_named_like_it():
+def test_host_differs_from_domain_with_the_same_name():
     alone = failure_domains.get_path('a', ['zone'], [])
     other = failure_domains.get_path('h', ['zone'], [('zone', 'a')])
     assert [0, 1] == failure_domains.rank_hosts(
         [alone, other], [alone], stack=False)
 
 
-# Two racks in zone a, one in zone b whose name is that of another.
+# Two racks in zone a, and one in zone b. The names of the racks repeat.
 A1, A2, B1 = (('a', '1'), ('a', '2'), ('b', '1'))
 
 
 @pytest.mark.parametrize('candidates, members, spread, stacked', [
-    # Hosts alone, in the order of their members.
+    # Hosts without further domains, ranked by their members.
     ([('h1',), ('h2',), ('h3',)], 3 * [('h1',)] + [('h3',)],
      [0, 2, 1], [2, 0, 1]),
-    # None of the group, or as many on each.
+    # No member, or as many on each host.
     ([('h1',), ('h2',)], [], [0, 0], [0, 0]),
     ([('h1',), ('h2',)], [('h1',), ('h2',)], [0, 0], [0, 0]),
     ([], [('h1',)], [], []),
-    # The zone decides first, though its host is the one with no member.
+    # The zone decides first, even if the host in it has no member.
     ([(*A1, 'h1'), (*B1, 'h3')], [(*A1, 'h0'), (*A1, 'h0'), (*B1, 'h3')],
      [0, 1], [1, 0]),
     # Then the rack, then the host.
@@ -53,10 +53,10 @@ A1, A2, B1 = (('a', '1'), ('a', '2'), ('b', '1'))
     ([(*A1, 'h1'), (*A1, 'h2')], [(*A1, 'h1')], [0, 1], [1, 0]),
     # A rack of another zone with the same name is another rack.
     ([(*A1, 'h1'), (*A2, 'h2')], [(*B1, 'h3')], [0, 0], [0, 0]),
-    # Hosts that are no candidates count for the domains of those that are.
+    # Members on other hosts count for the domains of the candidates.
     ([(*A1, 'h1'), (*B1, 'h3')], [(*A2, 'full')], [0, 1], [1, 0]),
 ])
-def test_steps(candidates, members, spread, stacked):
+def test_rank_hosts(candidates, members, spread, stacked):
     assert spread == failure_domains.rank_hosts(
         candidates, members, stack=False)
     assert stacked == failure_domains.rank_hosts(
@@ -69,26 +69,27 @@ PATHS = st.tuples(st.sampled_from('ab'), st.sampled_from('12'),
 
 @given(st.lists(PATHS, min_size=1, max_size=12, unique=True), st.data())
 def test_spreading_evens_out_each_level(hosts, data):
-    """Where all hosts have room, no domain gets two more than another has."""
+    """If all hosts have room, the members per domain differ by one at most."""
     members = []
     for _ in range(data.draw(st.integers(1, 30))):
-        found = failure_domains.rank_hosts(hosts, members, stack=False)
-        members.append(hosts[found.index(max(found))])
+        ranks = failure_domains.rank_hosts(hosts, members, stack=False)
+        members.append(hosts[ranks.index(max(ranks))])
     for level in range(3):
         below = collections.defaultdict(set)
         for host in hosts:
             below[host[:level]].add(host[:level + 1])
-        there = collections.Counter(member[:level + 1] for member in members)
+        by_domain = collections.Counter(
+            member[:level + 1] for member in members)
         for siblings in below.values():
-            counts = [there[each] for each in siblings]
+            counts = [by_domain[each] for each in siblings]
             assert max(counts) - min(counts) <= 1
 
 
 @given(st.lists(PATHS, min_size=1, max_size=12, unique=True),
        st.lists(PATHS, max_size=12))
 def test_stacking_is_the_reverse_of_spreading(hosts, members):
-    found = failure_domains.rank_hosts(hosts, members, stack=True)
-    most = max(found)
-    assert [most - step for step in found] == failure_domains.rank_hosts(
+    ranks = failure_domains.rank_hosts(hosts, members, stack=True)
+    most = max(ranks)
+    assert [most - rank for rank in ranks] == failure_domains.rank_hosts(
         hosts, members, stack=False)
-    assert set(range(most + 1)) == set(found)
+    assert set(range(most + 1)) == set(ranks)

@@ -20,7 +20,7 @@ hooks.register_options()
 
 @pytest.fixture
 def logged(caplog):
-    """Return a function: () -> what was logged since, as (host, error)."""
+    """Return a function: () -> (host, error) of each new log record."""
     failures._log_once.cache_clear()
 
     def logged():
@@ -51,7 +51,7 @@ def weighed(weigher, states, spec):
 
 @pytest.mark.parametrize('flavor, hosts', [
     (nova_obj.LOW, ['good']),
-    # Nova's own filter answers for these two.
+    # Nova's own filter decides about the other two.
     (nova_obj.ORDINARY, ['a', 'b', 'good'])])
 def test_filter_logs_each_type_of_exception_once_per_host(
         logged, monkeypatch, flavor, hosts):
@@ -107,7 +107,7 @@ def test_group_weighers_score_a_bad_host_zero(
         policy=weigher.policy, members=[], hosts=[])
     assert [0.0] * 3 == weighed(weigher, states, spec)
     assert [('host bad, node bad', TypeError)] == logged()
-    # The request has placed its first instance.
+    # The first instance of the request was placed.
     spec.instance_group.hosts = ['member']
     assert expected == weighed(weigher, states, spec)
     assert [] == logged()

@@ -14,7 +14,8 @@ def large_host(number):
     """Return the state of a host whose report differs from all others."""
     cells = {cell: number for cell in range(8)}
     report = host_report.HostReport.from_usage(
-        nova_objects.CPUS, capacity.calculate_used(4, 30, 4), 38 + number, cells)
+        nova_objects.CPUS, capacity.calculate_used(4, 30, 4), 38 + number,
+        cells)
     return types.SimpleNamespace(
         stats={host_report.STATS_KEY: report.to_stats()})
 
@@ -37,5 +38,6 @@ def test_reports_of_all_hosts_take_at_most_10_mib():
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert host_view._read_report.cache_info().currsize == host_view.MOST_REPORTS
+    assert (host_view._read_report.cache_info().currsize ==
+            host_view.MOST_REPORTS)
     assert kept < 10 * 1024 * 1024

@@ -65,8 +65,8 @@ def test_rows_of_a_mix_host(decide, flavor, host, refusal):
     assert refusal == decide(flavor, nova.host_state(**host))
 
 
-def test_counts_what_this_request_has_consumed(decide):
-    """Nova tells the second instance about the first in vcpus_used only."""
+def test_counts_vcpus_consumed_by_the_same_request(decide):
+    """For the second instance, only vcpus_used tells of the first."""
     state = nova.host_state(low=8)
     assert decide(nova.LOW, state) is None
     state.consume_from_request(nova.request_spec(nova.LOW))
@@ -75,7 +75,7 @@ def test_counts_what_this_request_has_consumed(decide):
     assert ('low_capacity', 4, 0) == decide(nova.LOW, state)
 
 
-def test_counts_pins_of_this_request(decide):
+def test_counts_pins_of_the_same_request(decide):
     state = nova.host_state()
     for _ in range(2):
         assert decide(nova.HIGH, state) is None
@@ -88,14 +88,14 @@ def test_counts_pins_of_this_request(decide):
     {'hw__cpu_realtime': 'yes', 'hw__cpu_realtime_mask': '^0'},
 ])
 @pytest.mark.parametrize('priority', [{}, {'hw__cpu_priority': 'high'}])
-def test_whole_cores_cannot_be_promised_on_a_mix_host(
+def test_mix_host_refuses_whole_cores(
         decide, priority, extra_specs):
     flavor = nova.flavor(hw__cpu_policy='dedicated', **priority, **extra_specs)
     assert 'whole_cores' == decide(flavor, nova.host_state())[0]
     assert decide(flavor, nova.host_state(cpus=NO_MIX)) is None
 
 
-def test_a_high_instance_where_memory_is_oversold(decide):
+def test_high_instance_needs_memory_that_is_not_oversold(decide):
     state = nova.host_state(cpus=NO_MIX)
     state.ram_allocation_ratio = 2.0
     state.free_ram_mb = 255
@@ -105,13 +105,13 @@ def test_a_high_instance_where_memory_is_oversold(decide):
     assert decide(nova.HIGH, state) is None
 
 
-def test_more_vcpus_than_cpus_to_float_on(decide):
+def test_more_low_vcpus_than_floating_cpus_are_refused(decide):
     large = nova.flavor(vcpus=13, hw__cpu_priority='low',
                         hw__cpu_policy='shared')
     assert ('too_many_vcpus', 13, 12) == decide(large, nova.host_state())
 
 
-def test_more_shared_vcpus_than_shared_cpus(decide):
+def test_more_shared_vcpus_than_shared_cpus_are_refused(decide):
     large = nova.flavor(vcpus=5)
     assert ('too_many_shared_vcpus', 5, 4) == decide(large, nova.host_state())
     assert decide(large, nova.host_state(cpus=NO_MIX)) is None
@@ -129,7 +129,7 @@ def test_more_shared_vcpus_than_shared_cpus(decide):
      'not_a_priority_host'),
     (dict(aggregates=[nova.aggregate(priority='nonsense')]),
      'not_a_priority_host'),
-    # A rank, as other clouds use the key.
+    # Other clouds use the key for ranks.
     (dict(aggregates=[nova.aggregate(priority='1')]), 'not_a_priority_host'),
 ])
 def test_priority_needs_a_priority_host(decide, flavor, host, reason):
@@ -151,18 +151,18 @@ def test_either_key_marks_a_priority_host(decide, flavor, aggregates):
     dict(stats={}),
     dict(aggregates=[], ordinary=0),
 ])
-def test_ordinary_instances_elsewhere_as_the_stock_filter(decide, host):
+def test_ordinary_instance_on_other_hosts_as_in_stock(decide, host):
     assert decide(nova.ORDINARY, nova.host_state(**host)) is None
 
 
 @pytest.mark.parametrize('text', ['x', '[' * 100000])
-def test_a_host_whose_report_cannot_be_read_takes_nothing(decide, text):
+def test_host_with_unreadable_report_refuses_all(decide, text):
     assert 'unreadable_report' == decide(nova.ORDINARY, nova.host_state(
         stats={host_report.STATS_KEY: text}))[0]
 
 
-def test_pinned_ordinary_instance_that_fits_by_number_only(decide):
-    """Stock's answer on a host without mix, under a name of ours."""
+def test_pinned_ordinary_instance_must_fit_one_cell(decide):
+    """On a host without mix, the answer is that of stock Nova."""
     assert ('numa_topology', None, None) == decide(
         nova.PINNED, nova.host_state(cpus=NO_MIX, pinned=range(5)))
 
@@ -174,6 +174,6 @@ def test_low_floats_on_shared_cpus_without_mix(decide):
         nova.LOW, nova.host_state(cpus=NO_MIX, low=5))
 
 
-def test_candidate_that_gives_vcpu_instead_of_pcpu(decide):
+def test_candidate_with_vcpu_instead_of_pcpu_is_refused(decide):
     assert ('no_pcpu_candidate', 4, None) == decide(
         nova.HIGH, nova.host_state(), pcpu=0)

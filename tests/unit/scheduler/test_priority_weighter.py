@@ -21,7 +21,7 @@ def ranked(flavor, *hosts):
     weighed = handler.get_weighed_objects(
         [priority_weighter.PriorityWeighter()], states,
         nova_obj.request_spec(flavor))
-    return [(states.index(found.obj), found.weight) for found in weighed]
+    return [(states.index(host.obj), host.weight) for host in weighed]
 
 
 @pytest.mark.parametrize('flavor, hosts, ranking', [
