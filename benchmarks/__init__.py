@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the package costs, side by side with stock Nova."""
+"""The cost of the package, side by side with stock Nova."""

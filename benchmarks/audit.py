@@ -35,11 +35,11 @@ FAULTS = 10
 
 
 def measure(size, repeats):
-    """Return figures of the audit of a cloud where nothing is wrong.
+    """Return figures of the audit of a cloud without drift.
 
     :param size: number of hosts
     :param repeats: how often each side is measured
-    :raises SystemExit: where an audit finds something else than there is
+    :raises SystemExit: if an audit does not find exactly the known drift
     """
     # The cloud reads a configuration of its own.
     nova.conf.CONF.clear()
@@ -61,7 +61,7 @@ def measure(size, repeats):
         faults = []
         for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
             faults += _break(bed, host)
-            # Of these, that of Nova looks for what never was.
+            # Of these, Nova's audit looks for orphaned allocations.
             _stock(3, host.uuid)
         found.update(_memory(size, faults))
     return found
@@ -81,7 +81,7 @@ def _create(bed, extra_specs, from_volume):
 
 
 def _stock(expected, provider=None):
-    """Run the audit of Nova, which says with its status what it found.
+    """Run the audit of Nova, whose exit status tells the findings.
 
     :param provider: UUID of the only host that is looked at, or None for all
     """
@@ -93,7 +93,7 @@ def _stock(expected, provider=None):
 
 
 def _ours(size, expected=(), seen=lambda: None):
-    """Run our audit as its command does, and compare what it finds.
+    """Run our audit as its command does, and compare the findings.
 
     :param expected: [(name of the host, kind of finding, consumer)]
     :param seen: function that is called after each host
@@ -125,7 +125,7 @@ def _memory(size, expected):
         gc.collect()
         peaks.append(tracemalloc.get_traced_memory()[1] / 1024)
 
-    # What was there before is left alone, as where time is taken.
+    # Objects from before are not counted, as in the time measurements.
     gc.collect()
     gc.freeze()
     tracemalloc.start()

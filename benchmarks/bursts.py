@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What bursts of creates came to: ``python -m benchmarks.bursts RESULTS``.
+"""The results of bursts of creates: ``python -m benchmarks.bursts RESULTS``.
 
 RESULTS is what tests/live/test_load.py and tests/live/test_plain_load.py
 recorded in one run, as ``tox -e live-all`` writes it.
@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from benchmarks import tables
 
-#: Rows of what a host may sell.
+#: Rows of the capacity of a host.
 HIGH, LOW, ORDINARY = 'high', 'low', 'ordinary'
 
 
@@ -57,7 +57,7 @@ def _sold(hosts, row):
 
 
 def main():
-    """Print the table, and write it where that is wanted."""
+    """Print the table, and write it to a file if one is given."""
     parser = argparse.ArgumentParser(
         prog='python -m benchmarks.bursts', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)

@@ -40,10 +40,10 @@ def alternate(stock, ours, repeats):
 def figures(key, stock, ours, number):
     """Return microseconds of both sides and their ratio, ours over stock.
 
-    :param key: what the keys of the result begin with
+    :param key: prefix of the keys of the result
     :param stock: list of seconds
     :param ours: the same
-    :param number: what the seconds are divided by, such as hosts
+    :param number: divisor of the seconds, such as the number of hosts
     """
     stock_us, ours_us = (statistics.median(side) / number * 1e6
                          for side in (stock, ours))

@@ -31,7 +31,7 @@ _OF_PROVIDER = (placement_models.Inventory,
 
 
 class Host(typing.NamedTuple):
-    """A host: its number, 0 for the first, and the UUIDs of what is there.
+    """A host: its number, 0 for the first, and the UUIDs of its records.
 
     ``uuid`` is that of its compute node, and of its resource provider.
     """
@@ -121,7 +121,7 @@ def _id(connection, model, host):
 
 
 def _copy(connection, model, where, changes):
-    """Insert rows of a table once more for each dict of what is changed.
+    """Insert rows of a table once more for each dict of changed columns.
 
     :param where: dict, column -> value, of the rows
     :param changes: list of dict, column -> value; an identifier that is

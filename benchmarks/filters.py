@@ -24,7 +24,7 @@ def pinned(request, states, repeats):
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, every other one full
-    :raises SystemExit: where the two filters differ, or a host with room is
+    :raises SystemExit: if the two filters differ, or a host with room is
         refused or a full one is not
     """
     found = {}
@@ -67,7 +67,7 @@ def floating(request, states, repeats):
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, every other one full
-    :raises SystemExit: where a host with room is refused or a full one is not
+    :raises SystemExit: if a host with room is refused or a full one is not
     """
     def run(filter_class, weigher_class, expected):
         fresh = hosts.as_read_for(request, states)
@@ -101,7 +101,7 @@ def floating(request, states, repeats):
 def weigher(request, states, repeats):
     """Return figures of the weigher, alone and in Nova's weight handler.
 
-    ``handler_us`` is what the handler takes for hosts that are weighed
+    ``handler_us`` is the time of the handler for hosts that are weighed
     already.
 
     :param request: benchmarks.request_specs.Request
@@ -130,7 +130,7 @@ def weigher(request, states, repeats):
 
 
 def asked_by_handler(host_weigher, weighed, spec):
-    """Return what Nova's weight handler asks a weigher for."""
+    """Return the arguments that Nova's weight handler gives a weigher."""
     return (host_weigher.weigh_objects(weighed, spec),
             [host_weigher.weight_multiplier(each.obj) for each in weighed])
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the fold adds to the time of one create in nova-api.
+"""The time that the fold adds to one create in nova-api.
 
 The create of Nova's compute API, and of the class of this package that
 replaces it, on the same objects. What the create calls to validate and to
@@ -27,7 +27,7 @@ CASES = {
 
 
 def measure(number=200, repeats=15):
-    """Return microseconds of one create, and of those what the fold adds.
+    """Return microseconds of one create, and those that the fold adds.
 
     :param number: how many creates are measured at a time
     :param repeats: how often

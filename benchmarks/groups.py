@@ -45,7 +45,7 @@ def measure(states, repeats):
     where the members are; all others of the request are without.
 
     :param states: list of HostState, not written to
-    :raises SystemExit: where both sides rank the hosts differently
+    :raises SystemExit: if both sides rank the hosts differently
     """
     # The cloud reads a configuration of its own.
     nova.conf.CONF.clear()
@@ -78,7 +78,7 @@ def measure(states, repeats):
 
 def _of_policy(key, stock, ours, weighed, spec_of_all, repeats):
     def run(weigher_class, first):
-        # What a weigher knows of a request is gone with it.
+        # A weigher forgets its state with the request.
         spec = copy.copy(spec_of_all)
         weigher = weigher_class()
         if not first:

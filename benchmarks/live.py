@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a create on a live cloud costs: ``python -m benchmarks.live A [B]``.
+"""The cost of a create on a live cloud: ``python -m benchmarks.live A [B]``.
 
 On two clouds, with this package on one of them: servers without a priority are
 created in small batches, on either cloud in turn, and nova-scheduler is asked
@@ -28,7 +28,7 @@ from benchmarks import tables
 from tests.live import layout as layouts
 
 #: The part of the turns that is left out at either end: some fall together
-#: with what Nova does from time to time.
+#: with the periodic tasks of Nova.
 TRIM = 0.1
 
 
@@ -55,9 +55,9 @@ def measure(plain, ours, arguments):
 
 
 def main():
-    """Measure, write what was found and print it beside what is allowed.
+    """Measure, write the figures and print them beside the limits.
 
-    :returns: the exit status: 0 where all that is required is reached
+    :returns: the exit status: 0 if all figures are within the limits
     """
     parser = argparse.ArgumentParser(
         prog='python -m benchmarks.live', description=__doc__,

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One live cloud, and what a create costs there.
+"""One live cloud, and the cost of a create in it.
 
 Its figures are in seconds, each for one create or one request.
 """
@@ -46,7 +46,7 @@ class Log:
     """The lines that processes write to their logs from now on."""
 
     def __init__(self, *paths):
-        # What was read of a line that is not complete.
+        # The beginning of an incomplete line.
         self._rests = {open(path): '' for path in paths}
         for file in self._rests:
             file.seek(0, os.SEEK_END)
@@ -66,7 +66,7 @@ class Log:
 class Builds:
     """When servers became ACTIVE, by the logs of nova-compute.
 
-    To ask the API again and again would cost what is to be measured.
+    Polling the API would add to the measured cost.
     """
 
     def __init__(self, log):
@@ -124,7 +124,7 @@ class Cloud:
             compute.add_host_to_aggregate(aggregate, host)
 
     def start(self, is_plain):
-        """Start Nova anew, with this package or without; it warms up."""
+        """Restart Nova with or without this package, and warm it up."""
         self._cloud.configure(is_plain, MORE)
         self.create(WORKERS)
         self.ask(WORKERS)

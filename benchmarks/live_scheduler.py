@@ -47,5 +47,5 @@ def ask(flavor, image, number):
         spec.project_id, spec.user_id = 'project', 'user'
         _CLOUD['client'].select_destinations(
             ctxt, spec, [uuid], return_objects=True, return_alternates=True)
-        # It holds what was asked for by now.
+        # By now it holds the requested records.
         _CLOUD['placement'].delete('/allocations/' + uuid).raise_for_status()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of throughput.json in words, beside what is allowed."""
+"""The figures of throughput.json in words, beside their limits."""
 
 import statistics
 
@@ -21,9 +21,9 @@ FIGURES = {
 
 
 def costs(found, figure):
-    """Return what this package costs in each complete round.
+    """Return the cost of this package in each complete round.
 
-    Each is a part of what it takes without the package.
+    Each is a fraction of the cost without the package.
 
     :param found: dict, as read from throughput.json
     """
@@ -33,7 +33,7 @@ def costs(found, figure):
 
 
 def throughput(found):
-    """Return the Table of both sides and what differs."""
+    """Return the Table of both sides and their difference."""
     rows = []
     for figure, words in FIGURES.items():
         plain, ours = (statistics.fmean(each[figure] for each in found[side])

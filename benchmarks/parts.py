@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the time of the filters goes, and what is kept in memory."""
+"""The parts of the time of the filters, and the memory in use."""
 
 import copy
 import gc
@@ -21,7 +21,7 @@ _NEVER_SEEN = itertools.count(1000000)
 
 
 def times(request, states, repeats):
-    """Return microseconds per host of what the filters call.
+    """Return microseconds per host of the functions that the filters call.
 
     :param request: benchmarks.request_specs.Request for one pinned NUMA cell
     :param states: list of HostState, every other one full
@@ -71,7 +71,7 @@ def times(request, states, repeats):
 
 
 def memory(number=200):
-    """Return KiB per host: of Nova's HostState, and what we keep beside it.
+    """Return KiB per host of Nova's HostState and of our data beside it.
 
     The text of the report is part of the HostState. What is read from it is
     kept with the text, once for all hosts that say the same.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the partitions protect: ``python -m benchmarks.protection``, as root.
+"""The effect of the partitions: ``python -m benchmarks.protection``, as root.
 
 On a real libvirtd with QEMU, one setting after the other in each round: how
 much CPU time a busy high-priority guest keeps beside a busy low-priority one
@@ -79,7 +79,7 @@ print(time.process_time() / (time.monotonic() - start))
 
 
 class Bench:
-    """A host with a dedicated and a shared CPU, and what is tried on it."""
+    """A host with a dedicated and a shared CPU, and the steps on it."""
 
     def __init__(self, hosts, images, size, dedicated, shared,
                  low_emulator=None):
@@ -152,7 +152,7 @@ class Bench:
         return _share_during(guest, lambda: time.sleep(self.seconds))[0]
 
     def task(self, script, argument, partition=None):
-        """Run a script on the dedicated CPU; returns what it prints.
+        """Run a script on the dedicated CPU; return its output.
 
         :param partition: where it runs, beside the guests of a partition; or
             None for the root of the host, where its services are
@@ -177,7 +177,7 @@ class Bench:
         return [float(word) for word in out.split()]
 
     def _cpu_cgroup(self, partition):
-        """Return the directory where the CPU weight of a partition is."""
+        """Return the directory with the CPU weight of a partition."""
         root = self.host.path('/sys/fs/cgroup')
         top = root / 'cpu' if (root / 'cpu').is_dir() else root
         if not partition:
@@ -191,9 +191,9 @@ class Bench:
                 'p99': delays[len(delays) * 99 // 100]}
 
     def operations(self):
-        """Return dict, what is done with a low guest -> seconds, or None.
+        """Return a dict, operation on a low guest to seconds.
 
-        None where it took too long, which ends it.
+        None if the operation took too long and was ended.
         """
         xml = guests.xml('low-op', self.images['idle'], self.cpus, 'low',
                          low_emulator=self.low_emulator)
@@ -241,7 +241,7 @@ def benches(hosts, images, size):
 
 
 def _share_during(guest, step):
-    """Return which part of a CPU a guest gets, and what the step returns."""
+    """Return the part of a CPU that a guest gets, and the step's result."""
     before, start = guest.vcpus[0].run_ns, time.monotonic_ns()
     result = step()
     return (guest.vcpus[0].run_ns - before) / (

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of protection.json in words, beside what is allowed."""
+"""The figures of protection.json in words, beside their limits."""
 
 from benchmarks import tables
 
@@ -12,7 +12,7 @@ SETTINGS = {
     '1': 'weight 1',
     'idle': 'idle',
 }
-#: The setting that nova-prio-host makes, which is held to what is allowed.
+#: The setting of nova-prio-host, which must keep the limits.
 DEFAULT = 'idle'
 #: Part of its solo CPU time that a high-priority guest keeps.
 LEAST_SHARE = 0.99
@@ -38,7 +38,7 @@ def allowed_seconds(idle_seconds):
 
 
 def shares(found):
-    """Return the Table of what a high-priority guest keeps.
+    """Return the Table of the CPU time that a high-priority guest keeps.
 
     :param found: dict, as read from protection.json
     """
@@ -116,7 +116,7 @@ def _settings(found):
 
 
 def services(found):
-    """Return the Table of what is left for the services of the host."""
+    """Return the Table of the CPU time of the services of the host."""
     return tables.Table(
         ('weight of high-priority guests', 'CPU time of a service beside one'),
         [(key.split()[-1], '%.1f %%' % (100 * figures['service_share']))

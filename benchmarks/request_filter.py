@@ -63,7 +63,8 @@ def measure(hosts=3000, repeats=5, number=20):
             found.update(clock.figures(
                 'request_filter.' + request.key, *clock.alternate(
                     lambda: run(request_filter.require_tenant_aggregate),
-                    lambda: run(prio_request_filter.restrict_request), repeats), number))
+                    lambda: run(prio_request_filter.restrict_request),
+                    repeats), number))
     return found
 
 

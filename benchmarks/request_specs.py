@@ -19,7 +19,7 @@ _MIXED = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A RequestSpec, and what Placement allocates for it.
+    """A RequestSpec, and the allocations that Placement makes for it.
 
     ``key`` is its name among the figures, ``hosts`` the keyword arguments of
     the hosts it is for, ``resources`` a dict, resource class -> int.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of bench.json in words, beside what is allowed."""
+"""The figures of bench.json in words, beside their limits."""
 
 import csv
 import typing
@@ -72,7 +72,7 @@ class Table(typing.NamedTuple):
 
 
 def context(found):
-    """Return the Table of what was measured with what."""
+    """Return the Table of the versions and the machine."""
     return Table(('', 'this run'), [
         ('Nova', found['nova']),
         ('Python', found['python']),
@@ -164,7 +164,7 @@ def _audit(found):
 
 
 def parts(found):
-    """Return the Table of where the time goes."""
+    """Return the Table of the parts of the time."""
     return Table(('part', 'time'), [
         (words, _us(found[part + '_us']))
         for part, words in PARTS.items()])
@@ -182,7 +182,7 @@ def sizes(found):
 
 
 def folds(found):
-    """Return the Table of what the fold adds to a create."""
+    """Return the Table of the time that the fold adds to a create."""
     return Table(('create', 'Nova', 'ours', 'added'), [
         (words, *(_us(found['fold.%s.%s_us' % (case, side)])
                   for side in ('stock', 'ours', 'added')))

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Play the worked example as a user does, and check what it shows.
+"""Play the worked example as a user does, and check its result.
 
-A test of its own environments (``example-nova31`` and the like): the name
-keeps it out of the others.
+Only the environments ``example-nova31`` and the like run it: its name keeps
+it out of the other test runs.
 """
 
 import collections

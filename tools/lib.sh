@@ -22,7 +22,7 @@ die() {
     exit 1
 }
 
-# The oldest Python that will do is 3.11; print the first one found.
+# Print the path of the first Python that is 3.11 or later.
 find_python() {
     for python in python3.11 python3 python3.12 python3.13; do
         if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -34,7 +34,7 @@ find_python() {
     die 'No Python 3.11 or later was found: install python3 first.'
 }
 
-# quietly LOG COMMAND...: the output goes to LOG, its end is shown on failure.
+# quietly LOG COMMAND...: write the output to LOG; show its end on failure.
 quietly() {
     quietly_log=$1
     shift
@@ -46,8 +46,8 @@ quietly() {
     fi
 }
 
-# Debian ships the module that fills a virtual environment in a package of
-# its own; fetch it where it is missing.
+# Debian ships the module venv in a separate package: install the package if
+# the module is missing.
 need_venv_module() {
     "$1" -c 'import ensurepip, venv' 2>/dev/null && return
     version=$("$1" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -62,8 +62,9 @@ need_venv_module() {
         apt-get install -y --no-install-recommends "python$version-venv"
 }
 
-# make_venv DIRECTORY ARGUMENTS...: an environment filled by pip with these
-# arguments, made again when they or the files named in STAMP_FILES changed.
+# make_venv DIRECTORY ARGUMENTS...: make a virtual environment and run pip
+# install with these arguments. It is made again if they or the files in
+# STAMP_FILES changed.
 make_venv() {
     venv=$1
     shift
@@ -81,8 +82,8 @@ make_venv() {
     printf '%s\n' "$stamp" >"$venv/stamp"
 }
 
-# need_packages LOG PACKAGE...: install what is missing of these with apt.
-# Nothing is configured or started.
+# need_packages LOG PACKAGE...: install the missing packages with apt, without
+# configuring or starting any.
 need_packages() {
     log=$1
     shift
@@ -100,7 +101,7 @@ need_packages() {
     : >"$log"
     say "Installing$missing (once; progress in $log) ..."
     quietly "$log" apt-get update
-    # Files that somebody has configured already are kept as they are.
+    # Configuration files that were changed on this machine stay unchanged.
     quietly "$log" env DEBIAN_FRONTEND=noninteractive \
         apt-get install -y --no-install-recommends \
         -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \

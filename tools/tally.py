@@ -2,11 +2,11 @@
 
 """Count the tests of a run: ``tally.py DIRECTORY``.
 
-The directory holds what the test runners wrote: JUnit XML (``*.xml``) from
+The directory holds the files of the test runners: JUnit XML (``*.xml``) from
 pytest and CSV (``*.csv``) from stestr by way of ``subunit2csv``. The last line
-is ``N passed, N failed``, with ``, N skipped`` where any was. The exit status
-is 1 when a test failed or was skipped, when none was run, or when a file
-cannot be read.
+is ``N passed, N failed``, with ``, N skipped`` if there were any. The status
+is 1 if a test failed or was skipped, if none was run, or if a file cannot be
+read.
 """
 
 import collections
@@ -15,7 +15,7 @@ import pathlib
 import sys
 from xml.etree import ElementTree
 
-# How subunit words what became of a test.
+# Status of a test in subunit to its outcome here.
 SUBUNIT = {
     'success': 'passed',
     'xfail': 'passed',
