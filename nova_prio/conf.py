@@ -31,8 +31,7 @@ Possible values:
 
 Related options:
 
-* ``[compute] cpu_dedicated_set``
-* ``[compute] cpu_shared_set``
+* ``[compute] cpu_dedicated_set`` and ``[compute] cpu_shared_set``
 * ``[DEFAULT] cpu_allocation_ratio``
 * ``[DEFAULT] compute_driver``: must be ``prio.PriorityLibvirtDriver``
 """),
@@ -72,8 +71,7 @@ Possible values:
 
 Related options:
 
-* ``[compute] cpu_dedicated_set``
-* ``[compute] cpu_shared_set``
+* ``[compute] cpu_dedicated_set`` and ``[compute] cpu_shared_set``
 """),
     cfg.FloatOpt(
         'priority_weight_multiplier',
@@ -95,9 +93,8 @@ Possible values:
 Related options:
 
 * ``[filter_scheduler] weight_classes``
-* ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0`` if the
-  PriorityWeighter is enabled. For ordinary instances this weigher gives the
-  weights of the CPU weigher
+* ``[filter_scheduler] cpu_weight_multiplier``: must be ``0.0``, because the
+  PriorityWeighter weighs ordinary instances as the CPU weigher does
 """),
     cfg.ListOpt(
         'affinity_domains',
@@ -164,20 +161,14 @@ Related options:
 
 
 def register_opts(conf):
-    """Register the options; another call changes nothing.
-
-    :param conf: an ``oslo_config.cfg.ConfigOpts``
-    """
+    """Register the options; another call changes nothing."""
     conf.register_opts(DEFAULT_OPTS)
     conf.register_group(GROUP)
     conf.register_opts(PRIORITY_OPTS, group=GROUP)
 
 
 def find_invalid(conf, names):
-    """Return a sentence for each of these options with an invalid value.
-
-    :param conf: ``oslo_config.cfg.ConfigOpts`` with these options
-    """
+    """Return a sentence for each of these options with an invalid value."""
     problems = []
     for group, options in list_opts():
         values = conf[group.name] if group else conf

@@ -25,8 +25,7 @@ class Steps:
         # Step -> (problem, whether it lasts until a recount), of the failed
         # steps that priority instances depend on.
         self._failed = {}
-        # (step, type of the error) of the logged errors.
-        self._logged = set()
+        self._logged = set()  # of (step, type of the error)
 
     @property
     def problem(self):
@@ -92,7 +91,6 @@ class Steps:
 def _format_problem(step, error):
     """Return a sentence on one line, of bounded length."""
     text = ' '.join(('%s: %s' % (type(error).__name__, error)).split())
-    if len(text) > _MAX_TEXT:
-        text = text[:_MAX_TEXT] + '...'
+    text = text[:_MAX_TEXT] + '...' * (len(text) > _MAX_TEXT)
     return ('nova-prio cannot %s (%s); see the log of the service on this '
             'host' % (step, text))

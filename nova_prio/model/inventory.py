@@ -24,7 +24,7 @@ def build_priority_inventories(stock, cpus, ledger):
 
     :param stock: inventories of Nova's driver, a dict, resource class -> dict
     :param cpus: ``capacity.HostCPUs``
-    :param ledger: ``usage.UsageLedger`` of the instances on the host
+    :param ledger: ``usage.UsageLedger`` of the host
     """
     inventories = dict(stock)
     if orc.VCPU in stock:

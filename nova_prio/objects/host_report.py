@@ -37,8 +37,8 @@ class HostReport(base.VersionedObject):
     """CPU sets, ratio, and the sellable and used vCPUs of each row of a host.
 
     The report is JSON text in the ``stats`` of the compute node, which the
-    scheduler reads as ``host_state.stats``. It has no time stamp, so an
-    unchanged report causes no database write.
+    scheduler reads. It has no time stamp, so an unchanged report causes no
+    database write.
     """
 
     VERSION = '1.4'
@@ -46,14 +46,12 @@ class HostReport(base.VersionedObject):
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
     fields = {
-        # CPU numbers in the format of the options, for example '0-7'.
+        # In the format of the options, for example '0-7'.
         'cpu_dedicated_set': fields.StringField(),
         'cpu_shared_set': fields.StringField(),
         'mix': fields.BooleanField(),
-        # Number of floating CPUs.
-        'floating_cpus': fields.IntegerField(),
-        # Ratio in force, as an exact decimal.
-        'cpu_allocation_ratio': fields.StringField(),
+        'floating_cpus': fields.IntegerField(),  # how many
+        'cpu_allocation_ratio': fields.StringField(),  # an exact decimal
         # vCPUs of all instances at the time of this report. If the scheduler
         # sees more, requests consumed the difference.
         'vcpus_used': fields.IntegerField(),
@@ -176,8 +174,8 @@ class HostReport(base.VersionedObject):
         if text is None:
             return None
         try:
-            report = cls.obj_from_primitive(
-                _adopt_version(jsonutils.loads(text)))
+            primitive = _adopt_version(jsonutils.loads(text))
+            report = cls.obj_from_primitive(primitive)
             report.obj_set_defaults()
             missing = [name for name in cls.fields if name not in report]
             if missing:

@@ -23,9 +23,8 @@ def select_ours(traits):
 
 
 def list_for_host(mix, is_disabled):
-    """Return the traits that nova-compute gives to a host, a list.
+    """Return the list of traits of a host.
 
-    :param mix: whether the host is a mix host
     :param is_disabled: whether the host is disabled for priority instances
     """
     return [TRAIT] * (not is_disabled) + [TRAIT_MIX] * mix
