@@ -12,6 +12,7 @@ import nova.conf
 from nova import context
 from nova import exception
 from nova import objects
+from oslo_upgradecheck import upgradecheck
 
 from nova_prio.cmd import report
 from nova_prio.cmd import status
@@ -65,7 +66,8 @@ class Mirror(base.FunctionalTest):
         with mock.patch('nova_prio.admin.host_inventory.connect_databases'):
             result = dict(checks._upgrade_checks)['Host aggregates'](checks)
         self.assertEqual(
-            status.WARNING if result.details else status.SUCCESS, result.code)
+            upgradecheck.Code.WARNING if result.details
+            else upgradecheck.Code.SUCCESS, result.code)
         return result.details or ''
 
     def found(self, *arguments):

@@ -8,6 +8,7 @@ import nova.conf
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.api import client
 
+from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from tests.functional import base
 
@@ -37,7 +38,7 @@ class Status(base.FunctionalTest):
         self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver',
                         aggregate={'priority_mix': 'true'})
         code, details = found()
-        self.assertEqual(status.WARNING, code)
+        self.assertEqual(upgrade_checks.WARNING, code)
         self.assertIn("Host stock1 of the host aggregate 'priority_mix=true' ",
                       details)
         self.assertIn('Host lone1 runs prio.PriorityLibvirtDriver', details)
@@ -47,7 +48,7 @@ class Status(base.FunctionalTest):
         self.admin_api.post_aggregate_action(
             aggregate, {'remove_host': {'host': 'stock1'}})
         self.admin_api.add_host_to_aggregate(aggregate, 'lone1')
-        self.assertEqual((status.SUCCESS, None), found())
+        self.assertEqual((upgrade_checks.SUCCESS, None), found())
         for value, is_found in (('no', True), ('false', False)):
             self.admin_api.post_aggregate_action(aggregate, {'set_metadata': {
                 'metadata': {'priority_ordinary': value}}})
@@ -73,29 +74,30 @@ class Status(base.FunctionalTest):
         limits.create_registered_limit(
             resource_name='servers', default_limit=4)
         self.start_seed_host()
-        self.assertEqual((status.SUCCESS, None), found())
+        self.assertEqual((upgrade_checks.SUCCESS, None), found())
         limits.create_registered_limit(
             resource_name='class:VCPU', default_limit=4)
-        self.assertEqual((status.WARNING, ['class:PCPU']), found())
+        self.assertEqual((upgrade_checks.WARNING, ['class:PCPU']), found())
         self.assertIn('does not limit high-priority instances; register it.',
                       self.found('Configuration of nova-api')[1])
         self.boot(self.high)
         self.flags(unified_limits_resource_list=[
             'servers', 'class:PCPU', 'class:MEMORY_MB'], group='quota')
         self.assertEqual(
-            (status.WARNING, ['class:PCPU', 'class:MEMORY_MB']), found())
+            (upgrade_checks.WARNING, ['class:PCPU', 'class:MEMORY_MB']),
+            found())
         self.assertIn('Nova refuses high-priority instances; register it.',
                       self.found('Configuration of nova-api')[1])
         error = self.assertRaises(
             client.OpenStackApiException, self.boot, self.high)
         self.assertEqual(403, error.response.status_code)
         self.flags(unified_limits_resource_strategy='ignore', group='quota')
-        self.assertEqual((status.WARNING, ['class:PCPU']), found())
+        self.assertEqual((upgrade_checks.WARNING, ['class:PCPU']), found())
         limits.create_registered_limit(
             resource_name='class:PCPU', default_limit=8)
-        self.assertEqual((status.SUCCESS, None), found())
+        self.assertEqual((upgrade_checks.SUCCESS, None), found())
         self.flags(unified_limits_resource_strategy='require', group='quota')
         limits.create_registered_limit(
             resource_name='class:MEMORY_MB', default_limit=512)
-        self.assertEqual((status.SUCCESS, None), found())
+        self.assertEqual((upgrade_checks.SUCCESS, None), found())
         self.boot(self.high)
