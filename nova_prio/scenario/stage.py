@@ -91,19 +91,17 @@ class Stage:
         return {'server': server, 'os:scheduler_hints': {
             key: value for key, value in hints.items() if value}}
 
-    def _placement(self, *path):
-        return self._cloud.placement.get(
-            '/'.join(('/resource_providers', *path)), version='1.20').body
-
     def list_providers(self):
         """Return the resource providers, a list of refusals.Provider."""
+        cloud = self._cloud
         return [
-            refusals.Provider(item['name'], item['uuid'], **{
-                part: kind(self._placement(item['uuid'], part)[part])
-                for part, kind in (
-                    ('inventories', dict), ('usages', dict),
-                    ('traits', frozenset), ('aggregates', frozenset))})
-            for item in self._placement()['resource_providers']]
+            refusals.Provider(
+                item['name'], item['uuid'],
+                cloud._get_provider_inventory(item['uuid']),
+                cloud._get_provider_usages(item['uuid']),
+                frozenset(cloud._get_provider_traits(item['uuid'])),
+                frozenset(cloud._get_provider_aggregates(item['uuid'])))
+            for item in cloud._get_all_providers()]
 
     def update_server(self, server):
         """Update a Server from Nova and the XML of its guest; return it."""
@@ -126,12 +124,9 @@ class Stage:
 
         It is read from the report of the compute, and from Placement.
         """
-        name = host['name']
-        provider = self._cloud.compute_rp_uuids[name]
-        inventory, allocations = (
-            self._placement(provider, part)[part]
-            for part in ('inventories', 'allocations'))
-        node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
+        cloud, name = self._cloud, host['name']
+        provider = cloud.compute_rp_uuids[name]
+        node, = cloud.computes[name].manager.rt.compute_nodes.values()
         report = host_report.HostReport.from_stats(node.stats)
         return result.Host(
             name, host['cpus'],
@@ -141,8 +136,9 @@ class Stage:
                 row: {'sellable': sellable, 'used': used}
                 for row, sellable, used in zip(
                     result.ROWS, report.sellable, report.used)},
-            inventory=inventory, allocations=allocations,
-            state='down' if name in self._cloud.hosts_down else 'up',
+            inventory=cloud._get_provider_inventory(provider),
+            allocations=cloud._get_allocations_by_provider_uuid(provider),
+            state='down' if name in cloud.hosts_down else 'up',
             domains={key: host['aggregate'][key]
                      for key in self._document.affinity_domains
                      if key in host['aggregate']})

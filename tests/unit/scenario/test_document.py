@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Scenario files: what is read, and which sentence each error gets."""
+"""Scenario files: the values that are read, and the text of each error."""
 
 import pathlib
 import re
@@ -32,7 +32,7 @@ def problems(text):
     return caught.value.problems
 
 
-def test_defaults():
+def test_document_has_all_defaults():
     found = document.parse(GOOD, 'x.yaml')
     assert found.hosts == [{
         'name': 'a', 'cpus': 12, 'cells': 1, 'threads': 1,
@@ -207,7 +207,7 @@ def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
      '  - {name: f, vcpus: 4}\n  - {name: f, vcpus: 8}',
      "5: key 'flavors[1].name': 'f' is already used"),
 ])
-def test_one_error(old, new, problem):
+def test_error_names_line_key_value_and_allowed_values(old, new, problem):
     assert old in GOOD
     assert problems(GOOD.replace(old, new, 1)) == ['x.yaml:' + problem]
 
@@ -221,7 +221,7 @@ def test_all_errors_are_listed_in_the_order_of_the_file():
         'steps[0].create.flavor']
 
 
-def test_counted_servers_have_numbers():
+def test_servers_of_one_create_are_numbered():
     found = document.parse(GOOD.replace('flavor: f', 'flavor: f, count: 2')
                            + '  - delete: {server: s-2}\n', 'x.yaml')
     assert [step.title for step in found.steps] == [
@@ -232,7 +232,7 @@ def test_counted_servers_have_numbers():
         "at this step; allowed: s-1, s-2"]
 
 
-def test_a_deleted_name_is_free_again():
+def test_name_of_a_deleted_server_can_be_used_again():
     document.parse(GOOD + '  - delete: {server: s}\n'
                    '  - create: {name: s, flavor: f}\n', 'x.yaml')
 
@@ -250,11 +250,11 @@ def test_a_deleted_name_is_free_again():
     ('- a\n', "x.yaml:1: ['a'] is not a mapping with the keys description, "
      'hosts, flavors, images, server_groups, affinity_domains, steps'),
 ])
-def test_no_mapping_at_all(text, problem):
+def test_text_without_a_mapping_is_refused(text, problem):
     assert problems(text) == [problem]
 
 
-def test_files_that_cannot_be_read(tmp_path):
+def test_unreadable_files_are_reported(tmp_path):
     missing = tmp_path / 'none.yaml'
     binary = tmp_path / 'binary.yaml'
     binary.write_bytes(b'\xff\xfe')
@@ -267,7 +267,7 @@ def test_files_that_cannot_be_read(tmp_path):
         assert caught.value.problems == [problem % path]
 
 
-def test_the_player_speaks_of_lines_too():
+def test_problem_of_a_document_names_the_line():
     found = document.parse(GOOD, 'x.yaml')
     assert found.problem(('flavors', 0), 'is refused') == (
         "x.yaml:4: key 'flavors[0]': is refused")
@@ -275,13 +275,13 @@ def test_the_player_speaks_of_lines_too():
 
 @pytest.mark.parametrize(
     'path', sorted((ROOT / 'examples').glob('*.yaml')), ids=str)
-def test_examples_are_good_and_expect_something(path):
+def test_examples_are_valid_and_expect_outcomes(path):
     found = document.load(str(path))
     assert found.description
     assert {'active', 'refused'} <= {step.expect for step in found.steps}
 
 
-def test_the_page_names_every_key():
+def test_documentation_names_every_key():
     page = (ROOT / 'doc' / 'source' / 'user' / 'scenario.rst').read_text()
     keys = set(schema.scenario(verbs.step_rules())['properties'])
     for rules in (schema.HOST, schema.FLAVOR, schema.IMAGE,

@@ -43,7 +43,7 @@ def request(*groups, root_required=(), root_forbidden=()):
     (inventory(10, 0, 1.15), 0, 11),    # int(11.5)
     (inventory(4), 6, -2),              # oversold
 ])
-def test_free(vcpu, used, free):
+def test_free_amount_of_a_provider(vcpu, used, free):
     candidate = provider(inventories={'VCPU': vcpu}, usages={'VCPU': used})
     assert candidate.get_free('VCPU') == free
 
@@ -69,7 +69,7 @@ def test_free(vcpu, used, free):
     ([{'in_tree': 'B'}], ['the request names another host']),
     ([{'in_tree': 'A'}], []),
 ])
-def test_obstacles(groups, sentences):
+def test_obstacles_have_one_sentence_each(groups, sentences):
     candidate = provider(traits=frozenset({'CUSTOM_T'}),
                          aggregates=frozenset({'three'}))
     assert list(refusals.find_obstacles(

@@ -61,7 +61,7 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 """
 
 
-def test_text():
+def test_text_shows_servers_refusals_and_maps():
     assert render.text(result.Result(SERVERS, [seed()])) == GOLDEN
 
 
@@ -75,7 +75,7 @@ def test_refused_steps_are_shown_in_their_order():
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
 
-def test_a_host_that_is_down():
+def test_map_says_that_the_host_is_down():
     assert render.host_map(seed(state='down'), []).startswith(
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
@@ -88,7 +88,7 @@ def test_mixed_policy_is_pinned_and_floats():
     assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
 
 
-def test_servers_of_other_hosts_are_not_on_the_map():
+def test_map_leaves_out_servers_of_other_hosts():
     text = render.host_map(seed(), [server('x', [[0]], 'high', host='other')])
     assert 'pinned' not in text
 
@@ -126,7 +126,7 @@ def test_a_wide_host_fits_into_100_columns():
                           'low       ~~~~~~~~ ~~~~~~~~']
 
 
-def test_more_servers_than_letters():
+def test_map_has_two_letters_per_server_beyond_52_servers():
     host = result.Host('wide', 64, frozenset(range(64)), frozenset())
     servers = [server('s%d' % number, [[number]], 'high', 'wide')
                for number in range(60)]

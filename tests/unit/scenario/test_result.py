@@ -36,7 +36,7 @@ def test_pins_and_floating_cpus():
     assert result.Server('s').pins == {}
 
 
-def test_document():
+def test_document_has_the_keys_of_the_json_format():
     found = result.Result(
         [result.Server('s', faults={1: 'no', 2: 'no room'})],
         [result.Host('a', 4, frozenset(), frozenset(), None,

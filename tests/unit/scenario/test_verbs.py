@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the progress lines and the reports call a step."""
+"""The names of a step in progress lines and reports."""
 
 import pytest
 
