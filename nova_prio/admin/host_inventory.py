@@ -29,17 +29,6 @@ DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
 
 
-class LowRow(typing.NamedTuple):
-    """CPUs on which low-priority instances float, and sellable vCPUs."""
-
-    floating: int
-    sellable: int
-
-    def count_instances(self, vcpus):
-        """Return how many instances of a size an empty host can run."""
-        return self.sellable // vcpus if vcpus <= self.floating else 0
-
-
 class HostCapacity(typing.NamedTuple):
     """A compute host.
 
@@ -57,17 +46,15 @@ class HostCapacity(typing.NamedTuple):
     free_memory_mb: int = 0
 
     @property
-    def low_rows(self):
-        """The LowRow without mix and the LowRow with mix.
+    def cpus_by_mix(self):
+        """The ``capacity.HostCPUs`` without mix and with mix.
 
         The host must have a report.
         """
-        rows = []
-        for mix in False, True:
-            cpus = dataclasses.replace(self.report.cpus, mix=mix)
-            rows.append(LowRow(len(cpus.floating), cpus.sellable.low))
+        without, mixed = (dataclasses.replace(self.report.cpus, mix=mix)
+                          for mix in (False, True))
         # nova-compute refuses mix unless both CPU sets are given.
-        return rows if cpus.dedicated and cpus.shared else rows[:1] * 2
+        return without, mixed if mixed.dedicated and mixed.shared else without
 
     def count_instances(self, request):
         """Return how many equal instances the free CPUs can take.

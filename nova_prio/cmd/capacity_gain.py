@@ -75,15 +75,20 @@ def _make_row(name, host, silent_cells, vcpus):
     if host is None or not host.report:
         row[NOTE] = _explain_missing_report(host, silent_cells)
         return row
-    without, mixed = host.low_rows
+    without, mixed = host.cpus_by_mix
     row.update({
-        'Mix': host.report.mix, 'Low Without Mix': without.sellable,
-        'Low With Mix': mixed.sellable,
-        'Gain': mixed.sellable - without.sellable})
+        'Mix': host.report.mix, 'Low Without Mix': without.sellable.low,
+        'Low With Mix': mixed.sellable.low,
+        'Gain': mixed.sellable.low - without.sellable.low})
     if vcpus:
-        row[UNITS] = (mixed.count_instances(vcpus) -
-                      without.count_instances(vcpus))
+        row[UNITS] = (_count_instances(mixed, vcpus) -
+                      _count_instances(without, vcpus))
     return row
+
+
+def _count_instances(cpus, vcpus):
+    """Return how many low-priority instances an empty host can run."""
+    return cpus.sellable.low // vcpus if vcpus <= len(cpus.floating) else 0
 
 
 def _explain_missing_report(host, silent_cells):

@@ -238,7 +238,7 @@ def test_audit_finds_changed_cpuset_of_guest(bed, servers, cpus):
     status, (found,), _ = audit()
     bed.flags(connection_uri=bed.host.uri, group='libvirt')
     assert (1, 'unread') == (status, found['Finding'])
-    assert 'libvirt cannot be asked: ' in found['Remedy']
+    assert 'libvirt does not answer: ' in found['Remedy']
 
 
 def test_domain_xml_of_driver_matches_schema(

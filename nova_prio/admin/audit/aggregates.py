@@ -50,8 +50,7 @@ class MirrorCheck:
             view.name, finding.WRONG_AGGREGATES, needed=self._names(expected),
             placement=self._names(present), note=' '.join(notes),
             repair=functools.partial(
-                repairs.replace_provider_data, view.node.uuid, 'aggregates',
-                view.aggregates, wanted))
+                repairs.replace_provider_data, view, 'aggregates', wanted))
 
     def _compare(self, view):
         """Return the UUIDs in Nova and the UUIDs in Placement, two sets."""

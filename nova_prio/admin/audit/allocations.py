@@ -39,12 +39,11 @@ def check(view, context, client):
                 placement=finding.format_amounts(resources), note=str(error))
             continue
         if fault:
-            kind, delete_all = fault
             yield finding.Finding(
-                view.name, kind, consumer, finding.format_amounts({}),
+                view.name, fault[0], consumer, finding.format_amounts({}),
                 finding.format_amounts(resources), repair=functools.partial(
-                    repairs.delete_allocations, view.node.uuid, consumer,
-                    resources, delete_all, fault, find_fault))
+                    repairs.delete_allocations, view, consumer, fault,
+                    find_fault))
     # Repair instances last: they may need the capacity that is freed above.
     yield from _check_instances(view, client)
 
@@ -84,8 +83,7 @@ def _check_instances(view, client):
             view.name, kind, instance.uuid, finding.format_amounts(expected),
             finding.format_amounts(present), note=' '.join(notes),
             repair=functools.partial(
-                repairs.repair_instance, view.node.uuid, view.name,
-                instance.uuid))
+                repairs.repair_instance, view, instance.uuid))
 
 
 def _is_pinned_by_image(instance):

@@ -56,8 +56,8 @@ def _check_traits(view):
             needed=' '.join(sorted(expected)) or 'none',
             placement=' '.join(sorted(present)) or 'none',
             repair=functools.partial(
-                repairs.replace_provider_data, view.node.uuid, 'traits',
-                view.traits, [*(set(view.traits) - _TRAITS), *expected]))
+                repairs.replace_provider_data, view, 'traits',
+                [*(set(view.traits) - _TRAITS), *expected]))
 
 
 def _check_inventories(view):
@@ -72,8 +72,7 @@ def _check_inventories(view):
             needed=_format_inventories(wrong, expected),
             placement=_format_inventories(wrong, view.inventories),
             repair=functools.partial(
-                repairs.replace_provider_data, view.node.uuid, 'inventories',
-                view.inventories, {
+                repairs.replace_provider_data, view, 'inventories', {
                     **view.inventories,
                     **{name: expected[name] for name in wrong}}))
 
