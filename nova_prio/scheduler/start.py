@@ -2,9 +2,8 @@
 
 """The start of this package in nova-scheduler."""
 
-from importlib import metadata
-
 from oslo_log import log as logging
+from stevedore import extension
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
@@ -46,7 +45,10 @@ def load_plugins(kind):
 
     :param kind: 'filters' or 'weights'
     """
+    def fail(manager, entry_point, error):
+        raise error
+
     start()
-    plugins = {entry.name: entry for entry in metadata.entry_points(
-        group='nova_prio.scheduler.' + kind)}
-    return [plugins[name].load() for name in sorted(plugins)]
+    manager = extension.ExtensionManager(
+        'nova_prio.scheduler.' + kind, on_load_failure_callback=fail)
+    return [manager[name].plugin for name in sorted(manager.names())]
