@@ -27,12 +27,13 @@ LOG = logging.getLogger(__name__)
 #: Releases of Nova that this package is tested with.
 TESTED_RELEASES = (31, 33, 34)
 
-#: A name of Nova and its parameters, as written in the table.
-_NAME = re.compile(r'(\w+)(\(.*?\))?')
+#: A name of Nova, and its parameters or '', as written in the table.
+_NAME = re.compile(r'([\w.:]+)(\([^)]*\))?')
 #: An option that is read as an attribute of the configuration. Names with
 #: ``config_`` are those of oslo.config itself.
 _OPTION = re.compile(
     r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
+_LACKS = '%s has no parameter %r in its place'
 
 API = interfaces.API
 SCHEDULER = interfaces.SCHEDULER
@@ -95,19 +96,12 @@ def compare_name(path, parameters=()):
     accepted = iter(inspect.signature(found).parameters if parameters else ())
     for parameter in parameters:
         if parameter not in accepted:
-            return _lacks(name, parameter)
+            return _LACKS % (name, parameter)
     return None
 
 
-def _lacks(name, parameter):
-    return '%s has no parameter %r in its place' % (name, parameter)
-
-
 def compare_methods(path):
-    """Return how a class of Nova differs from our class, or None.
-
-    :param path: full name of our class
-    """
+    """Return how the base of our class, a full name, differs, or None."""
     try:
         ours = importutils.import_class(path)
     except Exception as error:
@@ -155,17 +149,14 @@ def _compare_method(name, stock, ours):
         elif parameter.name in (remaining if forwards else remaining[:1]):
             remaining.remove(parameter.name)
         else:
-            return _lacks(name, parameter.name)
+            return _LACKS % (name, parameter.name)
     if remaining and not forwards:
         return '%s has a new parameter %r' % (name, remaining[0])
     return None
 
 
 def compare_options(package):
-    """Return which options that a package reads do not exist, or None.
-
-    :param package: full name of a package of ours
-    """
+    """Return which options that our package reads do not exist, or None."""
     conf = importutils.import_module('nova.conf').CONF
     prio_conf.register_opts(conf)
     directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')
@@ -178,9 +169,8 @@ def compare_options(package):
 
 
 def is_registered(conf, group, option):
-    """Return whether a release of Nova has an option.
+    """Return whether conf, a ``ConfigOpts``, has an option.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param group: name of the group, or 'DEFAULT'
     """
     if group == 'DEFAULT':
@@ -190,13 +180,16 @@ def is_registered(conf, group, option):
 
 def _list_contracts():
     """Yield a Contract for each entry of the tables."""
-    for services, owners in interfaces.NAMES.items():
-        for service, owner in itertools.product(services, owners):
-            for name, parameters in _NAME.findall(owners[owner]):
-                path = owner + ('.' if ':' in owner else ':') + name
-                yield Contract(
-                    service, path.replace(':', '.'), functools.partial(
-                        compare_name, path, re.findall(r'\w+', parameters)))
+    for services, text in interfaces.NAMES.items():
+        for name, parameters in _NAME.findall(text):
+            if '.' in name:
+                owner = name + ('.' if ':' in name else ':')
+                continue
+            mismatch = functools.partial(
+                compare_name, owner + name, re.findall(r'\w+', parameters))
+            for service in services:
+                yield Contract(service, (owner + name).replace(':', '.'),
+                               mismatch)
     for service, classes in interfaces.EXTENDED.items():
         for name in classes:
             yield Contract(service, name, functools.partial(
@@ -213,10 +206,7 @@ ALL = tuple(_list_contracts())
 
 
 def find_mismatches(service):
-    """Return how the running Nova differs for a service, one text each.
-
-    :param service: name of the service
-    """
+    """Return how the running Nova differs for a service, a list of str."""
     return list(filter(None, (
         each.mismatch() for each in ALL if each.service == service)))
 
@@ -228,10 +218,7 @@ def get_nova_release():
 
 
 def get_own_release():
-    """Return the version of this package, such as "1.0.0".
-
-    It is read from the metadata that also contains the entry points.
-    """
+    """Return the version of this package, such as "1.0.0"."""
     return importlib.metadata.version('nova-prio')
 
 
@@ -243,8 +230,7 @@ def is_tested(release):
 def check(service):
     """Refuse the start of a service if the running Nova does not match.
 
-    :param service: name of the service whose interfaces are checked
-    :raises StartRefused: if one of them differs
+    :raises StartRefused: if a contract of the service does not hold
     """
     mismatches = find_mismatches(service)
     if mismatches:

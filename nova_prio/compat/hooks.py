@@ -2,16 +2,17 @@
 
 """Every place where this package changes Nova at run time.
 
-Nova has a way in for filters, weighers, extra specs and os-vif plug-ins, but
-none for the rest. These attributes of its modules are replaced:
+Nova has entry points for filters, weighers, extra specs and os-vif plug-ins,
+but not for the rest. This module replaces these attributes of Nova's modules:
 
 * ``nova.compute.api.API``
 * ``nova.api.openstack.compute.servers.ServersController.create``
 * ``nova.compute.resource_tracker.ResourceTracker``
 * ``nova.compute.resource_tracker.claims``
 
-``nova.scheduler.request_filter.ALL_REQUEST_FILTERS`` gets one more function,
-and :mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``. The
+It also adds a function to
+``nova.scheduler.request_filter.ALL_REQUEST_FILTERS``, and
+:mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``. The
 chapter Design says why. No file of Nova is changed or copied.
 """
 
@@ -36,7 +37,7 @@ def register_options():
 def install_api(api_class, check_body):
     """Let nova-api fold flavors, and check images and forced moves.
 
-    Calling it again changes nothing.
+    A second call changes nothing.
 
     :param api_class: subclass of Nova's compute API
     :param check_body: function that raises an error if it refuses the body of
@@ -63,9 +64,9 @@ def install_api(api_class, check_body):
 def install_request_filter(function):
     """Let nova-scheduler call a function before it asks Placement.
 
-    Calling it again changes nothing.
+    A second call changes nothing.
 
-    :param function: (context, request spec) -> whether it changed the latter
+    :param function: (context, request spec) -> whether the spec was changed
     :returns: whether the function is new
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
@@ -78,13 +79,10 @@ def install_request_filter(function):
 
 
 def install_tracker(tracker_class, claim_class, move_claim_class):
-    """Let nova-compute use a resource tracker, before it has made one.
+    """Let nova-compute make these trackers and claims.
 
-    Calling it again changes nothing.
+    Call this before nova-compute has made a tracker.
 
-    :param tracker_class: subclass of Nova's ResourceTracker
-    :param claim_class: subclass of Nova's Claim
-    :param move_claim_class: subclass of Nova's MoveClaim
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
     register_options()
@@ -92,8 +90,8 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     from nova.compute import claims
     from nova.compute import resource_tracker
     resource_tracker.ResourceTracker = tracker_class
-    # Nova's MoveClaim finds itself by name in its own module, which therefore
-    # has to stay as it is.
+    # Nova's MoveClaim looks itself up by name in its own module, so that
+    # module must not change.
     resource_tracker.claims = types.SimpleNamespace(
         Claim=claim_class, MoveClaim=move_claim_class,
         NopClaim=claims.NopClaim)

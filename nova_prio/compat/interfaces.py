@@ -8,7 +8,7 @@ code uses it. These need no entry:
 * a method that a class in :data:`EXTENDED` extends with ``super()``: its
   parameters are compared with those of our method;
 * an option that is read as ``conf.GROUP.OPTION``: the check finds it in the
-  source;
+  source, but an option that is read through a variable needs an entry;
 * a field of a versioned object, which no release of Nova removes without a
   new major version of the object.
 """
@@ -44,157 +44,137 @@ EXTENDED = {
     ],
 }
 
-#: Services -> module, or module:class -> the names that it must have. The
-#: parameters of a callable, beside ``self``, must be there in this order.
+#: Services -> owners, each a module or module:class, and the names that each
+#: must have. The parameters of a callable, beside ``self``, must be there in
+#: this order.
 NAMES = {
-    (API,): {
-        'nova.api.openstack.compute.servers:ServersController':
-            'create(req, body)',
-        'nova.api.validation.extra_specs.base':
-            'ExtraSpecValidator(name, description, value)',
-        'nova.api.validation.extra_specs.validators': 'validate(name, value)',
-        'nova.exception': 'InvalidRequest PolicyNotAuthorized ValidationError',
-        'nova.objects.image_meta:ImageMeta': 'from_dict(image_meta)',
-        'nova.objects.image_meta:ImageMetaProps': 'from_dict(image_props)',
-        'nova.objects.instance:Instance': 'image_meta',
-        'nova.objects.instance_numa:InstanceNUMACell': 'total_cpus',
-        'nova.policy': 'default_target(context) register_rules(enforcer)',
-        'nova.scheduler.utils:ResourceRequest': 'merged_resources',
-        'nova.virt.hardware': 'numa_get_constraints(flavor, image_meta)',
-    },
-    (API, COMPUTE): {
-        'nova.scheduler.utils:ResourceRequest':
-            'from_request_spec(request_spec)',
-        'nova.virt.hardware': 'format_cpu_spec(cpuset)',
-    },
-    (SCHEDULER,): {
-        'nova.conf:CONF.filter_scheduler':
-            'soft_affinity_weight_multiplier '
-            'soft_anti_affinity_weight_multiplier',
-        'nova.db.api.api:context_manager': 'reader(fn)',
-        'nova.db.api.models:Aggregate': 'id uuid',
-        'nova.db.api.models:AggregateHost': 'aggregate_id host',
-        'nova.db.api.models:AggregateMetadata': 'aggregate_id key value',
-        'nova.exception': 'RequestFilterFailed',
-        'nova.objects.request_spec:Destination':
-            'append_forbidden_aggregates(forbidden_aggregates) '
-            'require_aggregates(aggregates)',
-        'nova.objects.request_spec:RequestSpec':
-            'get_scheduler_hint(hint_name) root_required',
-        'nova.scheduler.filters.numa_topology_filter:NUMATopologyFilter':
-            'host_passes(host_state, spec_obj)',
-        'nova.scheduler.filters:BaseHostFilter':
-            'filter_all(filter_obj_list, spec_obj) '
-            'host_passes(host_state, filter_properties)',
-        'nova.scheduler.host_manager:HostState':
-            'update(compute, service, aggregates)',
-        'nova.scheduler.request_filter':
-            'ALL_REQUEST_FILTERS process_reqspec(ctxt, request_spec)',
-        'nova.scheduler.utils':
-            'get_weight_multiplier(host_state, multiplier_name, '
-            'multiplier_config) '
-            'request_is_rebuild(spec_obj)',
-        'nova.scheduler.weights:BaseHostWeigher':
-            '_weigh_object(obj, weight_properties) '
-            'weigh_objects(weighed_obj_list, weight_properties) '
-            'weight_multiplier(host_state)',
-        'nova.virt.hardware':
-            'numa_fit_instance_to_host(host_topology, instance_topology, '
-            'provider_mapping, limits, pci_requests, pci_stats)',
-    },
-    (SCHEDULER, COMMANDS): {
-        'nova.context':
-            'is_cell_failure_sentinel(record) '
-            'scatter_gather_skip_cell0(context, fn)',
-        'nova.objects.instance_mapping:InstanceMapping':
-            'get_by_instance_uuid(context, instance_uuid)',
-    },
-    (SCHEDULER, COMPUTE, COMMANDS): {
-        'nova.objects.instance:InstanceList':
-            'get_by_filters(context, filters, sort_dir, limit, marker, '
-            'expected_attrs)',
-    },
-    (COMPUTE,): {
-        'nova.compute.claims': 'NopClaim',
-        'nova.compute.resource_tracker':
-            '_instance_in_resize_state(instance) '
-            '_instance_is_live_migrating(instance)',
-        'nova.compute.resource_tracker:ResourceTracker':
-            '_get_migration_context_resource(resource, instance, prefix) '
-            '_update_usage_from_instance(context, instance, nodename)',
-        'nova.compute.task_states':
-            'MIGRATING RESIZE_REVERTING rebuild_states',
-        'nova.compute.utils':
-            'is_volume_backed_instance(context, instance, bdms)',
-        'nova.exception': 'CPUPinningUnknown',
-        'nova.objects.block_device:BlockDeviceMappingList':
-            'bdms_by_instance_uuid(context, instance_uuids)',
-        'nova.objects.instance:Instance':
-            'get_by_uuid(context, uuid, expected_attrs) '
-            'revert_migration_context',
-        'nova.objects.instance:InstanceList':
-            'get_uuids_by_host(context, host)',
-        'nova.objects.migration:Migration': 'instance',
-        'nova.objects.migration:MigrationList':
-            'get_by_filters(context, filters)',
-        'nova.objects.numa:NUMATopology': 'obj_from_db_obj',
-        'nova.pci.manager:PciDevTracker':
-            'free_instance_claims(context, instance)',
-        'nova.scheduler.client.report:SchedulerReportClient':
-            'get_allocations_for_resource_provider(context, rp_uuid) '
-            'get_allocs_for_consumer(context, consumer) '
-            'put(url, data, version, global_request_id)',
-        'nova.virt.hardware': 'get_cpu_dedicated_set get_cpu_shared_set',
-        'nova.virt.libvirt.driver': 'GuestNumaConfig(cpuset, cputune)',
-        'nova.virt.libvirt.driver:LibvirtDriver':
-            '_get_allocation_ratios(inventory) _get_host_numa_topology '
-            '_get_pcpu_available _get_vcpu_available',
-        'nova.virt.libvirt.guest:Guest': 'migrate(destination_xml)',
-        'nova.virt.libvirt.host:Host':
-            'get_connection list_instance_domains(only_running)',
-        'nova.virt.libvirt.utils':
-            'get_instance_path(instance) load_file(path)',
-    },
-    (COMPUTE, COMMANDS): {
-        'nova.objects.instance:Instance': 'drop_migration_context',
-        'nova.objects.migration:Migration':
-            'get_by_id(context, migration_id) is_live_migration',
-        'nova.scheduler.client.report:SchedulerReportClient':
-            'get(url, version)',
-        'nova.virt.hardware': 'parse_cpu_spec(spec)',
-    },
-    (COMMANDS,): {
-        'nova.config': 'parse_args(argv, configure_db, init_rpc)',
-        'nova.context':
-            'scatter_gather_all_cells(context, fn) '
-            'target_cell(context, cell_mapping)',
-        'nova.objects.aggregate:AggregateList':
-            'get_all(context) get_by_host(context, host)',
-        'nova.objects.build_request:BuildRequest':
-            'get_by_instance_uuid(context, instance_uuid)',
-        'nova.objects.build_request:BuildRequestList': 'get_all(context)',
-        'nova.objects.cell_mapping:CellMapping': 'is_cell0',
-        'nova.objects.cell_mapping:CellMappingList': 'get_all(context)',
-        'nova.objects.compute_node:ComputeNode':
-            'get_by_id(context, compute_id)',
-        'nova.objects.compute_node:ComputeNodeList':
-            'get_all(context) get_all_by_host(context, host) '
-            'get_by_pagination(context, limit, marker)',
-        'nova.objects.flavor:FlavorList': 'get_all(context, inactive)',
-        'nova.objects.host_mapping:HostMapping': 'get_by_host(context, host)',
-        'nova.objects.host_mapping:HostMappingList':
-            'get_by_cell_id(context, cell_id)',
-        'nova.objects.instance:InstanceList':
-            'get_by_host_and_node(context, host, node, expected_attrs)',
-        'nova.objects.migration:Migration':
-            'get_by_uuid(context, migration_uuid)',
-        'nova.objects.migration:MigrationList':
-            'get_in_progress_by_host_and_node(context, host, node)',
-        'nova.objects.service:Service': 'get_by_compute_host(context, host)',
-        'nova.scheduler.client.report:SchedulerReportClient':
-            'get_providers_in_tree(context, uuid) '
-            'move_allocations(context, source_consumer_uuid, '
-            'target_consumer_uuid)',
-        'nova.servicegroup:API': 'service_is_up(member)',
-    },
+    (API,): """
+        nova.api.openstack.compute.servers:ServersController create(req, body)
+        nova.api.validation.extra_specs.base ExtraSpecValidator(name,
+            description, value)
+        nova.api.validation.extra_specs.validators validate(name, value)
+        nova.exception InvalidRequest PolicyNotAuthorized ValidationError
+        nova.objects.image_meta:ImageMeta from_dict(image_meta)
+        nova.objects.image_meta:ImageMetaProps from_dict(image_props)
+        nova.objects.instance:Instance image_meta
+        nova.objects.instance_numa:InstanceNUMACell total_cpus
+        nova.policy default_target(context) register_rules(enforcer)
+        nova.scheduler.utils:ResourceRequest merged_resources
+        nova.virt.hardware numa_get_constraints(flavor, image_meta)
+    """,
+    (API, COMPUTE): """
+        nova.scheduler.utils:ResourceRequest from_request_spec(request_spec)
+        nova.virt.hardware format_cpu_spec(cpuset)
+    """,
+    (SCHEDULER,): """
+        nova.conf:CONF.filter_scheduler cpu_weight_multiplier enabled_filters
+            soft_affinity_weight_multiplier
+            soft_anti_affinity_weight_multiplier
+        nova.db.api.api:context_manager reader(fn)
+        nova.db.api.models:Aggregate id uuid
+        nova.db.api.models:AggregateHost aggregate_id host
+        nova.db.api.models:AggregateMetadata aggregate_id key value
+        nova.exception RequestFilterFailed
+        nova.objects.request_spec:Destination
+            append_forbidden_aggregates(forbidden_aggregates)
+            require_aggregates(aggregates)
+        nova.objects.request_spec:RequestSpec get_scheduler_hint(hint_name)
+            root_required
+        nova.scheduler.filters.numa_topology_filter:NUMATopologyFilter
+            host_passes(host_state, spec_obj)
+        nova.scheduler.filters:BaseHostFilter filter_all(filter_obj_list,
+            spec_obj) host_passes(host_state, filter_properties)
+        nova.scheduler.host_manager:HostState update(compute, service,
+            aggregates)
+        nova.scheduler.request_filter ALL_REQUEST_FILTERS process_reqspec(ctxt,
+            request_spec)
+        nova.scheduler.utils get_weight_multiplier(host_state, multiplier_name,
+            multiplier_config) request_is_rebuild(spec_obj)
+        nova.scheduler.weights:BaseHostWeigher _weigh_object(obj,
+            weight_properties) weigh_objects(weighed_obj_list,
+            weight_properties) weight_multiplier(host_state)
+        nova.virt.hardware numa_fit_instance_to_host(host_topology,
+            instance_topology, provider_mapping, limits, pci_requests,
+            pci_stats)
+    """,
+    (SCHEDULER, COMMANDS): """
+        nova.context is_cell_failure_sentinel(record)
+            scatter_gather_skip_cell0(context, fn)
+        nova.objects.instance_mapping:InstanceMapping
+            get_by_instance_uuid(context, instance_uuid)
+    """,
+    (SCHEDULER, COMPUTE, COMMANDS): """
+        nova.objects.instance:InstanceList get_by_filters(context, filters,
+            sort_dir, limit, marker, expected_attrs)
+    """,
+    (COMPUTE,): """
+        nova.compute.claims NopClaim
+        nova.compute.resource_tracker _instance_in_resize_state(instance)
+            _instance_is_live_migrating(instance)
+        nova.compute.resource_tracker:ResourceTracker
+            _get_migration_context_resource(resource, instance, prefix)
+            _update_usage_from_instance(context, instance, nodename)
+        nova.compute.task_states MIGRATING RESIZE_REVERTING rebuild_states
+        nova.compute.utils is_volume_backed_instance(context, instance, bdms)
+        nova.exception CPUPinningUnknown
+        nova.objects.block_device:BlockDeviceMappingList
+            bdms_by_instance_uuid(context, instance_uuids)
+        nova.objects.instance:Instance get_by_uuid(context, uuid,
+            expected_attrs) revert_migration_context
+        nova.objects.instance:InstanceList get_uuids_by_host(context, host)
+        nova.objects.migration:Migration instance
+        nova.objects.migration:MigrationList get_by_filters(context, filters)
+        nova.objects.numa:NUMATopology obj_from_db_obj
+        nova.pci.manager:PciDevTracker free_instance_claims(context, instance)
+        nova.scheduler.client.report:SchedulerReportClient
+            get_allocations_for_resource_provider(context, rp_uuid)
+            get_allocs_for_consumer(context, consumer) put(url, data, version,
+            global_request_id)
+        nova.virt.hardware get_cpu_dedicated_set get_cpu_shared_set
+        nova.virt.libvirt.driver GuestNumaConfig(cpuset, cputune)
+        nova.virt.libvirt.driver:LibvirtDriver
+            _get_allocation_ratios(inventory) _get_host_numa_topology
+            _get_pcpu_available _get_vcpu_available
+        nova.virt.libvirt.guest:Guest migrate(destination_xml)
+        nova.virt.libvirt.host:Host get_connection
+            list_instance_domains(only_running)
+        nova.virt.libvirt.utils get_instance_path(instance) load_file(path)
+    """,
+    (COMPUTE, COMMANDS): """
+        nova.objects.instance:Instance drop_migration_context
+        nova.objects.migration:Migration get_by_id(context, migration_id)
+            is_live_migration
+        nova.scheduler.client.report:SchedulerReportClient get(url, version)
+        nova.virt.hardware parse_cpu_spec(spec)
+    """,
+    (COMMANDS,): """
+        nova.config parse_args(argv, configure_db, init_rpc)
+        nova.context scatter_gather_all_cells(context, fn) target_cell(context,
+            cell_mapping)
+        nova.objects.aggregate:AggregateList get_all(context)
+            get_by_host(context, host)
+        nova.objects.build_request:BuildRequest get_by_instance_uuid(context,
+            instance_uuid)
+        nova.objects.build_request:BuildRequestList get_all(context)
+        nova.objects.cell_mapping:CellMapping is_cell0
+        nova.objects.cell_mapping:CellMappingList get_all(context)
+        nova.objects.compute_node:ComputeNode get_by_id(context, compute_id)
+        nova.objects.compute_node:ComputeNodeList get_all(context)
+            get_all_by_host(context, host) get_by_pagination(context, limit,
+            marker)
+        nova.objects.flavor:FlavorList get_all(context, inactive)
+        nova.objects.host_mapping:HostMapping get_by_host(context, host)
+        nova.objects.host_mapping:HostMappingList get_by_cell_id(context,
+            cell_id)
+        nova.objects.instance:InstanceList get_by_host_and_node(context, host,
+            node, expected_attrs)
+        nova.objects.migration:Migration get_by_uuid(context, migration_uuid)
+        nova.objects.migration:MigrationList
+            get_in_progress_by_host_and_node(context, host, node)
+        nova.objects.service:Service get_by_compute_host(context, host)
+        nova.scheduler.client.report:SchedulerReportClient
+            get_providers_in_tree(context, uuid) move_allocations(context,
+            source_consumer_uuid, target_consumer_uuid)
+        nova.servicegroup:API service_is_up(member)
+    """,
 }

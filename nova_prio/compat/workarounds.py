@@ -46,15 +46,10 @@ def restore_own_cpus(instance, host):
     instance if any open or failed migration leads to the host. The context
     may belong to the next move away from the host, or to a resize on the
     host that is not finished and that the claim counts as well.
-
     Without: the host counts the CPU numbers of another host, or counts the
     new CPUs twice, and gives away the CPUs on which the guest runs.
-
-    Test: ``test_moves_on_before_its_arrival_is_over``,
-    ``test_resized_on_its_host``.
-
-    :param instance: nova.objects.Instance on that host
-    :param host: name of the host
+    Test: ``test_next_move_begins_before_live_migration_ends``,
+    ``test_resize_on_same_host_counts_once``.
     """
     context = instance.migration_context
     if not context or context.new_numa_topology is not instance.numa_topology:
@@ -72,14 +67,9 @@ def has_left_by_revert(instance, host):
 
     Bug: no number (related to 1879878). Between the two steps of a revert,
     the instance has the destination as host and the CPUs of the source.
-
     Without: the destination counts CPU numbers of the source. If one of them
     is pinned already, the recount fails half-way.
-
-    Test: ``test_reverted_and_not_away_yet``.
-
-    :param instance: nova.objects.Instance on that host
-    :param host: name of the host
+    Test: ``test_destination_leaves_out_reverted_instance``.
     """
     migration = _get_reverting_move(instance)
     return bool(migration and migration.status == 'reverted' and
@@ -90,11 +80,9 @@ def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
     Bug: no number (related to 1879878), as in ``has_left_by_revert``.
-
     Without: the source does not count the instance and gives its CPUs away,
     just before the guest starts on them.
-
-    Test: ``test_reverted_and_not_at_home_yet``.
+    Test: ``test_source_counts_instance_that_a_revert_returns``.
 
     :param context: nova.context.RequestContext of the cell, of an
         administrator
@@ -116,10 +104,8 @@ def find_arrived(context, host, known):
 
     Bug: no number (rest of 1896463). Live migrations and reverts change the
     host of an instance without the lock of the tracker.
-
     Without: the CPUs of the instance are free until the next recount.
-
-    Test: ``test_arrived_between_two_reads``.
+    Test: ``test_instance_arrives_between_reads``.
 
     :param context: nova.context.RequestContext of the cell
     :param known: set of the UUIDs that Nova has read
@@ -142,14 +128,10 @@ def is_over(migration):
 
     Bug: no number (commit 255b3f2f91). Nova counts failed migrations as part
     of the next move of the instance.
-
     Without: a host counts the next move twice, or counts a move that does not
     concern the host, until the next recount.
-
-    Test: ``test_evacuated_to_the_source_of_a_move_that_failed``,
-    ``test_migrated_after_a_live_migration_that_failed``.
-
-    :param migration: nova.objects.Migration
+    Test: ``test_evacuation_to_source_of_failed_move``,
+    ``test_migration_after_failed_live_migration``.
     """
     if allocations.is_open_migration(migration):
         return False
@@ -170,13 +152,9 @@ def evacuates_from_error(migration):
 
     Bug: no number (rest of 1791075). Nova counts an evacuation only if the
     instance was active or stopped.
-
     Without: a recount during the evacuation gives the claimed CPUs away.
-
     Test: ``test_accounting``,
     ``test_a_guest_in_error_counts_while_it_is_evacuated``.
-
-    :param migration: nova.objects.Migration
     """
     if migration.migration_type != fields.MigrationType.EVACUATION:
         return False
@@ -190,12 +168,8 @@ def snapshot(tracker, nodename):
 
     Bug: no number (named in the commit for 1953359). A recount begins with an
     empty host. If the recount fails half-way, Nova keeps the numbers so far.
-
     Without: claims get the CPUs of all instances behind the error.
-
-    Test: ``test_a_recount_that_fails_changes_nothing``.
-
-    :param tracker: PriorityResourceTracker that counts the node
+    Test: ``test_failed_recount_keeps_numbers``.
     """
     node = tracker.compute_nodes[nodename].obj_clone()
     stats, ledger = copy.deepcopy(
@@ -217,8 +191,6 @@ def get_last_move(instance):
     """Return the nova.objects.Migration of the last claim of an instance.
 
     It is None if the instance has no migration context.
-
-    :param instance: nova.objects.Instance
     """
     if not instance.migration_context:
         return None
@@ -233,8 +205,6 @@ def never_began(migration):
     """Return whether a live migration is in its checks, or failed in them.
 
     Nova records the source node when the checks have passed.
-
-    :param migration: nova.objects.Migration
     """
     return (migration.is_live_migration and
             migration.status in ('accepted', 'error') and

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
 """Correct the allocations of the instances of a host in Placement."""
 
-from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
 from oslo_log import log as logging
 
@@ -14,70 +12,67 @@ LOG = logging.getLogger(__name__)
 
 
 class AllocationHealing:
-    """Corrects allocations that drifted, in each run of the periodic task.
+    """Correct allocations that drifted, in each run of the periodic task.
 
-    It corrects instances that are at rest on this host. ``nova-prio audit
-    --fix`` repairs all else.
+    This heals idle instances of the host. ``nova-prio audit --fix`` repairs
+    all other allocations.
     """
 
     def __init__(self):
         # UUID of an instance -> its present and its expected allocation in the
-        # last run, and why that was not corrected: None if it was right, with
-        # a part of it elsewhere.
+        # last run, and why the allocation was not corrected: None if it is
+        # right, with a part of it at another provider.
         self._seen = {}
 
     def run(self, context, client, compute_node, classes, instances):
-        """Mend what Placement takes, and say at WARNING what it does not.
+        """Correct each allocation that drifted, or warn that this failed.
 
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param compute_node: nova.objects.ComputeNode
-        :param classes: resource classes that the host has
-        :param instances: list of nova.objects.Instance, those on this host
-            that the driver manages
+        :param classes: resource classes of the host
+        :param instances: list of nova.objects.Instance on this host that the
+            driver manages
         """
-        seen, self._seen = self._seen, {}
+        last, self._seen = self._seen, {}
         try:
             answer = client.get_allocations_for_resource_provider(
                 context, compute_node.uuid)
-            held = {uuid: allocations.select_own(found['resources'])
-                    for uuid, found in answer.allocations.items()}
-            for instance, needs in allocations.find_drifted(
+            present = {uuid: allocations.select_own(found['resources'])
+                       for uuid, found in answer.allocations.items()}
+            for instance, expected in allocations.find_drifted(
                     context, [instance for instance in instances
-                              if instance.task_state is None], held, classes):
+                              if instance.task_state is None],
+                    present, classes):
                 uuid = instance.uuid
-                what = held.get(uuid, {}), needs
-                if seen.get(uuid) == (*what, None):
-                    self._seen[uuid] = seen[uuid]
+                amounts = present.get(uuid, {}), expected
+                if last.get(uuid) == (*amounts, None):
+                    self._seen[uuid] = last[uuid]
                 else:
-                    self._mend(context, client, compute_node, uuid, what,
-                               seen.get(uuid))
+                    self._heal(context, client, compute_node, uuid, amounts,
+                               last.get(uuid))
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
-                ks_exceptions.ClientException) as error:
-            LOG.warning('What the instances of this host hold in Placement is '
-                        'not looked at: %s', error)
-        except Exception:
-            # The host reports its resources all the same.
-            LOG.exception('What the instances of this host hold in Placement '
-                          'is not looked at.')
+                *allocations.CLIENT_ERRORS) as error:
+            LOG.warning('The allocations of the instances of this host are '
+                        'not checked: %s', error)
 
-    def _mend(self, context, client, compute_node, uuid, what, seen):
+    def _heal(self, context, client, compute_node, uuid, amounts, last):
         try:
-            mended = allocation_repair.repair(
+            healed = allocation_repair.repair(
                 context, client, compute_node.uuid, compute_node.host, uuid)
         except allocations.PlacementRefused as error:
-            self._seen[uuid] = (*what, str(error))
-            if self._seen[uuid] != seen:
-                LOG.warning(
-                    'Placement holds %s of this host for the instance, which '
-                    'needs %s. %s.', *self._seen[uuid], instance_uuid=uuid)
+            self._seen[uuid] = (*amounts, str(error))
+            if self._seen[uuid] != last:
+                LOG.warning('Cannot correct the allocation on this host '
+                            '(is %s, must be %s): %s. Run "nova-prio audit".',
+                            *self._seen[uuid], instance_uuid=uuid)
             return
-        if mended is None:
+        if healed is None:
             return
-        before, after = mended
+        before, after = healed
         if before == after:
-            self._seen[uuid] = (*what, None)
+            self._seen[uuid] = (*amounts, None)
         else:
-            LOG.warning('Placement held %s for the instance, which needs %s: '
-                        'put right.', before, after, instance_uuid=uuid)
+            LOG.warning('Corrected the allocation on this host (was %s, now '
+                        '%s).', before, after, instance_uuid=uuid)

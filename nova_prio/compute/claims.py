@@ -65,7 +65,7 @@ class _ClassTest:
     def _test_class(self, compute_node, limit):
         """Test the rows and the memory.
 
-        :returns: (list of refusals, each a str, the compute node and the limit
+        :returns: (list of refusals, each a str; the compute node and the limit
             for Nova's test of the NUMA topology)
         """
         request = demand.ResourceRequest.from_flavor(

@@ -51,10 +51,9 @@ def _format_invalid(group, name, value, error):
 
 
 def get_low_emulator_set(conf):
-    """Return ``[nova_prio] low_emulator_set``.
+    """Return ``[nova_prio] low_emulator_set``, a set of CPU numbers.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: set of CPU numbers, empty if the option is not set
+    :returns: an empty set if the option is not set
     :raises nova.exception.Invalid: if it is not a list of CPUs, or empty
     """
     text = conf.nova_prio.low_emulator_set
@@ -69,9 +68,7 @@ def get_low_emulator_set(conf):
 def find_low_emulator_problems(conf, dedicated):
     """Return why low emulator threads cannot run on their CPUs.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param dedicated: frozenset of the dedicated CPUs
-    :returns: list of str: option, value and remedy
+    :returns: as ``find_problems``
     """
     value = conf.nova_prio.low_emulator_set
     try:
@@ -97,11 +94,8 @@ def find_low_emulator_problems(conf, dedicated):
 def find_mix_problems(conf, dedicated, shared, ratio):
     """Return why mix cannot be enabled on this host.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param dedicated: frozenset of CPU numbers
-    :param shared: frozenset of CPU numbers
     :param ratio: CPU allocation ratio, or None if no option sets the ratio
-    :returns: list of str: option, value and remedy
+    :returns: as ``find_problems``
     """
     problems = [
         "[DEFAULT] cpu_priority_mix_enable is true, but [compute] %s is "

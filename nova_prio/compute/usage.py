@@ -15,23 +15,19 @@ from nova_prio.virt import demand
 
 LOG = logging.getLogger(__name__)
 
-#: Roles in which an instance counts on a host: as a resident, or as a move to
-#: or from the host, for which the other flavor of the instance counts.
+#: Roles in which an instance counts on a host. A move to or from the host
+#: counts with the other flavor of the instance.
 RESIDENT = 'resident'
 MOVE = 'move'
 
 
 class Usage(typing.NamedTuple):
-    """The usage of one instance on a host.
-
-    ``demand`` is its ``capacity.Demand``. ``shared_by_cell`` is a dict, NUMA
-    cell of the host -> floating vCPUs on that cell; empty if the guest has no
-    NUMA topology. ``vcpu`` and ``memory_mb`` are its amounts in Placement,
-    which the flavor may set with ``resources:``.
-    """
+    """The usage of one instance on a host."""
 
     demand: capacity.Demand
+    #: NUMA cell of the host -> floating vCPUs; empty without NUMA topology.
     shared_by_cell: dict
+    #: Amounts in Placement, which the flavor may set with ``resources:``.
     vcpu: int
     memory_mb: int
 
@@ -39,7 +35,6 @@ class Usage(typing.NamedTuple):
     def from_flavor(cls, flavor, numa_topology):
         """Return the Usage of an instance.
 
-        :param flavor: nova.objects.Flavor, with extra specs
         :param numa_topology: nova.objects.InstanceNUMATopology that was
             fitted to the host, or None
         """
@@ -60,8 +55,8 @@ class Usage(typing.NamedTuple):
 class UsageLedger:
     """The usage of every instance that counts on a host.
 
-    The ledger records each Usage by instance and role. To record a Usage
-    twice, or to remove one that was never recorded, changes nothing.
+    It records each Usage by instance and role. To record a Usage twice, or to
+    remove one that was never recorded, changes nothing.
     """
 
     def __init__(self):
@@ -176,11 +171,7 @@ class OversoldWarnings:
         self._warned = frozenset()
 
     def warn(self, report, usages):
-        """Write a WARNING for each instance that was not warned of yet.
-
-        :param report: HostReport of the host
-        :param usages: UsageLedger of the host
-        """
+        """Write a WARNING for each instance that was not warned of yet."""
         rows_by_instance = usages.rows_by_instance()
         found = {(uuid, row): getattr(rows, row)
                  for row in capacity.find_oversold_rows(

@@ -190,8 +190,7 @@ def test_differing_name(path, parameters, mismatch):
     ('nova_prio.compute', 'compute', ('cpu_dedicated_set', 'cpu_shared_set'),
      contract.COMPUTE),
     ('nova_prio.virt', 'libvirt', ('virt_type',), contract.COMPUTE),
-    ('nova_prio.scheduler', 'filter_scheduler', (
-        'cpu_weight_multiplier', 'enabled_filters', 'weight_classes'),
+    ('nova_prio.scheduler', 'filter_scheduler', ('weight_classes',),
      contract.SCHEDULER),
     ('nova_prio.api', 'quota', ('driver',), contract.API),
     ('nova_prio.cmd', 'api_database', ('connection',), contract.COMMANDS),

@@ -15,7 +15,7 @@ from oslo_db import exception as db_exc
 from tests.functional import base
 
 
-class InBetween(base.FunctionalTest):
+class InFlightMoves(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
@@ -54,12 +54,12 @@ class InBetween(base.FunctionalTest):
         self._delete_server(other)
         self.assertEqual(8, self.report('mix1').room.high)
 
-    def test_reverted_and_not_at_home_yet(self):
+    def test_source_counts_instance_that_a_revert_returns(self):
         self.revert(self.recount)
         self.assertEqual(4, self.report('mix1').room.high)
         self.assert_kept()
 
-    def test_reverted_and_not_away_yet(self):
+    def test_destination_leaves_out_reverted_instance(self):
         """Its CPUs at home are others' where it still seems to be."""
         self._revert_resize(self.server)
         other = self.boot(self.high, az='nova:mix2')
@@ -88,7 +88,7 @@ class InBetween(base.FunctionalTest):
         self.assertNotIn('Error updating resources', log.output)
         self.assertEqual(0, self.report('mix2').room.high)
 
-    def test_moves_on_before_its_arrival_is_over(self):
+    def test_next_move_begins_before_live_migration_ends(self):
         """Its CPUs where it goes are others' where it still is."""
         self._confirm_resize(self.server)
         _, other = (self.boot(self.high, az='nova:' + host)
@@ -98,7 +98,7 @@ class InBetween(base.FunctionalTest):
         self.assertEqual(self.cpus_of_vcpus(other),
                          self.cpus_of_vcpus(self.server))
 
-    def test_resized_on_its_host(self):
+    def test_resize_on_same_host_counts_once(self):
         """What is claimed there counts once, with what it has."""
         self._confirm_resize(self.server)
         self.flags(allow_resize_to_same_host=True)
@@ -117,7 +117,7 @@ class InBetween(base.FunctionalTest):
             migration.status = 'running'
             migration.save()
 
-    def test_a_recount_that_fails_changes_nothing(self):
+    def test_failed_recount_keeps_numbers(self):
         self._revert_resize(self.server)
         before = self.report('mix1').to_stats()
         for name in ('InstanceList.get_by_host_and_node',
@@ -130,7 +130,7 @@ class InBetween(base.FunctionalTest):
                 tracker.compute_nodes['mix1']).to_stats())
         self.assert_kept()
 
-    def test_unknown_in_flight_moves_refuse_priority_instances_only(self):
+    def test_unreadable_moves_refuse_only_priority_instances(self):
         self._revert_resize(self.server)
         for name in ('nova.objects.InstanceList.get_uuids_by_host',
                      'nova_prio.compat.workarounds.find_returning'):
@@ -145,7 +145,7 @@ class InBetween(base.FunctionalTest):
             self.assertEqual('', self.report('mix1').problem)
         self.assert_kept()
 
-    def test_arrived_between_two_reads(self):
+    def test_instance_arrives_between_reads(self):
         self._revert_resize(self.server)
         stock = objects.InstanceList.get_by_host_and_node
 
@@ -166,7 +166,7 @@ class InBetween(base.FunctionalTest):
         self._confirm_resize(self.server)
         self.assertEqual(host, self.host_of(self.server))
 
-    def test_evacuated_to_the_source_of_a_move_that_failed(self):
+    def test_evacuation_to_source_of_failed_move(self):
         """Nova counts the failed move as well if it recounts before."""
         self._confirm_resize(self.server)
         self._move_to('mix1')
@@ -206,7 +206,7 @@ class InBetween(base.FunctionalTest):
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)
 
-    def test_migrated_after_a_live_migration_that_failed(self):
+    def test_migration_after_failed_live_migration(self):
         """Nova counts the failed one as well if it recounts before."""
         self._confirm_resize(self.server)
 

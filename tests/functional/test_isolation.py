@@ -20,7 +20,6 @@ from nova_prio.compat import hooks
 from nova_prio.compute import claim_handling
 from nova_prio.compute import claims
 from nova_prio.compute import containment
-from nova_prio.compute import host_reporting
 from nova_prio.compute import incoming_migrations
 from nova_prio.compute import resource_tracker
 from nova_prio.scheduler import failures
@@ -55,7 +54,7 @@ PARTS = {
     (priority_filter.PriorityFilter, '_passes_as_stock'),
     (priority_filter.PriorityFilter, '_read'),
     (priority_weighter.PriorityWeighter, '_zero'),
-    (host_reporting.HostReporting, '_refresh_report'),
+    (resource_tracker.PriorityResourceTracker, '_refresh_report'),
     (resource_tracker.PriorityResourceTracker, '_ledger'),
     (resource_tracker.PriorityResourceTracker, 'has_ledger'),
     (resource_tracker.PriorityResourceTracker, '_contain_moves')}

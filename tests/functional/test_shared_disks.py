@@ -58,7 +58,7 @@ class SmallDisks(SharedDisks):
         self.assertEqual('', self.heal())
         for server in servers:
             self._delete_server_allocations(server['id'])
-        self.assertIn('put right', self.heal())
+        self.assertIn('Corrected the allocation', self.heal())
         self.assert_held()
         self.assertEqual('', self.heal())
         for server in servers:
@@ -72,7 +72,7 @@ class SmallDisks(SharedDisks):
             server = self.create_at(provider)
             needs = dict(self.needs[server['id']]['mix1'])
             self.put(server, **{**needs, 'MEMORY_MB': 1})
-            self.assertIn('put right', self.heal())
+            self.assertIn('Corrected the allocation', self.heal())
             self.assert_held()
         self.audit()
 
@@ -117,7 +117,7 @@ class SmallDisks(SharedDisks):
                          (row['Finding'], row['State']))
         self.assertIn('CPUs and memory are as expected', row['Remedy'])
         self.resize_shared(reserved=0)
-        self.assertIn('put right', self.heal())
+        self.assertIn('Corrected the allocation', self.heal())
         needs['shared'] = disk
         self.assert_held()
 
