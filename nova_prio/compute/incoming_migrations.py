@@ -39,6 +39,16 @@ class IncomingMigrations:
     # The thread that reads the migration records; None if there is no claim.
     _watcher = None
 
+    def update_available_resource(self, context, nodename, startup=False):
+        """Recount without the live migrations to this host that have ended."""
+        if self.has_ledger:
+            with self.driver.steps.contain(
+                    'forget the live migrations that have ended',
+                    refuses=False):
+                for migration in _find_ended(context, self._get_incoming()):
+                    self._forget(context, migration)
+        super().update_available_resource(context, nodename, startup=startup)
+
     def _update_usage_from_migration(self, context, instance, migration,
                                      nodename):
         super()._update_usage_from_migration(
@@ -88,7 +98,6 @@ class IncomingMigrations:
     def _release_ended(self, context):
         """Recount if a live migration to this host has ended.
 
-        :param context: nova.context.RequestContext
         :returns: whether no claim of an ended migration is left
         """
         if not self.has_ledger:
@@ -96,8 +105,6 @@ class IncomingMigrations:
         try:
             incoming = self._get_incoming()
             ended = _find_ended(context.elevated(), incoming)
-            for migration in ended:
-                self._forget(context.elevated(), migration)
             if ended:
                 self.update_available_resource(context, incoming[0].dest_node)
             tracked = {migration.uuid for migration in self._get_incoming()}
@@ -140,11 +147,7 @@ class IncomingMigrations:
 
 
 def _find_ended(context, migrations):
-    """Return the live migrations that no longer go to their destination.
-
-    :param migrations: list of nova.objects.Migration, as they were claimed for
-    :returns: list of nova.objects.Migration, as they are now
-    """
+    """Return the present records of the migrations that have ended, a list."""
     found = objects.MigrationList.get_by_filters(
         context, {'uuid': [migration.uuid for migration in migrations]}
     ) if migrations else []
@@ -156,7 +159,7 @@ def _find_ended(context, migrations):
 def _has_ended(migration, now):
     """Return whether a live migration no longer goes to its destination.
 
-    :param now: its record as it is now; None if the record was deleted
+    :param now: its present record; None if the record was deleted
     """
     if now is None:
         return True

@@ -19,9 +19,11 @@ from nova.virt.libvirt import driver
 from oslo_serialization import jsonutils
 from oslo_utils import versionutils
 
+from nova_prio.cmd import audit
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud
 from nova_prio.virt.libvirt import live_migration
+from tests import commands
 from tests.functional import base
 
 #: Flavor of each kind: vCPUs and extra specs.
@@ -513,14 +515,13 @@ class Devices(base.FunctionalTest):
             yield server, here, there
 
     def test_checks_that_fail_after_the_claim(self):
-        """The devices that they have claimed are free for the next try."""
+        """A recount frees the claimed devices and ends no migration."""
         for server, here, there in self._servers():
             for is_counted in False, True:
                 self._fail_to_migrate(server)
                 if is_counted:
                     self.update_host(there)
-                    self._assert_newest('failed', server)
-                    self.update_host(there)
+                    self._assert_newest('error', server)
                     self.soon(self._assert_free, there, 3)
                 self._live_migrate(server, 'completed')
                 self._assert_starts_on(there, here, server)
@@ -588,7 +589,7 @@ class Devices(base.FunctionalTest):
         self._assert_starts_on(there, here, server)
 
     def test_allocations_after_checks_that_failed(self):
-        """The conductor may not have given them back."""
+        """If the conductor did not give them back, the audit does."""
         server, here, there = next(self._servers())
         held = self._held(server)
         with fixtures.MonkeyPatch(
@@ -596,7 +597,10 @@ class Devices(base.FunctionalTest):
                 refuse):
             self._fail_to_migrate(server)
         self.update_host(there)
-        self._assert_newest('failed', server)
+        self._assert_newest('error', server)
+        self.assertNotEqual(held, self._held(server))
+        status, rows, _ = commands.run('audit', '--fix')
+        self.assertEqual(audit.FIXED, status, rows)
         self.assertEqual(held, self._held(server))
 
     def _held(self, server):
@@ -615,9 +619,7 @@ class Devices(base.FunctionalTest):
                     'host': host, 'block_migration': 'auto'}})
         self._wait_for_state_change(server, 'ACTIVE')
         self.assertEqual(here, self.host_of(server))
-        # The destination ends it as failed when it releases the claim.
-        self.assertIn(self.migrations_of(server['id'])[-1]['status'],
-                      ('error', 'failed'))
+        self._assert_newest('error', server)
 
     def _assert_newest(self, status, server):
         self.assertEqual(
