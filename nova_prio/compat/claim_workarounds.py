@@ -114,7 +114,7 @@ class ClaimWorkarounds:
         saves them, but claims the devices for the old requests.
         Without: the guest cannot be started again after the live migration.
         Test: ``test_live_migration``,
-        ``Devices.test_they_start_again_where_they_are``.
+        ``Devices.test_guests_start_again_on_their_host``.
         """
         return (self.has_ledger and migration is not None and
                 migration.is_live_migration)

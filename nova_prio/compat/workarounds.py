@@ -154,7 +154,7 @@ def evacuates_from_error(migration):
     instance was active or stopped.
     Without: a recount during the evacuation gives the claimed CPUs away.
     Test: ``test_accounting``,
-    ``test_a_guest_in_error_counts_while_it_is_evacuated``.
+    ``test_instance_in_error_counts_during_its_evacuation``.
     """
     if migration.migration_type != fields.MigrationType.EVACUATION:
         return False

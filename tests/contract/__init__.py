@@ -1,3 +1,3 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is assumed of Nova: fails first, and by name, when Nova moves."""
+"""The contract with Nova: these tests fail first when Nova changes."""

@@ -28,7 +28,7 @@ GONE = {service: contract.Contract(service, 'x', lambda: 'x is gone')
 
 
 def run(script, *arguments):
-    """Return what another Python prints that runs a script."""
+    """Run a script with another Python; return its output."""
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', textwrap.dedent(script),
          *arguments], stdout=subprocess.PIPE, text=True, check=True,
@@ -64,7 +64,7 @@ def test_every_override_calls_super_or_is_listed(ours):
      "has a new parameter 'now'"),
     ('drop_move_claim', lambda self, context, instance, prefix: None,
      "has no parameter 'nodename' in its place"),
-    # Ours forwards whatever comes after the name of the node.
+    # Our method forwards all parameters after the name of the node.
     ('drop_move_claim', lambda self, context, instance, nodename, now: None,
      None),
     # A method under Nova's lock, and one that two of our classes extend.

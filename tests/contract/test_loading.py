@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What this package does when a service of Nova loads it."""
+"""The start of this package in a service of Nova."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def scheduler_conf():
     CONF.clear_override('disable_fallback_pcpu_query', group='workarounds')
 
 
-def test_narrowing_is_installed_once(scheduler_conf):
+def test_request_filter_is_installed_once(scheduler_conf):
     for _ in range(2):
         start.start()
     assert 1 == request_filter.ALL_REQUEST_FILTERS.count(

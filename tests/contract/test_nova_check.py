@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What is relied on in Nova holds, and is named where it does not."""
+"""Each contract with Nova holds, and is named if it does not."""
 
 import sys
 import types
@@ -26,7 +26,7 @@ objects.register_all()
 
 @pytest.mark.parametrize(
     'relied_on', nova_report.list_contracts(), ids=lambda each: each.name)
-def test_it_holds(relied_on):
+def test_contract_holds(relied_on):
     assert nova_report.check_contract(relied_on) is None
 
 
@@ -102,9 +102,9 @@ def replaced(name, value):
         contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)),
      'tracker is that', 'nova-compute would refuse to start'),
 ])
-def test_what_does_not_hold_is_named(break_nova, name, words, monkeypatch):
+def test_broken_contract_is_named(break_nova, name, words, monkeypatch):
     relied_on, = (each for each in nova_check.ALL if name in each.name)
-    # What is put into Nova once, is.
+    # A first check installs the hooks.
     assert nova_report.check_contract(relied_on) is None
     break_nova(monkeypatch)
     assert words in nova_report.check_contract(relied_on)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the computes count step by step is what a recount finds."""
+"""The usage that computes count step by step equals that of a recount."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ SPAWN = 'nova.virt.libvirt.driver.LibvirtDriver.spawn'
 
 
 class Kind(typing.NamedTuple):
-    """A flavor, and what an instance of it uses of its host."""
+    """A flavor, and the usage of its instances on a host."""
 
     extra_specs: dict
     vcpus: int
@@ -44,7 +44,7 @@ KINDS = {
 
 
 def counted(kinds):
-    """Return what a report has to say of a host with such instances."""
+    """Return the expected usage in the report of a host."""
     pinned, low, ordinary = (
         sum(getattr(KINDS[kind], name) for kind in kinds)
         for name in ('pinned', 'low', 'ordinary'))
@@ -57,7 +57,7 @@ def counted(kinds):
 
 @dataclasses.dataclass
 class Server:
-    """What the model knows of a server.
+    """A server in the model.
 
     ``holds`` are pairs (host, kind): where it counts, and as what. While a
     resize waits to be confirmed there are two, the old one first.
@@ -77,7 +77,7 @@ class Server:
 
 
 class Accounting(base.FunctionalTest):
-    """Three hosts of two NUMA cells, and a model of what they hold."""
+    """Three hosts of two NUMA cells, and a model of their usage."""
 
     HOSTS = ('mix1', 'mix2', 'mix3')
 
@@ -101,7 +101,7 @@ class Accounting(base.FunctionalTest):
         return [host for host in self.HOSTS if host not in self.down]
 
     def assert_counted(self, recount=True, story=''):
-        """The reports say what the model expects, and a recount the same."""
+        """Assert that the reports match the model, also recounted."""
         for host in self.up:
             report = self.report(host)
             self.assertEqual(
@@ -130,7 +130,7 @@ class Accounting(base.FunctionalTest):
             max_retries=40)
 
     def create(self, kind, host=None):
-        """Create a server; returns it, or None where it was refused."""
+        """Create a server; return it, or None if it was refused."""
         shown = self.api.post_server({'server': self._build_server(
             flavor_id=self.flavors[kind], networks='none',
             az=host and 'nova:' + host)})
@@ -278,7 +278,7 @@ class Accounting(base.FunctionalTest):
 
 class Evacuation(Accounting):
 
-    def test_a_guest_in_error_counts_while_it_is_evacuated(self):
+    def test_instance_in_error_counts_during_its_evacuation(self):
         """The recount of Nova leaves it out, and would sell its pins again."""
         server = self.create('high')
         self.api.post_server_action(
@@ -312,7 +312,7 @@ class Histories(Accounting):
         'revert', 'revert', 'migrate_live', 'migrate_live_in_vain', 'shelve',
         'unshelve', 'unshelve_in_vain', 'delete_softly', 'delete_softly',
         'restore', 'delete_for_good', 'rebuild', 'restart', 'lose_host']
-    #: What makes others possible, and is done while none of the deck is.
+    #: Operations that enable others, run if none of the deck is possible.
     ENABLING = ('create', 'restore', 'unshelve', 'shelve', 'migrate',
                 'delete_softly')
 

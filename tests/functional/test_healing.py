@@ -19,10 +19,10 @@ from tests.functional import test_allocations as allocations
 
 
 class Drift(allocations.Allocations):
-    """Words for what others do to Placement."""
+    """Helpers that change allocations as other clients do."""
 
     def put(self, server, **resources):
-        """Let Placement hold this of a host, besides what is elsewhere."""
+        """Set the allocation at the host, and keep all others."""
         url = '/allocations/' + server['id']
         found = self.placement.get(url, version='1.28').body
         for key, value in (('project_id', uuids.project),
@@ -52,7 +52,7 @@ class Drift(allocations.Allocations):
             self.put(server, **needs)
 
     def change(self, server, **values):
-        """Change what Nova knows of an instance."""
+        """Change the record of an instance."""
         cell = self.host_mappings['mix1'].cell_mapping
         with context.target_cell(
                 context.get_admin_context(), cell) as cctxt:
@@ -88,8 +88,8 @@ class Healing(Drift):
                 self.assertIn(server['id'], said)
             self.assertEqual('', self.heal())
 
-    def test_what_is_not_its_own(self):
-        """Other classes stay, and so does what is held elsewhere."""
+    def test_other_classes_and_providers_are_kept(self):
+        """Other classes and other providers stay as they are."""
         server = self.create('high')
         self.placement.put('/resource_classes/CUSTOM_LICENCE', None,
                            version='1.7')
@@ -105,7 +105,7 @@ class Healing(Drift):
         self.heal()
         self.assert_held()
 
-    def test_what_moves(self):
+    def test_instance_that_is_not_idle_is_left_alone(self):
         """An instance that moves, or is changed, is left alone."""
         self.start('mix2')
         server, other = self.create('high'), self.create('low')
@@ -146,7 +146,7 @@ class Healing(Drift):
             {'high', 'low'}, {kind for kind in kinds
                               if servers[kind]['id'] in said})
 
-    def test_others_than_instances_of_the_host_are_left_alone(self):
+    def test_consumers_not_on_the_host_are_left_alone(self):
         """Instances elsewhere or nowhere, and migrations that ended."""
         self.start('mix2')
         moved, shelved, failed = (self.create('high') for _ in range(3))
@@ -162,10 +162,10 @@ class Healing(Drift):
             self.assertEqual('', self.heal())
             self.assert_held()
 
-    def test_no_room(self):
+    def test_refused_write_is_logged_once(self):
         """It is said once that Placement refuses, and done when it fits."""
         server = self.create('high')
-        # As the fallback of the scheduler leaves it where PCPU are sold.
+        # As after the fallback of the scheduler on a host with PCPU.
         self.put(server, VCPU=2)
         other = {'id': uuids.other, 'host': 'mix1'}
         self.put(other, PCPU=15)
@@ -179,7 +179,7 @@ class Healing(Drift):
         self.assert_held()
 
     def test_conflicts(self):
-        """What others change meanwhile is read again, and then given up."""
+        """Healing reads a changed allocation again, four times."""
         server = self.create('high')
         for number, said in ((3, 'Corrected the allocation'),
                              (4, '4 attempts failed')):
@@ -189,8 +189,8 @@ class Healing(Drift):
         self.heal()
         self.assert_held()
 
-    def test_something_in_front_of_placement(self):
-        """What cannot be read ends no update of the host."""
+    def test_unexpected_answer_does_not_fail_the_recount(self):
+        """An unexpected answer does not fail the recount."""
         server = self.create('high')
         self.drift([server])
         with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
@@ -210,8 +210,8 @@ class Healing(Drift):
         answer.status_code, answer._content = 503, b'<html>'
         return answer
 
-    def test_moved_since(self):
-        """What began to move after it was read is not written."""
+    def test_move_that_begins_meanwhile_prevents_the_write(self):
+        """Healing does not write if a move has begun since."""
         server = self.create('high')
         self.drift([server])
         stock, amounts = prio_allocations.get_if_idle, itertools.count(3)

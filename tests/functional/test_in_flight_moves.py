@@ -60,7 +60,7 @@ class InFlightMoves(base.FunctionalTest):
         self.assert_kept()
 
     def test_destination_leaves_out_reverted_instance(self):
-        """Its CPUs at home are others' where it still seems to be."""
+        """Another instance has the same CPU numbers on mix2."""
         self._revert_resize(self.server)
         other = self.boot(self.high, az='nova:mix2')
         self.assertEqual(self.cpus_of_vcpus(self.server),
@@ -89,7 +89,7 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(0, self.report('mix2').room.high)
 
     def test_next_move_begins_before_live_migration_ends(self):
-        """Its CPUs where it goes are others' where it still is."""
+        """Another instance on mix2 has its CPU numbers of mix1."""
         self._confirm_resize(self.server)
         _, other = (self.boot(self.high, az='nova:' + host)
                     for host in ('mix1', 'mix2'))
@@ -99,7 +99,7 @@ class InFlightMoves(base.FunctionalTest):
                          self.cpus_of_vcpus(self.server))
 
     def test_resize_on_same_host_counts_once(self):
-        """What is claimed there counts once, with what it has."""
+        """The claim counts once, beside the CPUs of the instance."""
         self._confirm_resize(self.server)
         self.flags(allow_resize_to_same_host=True)
         self.host_down('mix1')

@@ -45,7 +45,7 @@ LOADING = (contract, hooks)
 CONTAINING = (containment.Steps, failures)
 
 #: Parts of overrides that call other code of ours in a contained step only:
-#: not made to fail themselves, but what they call is.
+#: the test lets only the functions that they call fail.
 PARTS = {
     (claims, '_has_ledger'), (claims._ClassTest, '_needs_our_test'),
     (claim_handling.ClaimHandling, '_give_back'),
@@ -147,7 +147,7 @@ def targets():
                 continue
             if (owner, name) not in PARTS:
                 found.add((owner, name))
-            # What a class of ours does for its own overrides counts as such.
+            # A method that an override of the same class calls counts too.
             inner = inspect.getattr_static(owner, name)
             inner = getattr(inner, 'fget', inner)
             if (inspect.isclass(owner) and inspect.isfunction(inner) and
@@ -181,7 +181,7 @@ class Isolation(base.FunctionalTest):
             self.boot(self.low)
 
     def recount(self, *startups):
-        """Restart the driver and recount; raises what Nova would log.
+        """Restart the driver and recount; raise errors that Nova would log.
 
         :param startups: whether each recount is one of a start
         """
@@ -193,12 +193,12 @@ class Isolation(base.FunctionalTest):
                     context.get_admin_context(), 'host1', startup=startup)
 
     def in_use(self):
-        """Return what stock Nova counts on the host."""
+        """Return the usage that stock Nova counts on the host."""
         with self.record('host1') as node:
             return node.vcpus_used, node.memory_mb_used, node.numa_topology
 
     def live_ordinarily(self):
-        """Do what ordinary instances need; raises what goes wrong."""
+        """Create, recount and delete an ordinary instance."""
         before = self.in_use()
         server = self.boot(self.plain)
         self.recount(True, False)

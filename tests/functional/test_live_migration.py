@@ -42,7 +42,7 @@ LOW = {kind for kind in KINDS if kind.startswith('low')}
 PRIORITY = {kind for kind in KINDS if kind.startswith('high')} | LOW
 
 DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
-#: What Nova runs last at the destination, after all claims there.
+#: The last check that Nova runs at the destination, after all claims.
 LAST_CHECK = DRIVER + 'check_source_migrate_data_at_dest'
 
 
@@ -76,7 +76,7 @@ def fail_and_clean_up_late(test, server):
 
 
 class LiveMigration(base.FunctionalTest):
-    """One guest of each kind on mix1, whose sets are not those of mix2."""
+    """One guest of each kind on mix1; mix2 has other CPU sets."""
 
     def setUp(self):
         super().setUp()
@@ -121,7 +121,7 @@ class LiveMigration(base.FunctionalTest):
             self.flags(enabled=True, group='nova_prio')
 
     def _assert_refused(self, words, move, server, host='mix1'):
-        """It is refused, and is where and as it was."""
+        """Assert that a move is refused and changes nothing."""
         guest = self.guest_xml(server['id'])
         before = self._used()
         log = self.useFixture(fixtures.FakeLogger('nova', logging.DEBUG))
@@ -139,7 +139,7 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual([self.compute_rp_uuids[host]], list(held))
 
     def _used(self):
-        """Return what each host reports as used: of the rows, by cell."""
+        """Return the usage in the report of each host: rows, cells."""
         reports = {host: self.report(host) for host in self.computes}
         return {host: (report.used, report.low_by_cell)
                 for host, report in reports.items() if report}
@@ -155,7 +155,7 @@ class LiveMigration(base.FunctionalTest):
 
     def _assert_guest(self, kind, server, emulator='0,5-6,10-11',
                       low='0-11'):
-        """What arrived is as on the host that it came to."""
+        """Assert that the guest XML is that of the destination."""
         domain = etree.fromstring(self.guest_xml(server['id']))
         priority = kind.split()[0] if kind in PRIORITY else None
         self.assertEqual(
@@ -278,7 +278,7 @@ class LiveMigration(base.FunctionalTest):
         self._assert_accounts()
 
     def test_to_a_host_with_stock_nova(self):
-        """What has a priority stays, whichever way it is asked to go."""
+        """Priority instances are refused, forced or not."""
         self._start_mix2()
         with self.record('mix2') as node:
             of_ours = node.stats
@@ -289,7 +289,7 @@ class LiveMigration(base.FunctionalTest):
             self._assert_refused(
                 'the destination does not run the compute driver of '
                 'nova-prio', self._force, server)
-        # The record is that of the time before, as right after a downgrade.
+        # The report is that of our driver, as right after a downgrade.
         with self.record('mix2') as node:
             node.stats = of_ours
             node.save()
@@ -363,8 +363,8 @@ class LiveMigration(base.FunctionalTest):
         self.soon(lambda: self.assertEqual(before, self._used()))
         self._assert_accounts(**before)
 
-    def test_failure_where_the_destination_is_gone(self):
-        """What Nova claims nothing for, it does not wait for either."""
+    def test_failure_if_the_destination_does_not_answer(self):
+        """The source does not wait if Nova makes no claim."""
         self._start_mix2()
         before = self._used()
         with self.no_guest_migrates(), fixtures.MonkeyPatch(
@@ -476,7 +476,7 @@ class Devices(base.FunctionalTest):
             qemu_version=versionutils.convert_version_to_int(
                 driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
-    def test_they_start_again_where_they_are(self):
+    def test_guests_start_again_on_their_host(self):
         for server, here, there in self._servers():
             with self.no_guest_migrates():
                 self._live_migrate(server, 'failed')
@@ -485,7 +485,7 @@ class Devices(base.FunctionalTest):
             self._assert_starts_on(there, here, server)
             self._delete_server(server)
 
-    def test_they_keep_their_requests_where_it_is_cleaned_up_late(self):
+    def test_late_clean_up_keeps_the_requests(self):
         for server, here, there in self._servers():
             requested = self._requests(server)
             fail_and_clean_up_late(self, server)
@@ -639,7 +639,7 @@ class Devices(base.FunctionalTest):
             self._delete_server(server)
 
     def test_aliases_that_the_destination_does_not_know(self):
-        """The instance keeps what it requested when it was created."""
+        """The instance keeps its requests from its creation."""
         servers = list(self._servers())
         self.flags(alias=[], group='pci')
         for server, here, there in servers:

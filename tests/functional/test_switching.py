@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Switching mix off while instances are there, and what is reported."""
+"""Disabling mix while instances are on the host, and the inventory then."""
 
 import logging
 

@@ -12,7 +12,7 @@ GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
 
 @pytest.fixture
 def problems(monkeypatch, tmp_path):
-    """Return a function: options -> what is wrong with them."""
+    """Return a function: options -> their problems."""
     conf = hooks.register_options()
     monkeypatch.setattr(config_checks, 'ISOLATED', tmp_path / 'isolated')
     monkeypatch.setattr(config_checks, 'ONLINE', tmp_path / 'online')

@@ -54,7 +54,7 @@ def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
     said.warn(report_of(ledger, '2.0', mix=False), ledger)
     expected = [('low', 'low'), ('ordinary', 'low')]
     assert expected == warned(log)
-    # 4 * 0.5 = 2 of either row: only what is new is said.
+    # 4 * 0.5 = 2 of either row: only new warnings are logged.
     said.warn(report_of(ledger, '0.5'), ledger)
     expected += [('ordinary', 'ordinary')]
     assert expected == warned(log)
@@ -63,7 +63,7 @@ def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
     assert 2 * expected == warned(log)
 
 
-def test_in_words(log):
+def test_warning_names_row_and_amounts(log):
     ledger = ledger_of(low=LOW)
     usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
     assert log.output.startswith(

@@ -48,7 +48,7 @@ def test_counting_twice_changes_nothing():
     assert 4 == ledger.low_shared
 
 
-def test_taking_away_what_was_never_counted_changes_nothing():
+def test_removing_an_unknown_usage_changes_nothing():
     ledger = usage.UsageLedger()
     ledger.add('a', usage.RESIDENT, LOW)
     ledger.remove('b', usage.MOVE, LOW)
@@ -106,7 +106,7 @@ def test_never_below_zero_and_empty_when_all_are_gone(history):
 
 
 def test_a_move_that_is_over():
-    """What moved here lives here, and may be resized here next."""
+    """A moved instance is resident, and may be resized next."""
     ledger = usage.UsageLedger()
     ledger.add('a', usage.MOVE, LOW)
     ledger.settle('a')
