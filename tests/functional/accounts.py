@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The accounts of a host: all that Nova and this package count of it."""
+"""The amounts that Nova, Placement and this package count for a host."""
 
 from nova import objects
 from oslo_serialization import jsonutils
@@ -10,10 +10,10 @@ _USAGE = ('vcpus_used', 'memory_mb_used', 'local_gb_used', 'free_ram_mb',
 
 
 def of_host(cloud, host):
-    """Return the accounts of a host, without a recount.
+    """Return the amounts counted for a host, without a recount.
 
     :param cloud: tests.functional.base.FunctionalTest
-    :returns: dict, name -> value that can be compared
+    :returns: dict, name to a value that can be compared
     """
     tracker = cloud.computes[host].rt
     ledger = getattr(cloud.computes[host].driver, 'ledger', None)
@@ -36,7 +36,7 @@ def of_host(cloud, host):
 
 
 def of_all(cloud):
-    """Return dict, host -> its accounts."""
+    """Return the amounts of all hosts: dict, host to dict."""
     return {host: of_host(cloud, host) for host in cloud.computes}
 
 
@@ -48,7 +48,7 @@ def _usage(node):
 
 
 def _providers(cloud, host):
-    """Return inventories and usages of a host and the providers below it."""
+    """Return inventories and usages of a host and its child providers."""
     found = cloud.placement.get(
         '/resource_providers?in_tree=' + cloud.compute_rp_uuids[host],
         version='1.14').body['resource_providers']

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the functional tests share."""
+"""Base class of the functional tests."""
 
 import contextlib
 import functools
@@ -18,36 +18,36 @@ FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
 
 
 class FunctionalTest(cloud.Cloud):
-    """A cloud with some flavors, and words for what a user sees."""
+    """A cloud with some flavors, and methods to read results as a user."""
 
     def setUp(self):
-        # Nova's own tests validate what its API answers. That takes a
-        # twentieth of the processor time of these tests.
+        # Nova's own tests validate the responses of its API. The validation
+        # takes a twentieth of the processor time of these tests.
         self.flags(response_validation='ignore', group='api')
         super().setUp()
 
     @functools.cached_property
     def high(self):
-        """Flavor with high priority."""
+        """Return a flavor with high priority."""
         return self.flavor(**{'hw:cpu_priority': 'high'})
 
     @functools.cached_property
     def low(self):
-        """Flavor with low priority."""
+        """Return a flavor with low priority."""
         return self.flavor(**{'hw:cpu_priority': 'low'})
 
     @functools.cached_property
     def plain(self):
-        """Flavor without a priority."""
+        """Return a flavor without a priority."""
         return self.flavor()
 
     def flavor(self, vcpus=4, **extra_specs):
-        """Create a flavor; returns its id."""
+        """Create a flavor; return its id."""
         return self._create_flavor(vcpu=vcpus, memory_mb=256, disk=1,
                                    extra_spec=extra_specs or None)
 
     def image(self, **properties):
-        """Create an image with these properties; returns its id."""
+        """Create an image with the given properties; return its id."""
         return self.glance.create(None, {
             'name': 'i', 'container_format': 'bare', 'disk_format': 'raw',
             'min_disk': 0, 'min_ram': 0, 'status': 'active',
@@ -55,22 +55,22 @@ class FunctionalTest(cloud.Cloud):
             'properties': properties})['id']
 
     def start_seed_host(self, name='mix1', **kwargs):
-        """Start the host of the design's example."""
+        """Start the host of the example in the design."""
         options = dict(cpus=12, dedicated='0-7', shared='8-11', ratio=2.0,
                        mix=True, aggregate={'priority_mix': 'true'})
         self.start_host(name, **{**options, **kwargs})
 
     def boot(self, flavor, state='ACTIVE', **kwargs):
-        """Create a server and wait for its state; returns it."""
+        """Create a server and wait for its state; return the server."""
         return self._create_server(
             flavor_id=flavor, networks='none', expected_state=state, **kwargs)
 
     def boot_with_hint(self, flavor, hint, state='ACTIVE', count=1,
                        key='os:scheduler_hints', api=None, **kwargs):
-        """Create servers with a priority hint; returns the first.
+        """Create servers with a priority hint; return the first server.
 
-        :param api: client instead of the administrator's
-        :param kwargs: more of the server's attributes
+        :param api: API client; by default that of the administrator
+        :param kwargs: other attributes of the server
         """
         body = {'server': self._build_server(
             flavor_id=flavor, networks='none'), key: {'priority': hint}}
@@ -79,59 +79,59 @@ class FunctionalTest(cloud.Cloud):
         return self._wait_for_state_change(server, state)
 
     def no_guest_migrates(self):
-        """Return a context in which libvirt fails to migrate guests live."""
+        """Return a context in which libvirt fails all live migrations."""
         return fixtures.MonkeyPatch(
             FAKE_MIGRATE, lambda domain, *args, **kwargs: domain.fail_job())
 
     def migrations_of(self, server_id):
-        """Return the migrations of a server, as the API shows them."""
+        """Return the migrations of a server from the API."""
         found = self.api.api_get(
             '/os-migrations?instance_uuid=' + server_id).body['migrations']
         return sorted(found, key=lambda migration: migration['id'])
 
     def soon(self, check, *args):
-        """Return what a check returns that will pass, within ten seconds."""
+        """Call a check until it passes, for ten seconds; return its result."""
         return self._wait_for_assert(
             lambda: check(*args), max_retries=100, sleep=0.1)
 
     def refusal(self, call, *args, **kwargs):
-        """Return the text of the 400 that a call is answered with."""
+        """Call the API, which must answer with 400; return the error text."""
         error = self.assertRaises(
             client.OpenStackApiException, call, *args, **kwargs)
         self.assertEqual(400, error.response.status_code)
         return error.response.json()['badRequest']['message']
 
     def extra_specs(self, server):
-        """Return the extra specs of the flavor that a server shows."""
+        """Return the extra specs of the flavor in the details of a server."""
         return self.api.get_server(server['id'])['flavor']['extra_specs']
 
     def host_of(self, server):
-        """Return the host that a server is on."""
+        """Return the host of a server."""
         return self.api.get_server(server['id'])['OS-EXT-SRV-ATTR:host']
 
     def domain(self, server):
-        """Return the domain that a driver generated last, as an element."""
+        """Return the domain XML that a driver generated last, parsed."""
         return etree.fromstring(self.guest_xml(server['id']))
 
     def cpus_of_vcpus(self, server):
-        """Return the CPU set that each vCPU is pinned to, a list of str."""
+        """Return the CPU set of each vCPU, a list of str."""
         return [pin.get('cpuset') for pin in self.domain(server).findall(
             'cputune/vcpupin')]
 
     def resources(self, host, of='inventories'):
-        """Return what Placement holds of a host: inventories or usages."""
+        """Return inventories or usages of a host from Placement."""
         return self.placement.get('/resource_providers/%s/%s' % (
             self.compute_rp_uuids[host], of)).body[of]
 
     def traits(self, host):
-        """Return the traits of a host as Placement holds them."""
+        """Return the traits of a host from Placement."""
         return self.placement.get(
             '/resource_providers/%s/traits' % self.compute_rp_uuids[host],
             version='1.6').body['traits']
 
     @contextlib.contextmanager
     def record(self, host):
-        """Yield the compute node of a host, as the schedulers read it."""
+        """Yield the compute node of a host, as the scheduler reads it."""
         cell = self.host_mappings[host].cell_mapping
         with context.target_cell(
                 context.get_admin_context(), cell) as cctxt:
@@ -139,6 +139,6 @@ class FunctionalTest(cloud.Cloud):
                 cctxt, host, host)
 
     def report(self, host):
-        """Return the HostReport that the compute saved last."""
+        """Return the HostReport that nova-compute saved last."""
         with self.record(host) as node:
             return host_report.HostReport.from_stats(node.stats)

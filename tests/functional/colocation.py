@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The base class of the tests that turn co-location on and off."""
+"""Base class of the tests that enable and disable co-location."""
 
 import json
 import pathlib
@@ -16,7 +16,7 @@ OURS, STOCK = 'prio.PriorityLibvirtDriver', 'libvirt.LibvirtDriver'
 
 
 class Colocation(base.FunctionalTest):
-    """A stock host, and the commands that turn co-location on and off."""
+    """A stock host, and the commands that enable and disable co-location."""
 
     def setUp(self):
         super().setUp()
@@ -27,14 +27,14 @@ class Colocation(base.FunctionalTest):
 
     def command(self, *arguments, status=report.CLEAN, here='controller'):
         """Run a command on a host; return its rows."""
-        # To start a host sets the option host of this process.
+        # Starting a host sets the option [DEFAULT] host of this process.
         self.flags(host=here)
         found, rows, self.said = commands.run('host', *arguments)
         self.assertEqual(status, found, (rows, self.said))
         return rows
 
     def plan(self, *arguments, host='mix1', **kwargs):
-        """Plan, and save the plan; return dict, (part, name) -> row."""
+        """Save a plan; return its rows: dict, (part, name) to row."""
         rows = self.command('plan', host, *arguments, **kwargs) or []
         self.kept = self.directory / 'plan.json'
         self.kept.write_text(json.dumps(rows))
@@ -50,7 +50,7 @@ class Colocation(base.FunctionalTest):
             ('compute', 'cpu_dedicated_set'): dedicated,
             ('compute', 'cpu_shared_set'): shared})
         self.restart_compute_service(name)
-        # The first update sets the ratio, the second heals allocations.
+        # The first update sets the ratio. The second heals the allocations.
         self.update_host(name)
         self.update_host(name)
 

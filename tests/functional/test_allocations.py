@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What instances hold in Placement, to the unit, from create to delete."""
+"""Allocations of instances in Placement, exactly, from create to delete."""
 
 import collections
 import contextlib
@@ -20,7 +20,7 @@ from tests.functional import test_requests
 
 SPAWN = 'nova.virt.libvirt.driver.LibvirtDriver.spawn'
 
-#: vCPUs and extra specs of a flavor, and the CPUs that an instance holds.
+#: vCPUs and extra specs of a flavor, and the CPUs of the allocation.
 KINDS = {
     'high': (2, mixed.HIGH, {'PCPU': 2}),
     'low': (3, mixed.LOW, {'VCPU': 3}),
@@ -34,12 +34,12 @@ KINDS = {
 EPHEMERAL_GB = {kind: n for n, kind in enumerate(KINDS, 1)}
 MEMORY_MB = {kind: 128 * n for n, kind in enumerate(KINDS, 1)}
 SWAP_MB, SWAP_GB = 1025, 2
-#: What each kind becomes when it is resized.
+#: The kind that each kind is resized to.
 NEXT = dict(zip(KINDS, [*list(KINDS)[1:], *KINDS]))
 
 
 class Allocations(test_requests.Requests):
-    """A mix host; ``needs`` is all that Placement has to hold."""
+    """A mix host; ``needs`` lists all allocations that must exist."""
 
     ROOT_GB = 3
     EXTRA_SPECS = {}
@@ -47,11 +47,11 @@ class Allocations(test_requests.Requests):
     def setUp(self):
         super().setUp()
         self.let_guests_migrate()
-        # There are no disks that a live migration could look at.
+        # No disks exist that a live migration could check.
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.driver.LibvirtDriver._get_instance_disk_info',
             return_value=[]))
-        # The client of Placement sleeps before it tries again.
+        # The client of Placement sleeps before each retry.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.scheduler.client.report.random',
             types.SimpleNamespace(uniform=lambda *args: 0)))
@@ -69,7 +69,7 @@ class Allocations(test_requests.Requests):
                              dedicated='0-7,12-19', shared='8-11,20-23')
 
     def needed(self, server, kind=None, host=None):
-        """Return what a server needs: dict, provider -> resources."""
+        """Return the expected allocation: dict, provider to resources."""
         kind, host = kind or server['kind'], host or server['host']
         root_gb = 0 if server['from_volume'] else self.ROOT_GB
         return {host: {
@@ -77,7 +77,7 @@ class Allocations(test_requests.Requests):
             'DISK_GB': root_gb + EPHEMERAL_GB[kind] + SWAP_GB}}
 
     def create(self, kind, from_volume=False, state='ACTIVE', host='mix1'):
-        """Create a server; what it needs is expected from now on."""
+        """Create a server, and expect its allocation from now on."""
         body = self._build_server(
             flavor_id=self.flavors[kind], networks='none', host=host,
             image_uuid='' if from_volume else None)
@@ -96,7 +96,7 @@ class Allocations(test_requests.Requests):
         return server
 
     def share_disks(self):
-        """Let a provider share its disks with the hosts; returns its UUID."""
+        """Let a provider share its disks with the hosts; return its UUID."""
         shared = self._post_resource_provider('shared')['uuid']
         self._set_inventory(shared, {
             'resource_class': 'DISK_GB', 'total': 10000})
@@ -110,7 +110,7 @@ class Allocations(test_requests.Requests):
         return [self.create(kind, **kwargs) for kind in KINDS]
 
     def start_move(self, server, target, kind=None):
-        """Migrate, or resize; the migration holds what the server held."""
+        """Migrate or resize; the migration takes the old allocation over."""
         self.act(server, 'VERIFY_RESIZE', **(
             {'resize': {'flavorRef': self.flavors[kind]}} if kind
             else {'migrate': None}))
@@ -137,18 +137,18 @@ class Allocations(test_requests.Requests):
         self.assert_held()
 
     def assert_held(self):
-        """Placement holds what is needed, of each provider, and no more."""
-        # Last of all, the host that a guest has left lets go of it.
-        self.soon(self._assert_held)
+        """Assert that Placement has the expected allocations and no others."""
+        # The source host deletes its allocation last.
+        self.soon(self._assert_equal_allocations)
 
     def assert_kept(self):
-        """So it does when the computes have updated what they report."""
+        """Assert the same after each compute updated its host."""
         self.assert_held()
         for host in set(self.computes) - self.hosts_down:
             self.update_host(host)
-        self._assert_held()
+        self._assert_equal_allocations()
 
-    def _assert_held(self):
+    def _assert_equal_allocations(self):
         found = collections.defaultdict(dict)
         for provider in self._get_all_providers():
             name = provider['name']
@@ -165,7 +165,7 @@ class Allocations(test_requests.Requests):
 
     @contextlib.contextmanager
     def conflicts(self, number, after=0):
-        """Let writes conflict, last of all, after so many consumers."""
+        """Let a number of writes conflict, after a number of consumers."""
         conflict = iter([*after * [False], *number * [True]])
         stock = consumer.Consumer.increment_generation
 
@@ -182,8 +182,8 @@ class Allocations(test_requests.Requests):
 
 class Moves(Allocations):
 
-    def test_create_resize_and_cold_migration(self):
-        """Each is resized in vain, on its host or to the other, and moved."""
+    def test_allocations_are_exact_after_create_resize_and_cold_move(self):
+        """Refuse a resize of each server, then resize and move each server."""
         from_volume = [self.create(kind, from_volume=True)
                        for kind in ('high', 'low', 'mixed')]
         servers = [*self.create_all(), from_volume.pop(0)]
@@ -205,7 +205,7 @@ class Moves(Allocations):
         self.assert_kept()
         self.delete(*servers)
 
-    def test_live_migration_shelving_and_evacuation(self):
+    def test_allocations_are_exact_after_live_move_shelve_evacuate(self):
         servers = self.create_all()
         self.start('mix2')
         for server in servers:
@@ -234,8 +234,8 @@ class Moves(Allocations):
 
 class Gone(Allocations):
 
-    def test_failed_builds_and_deletes(self):
-        """What an operator took out of Placement before is no error."""
+    def test_failed_builds_and_deletes_leave_no_allocation(self):
+        """An allocation that the operator deleted before is no error."""
         self.start('mix2')
         for kind in 'high', 'low', 'ordinary', 'mixed':
             with mock.patch(SPAWN, side_effect=RuntimeError()) as spawn:
@@ -254,8 +254,8 @@ class Gone(Allocations):
         self.host_up('mix1')
         self.assert_kept()
 
-    def test_conflicts(self):
-        """A write is tried four times; what fails for good has no trace."""
+    def test_conflicting_writes_are_retried(self):
+        """A write is tried four times. If all fail, no allocation remains."""
         self.start('mix2')
         for kind in 'high', 'mixed':
             with self.conflicts(4):
@@ -266,7 +266,7 @@ class Gone(Allocations):
             with self.conflicts(3):
                 server = self.create(kind)
             self.assert_held()
-            # The migration takes over what is held, then the target is asked.
+            # The migration takes the allocation over before the claim.
             for after in 0, 2:
                 with self.conflicts(4, after):
                     self.assertRaises(
@@ -283,7 +283,7 @@ class Gone(Allocations):
 
 
 class SharedStorage(Allocations):
-    """A provider shares its disks with hosts whose own are too small."""
+    """A provider shares disks; the hosts have too little local disk."""
 
     ROOT_GB = 200
 
@@ -291,9 +291,9 @@ class SharedStorage(Allocations):
         (host, needed), = super().needed(*args, **kwargs).items()
         return {'shared': {'DISK_GB': needed.pop('DISK_GB')}, host: needed}
 
-    def test_each_kind(self):
+    def test_disk_is_allocated_from_the_sharing_provider(self):
         self.share_disks()
-        # Nova does not look for shared disks where a host is asked for.
+        # If a host is requested, Nova ignores shared disks.
         servers = self.create_all(host=None)
         self.assert_kept()
         self.start('mix2')
@@ -305,7 +305,7 @@ class SharedStorage(Allocations):
 
 
 class PciDevices(Allocations):
-    """Each host has a device, which is a provider below it."""
+    """Each host has a device, whose provider is below the host's."""
 
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
@@ -330,7 +330,7 @@ class PciDevices(Allocations):
             **self.DEVICE): 1}
         return {**needed, '%s_0000:81:00.0' % min(needed): device}
 
-    def test_high_and_low(self):
+    def test_devices_are_allocated_with_both_priorities(self):
         self.start('mix2')
         for kind in 'high', 'low':
             server = self.create(kind)

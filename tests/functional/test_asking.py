@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Requests for a priority, and the answers of nova-api."""
+"""Requests for a priority, and the responses of nova-api."""
 
 from tests.functional import base
 
 
-class Asking(base.FunctionalTest):
+class PriorityRequests(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
@@ -74,7 +74,7 @@ class Asking(base.FunctionalTest):
             'os:scheduler_hints': first,
             'OS-SCH-HNT:scheduler_hints': second})
 
-    def test_priority_hint_beside_a_second_dict_of_hints_is_refused(self):
+    def test_priority_hint_with_second_dict_of_hints_is_refused(self):
         for first, second, key in (
                 ({}, {'priority': 'high'}, 'OS-SCH-HNT:scheduler_hints'),
                 ({'priority': 'high'}, {}, 'os:scheduler_hints'),
@@ -94,7 +94,7 @@ class Asking(base.FunctionalTest):
             {'custom': 'read'}, {'custom': 'ignored'})
         server = self._wait_for_state_change(server, 'ACTIVE')
         self.assertEqual({}, self.extra_specs(server))
-        # Nova's schema refuses a value that is no dict.
+        # Nova's schema refuses a value that is not a dict.
         self.assertIn('Invalid input for field/attribute os:scheduler_hints',
                       self.refusal(self._boot_with_both, ['priority'], {}))
 
@@ -106,7 +106,7 @@ class Asking(base.FunctionalTest):
                 self.assertIn("Extra spec %s of the flavor is '4'" % key,
                               self.refusal(self.boot, flavor))
 
-    def test_both_faults_of_hint_and_flavor_are_in_one_answer(self):
+    def test_one_response_lists_faults_of_hint_and_flavor(self):
         self.assertEqual(
             "Scheduler hint 'priority' is 'urgent'; allowed values are 'high' "
             "and 'low'. Scheduler hint 'priority' is 'urgent', but extra spec "

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""``nova-prio audit`` finds and repairs each fault, and then finds none."""
+"""``nova-prio audit`` finds and repairs each fault of these tests."""
 
 import collections
 import contextlib
@@ -68,8 +68,8 @@ class Audit(healing.Drift):
 
 class Clean(Audit):
 
-    def test_right_allocations_are_not_found(self):
-        """Neither on idle hosts nor while instances move."""
+    def test_audit_ignores_correct_allocations(self):
+        """There are no findings on idle hosts, nor while instances move."""
         self.audit()
         servers = [*self.create_all(), self.create('low', from_volume=True)]
         rows = self.audit('--all')
@@ -148,8 +148,8 @@ class Allocations(Audit):
         self.assert_mended({('mix1', 'wrong_class', server['id'])})
         self.assertEqual(4, self.resources('mix1', of='usages')['PCPU'])
 
-    def test_allocation_without_use_is_deleted(self):
-        """The instance is deleted, moved or shelved, or the move is over."""
+    def test_unused_allocation_is_deleted(self):
+        """The instance was deleted, moved or shelved, or the move ended."""
         servers = [self.create(kind) for kind in ('high', 'low', 'mixed')]
         gone, moved, shelved = servers
         self.delete(gone)
@@ -237,7 +237,7 @@ class Allocations(Audit):
                             ('mix1', 'orphaned_allocation', uuids.other)})
 
     def test_allocation_of_unknown_owner_is_kept(self):
-        """A cell or Placement does not tell the owner."""
+        """A cell or Placement does not answer with the owner."""
         self.put({'id': uuids.unknown, 'host': 'mix1'}, VCPU=1)
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',

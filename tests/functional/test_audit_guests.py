@@ -63,7 +63,7 @@ class Guests(test_audit.Audit):
              for row in self.audit(
                  *arguments, status=report.FOUND, **kwargs)})
 
-    def test_right_guests_are_not_found(self):
+    def test_audit_ignores_correct_guests(self):
         for database in 'sqlite://', None:
             self.audit(database=database)
             mix1, *_ = self.audit('--all', database=database)

@@ -13,14 +13,14 @@ PRIORITY = {'priority_mix': 'true'}
 class CapacityGain(base.FunctionalTest):
 
     def gain(self, *arguments, aggregate='priority_mix=true', status=0):
-        """Run the command; return dict, host -> its numbers and its note."""
+        """Run the command; return dict, host to its numbers and its note."""
         found, rows, self.said = commands.run(
             'capacity', 'gain', aggregate, *arguments)
         self.assertEqual(status, found, self.said)
         return {name: numbers for name, *numbers in (
             row.values() for row in rows or ())}
 
-    def test_lists_gain_of_hosts(self):
+    def test_command_lists_gain_of_hosts(self):
         self.start_seed_host('mix1')
         self.start_seed_host('mix2', dedicated='0-3', shared='4-9', ratio=1.5)
         self.start_seed_host('elsewhere', aggregate={'rack': '1'})
@@ -52,7 +52,7 @@ class CapacityGain(base.FunctionalTest):
         self.assertIn('cannot be read', found['mix2'][-1])
         self.assertIn('Check 2 hosts without a report', self.said)
 
-    def test_units_can_be_created(self):
+    def test_gained_units_can_be_created(self):
         """Units are the additional instances that fit with mix."""
         self.start_seed_host('mix1')
         wide = self.flavor(6, **{'hw:cpu_priority': 'low'})

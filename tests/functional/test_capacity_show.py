@@ -27,7 +27,7 @@ class CapacityShow(base.FunctionalTest):
         return {name: numbers for name, *numbers in (
             row.values() for row in self.show(*arguments))}
 
-    def test_lists_hosts_and_aggregates(self):
+    def test_command_lists_hosts_and_aggregates(self):
         self.boot(self.high, az='nova:mix1')
         self.boot(self.low, az='nova:mix1')
         self.boot(self.plain, az='nova:off1')
@@ -45,7 +45,7 @@ class CapacityShow(base.FunctionalTest):
             {'mix1', 'off1'},
             set(self.numbers('--aggregate', 'priority_mix=true')))
 
-    def test_units_can_be_created(self):
+    def test_listed_units_can_be_created(self):
         self.boot(self.high, az='nova:mix1')
         for flavor, expected in (
                 (self.high, {'mix1': 1, 'off1': 2, 'plain1': 0}),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration of a host changes while it is full of instances."""
+"""The operator changes the configuration of a host full of instances."""
 
 import logging
 
@@ -22,11 +22,11 @@ KINDS = {
 FLOATING = set(KINDS) - {'high', 'pinned'}
 
 
-class Changing(base.FunctionalTest):
-    """A host that has sold its whole low row, and one with room for all.
+class FullHost(base.FunctionalTest):
+    """Host mix1 has no free vCPU in its low row; mix2 has room for all.
 
-    4 shared CPUs * 2 + 8 dedicated ones * 1 = 16 are sold: 8 + 4 to low
-    instances, 2 + 2 to others.
+    On mix1, 4 shared CPUs * 2 + 8 dedicated CPUs * 1 = 16 vCPUs are sold:
+    8 + 4 to low-priority instances, 2 + 2 to others.
     """
 
     def setUp(self):
@@ -42,7 +42,7 @@ class Changing(base.FunctionalTest):
             host, cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
 
     def _change(self, **options):
-        """Restart the full host with other options; returns what it says."""
+        """Restart the full host with other options; return its log."""
         guests = self._guests()
         for name, value in options.items():
             group = 'compute' if name.endswith('_set') else None
@@ -56,7 +56,7 @@ class Changing(base.FunctionalTest):
         return log.output
 
     def _guests(self):
-        """Return the guests of the host as libvirt has them."""
+        """Return the guests of the host from libvirt."""
         connection = self.computes['mix1'].driver._host.get_connection()
         return {server['id']: connection.lookupByUUIDString(
             server['id']).XMLDesc(0) for server in self.servers.values()}
@@ -69,7 +69,7 @@ class Changing(base.FunctionalTest):
                         if cpus.isdigit())
 
     def _assert_oversold(self, said, sellable):
-        """It says so for each, admits nothing, and lets each one leave."""
+        """Assert a warning, no admission, and that each instance can leave."""
         report = self.report('mix1')
         self.assertEqual(
             (sellable, 16, 0),
@@ -93,29 +93,29 @@ class Changing(base.FunctionalTest):
         self.update_host('mix1')
         self.boot(small, az='nova:mix1')
 
-    def test_mix_is_switched_off(self):
+    def test_host_is_oversold_after_mix_is_disabled(self):
         said = self._change(cpu_priority_mix_enable=False)
         self._assert_oversold(said, sellable=8)
 
-    def test_the_shared_set_shrinks(self):
+    def test_host_is_oversold_after_shared_set_shrinks(self):
         said = self._change(cpu_shared_set='4,10')
         self._assert_oversold(said, sellable=12)
 
-    def test_the_dedicated_set_shrinks(self):
+    def test_host_is_oversold_after_dedicated_set_shrinks(self):
         said = self._change(cpu_dedicated_set=self._pinned())
         self._assert_oversold(said, sellable=12)
 
-    def test_the_ratio_falls(self):
+    def test_host_is_oversold_after_ratio_falls(self):
         said = self._change(cpu_allocation_ratio=1.0)
         self._assert_oversold(said, sellable=4)
 
 
-class Growing(base.FunctionalTest):
+class GrowingHost(base.FunctionalTest):
 
-    def _floats_over(self, server):
+    def _cpus_of_floating(self, server):
         return self.domain(server).find('vcpu').get('cpuset')
 
-    def test_what_is_added_is_sold_and_used(self):
+    def test_added_cpus_are_sold_and_used(self):
         self.start_seed_host(dedicated='0-6', shared='8-9')
         # 2 * 2 + 7 * 1 = 11
         first, _ = [
@@ -128,8 +128,8 @@ class Growing(base.FunctionalTest):
         self.restart_compute_service('mix1')
         self.update_host('mix1')
         # 4 * 2 + 8 * 1 = 16
-        self.assertEqual('0-11', self._floats_over(self.boot(self.low)))
+        self.assertEqual('0-11', self._cpus_of_floating(self.boot(self.low)))
         self.assertEqual(15, self.report('mix1').low_used)
-        self.assertEqual('0-6,8-9', self._floats_over(first))
+        self.assertEqual('0-6,8-9', self._cpus_of_floating(first))
         self._reboot_server(first, hard=True)
-        self.assertEqual('0-11', self._floats_over(first))
+        self.assertEqual('0-11', self._cpus_of_floating(first))

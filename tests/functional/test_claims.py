@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims: the compute says no where the scheduler did not."""
+"""nova-compute refuses claims that the scheduler did not refuse."""
 
 import fixtures
 from nova.tests.functional.api import client
@@ -11,7 +11,7 @@ from tests.functional import base
 class Claims(base.FunctionalTest):
     """Two hosts, one full of ordinary instances, and no PriorityFilter.
 
-    Placement has room for 16 vCPUs on each: only the claim knows that the
+    Placement has room for 16 vCPUs on each host. Only the claim knows that the
     ordinary row has 8.
     """
 
@@ -32,15 +32,15 @@ class Claims(base.FunctionalTest):
         self.full = self.report('mix1').to_stats()
 
     def _fail(self, server, **action):
-        """Ask for an action that no compute claims for.
+        """Request an action that every claim refuses.
 
-        In one process the answer waits for the compute and shows its error.
+        In one process, the API waits for nova-compute and returns its error.
         """
         self.assertRaises(client.OpenStackApiException,
                           self.api.post_server_action, server['id'], action)
 
     def _assert_refused(self, server, host, state='ACTIVE'):
-        """The server is where it was, and nothing else has changed."""
+        """Assert that the server is on its old host and nothing changed."""
         self._wait_for_state_change(server, state)
         self.assertEqual(host, self.host_of(server))
         self.assertIn('the ordinary row has 0 of 8 vCPUs free, 4 are needed',
@@ -54,35 +54,35 @@ class Claims(base.FunctionalTest):
         self.update_host('mix2')
         self.assertEqual(counted, self.report('mix2').to_stats())
 
-    def test_the_request_goes_on_to_the_next_host(self):
-        """The weigher stacks, so that the full host comes first."""
+    def test_refused_claim_is_rescheduled_to_the_next_host(self):
+        """The weigher stacks, so the full host comes first."""
         server = self.boot(self.plain)
         self.assertIn('Failed to claim', self.log.output)
         self._assert_refused(server, 'mix2')
 
-    def test_forced_host(self):
+    def test_claim_refuses_instance_on_forced_host(self):
         server = self.boot(self.plain, 'ERROR', az='nova:mix1')
         self._assert_refused(server, None, 'ERROR')
         self.assertEqual({}, self._get_allocations_by_server_uuid(
             server['id']))
 
-    def test_all_reasons_at_once(self):
+    def test_claim_lists_all_reasons_at_once(self):
         self.boot(self.flavor(**{'hw:numa_nodes': '1'}), 'ERROR',
                   az='nova:mix1')
         self.assertIn(
             'the ordinary row has 0 of 8 vCPUs free, 4 are needed; Requested '
             'instance NUMA topology cannot fit', self.log.output)
 
-    def test_cold_migration(self):
-        """As on any failed claim, Nova shows the reason as a fault."""
+    def test_claim_refuses_cold_migration(self):
+        """Nova shows the reason as a fault, as for any failed claim."""
         server = self.boot(self.plain, az='nova:mix2')
         self._fail(server, migrate={'host': 'mix1'})
         self._assert_refused(server, 'mix2', 'ERROR')
         self.assertIn('the ordinary row', self.api.get_server(
             server['id'])['fault']['message'])
 
-    def test_resize_on_the_same_host(self):
-        """The larger instance is counted beside the one it comes from."""
+    def test_claim_refuses_resize_on_the_same_host(self):
+        """The claim counts the new size in addition to the old one."""
         self.api.put_service(self.api.get_services(
             host='mix2', binary='nova-compute')[0]['id'],
             {'status': 'disabled'})
@@ -92,21 +92,21 @@ class Claims(base.FunctionalTest):
                       self.log.output)
         self._assert_accounts()
 
-    def test_live_migration_without_a_numa_topology(self):
+    def test_claim_refuses_live_migration_without_numa_topology(self):
         self.let_guests_migrate()
         server = self.boot(self.plain, az='nova:mix2')
         self._fail(server, **{'os-migrateLive': {
             'host': 'mix1', 'block_migration': 'auto'}})
         self._assert_refused(server, 'mix2')
 
-    def test_unshelve(self):
+    def test_claim_refuses_unshelve(self):
         server = self.boot(self.plain, az='nova:mix2')
         self.api.post_server_action(server['id'], {'shelve': None})
         self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
         self._fail(server, unshelve={'host': 'mix1'})
         self._assert_refused(server, None, 'SHELVED_OFFLOADED')
 
-    def test_evacuation(self):
+    def test_claim_refuses_evacuation(self):
         server = self.boot(self.plain, az='nova:mix2')
         self.computes['mix2'].stop()
         service, = self.api.get_services(host='mix2', binary='nova-compute')

@@ -3,7 +3,7 @@
 """Resize and cold migration of priority instances to a host of another cell.
 
 Nova takes a snapshot, and keeps a record of the instance in each cell until
-the move is confirmed or reverted. The record of the other cell is hidden.
+the move is confirmed or reverted. Nova hides the record of the target cell.
 """
 
 import fixtures
@@ -22,11 +22,11 @@ class CrossCell(test_audit.Audit):
 
     def setUp(self):
         super().setUp()
-        # Nova lets nobody do so unless the operator changes this rule.
+        # By default, the policy of Nova allows cross-cell resizes to nobody.
         self.policy.set_rules(
             {servers_policies.CROSS_CELL_RESIZE: base_policies.RULE_ADMIN_API},
             overwrite=False)
-        # There are no disks to take a snapshot of.
+        # No disks exist for a snapshot.
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.driver.LibvirtDriver.snapshot'))
 
@@ -45,16 +45,16 @@ class CrossCell(test_audit.Audit):
         return set(self.computes[host].driver.list_instance_uuids())
 
     def start_moves(self):
-        """Let a low instance and one that becomes low wait for the end."""
+        """Resize a low instance and one that becomes low; confirm neither."""
         servers = migrated, resized = self.create('low'), self.create(
             'ordinary')
         self.start_move(migrated, 'mix2')
         self.start_move(resized, 'mix2', 'low')
-        # 3 and 5 vCPUs are held on the source host, 3 and 3 on the other.
+        # Allocations: 3 and 5 vCPUs on the source host, 3 and 3 on the target.
         self.assertEqual([(0, 8), (0, 6)], list(map(self.usage, self.hosts)))
         return servers
 
-    def test_confirm_low(self):
+    def test_confirm_moves_usage_to_the_target_host(self):
         servers = self.start_moves()
         for server in servers:
             domain = self.domain(server)
@@ -65,17 +65,17 @@ class CrossCell(test_audit.Audit):
             self.confirm(server)
         self.assert_settled('mix2', servers, (0, 6))
 
-    def test_revert_low(self):
+    def test_revert_returns_usage_to_the_source_host(self):
         servers = self.start_moves()
         for server in servers:
             self.revert(server)
         self.assert_settled('mix1', servers, (0, 8))
 
-    def test_delete_low_before_confirm(self):
+    def test_delete_before_confirm_frees_both_hosts(self):
         self.delete(*self.start_moves())
         self.assert_settled('mix1', (), (0, 0))
 
-    def test_restart_before_confirm_or_revert(self):
+    def test_usage_survives_restart_before_confirm_or_revert(self):
         migrated, resized = self.start_moves()
         self.assert_kept()
         for host in self.hosts:
@@ -93,7 +93,7 @@ class CrossCell(test_audit.Audit):
         self.audit()
 
     def assert_settled(self, host, servers, usage):
-        """All guests and the whole usage are on one host, and stay there."""
+        """Assert that all guests and the whole usage stay on one host."""
         for _ in range(2):
             self.assertEqual(
                 [usage if each == host else (0, 0) for each in self.hosts],
@@ -112,7 +112,7 @@ class CrossCell(test_audit.Audit):
         for server in servers:
             error = self.assertRaises(
                 client.OpenStackApiException, self.act, server, migrate=None)
-            # Nova answers with its class name, and status 500.
+            # Nova responds with the class name of the error, and status 500.
             self.assertIn('NoValidHost', str(error))
             self.assertEqual('mix1', self.host_of(server))
             self.assertEqual('ACTIVE', self._settled(server)['status'])

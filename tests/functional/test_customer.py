@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a customer sees of the priority of an instance, as the guide says."""
+"""The priority of an instance from a user's view, as in the guide."""
 
 from nova.api.metadata import base as metadata
 from nova.tests import fixtures as nova_fixtures
@@ -13,7 +13,7 @@ class Customer(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        # Nova's default; its test bed switches it off.
+        # Nova's default policy; Nova's test environment disables it.
         self.flags(enforce_new_defaults=True, group='oslo_policy')
         self.useFixture(nova_fixtures.RealPolicyFixture())
         self.start_seed_host()
@@ -21,12 +21,12 @@ class Customer(base.FunctionalTest):
         self.customer.microversion = self.api.microversion
 
     def _dedicated_cpus(self, server):
-        """Return what a guest is told of its dedicated vCPUs."""
+        """Return the mask of dedicated vCPUs that a guest can read."""
         told = metadata.get_metadata_by_instance_id(server['id'], None)
         return jsonutils.loads(told.lookup(
             '/openstack/latest/meta_data.json'))['dedicated_cpus']
 
-    def test_a_priority_of_the_hint(self):
+    def test_user_sees_priority_of_the_hint(self):
         server = self.boot_with_hint(self.plain, 'low', api=self.customer)
         self.assertEqual([], self._dedicated_cpus(server))
         self.customer.microversion = '2.47'
@@ -39,7 +39,7 @@ class Customer(base.FunctionalTest):
             'extra_specs',
             self.customer.get_server(server['id'])['flavor'])
 
-    def test_a_priority_of_the_flavor(self):
+    def test_user_sees_priority_of_the_flavor(self):
         server = self.customer.post_server({'server': self._build_server(
             flavor_id=self.high, networks='none')})
         self._wait_for_state_change(server, 'ACTIVE')

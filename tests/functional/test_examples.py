@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The examples end as they say, and refusals give their reasons."""
+"""The examples end as documented, and refusals give their reasons."""
 
 import json
 import os
@@ -112,15 +112,15 @@ class Scenarios(testtools.TestCase):
         return self._play(str(EXAMPLES / (name + '.yaml')))
 
     def _play_example(self, name):
-        """Play an example; return a dict, name to server."""
+        """Play an example; return dict, name to server."""
         return by_name(self._play_file(name))
 
-    def test_ordinary(self):
+    def test_ordinary_example(self):
         played = self._play_example('ordinary')
         self.assertIn('the ordinary row has 0 of 8 vCPUs free, 4 are needed '
                       '(ordinary_capacity)', played['plain-3']['fault'])
 
-    def test_fleet(self):
+    def test_fleet_example(self):
         played = self._play_example('fleet')
         self.assertEqual(
             {'mix-1', 'mix-2'},
@@ -128,7 +128,7 @@ class Scenarios(testtools.TestCase):
         self.assertIn('CUSTOM_CPU_PRIORITY', played['lost']['fault'])
         self.assertEqual('high', played['lost']['priority'])
 
-    def test_asking(self):
+    def test_asking_example(self):
         played = self._play_example('asking')
         self.assertEqual(('low', None), (played['by-hint']['priority'],
                                          played['by-flavor']['priority']))
@@ -138,7 +138,7 @@ class Scenarios(testtools.TestCase):
             tuple(played[name]['priority'] for name in (
                 'both', 'low-but-pinned', 'low-but-pinning')))
 
-    def test_lifecycle(self):
+    def test_lifecycle_example(self):
         played = self._play_file('lifecycle')
         self.assertEqual({
             'mix-1': ('up', [4, 0, 0], {'db-3': {'PCPU': 4}}),
@@ -165,7 +165,7 @@ class Scenarios(testtools.TestCase):
             self.assertIn(reason, servers[name]['fault'].split('\n'))
 
     def _assert_guests(self, servers):
-        """Assert that each guest has the partition and CPUs of its class."""
+        """Assert the partition and CPUs of each guest by its priority."""
         partitions = {'high': '/high_prio_machine',
                       'low': '/low_prio_machine', None: None}
         pinned = []
@@ -183,7 +183,7 @@ class Scenarios(testtools.TestCase):
         self.assertEqual(4 + 6 + 4 + 4, len(set(pinned)))
         self.assertLess(max(cpu for _, cpu in pinned), 8)
 
-    def test_racks(self):
+    def test_racks_example(self):
         played = self._play_file('racks')
         domains = {host['name']: host['domains'] for host in played['hosts']}
         self.assertEqual({'zone': 'east', 'rack': '2'}, domains['e2-a'])
@@ -195,7 +195,7 @@ class Scenarios(testtools.TestCase):
         self.assertEqual(['e1-b', 'e1-a', 'e2-a', 'w1-a'], [
             hosts['node-%d' % number] for number in range(1, 5)])
 
-    def test_hosts_that_are_down(self):
+    def test_hosts_down_example(self):
         played = self._play('-', DOWN)
         self.assertEqual(
             {'mix-1': 'down', 'Mix-2': 'up'},
@@ -215,12 +215,12 @@ class Scenarios(testtools.TestCase):
             'Mix-2: the request names another host', 'mix-1: the host is down',
         ], servers['new']['fault'].split('\n'))
 
-    def test_host_sells_the_cpus_of_deleted_and_shelved_servers_again(self):
+    def test_host_sells_cpus_of_deleted_and_shelved_servers_again(self):
         for host in self._play('-', EMPTIED)['hosts']:
             self.assertEqual([0, 0, 0], [
                 row['used'] for row in host['classes'].values()])
 
-    def test_a_refusal_has_a_reason_for_each_host(self):
+    def test_refusal_has_a_reason_for_each_host(self):
         found = by_name(self._play('-', REFUSED))
         wide = ('the instance has more shared vCPUs than the host has shared '
                 'CPUs (too_many_shared_vcpus)')
@@ -242,7 +242,7 @@ class Scenarios(testtools.TestCase):
 class Interruption(testtools.TestCase):
 
     def _interrupt(self, number, line, seconds=0):
-        """Send a signal some seconds after a line of progress."""
+        """Send a signal a number of seconds after a line of progress."""
         with tempfile.TemporaryDirectory() as directory, subprocess.Popen(
                 [*PLAY, str(EXAMPLES / 'asking.yaml')], text=True,
                 stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -258,28 +258,28 @@ class Interruption(testtools.TestCase):
                 'Interrupted.', player.stderr.read().splitlines()[-1])
             self.assertEqual([], os.listdir(directory))
 
-    def test_while_nova_is_loaded(self):
+    def test_interrupt_while_nova_is_loaded(self):
         self._interrupt(signal.SIGINT, 'Flavor, hint, conflicts', 1)
 
-    def test_while_hosts_start(self):
+    def test_interrupt_while_hosts_start(self):
         self._interrupt(signal.SIGINT, 'Placement started', 0.2)
 
-    def test_while_steps_are_played(self):
+    def test_interrupt_while_steps_are_played(self):
         self._interrupt(signal.SIGINT, '[5/11]', 0.2)
 
-    def test_terminated(self):
+    def test_terminate_while_steps_are_played(self):
         self._interrupt(signal.SIGTERM, '[1/11]')
 
 
 def by_name(document):
-    """Return the servers of a result as a dict, name to server."""
+    """Return the servers of a result: dict, name to server."""
     return {server['name']: server for server in document['servers']}
 
 
 def allocated_cpus(host, servers):
-    """Return a dict, server to its CPU allocations on a host.
+    """Return the CPU allocations on a host: dict, server to resources.
 
-    An allocation of another consumer has the id of the consumer as key.
+    The allocation of a consumer that is no server has the consumer id as key.
     """
     names = {server['id']: server['name'] for server in servers}
     return {names.get(consumer, consumer): {

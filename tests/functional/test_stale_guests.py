@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Guests that were started with other CPU sets keep their CPUs to themselves.
+"""Guests on stale CPU sets keep pinned instances off their CPUs.
 
-An ordinary guest floats where it did before the sets were changed, until it
-is rebooted hard or moved: nobody is pinned beside it.
+If the operator changes the CPU sets, an ordinary guest floats on the old
+shared set until a hard reboot or a move. No instance may be pinned to these
+CPUs.
 """
 
 import logging
@@ -31,7 +32,7 @@ from tests.functional import base
 CONF = nova.conf.CONF
 
 
-class Floaters(base.FunctionalTest):
+class StaleGuests(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
@@ -50,7 +51,7 @@ class Floaters(base.FunctionalTest):
         self.restart_compute_service(name)
 
     def start_with_one_guest(self, flavor, **kwargs):
-        """Turn a host of stock Nova with a guest into a priority host."""
+        """Turn a stock host with one guest into a priority host."""
         self.start_seed_host(dedicated=None, shared=None, mix=False,
                              driver='libvirt.LibvirtDriver', **kwargs)
         server = self.boot(flavor)
@@ -63,7 +64,7 @@ class Floaters(base.FunctionalTest):
         self._wait_for_state_change(server, 'ACTIVE')
 
     def delete_unseen(self, server, name='mix1'):
-        """Delete a server while nova-compute seems to be down."""
+        """Delete a server while nova-compute is forced down."""
         service, = self.api.get_services(
             host=name, binary='nova-compute')
         self.api.put_service_force_down(service['id'], True)
@@ -71,7 +72,7 @@ class Floaters(base.FunctionalTest):
         self.api.put_service_force_down(service['id'], False)
 
     def keep_xml(self):
-        """Let guests be as they were made: the fake drops some of that."""
+        """Let the fake libvirt show the generated XML in full."""
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Domain.XMLDesc',
             lambda domain, flags: self.guest_xml(domain.UUIDString())))
@@ -84,7 +85,7 @@ class Floaters(base.FunctionalTest):
         """Return the CPUs that a server is pinned to."""
         return set(map(int, self.cpus_of_vcpus(server)))
 
-    def test_beside_a_guest_of_all_cpus(self):
+    def test_guest_on_all_cpus_blocks_dedicated_cpus_until_reboot(self):
         server = self.start_with_one_guest(self.plain)
         self.assert_blocked('0-7')
         self.boot(self.high, 'ERROR')
@@ -93,7 +94,7 @@ class Floaters(base.FunctionalTest):
         self.assert_blocked('')
         self.boot(self.high)
 
-    def test_a_forced_host_refuses_it_too(self):
+    def test_forced_host_refuses_high_instance(self):
         self.start_with_one_guest(self.plain)
         self.boot(self.high, 'ERROR', az='nova:mix1')
         self.assertIn(
@@ -101,7 +102,7 @@ class Floaters(base.FunctionalTest):
             '(guests on stale CPU sets use 8 more until a hard reboot or a '
             'move of these guests)', self.log.output)
 
-    def test_other_dedicated_cpus_are_given(self):
+    def test_high_instance_gets_unblocked_dedicated_cpus(self):
         self.start_seed_host(dedicated='4-7')
         self.boot(self.plain)
         for mix in True, False:
@@ -111,10 +112,10 @@ class Floaters(base.FunctionalTest):
             self.assertEqual({4, 5, 6, 7}, self.pins(first))
             self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
             self._delete_server(first)
-        # Ordinary ones are as in Nova itself where nothing is mixed.
+        # Without mix, Nova alone places ordinary instances.
         self.boot(self.flavor(6, **{'hw:cpu_policy': 'dedicated'}))
 
-    def test_several_at_once_get_none_of_them(self):
+    def test_multi_create_gets_no_blocked_cpus(self):
         self.start_seed_host(dedicated='2-7')
         self.boot(self.plain)
         self.restart(dedicated='2-9', shared='10,11')
@@ -129,7 +130,7 @@ class Floaters(base.FunctionalTest):
         self.assertEqual(set(range(2, 8)), set().union(
             *map(self.pins, servers)))
 
-    def test_a_suspended_guest_comes_back(self):
+    def test_suspended_guest_blocks_cpus(self):
         server = self.start_with_one_guest(self.plain)
         self._suspend_server(server)
         self.assert_blocked('0-7')
@@ -139,7 +140,7 @@ class Floaters(base.FunctionalTest):
         self._wait_for_state_change(server, 'SHUTOFF')
         self.assert_blocked('')
 
-    def test_a_guest_moves_away(self):
+    def test_guest_that_moves_away_frees_cpus(self):
         server = self.start_with_one_guest(self.plain)
         self.start_seed_host('mix2')
         self._migrate_server(server)
@@ -147,14 +148,14 @@ class Floaters(base.FunctionalTest):
         self.assert_blocked('')
         self.assert_blocked('', 'mix2')
 
-    def test_floating_vcpus_of_a_pinned_guest(self):
+    def test_floating_vcpus_of_pinned_guest_block_cpus(self):
         self.start_seed_host(dedicated='0-5')
         self.boot(self.flavor(4, **{'hw:cpu_policy': 'mixed',
                                     'hw:cpu_dedicated_mask': '0-1'}))
         self.restart(dedicated='0-8', shared='9-11')
         self.assert_blocked('8')
 
-    def test_low_guests_block_nothing(self):
+    def test_low_guests_block_no_cpus(self):
         self.start_seed_host()
         self.boot(self.low)
         self.boot(self.high)
@@ -162,7 +163,7 @@ class Floaters(base.FunctionalTest):
         self.restart(mix=False)
         self.assert_blocked('')
 
-    def test_a_rescued_guest_comes_back(self):
+    def test_rescued_guest_blocks_cpus(self):
         self.flags(instances_path=self.useFixture(fixtures.TempDir()).path)
         server = self.start_with_one_guest(self.plain)
         os.makedirs(os.path.join(CONF.instances_path, server['id']))
@@ -172,7 +173,7 @@ class Floaters(base.FunctionalTest):
             self._wait_for_state_change(server, state)
             self.assert_blocked('0-7')
 
-    def test_a_guest_that_is_rebooted_is_off_for_a_moment(self):
+    def test_guest_blocks_cpus_during_reboot(self):
         server = self.start_with_one_guest(self.plain)
         launch = guest.Guest.launch
         seen = []
@@ -191,7 +192,7 @@ class Floaters(base.FunctionalTest):
         self.assertEqual(['0-7'], seen)
         self.assert_blocked('0-7')
 
-    def test_emulator_threads(self):
+    def test_emulator_threads_block_cpus(self):
         self.start_seed_host(dedicated='0-5', shared='6-11', mix=False)
         self.boot(self.flavor(2, **{
             'hw:cpu_policy': 'dedicated',
@@ -199,15 +200,15 @@ class Floaters(base.FunctionalTest):
         self.restart(dedicated='0-8', shared='9-11')
         self.assert_blocked('6-8')
 
-    def test_emulator_threads_of_a_low_guest(self):
-        """Its vCPUs may be beside a high one, but not what starts it."""
+    def test_emulator_threads_of_low_guest_block_cpus(self):
+        """Low vCPUs may share CPUs with a high guest; the threads may not."""
         self.start_seed_host(dedicated='0-5', shared='6-11')
         self.boot(self.low)
         self.restart(dedicated='0-8', shared='9-11')
         self.keep_xml()
         self.assert_blocked('6-8')
 
-    def test_emulator_threads_of_a_low_guest_on_cpus_of_their_own(self):
+    def test_low_emulator_threads_on_own_set_block_cpus_after_change(self):
         """They block dedicated CPUs if the sets of the host change."""
         self.start_seed_host(dedicated='0-5', shared='6-9',
                              low_emulator_set='10-11')
@@ -217,8 +218,8 @@ class Floaters(base.FunctionalTest):
         self.keep_xml()
         self.assert_blocked('11')
 
-    def test_libvirt_does_not_answer(self):
-        """The host keeps its books, and what it has found before."""
+    def test_report_stays_if_libvirt_does_not_answer(self):
+        """The host keeps its tracker snapshot and the last known guests."""
         self.start_with_one_guest(self.plain)
         self.restart(dedicated='4-9', shared='10,11')
         self.boot(self.low)
@@ -232,7 +233,7 @@ class Floaters(base.FunctionalTest):
             self.assertRaises(exception.HypervisorUnavailable, recount,
                               context.get_admin_context(), 'mix1')
         self.assert_refused_as_before(before)
-        # A guest that libvirt does not show has the CPUs that it had.
+        # If libvirt does not show a guest, its last known CPUs count.
         with self.unreadable_guests():
             recount(context.get_admin_context(), 'mix1')
         self.assert_refused_as_before(before)
@@ -246,7 +247,7 @@ class Floaters(base.FunctionalTest):
         self.assertEqual('', self.report('mix1').blocked_cpus)
 
     def unreadable_guests(self):
-        """Return a context in which libvirt shows none of the guests."""
+        """Return a context in which libvirt fails to show the guests."""
         connection = self.computes['mix1'].driver._host.get_connection()
         hidden = [domain.UUIDString() for domain in
                   connection.listAllDomains(3)]
@@ -266,7 +267,7 @@ class Floaters(base.FunctionalTest):
         self.boot(self.high, 'ERROR', az='nova:mix1')
         self.assertEqual(before, self.report('mix1').to_stats())
 
-    def test_guest_never_read_blocks_all_dedicated_cpus_once_warned(self):
+    def test_unreadable_guest_blocks_all_dedicated_cpus_with_one_warning(self):
         self.start_seed_host()
         server = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
         log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
@@ -281,7 +282,7 @@ class Floaters(base.FunctionalTest):
         self.assert_blocked('')
         self.boot(self.high)
 
-    def test_domain_of_others_is_named_once_and_in_refusals(self):
+    def test_foreign_domain_is_logged_once_and_named_in_refusals(self):
         self.start_seed_host()
         log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
         filtered = self.useFixture(fixtures.FakeLogger(
@@ -309,8 +310,8 @@ class Floaters(base.FunctionalTest):
         self.assertEqual('', self.report('mix1').blocked_by)
         self.boot(self.high)
 
-    def test_a_guest_whose_instance_is_gone(self):
-        """It was deleted while nova-compute seemed to be down."""
+    def test_guest_of_deleted_instance_blocks_cpus(self):
+        """The instance was deleted while nova-compute was forced down."""
         self.start_seed_host(dedicated='0-5', shared='6-11')
         server = self.boot(self.high)
         kept = self.pins(server)
@@ -320,8 +321,8 @@ class Floaters(base.FunctionalTest):
         other = self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}))
         self.assertEqual(set(range(6)) - kept, self.pins(other))
 
-    def test_a_guest_that_is_left_when_its_build_fails(self):
-        """libvirt went away while it was started; the next one comes soon."""
+    def test_guest_left_by_failed_build_blocks_cpus(self):
+        """libvirt stops during the start; the next instance comes soon."""
         self.start_seed_host()
         self.keep_xml()
         spawn = driver.LibvirtDriver.spawn
@@ -352,7 +353,7 @@ class Floaters(base.FunctionalTest):
         self.assertEqual('', self.report('mix1').blocked_cpus)
 
     def test_failed_build_asks_libvirt_without_lock_of_tracker(self):
-        """A recount finishes while libvirt is asked for the guest."""
+        """A recount finishes while the build waits for libvirt."""
         self.start_seed_host()
         stock = libvirt.Connection.lookupByUUIDString
         recounts = []
@@ -379,8 +380,8 @@ class Floaters(base.FunctionalTest):
             self.boot(self.high, 'ERROR')
         self.assertFalse(recounts[1])
 
-    def test_guest_left_by_failed_live_migration_keeps_its_cpus(self):
-        """Nova gives the claim back before libvirt has ended the guest."""
+    def test_guest_left_by_failed_live_migration_blocks_cpus(self):
+        """Nova releases the claim before libvirt has stopped the guest."""
         for name in 'mix1', 'mix2':
             self.start_seed_host(name)
         server = self.boot(self.high, host='mix1')
@@ -404,7 +405,7 @@ class Floaters(base.FunctionalTest):
         self.update_host('mix2')
         self.assertEqual(4, len(self.report('mix2').blocked))
 
-    def test_a_guest_whose_instance_is_gone_is_named_once(self):
+    def test_guest_of_deleted_instance_is_logged_once(self):
         self.start_seed_host()
         server = self.boot(self.low)
         log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
@@ -424,8 +425,8 @@ class Floaters(base.FunctionalTest):
             self.update_host('mix1')
             self.assertEqual(times, log.output.count(said))
 
-    def test_who_is_not_named(self):
-        """What Nova did not make, and what moves."""
+    def test_foreign_domains_and_moving_instances_are_not_logged(self):
+        """Domains that Nova did not create, and instances that move."""
         log = self.useFixture(fixtures.FakeLogger(name=guests.LOG.name))
         found = guests.HostGuests(None, None)
         guest = guest_xml.Guest('guest', uuids.guest, is_of_nova=True)
@@ -445,8 +446,8 @@ class Floaters(base.FunctionalTest):
                 self.assertEqual(
                     named, log.output.count('The guest guest runs here'))
 
-    def test_probes_of_the_partitions(self):
-        """They are not guests of Nova; of low ones threads count alone."""
+    def test_partition_probes_block_no_cpus(self):
+        """Probes are not guests of Nova. Low ones block by threads alone."""
         blocked = []
         for priority, name in (
                 ('high', partitions.PROBE_PREFIX), ('low', 'x'),
@@ -455,8 +456,9 @@ class Floaters(base.FunctionalTest):
                 partitions._PROBE_XML % ('kvm', name, uuids.probe, '0-7'),
                 priority, {8} if priority else None)
             found = guests.HostGuests(None, None)
-            found._last_read = ([guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
-                           frozenset())
+            found._last_read = (
+                [guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
+                frozenset())
             for is_running in False, True:
                 with mock.patch.object(found, 'is_running',
                                        return_value=is_running):
@@ -466,7 +468,7 @@ class Floaters(base.FunctionalTest):
             blocked.append(found.blocked)
         self.assertEqual([set(), set(), {0, 1}, {0, 1}], blocked)
 
-    def test_whether_a_guest_is_there(self):
+    def test_guest_counts_as_running_if_libvirt_does_not_answer(self):
         self.start_seed_host()
         server = self.boot(self.low)
         driver = self.computes['mix1'].driver
