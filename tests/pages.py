@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
          *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
 ADMIN = ROOT / 'doc' / 'source' / 'admin'
-GUIDE = ADMIN / 'guide.rst'
+INSTALL = ADMIN / 'install.rst'
 
 _BLOCK = re.compile(
     r'^( *)\.\. code-block:: (\w+)\n((?:\n|\1   .*\n)+)', re.M)

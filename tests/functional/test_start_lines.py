@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What each service says when it starts, and the guide tells to look for."""
+"""The start lines of the services, as the page on installation quotes them."""
 
 import fixtures
 
@@ -19,10 +19,10 @@ class StartLines(base.FunctionalTest):
     def _said(self):
         return pages.start_lines(self.log.output)
 
-    def test_each_service_says_once_what_the_guide_quotes(self):
+    def test_each_service_writes_the_quoted_start_line_once(self):
         self.start_seed_host()
         self.assertEqual(
-            sorted(set(pages.start_lines(pages.GUIDE.read_text()))),
+            sorted(set(pages.start_lines(pages.INSTALL.read_text()))),
             sorted(self._said()))
 
     def test_a_host_without_sets_and_ratio(self):
