@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A priority follows its instance through resizes and moves."""
+"""Instances keep their priority through resizes and moves."""
 
 import logging
 
@@ -29,7 +29,7 @@ class TwoHosts(base.FunctionalTest):
             self.start_seed_host(name)
 
     def assert_priority(self, server, extra_specs):
-        """Check what a user, the request spec, guest and Placement say."""
+        """Assert the priority in API, request spec, guest and Placement."""
         self.assertEqual(extra_specs, self.extra_specs(server))
         spec = objects.RequestSpec.get_by_instance_uuid(
             context.get_admin_context(), server['id'])
@@ -57,7 +57,7 @@ class Resize(TwoHosts):
         self._resize_server(server, flavor)
         return self._confirm_resize(server)
 
-    def test_from_flavor_to_flavor(self):
+    def test_new_flavor_decides_the_priority(self):
         """The new flavor decides: low, then high, then none, then low."""
         server = self.boot(self.flavor(**{'hw:cpu_priority': 'high'}))
         for flavor, specs in ((self.low, LOW), (self.high, HIGH),
@@ -65,13 +65,13 @@ class Resize(TwoHosts):
             server = self._resize(server, flavor)
             self.assert_priority(server, specs)
 
-    def test_a_hint_outlives_a_flavor_without_the_key(self):
+    def test_hint_stays_after_resize_to_flavor_without_priority(self):
         server = self.boot_with_hint(self.plain, 'low')
         self.assert_priority(server, {**LOW, **BY_HINT})
         server = self._resize(server, self.flavor())
         self.assert_priority(server, {**LOW, **BY_HINT})
 
-    def test_a_flavor_takes_the_hint_over_and_ends_it(self):
+    def test_flavor_with_same_priority_replaces_the_hint(self):
         server = self.boot_with_hint(self.plain, 'high')
         server = self._resize(server, self.high)
         self.assert_priority(server, {**HIGH, 'nova_prio:source': 'flavor'})
@@ -83,7 +83,7 @@ class Resize(TwoHosts):
         self.assert_priority(server, {**LOW, 'nova_prio:source': 'flavor'})
         self.assertEqual('', log.output)
 
-    def test_another_value_beside_a_hint(self):
+    def test_resize_refuses_flavor_that_contradicts_the_hint(self):
         server = self.boot_with_hint(self.plain, 'high')
         self.assertEqual(
             "Extra spec hw:cpu_priority of the new flavor is 'low', but the "
@@ -92,14 +92,14 @@ class Resize(TwoHosts):
             self.refusal(self._resize_server, server, self.low))
         self.assert_priority(server, {**HIGH, **BY_HINT})
 
-    def test_a_hint_against_the_new_flavor(self):
+    def test_resize_refuses_hint_that_contradicts_the_new_flavor(self):
         server = self.boot_with_hint(self.plain, 'low')
         pinned = self.flavor(**{'hw:cpu_policy': 'dedicated'})
         self.assertIn(
             "hw:cpu_policy of the flavor is 'dedicated'; with low priority",
             self.refusal(self._resize_server, server, pinned))
 
-    def test_revert(self):
+    def test_revert_restores_the_priority(self):
         server = self.boot(self.low)
         self._resize_server(server, self.high)
         self.assertEqual(HIGH, self.extra_specs(server))
@@ -111,7 +111,7 @@ class Resize(TwoHosts):
         self.assertEqual([(0, 0), (0, 4)],
                          sorted((rows.high, rows.low) for rows in used))
 
-    def test_the_flavor_of_a_resize_is_not_changed(self):
+    def test_resize_does_not_change_the_flavor_itself(self):
         server = self.boot_with_hint(self.plain, 'low')
         flavor = self.flavor()
         self._resize(server, flavor)
@@ -134,13 +134,13 @@ class Moves(TwoHosts):
             self.assertNotEqual(source, self.host_of(server))
             self.assert_priority(server, extra_specs)
 
-    def test_cold_migration(self):
+    def test_cold_migration_keeps_priority(self):
         def move(server):
             self._migrate_server(server)
             self._confirm_resize(server)
         self._assert_moved(move)
 
-    def test_live_migration(self):
+    def test_live_migration_keeps_priority(self):
         for server, extra_specs in self.servers:
             source = self.host_of(server)
             self._live_migrate(server, 'completed')
@@ -155,7 +155,7 @@ class Moves(TwoHosts):
             else:
                 self.assertEqual(4, len(domain.findall('cputune/vcpupin')))
 
-    def test_evacuation(self):
+    def test_evacuation_keeps_priority(self):
         for server, extra_specs in self.servers:
             source = self.host_of(server)
             service, = self.api.get_services(
@@ -169,14 +169,14 @@ class Moves(TwoHosts):
             self.restart_compute_service(source)
             self.api.put_service_force_down(service['id'], False)
 
-    def test_shelve_and_unshelve(self):
+    def test_shelve_and_unshelve_keep_priority(self):
         self.flags(shelved_offload_time=0)
         for server, extra_specs in self.servers:
             self._shelve_server(server)
             self._unshelve_server(server)
             self.assert_priority(server, extra_specs)
 
-    def test_forced_live_migration(self):
+    def test_forced_live_migration_keeps_priority(self):
         self.api.microversion = '2.67'
         for server, _ in self.servers:
             other, = {'mix1', 'mix2'} - {self.host_of(server)}
@@ -186,8 +186,8 @@ class Moves(TwoHosts):
                     'os-migrateLive': {'host': other, 'force': True,
                                        'block_migration': 'auto'}}))
 
-    def test_a_named_host_at_microversions_that_do_not_know_force(self):
-        """Nova would go round the scheduler."""
+    def test_old_microversions_check_requested_host_of_live_migration(self):
+        """These versions would let Nova bypass the scheduler."""
         self.start_host('plain', driver=cloud.STOCK_DRIVER)
         self.api.microversion = '2.25'
         for server, _ in self.servers:
@@ -204,7 +204,7 @@ class Moves(TwoHosts):
             self._wait_for_server_parameter(
                 server, {'OS-EXT-SRV-ATTR:host': other, 'status': 'ACTIVE'})
 
-    def test_evacuation_to_a_named_host_likewise(self):
+    def test_old_microversions_check_requested_host_of_evacuation(self):
         self.start_host('plain', driver=cloud.STOCK_DRIVER)
         server, _ = self.servers[0]
         source = self.host_of(server)
@@ -217,7 +217,7 @@ class Moves(TwoHosts):
             server['id'], {'evacuate': {'host': 'plain'}})
         self.assertEqual(source, self.host_of(server))
 
-    def test_forced_evacuation(self):
+    def test_forced_evacuation_keeps_priority(self):
         self.api.microversion = '2.67'
         for server, _ in self.servers:
             other, = {'mix1', 'mix2'} - {self.host_of(server)}
@@ -229,7 +229,7 @@ class Moves(TwoHosts):
 
 class Images(TwoHosts):
 
-    def test_create(self):
+    def test_create_checks_image(self):
         shared = self.image(hw_cpu_policy='shared')
         pinned = self.image(hw_cpu_policy='dedicated')
         self.assertEqual(
@@ -244,7 +244,7 @@ class Images(TwoHosts):
         self.assert_priority(self.boot(self.high, image_uuid=pinned), HIGH)
         self.assert_priority(self.boot(self.low, image_uuid=shared), LOW)
 
-    def test_rebuild(self):
+    def test_rebuild_checks_image(self):
         server = self.boot(self.low)
         self._rebuild_server(server, self.image())
         self.assert_priority(server, LOW)
@@ -255,7 +255,7 @@ class Images(TwoHosts):
             self.refusal(self._rebuild_server, server,
                          self.image(hw_cpu_policy='dedicated')))
 
-    def test_resize(self):
+    def test_resize_checks_image(self):
         server = self.boot(self.plain,
                            image_uuid=self.image(hw_cpu_policy='shared'))
         self.assertIn("Image property hw_cpu_policy is 'shared'",
@@ -276,21 +276,21 @@ class Unfolded(TwoHosts):
             self.assertIn('set [nova_prio] enabled to true for nova-api',
                           server['fault']['message'])
 
-    def test_old_instances_are_moved_as_ordinary_ones(self):
+    def test_old_instances_move_as_ordinary_instances(self):
         narrow = prio_request_filter.restrict_request
-        # As before the package was there.
+        # Remove the filter, as before the package was installed.
         request_filter.ALL_REQUEST_FILTERS.remove(narrow)
         servers = [self.boot(self.low),
                    self.boot_with_hint(self.plain, 'high'),
                    self.boot_with_hint(self.plain, 'nonsense')]
-        # And as it is since then.
+        # Add the filter, as after the installation.
         request_filter.ALL_REQUEST_FILTERS.append(narrow)
         self.flags(enabled=True, group='nova_prio')
         self.flags(shelved_offload_time=0)
         self.let_guests_migrate()
         for server in servers:
             specs = self.extra_specs(server)
-            for move in (self._live_migrate_it, self._cold_migrate,
+            for move in (self._live_migrate_server, self._cold_migrate,
                          self._shelve_and_unshelve):
                 log = self.useFixture(fixtures.FakeLogger(
                     name=prio_request_filter.LOG.name, level=logging.WARNING))
@@ -300,7 +300,7 @@ class Unfolded(TwoHosts):
                 self.assertEqual(specs, self.extra_specs(server))
                 self.assertIsNone(
                     self.domain(server).findtext('resource/partition'))
-            # A resize asks anew.
+            # A resize decides the priority again.
             self._resize_server(server, self.high)
             self._confirm_resize(server)
             self.assert_priority(server, HIGH)
@@ -310,7 +310,7 @@ class Unfolded(TwoHosts):
         self._migrate_server(server)
         self._confirm_resize(server)
 
-    def _live_migrate_it(self, server):
+    def _live_migrate_server(self, server):
         self._live_migrate(server, 'completed')
 
     def _shelve_and_unshelve(self, server):

@@ -52,11 +52,11 @@ class HostDisable(colocation.Colocation):
                 {consumer: held['resources']
                  for consumer, held in allocations.items()})
 
-    def back_to_stock(self, dedicated=None, shared=None):
+    def restore_stock_options(self, dedicated=None, shared=None):
         """Restore the options of a host with the default ratio."""
         self.do(dedicated, shared, '16.0', False, colocation.STOCK)
 
-    def to_priority_host(self, **kwargs):
+    def change_to_priority_host(self, **kwargs):
         """Turn a stock host into a priority host, with a plan."""
         self.flags(initial_ram_allocation_ratio=1.5)
         self.start_stock_host(ratio=None, **kwargs)
@@ -67,7 +67,7 @@ class HostDisable(colocation.Colocation):
         self.do()
 
     def test_disable_with_plan_restores_stock_host(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         servers = {name: self.boot(flavor) for name, flavor in (
             ('low', self.low), ('other', self.low))}
         self.assertNotEqual(self.before, self.records())
@@ -112,12 +112,12 @@ class HostDisable(colocation.Colocation):
         self.assertEqual(self.before, self.records())
 
     def test_options_that_were_not_restored_are_reported(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         self.do('0-7', '8-11', '2.0', False, colocation.STOCK)
         self.disable('--plan', str(self.kept))
         self.assertIn('nova-compute reports other amounts of VCPU, PCPU than '
                       'before the plan', self.said)
-        self.back_to_stock()
+        self.restore_stock_options()
         self.disable(status=report.CLEAN)
         self.assertIn('VCPU 16.0; use --plan to restore the old ones',
                       self.said)
@@ -135,7 +135,7 @@ class HostDisable(colocation.Colocation):
         self.assertIn(server['id'], self.disable(*kept, '--timeout', '0'))
         self._delete_server(server)
         self.disable(*kept)
-        self.back_to_stock()
+        self.restore_stock_options()
         self.disable(*kept, status=report.CLEAN)
         self.boot(pinned)
 
@@ -240,7 +240,7 @@ class HostDisable(colocation.Colocation):
         self.assertIsNone(self.host_of(server))
 
     def test_dry_run_changes_nothing(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         low = self.boot(self.low)
         before = self.records()
         row = self.disable('--dry-run')[low['id']]
@@ -251,7 +251,7 @@ class HostDisable(colocation.Colocation):
         self.boot(self.low)
 
     def test_destinations_are_listed_and_can_be_used(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         low = [self.boot(self.low) for _ in range(2)]
         self.start_seed_host('mix2', dedicated='0-3', shared='4-7', ratio=1.0)
         self.start_host('stock1', driver=colocation.STOCK)
@@ -274,7 +274,7 @@ class HostDisable(colocation.Colocation):
 
     def test_unconfirmed_resize_must_leave(self):
         """A revert would return the instance to the host."""
-        self.to_priority_host()
+        self.change_to_priority_host()
         self.start_seed_host('mix2')
         server = self.boot(self.low, az='nova:mix1')
         self._migrate_server(server)
@@ -296,13 +296,13 @@ class HostDisable(colocation.Colocation):
                          {uuid: row['Reason'] for uuid, row in found.items()})
         self._delete_server(leaves)
         self.disable(*kept)
-        self.back_to_stock('0-3', '4-11')
+        self.restore_stock_options('0-3', '4-11')
         self.disable(*kept, status=report.CLEAN)
         self._reboot_server(stays, hard=True)
 
     def test_disable_waits_and_keeps_host_disabled(self):
         """The host is enabled and instances are deleted during the wait."""
-        self.to_priority_host()
+        self.change_to_priority_host()
         servers = [self.boot(self.low) for _ in range(2)]
         reads = []
         read_state = state.read_state
@@ -324,7 +324,7 @@ class HostDisable(colocation.Colocation):
         self.assertIn('No instance must leave mix1', self.said)
 
     def test_enable(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         opened = self.traits('mix1')
         self.disable('--timeout', '0')
         self.boot(self.high, 'ERROR')
@@ -380,7 +380,7 @@ class HostDisable(colocation.Colocation):
         self.assertEqual({}, self.verify(status=report.CLEAN))
 
     def test_nova_compute_is_down(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         server = self.boot(self.low)
         service, = self.api.get_services(host='mix1', binary='nova-compute')
         self.api.put_service_force_down(service['id'], True)
@@ -391,7 +391,7 @@ class HostDisable(colocation.Colocation):
         self.assertIn('The nova-compute of mix1 is down: start it.', said)
 
     def test_disable_waits_while_placement_restarts(self):
-        self.to_priority_host()
+        self.change_to_priority_host()
         server = self.boot(self.low)
         read_state = state.read_state
         reads = []

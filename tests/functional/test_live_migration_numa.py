@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Live migration of guests that are fitted to the NUMA cells of the host."""
+"""Live migration of guests that Nova fits to the NUMA cells of the host."""
 
 import itertools
 import threading
@@ -74,7 +74,7 @@ class HugePages(base.FunctionalTest):
             self._live_migrate(server, 'failed')
         self._wait_for_assert(
             lambda: self.assertEqual(before, accounts.of_all(self)))
-        # The guest starts with the CPUs and pages that it had before.
+        # The guest starts with the CPUs and pages from before the migration.
         self._reboot_server(server, hard=True)
         self._assert_guest_is_in_cell(server, 0, set(range(6)))
 
@@ -125,7 +125,7 @@ class EmulatorThreads(base.FunctionalTest):
 
 
 class LastCPUs(base.FunctionalTest):
-    """Two guests that migrate to a host at once, which has room for one."""
+    """Two guests migrate at once to a host with room for one."""
 
     CAST_AS_CALL = False
 
@@ -140,7 +140,7 @@ class LastCPUs(base.FunctionalTest):
 
         Each request reads the reports of the hosts before the other claims.
 
-        :returns: the guest on mix2, the one that arrived, the one that stayed
+        :returns: the guest on mix2, the migrated guest, the refused guest
         """
         resident = self.boot(resident, host='mix2')
         servers = [self.boot(flavor, host='mix1') for _ in range(2)]
@@ -150,7 +150,7 @@ class LastCPUs(base.FunctionalTest):
 
         def read(*args, **kwargs):
             found = stock(*args, **kwargs)
-            # The request that was refused comes back alone.
+            # The refused request schedules again, alone.
             if next(requests) < barrier.parties:
                 barrier.wait(timeout=60)
             return found
@@ -174,20 +174,20 @@ class LastCPUs(base.FunctionalTest):
         return resident, *servers
 
     def _assert_counted(self, rows, usages):
-        """Reports and usages are as given, and a recount finds the same."""
-        def look():
+        """Assert reports and usages, which a recount must not change."""
+        def assert_counts():
             for host, expected in rows.items():
                 self.assertEqual(expected, self.report(host).used)
                 held = self.resources(host, 'usages')
                 for resource_class, used in usages[host].items():
                     self.assertEqual(used, held[resource_class])
-        self.soon(look)
+        self.soon(assert_counts)
         for host in rows:
             self.update_host(host)
-        look()
+        assert_counts()
 
     def test_high(self):
-        """Each cell has four CPUs, and two of the first are taken."""
+        """Each cell has four CPUs; two of the first cell are taken."""
         flavor = self.flavor(3, **{'hw:cpu_priority': 'high'})
         guests = self._race(
             self.flavor(2, **{'hw:cpu_priority': 'high'}), flavor)
@@ -199,7 +199,7 @@ class LastCPUs(base.FunctionalTest):
             {'mix1': {'PCPU': 3}, 'mix2': {'PCPU': 5}})
 
     def test_ordinary(self):
-        """Ordinary guests may have eight vCPUs, and Placement sells 16."""
+        """An ordinary guest may have eight vCPUs. Placement sells 16."""
         self._race(self.plain, self.plain)
         self._assert_counted(
             {'mix1': (0, 4, 4), 'mix2': (0, 8, 8)},

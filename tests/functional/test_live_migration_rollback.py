@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Accounts of both hosts after live migrations that failed or were aborted.
+"""Amounts of both hosts after live migrations that failed or aborted.
 
-No host recounts in these tests, except by itself.
+These tests trigger no recount. Only the hosts themselves recount.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ CONDUCTOR = 'nova.conductor.tasks.live_migrate.LiveMigrationTask.'
 
 
 class _Rollback(base.FunctionalTest):
-    """Guests on mix1 that fail to migrate to mix2."""
+    """Guests on mix1 whose live migration to mix2 fails."""
 
     KINDS = 'high', 'low', 'low in both cells', 'ordinary', 'pinned'
 
@@ -50,7 +50,7 @@ class _Rollback(base.FunctionalTest):
             'host': 'mix2', 'block_migration': 'auto'}})
 
     def _assert_as_before(self, *servers):
-        """Wait until all accounts are as before, with the servers on mix1."""
+        """Wait for all amounts from before, with the servers on mix1."""
         for server in servers:
             self._wait_for_state_change(server, 'ACTIVE')
             self.assertEqual('mix1', self.host_of(server))
@@ -59,7 +59,7 @@ class _Rollback(base.FunctionalTest):
             max_retries=30, sleep=0.1)
 
     def _fail_each(self, name, how, *statuses):
-        """Replace a function by one that fails, and migrate each server."""
+        """Let a function fail, and migrate each server."""
         for server in self.servers.values():
             with fixtures.MonkeyPatch(name, how):
                 with contextlib.suppress(client.OpenStackApiException):
@@ -68,8 +68,8 @@ class _Rollback(base.FunctionalTest):
             self._assert_as_before(server)
 
     @contextlib.contextmanager
-    def _guests_that_wait(self):
-        """Let each guest migrate until its migration is aborted."""
+    def _running_migrations(self):
+        """Let each live migration run until it is aborted."""
         is_over = threading.Event()
 
         def wait(domain, *args, **kwargs):
@@ -95,28 +95,28 @@ class _Rollback(base.FunctionalTest):
 
 class _Paths:
 
-    def test_check_at_destination_fails_after_the_claim(self):
+    def test_failed_check_at_destination_releases_claim(self):
         self._fail_each(live.LAST_CHECK, live.refuse, 'error', 'failed')
 
-    def test_check_at_source_fails(self):
+    def test_failed_check_at_source_releases_claim(self):
         self._fail_each(live.DRIVER + 'check_can_live_migrate_source',
                         live.fail, 'error')
 
-    def test_ports_cannot_be_bound_after_the_claim(self):
+    def test_failed_port_binding_releases_claim(self):
         self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
                         live.refuse, 'error', 'failed')
 
-    def test_preparation_at_destination_fails(self):
+    def test_failed_preparation_at_destination_releases_claim(self):
         self._fail_each(live.DRIVER + 'pre_live_migration', live.fail,
                         'failed')
 
-    def test_libvirt_fails(self):
+    def test_failed_libvirt_job_releases_claim(self):
         self._fail_each(
             base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
             domain.fail_job(), 'failed')
 
-    def test_libvirt_raises(self):
-        """Nova 33 and 34 set the instance to ERROR then."""
+    def test_libvirt_exception_releases_claim(self):
+        """In this case, Nova 33 and 34 set the instance to ERROR."""
         def fail(domain, *args, **kwargs):
             domain.fail_job()
             live.fail()
@@ -127,16 +127,16 @@ class _Paths:
                 self._wait_for_migration_status(server, ['error', 'failed'])
             self._assert_as_before()
 
-    def test_abort_while_running(self):
+    def test_abort_while_running_releases_claim(self):
         for server in self.servers.values():
-            with self._guests_that_wait():
+            with self._running_migrations():
                 self._ask_to_migrate(server)
                 self._abort(server, 'running')
             self._assert_as_before(server)
 
-    def test_abort_while_queued(self):
+    def test_abort_while_queued_releases_claim(self):
         first, *queued = self.servers.values()
-        with self._guests_that_wait():
+        with self._running_migrations():
             self._ask_to_migrate(first)
             self._wait_for_migration_status(first, ['running'])
             for server in queued:
@@ -148,11 +148,11 @@ class _Paths:
 
 
 class Rollback(_Paths, _Rollback):
-    """Both hosts run our driver."""
+    """Both hosts run the driver of this package."""
 
 
 class RollbackToStockSource(_Paths, _Rollback):
-    """The source runs stock Nova, which does not know of all claims."""
+    """The source runs stock Nova, which does not know all claims."""
 
     KINDS = 'high', 'ordinary', 'pinned'
 
@@ -163,7 +163,7 @@ class RollbackToStockSource(_Paths, _Rollback):
 
 
 class UnreleasedClaims(base.FunctionalTest):
-    """Claims that their host does not release by itself."""
+    """Claims that their host does not release without a later claim."""
 
     def setUp(self):
         super().setUp()
@@ -188,7 +188,7 @@ class UnreleasedClaims(base.FunctionalTest):
                       accounts.of_host(self, 'plain')['ledger'])
 
     def _assert_recounted(self, host):
-        """A recount changes no amount that the host has counted."""
+        """Assert that a recount changes no amount of the host."""
         counted = accounts.of_host(self, host)
         self.update_host(host)
         recounted = accounts.of_host(self, host)
@@ -196,19 +196,19 @@ class UnreleasedClaims(base.FunctionalTest):
                      'Placement'):
             self.assertEqual(recounted[name], counted[name])
 
-    def test_next_claim_releases_it(self):
+    def test_next_claim_releases_claim_of_failed_migration(self):
         self._fail_to_migrate()
         self.boot(self.flavor(4), host='plain')
         self._assert_recounted('plain')
         self.assertEqual(4, self.resources('plain')['VCPU']['total'])
 
-    def test_next_claim_of_the_same_instance_releases_it(self):
+    def test_next_claim_of_same_instance_releases_its_failed_claim(self):
         self._fail_to_migrate()
         self._live_migrate(self.server, 'completed')
         self._assert_recounted('plain')
 
-    def test_it_raises_no_inventory(self):
-        """Nor does an error in the release affect other instances."""
+    def test_unreleased_claim_raises_no_inventory(self):
+        """An error in the release does not affect other instances either."""
         self._fail_to_migrate()
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         with fixtures.MonkeyPatch(
@@ -224,7 +224,7 @@ class UnreleasedClaims(base.FunctionalTest):
 
 
 class DevicesInPlacement(_Rollback):
-    """Guests with a virtual function that Placement knows as well."""
+    """Guests with a virtual function that Placement also counts."""
 
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = live.Devices.DEVICE
@@ -252,16 +252,16 @@ class DevicesInPlacement(_Rollback):
             qemu_version=versionutils.convert_version_to_int(
                 driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
-    def test_ports_cannot_be_bound_after_the_claim(self):
+    def test_failed_port_binding_releases_claim(self):
         self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
                         live.refuse, 'error', 'failed')
 
-    def test_libvirt_fails_and_the_next_live_migration_succeeds(self):
+    def test_live_migration_succeeds_after_a_failed_libvirt_job(self):
         self._fail_each(
             base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
             domain.fail_job(), 'failed')
         for server in self.servers.values():
-            # The guest starts again, with its device.
+            # The guest starts again on mix1, with its device.
             self._reboot_server(server, hard=True)
             self._live_migrate(server, 'completed')
             self.assertEqual('mix2', self.host_of(server))
@@ -269,8 +269,8 @@ class DevicesInPlacement(_Rollback):
             self.assertEqual(
                 1, len(self.domain(server).findall('devices/hostdev')))
         for host, used in ('mix1', 0), ('mix2', len(self.KINDS)):
-            # With shared disks, Nova frees the device at the source only in
-            # a recount.
+            # With shared disks, Nova frees the device at the source only in a
+            # recount.
             self.update_host(host)
             self.soon(self._assert_used, host, used)
 

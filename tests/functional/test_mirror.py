@@ -25,7 +25,7 @@ CLIENT = 'nova.scheduler.client.report.SchedulerReportClient.'
 
 
 class Mirror(base.FunctionalTest):
-    """Two priority hosts, each with or without a wrong mirror."""
+    """Two priority hosts, each with a correct or a wrong mirror."""
 
     def setUp(self):
         super().setUp()
@@ -37,26 +37,26 @@ class Mirror(base.FunctionalTest):
             'metadata': {'priority_ordinary': 'false'}}})
 
     def change(self, action, aggregate, host):
-        """Let a host join or leave an aggregate."""
+        """Add a host to an aggregate, or remove it."""
         self.admin_api.post_aggregate_action(
             aggregate, {action + '_host': {'host': host}})
 
     def lose(self, aggregate, host):
-        """Let a host join an aggregate while the mirroring fails."""
+        """Add a host to an aggregate while the mirroring fails."""
         error = exception.ResourceProviderUpdateConflict(
             uuid=self.compute_rp_uuids[host], generation=1, error='conflict')
         with mock.patch(CLIENT + 'aggregate_add_host', side_effect=error):
             self.change('add', aggregate, host)
 
     def leave(self, aggregate, host):
-        """Let a host leave an aggregate in Nova alone."""
+        """Remove a host from an aggregate in Nova alone."""
         with mock.patch(CLIENT + 'aggregate_remove_host',
                         side_effect=exception.ResourceProviderNotFound(
                             name_or_uuid=host)):
             self.change('remove', aggregate, host)
 
     def uuid_of(self, aggregate):
-        """Return the UUID of an aggregate, which Placement knows it by."""
+        """Return the UUID of an aggregate in Nova and Placement."""
         return objects.Aggregate.get_by_id(
             context.get_admin_context(), aggregate).uuid
 
@@ -92,7 +92,7 @@ class Mirror(base.FunctionalTest):
             self.assertEqual(
                 0, manage.PlacementCommands().sync_aggregates(verbose=True))
 
-    def test_host_missing_in_mirror_of_priority_aggregate(self):
+    def test_audit_adds_host_to_mirror_of_priority_aggregate(self):
         self.assert_agree()
         self.change('remove', self.priority, 'mix1')
         self.lose(self.priority, 'mix1')
@@ -115,7 +115,7 @@ class Mirror(base.FunctionalTest):
         self.assert_agree()
         self.boot(self.high)
 
-    def test_host_missing_in_mirror_of_closed_aggregate(self):
+    def test_audit_adds_host_to_mirror_of_disabled_aggregate(self):
         for host in 'mix1', 'mix2':
             self.lose(self.closed, host)
         self.assertEqual(
@@ -132,8 +132,8 @@ class Mirror(base.FunctionalTest):
         self.assert_agree()
         self.boot(self.plain, state='ERROR')
 
-    def test_host_left_in_mirror(self):
-        """Nova's command removes no member; the audit does."""
+    def test_audit_removes_leftover_host_from_mirror(self):
+        """Nova's command removes no member. The audit does."""
         self.change('add', self.closed, 'mix1')
         for aggregate in self.priority, self.closed:
             self.leave(aggregate, 'mix1')
@@ -179,7 +179,7 @@ class Mirror(base.FunctionalTest):
             set(self.placement.get(url, version='1.1').body['aggregates']))
 
     def test_host_that_joins_during_an_audit_is_not_found(self):
-        """Nova's aggregates are read again before a finding is made."""
+        """The audit reads Nova's aggregates again before each finding."""
         stock = objects.AggregateList.get_all.__func__
         self.change('remove', self.priority, 'mix2')
 
@@ -195,7 +195,7 @@ class Mirror(base.FunctionalTest):
             self.assertEqual([], self.found())
 
     def test_upgrade_check_without_placement(self):
-        """One sentence tells that the aggregates were not compared."""
+        """One sentence states that the aggregates were not compared."""
         for error in (ks_exceptions.ConnectFailure('gone'),
                       ks_exceptions.MissingAuthPlugin('no plug-in')):
             with mock.patch(CLIENT + 'get', side_effect=error):
@@ -204,7 +204,7 @@ class Mirror(base.FunctionalTest):
                     'host aggregates: %s; see [placement] in nova.conf, and '
                     'run this again.' % error, self.warnings())
 
-    def test_upgrade_check_asks_once_for_each_aggregate(self):
+    def test_upgrade_check_reads_each_aggregate_once(self):
         self.lose(self._create_aggregate('other'), 'mix1')
         with mock.patch.object(allocations, 'get_json',
                                side_effect=allocations.get_json) as answer:

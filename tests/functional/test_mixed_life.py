@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests of mixed policy live as they were asked for, and are counted so."""
+"""Guests of mixed CPU policy keep layout and allocations in moves."""
 
 from nova import context
 from nova.db.api import api as api_db
@@ -19,7 +19,7 @@ HIGH = mixed.HIGH
 LOW = mixed.LOW
 FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
 
-#: vCPUs and extra specs of a flavor; the layout, and the PCPU and VCPU held.
+#: vCPUs and extra specs of a flavor; layout, PCPU and VCPU of an instance.
 KINDS = {
     'example': (8, mixed.EXAMPLE, mixed.ON_TWO_NODES, (5, 3)),
     'high': (3, {**mixed.numbers(2, 1), **HIGH}, 'S0 D0 D0', (2, 1)),
@@ -34,7 +34,7 @@ KINDS = {
 
 
 class Life(mixed.Mixed):
-    """Hosts of two NUMA cells whose sets differ; the first has mix."""
+    """Hosts of two NUMA cells with different CPU sets; the first has mix."""
 
     def start_two_hosts(self):
         self.start_seed_host('mix1', cpus=16, cells=2,
@@ -53,7 +53,7 @@ class Life(mixed.Mixed):
         return server
 
     def assert_on(self, host, *servers):
-        """Check all that is there of servers, and that all is counted."""
+        """Assert layouts and allocations of servers, and all usages."""
         for server in servers:
             self._assert_on(host, server)
         self.assert_accounts()
@@ -64,7 +64,7 @@ class Life(mixed.Mixed):
         server = self.soon(self._is_on, server, host)
         self.assertEqual({host: held}, self.held(server), kind)
         found = self.layout(server)
-        # Either cell may come first.
+        # Nova may choose either cell as the first.
         if found[1:2] == '1':
             found = found.translate(str.maketrans('01', '10'))
         self.assertEqual(layout, found, kind)
@@ -80,9 +80,9 @@ class Life(mixed.Mixed):
         return server
 
     def assert_accounts(self):
-        """What Placement and the hosts say is what the servers hold."""
+        """Assert that Placement and host reports equal the allocations."""
         for host in set(self.computes) - self.hosts_down:
-            # Last of all, the host that a guest has left lets go of it.
+            # The source host deletes its allocations last.
             pcpu, vcpu = self.soon(self._held_on, host)
             report = self.report(host)
             self.assertEqual((pcpu, vcpu, vcpu), report.used, host)
@@ -114,7 +114,7 @@ class Moves(Life):
         self.assertEqual(self.specs, [
             self.extra_specs(server) for server in self.servers])
 
-    def test_live_migration_shelving_and_evacuation(self):
+    def test_moves_keep_layout_and_allocations(self):
         for server in self.servers:
             self.act(server, **{'os-migrateLive': {
                 'host': 'prio2', 'block_migration': 'auto'}})
@@ -134,7 +134,7 @@ class Moves(Life):
         self.host_up('mix1')
         self._assert_all_on('prio2')
 
-    def test_cold_migration(self):
+    def test_cold_migration_keeps_layout_and_allocations(self):
         for server in self.servers:
             self.act(server, 'VERIFY_RESIZE', migrate=None)
             self._confirm_resize(server)
@@ -144,7 +144,7 @@ class Moves(Life):
         self.assert_accounts()
         self.assertEqual((0, 0, 0), self.report('prio2').used)
 
-    def test_rebuild(self):
+    def test_rebuild_keeps_layout_or_is_refused(self):
         server = self.servers[0]
         for image in (server['image']['id'], self.image(),
                       self.image(hw_cpu_policy='mixed')):
@@ -162,10 +162,10 @@ class Moves(Life):
             'rebuild': {'imageRef': self.image(**properties)}})
 
 
-class Changing(Life):
+class MixedResize(Life):
 
-    def test_resize(self):
-        """From one sort of vCPUs to another; each is reverted once."""
+    def test_resize_changes_kind_of_vcpus_and_revert_restores(self):
+        """Resize from each kind of vCPUs to another; revert each one once."""
         self.start_two_hosts()
         server = self.create('pinned')
         host, other = 'mix1', 'prio2'
@@ -185,8 +185,8 @@ class Changing(Life):
                  resize={'flavorRef': self.flavors[kind]})
         self.kinds[server['id']] = kind
 
-    def test_multi_create(self):
-        """Both are on one host, which has no dedicated CPU more."""
+    def test_multi_create_places_both_on_one_host(self):
+        """Both instances use all dedicated CPUs of one host."""
         self.start_two_hosts()
         servers = self.ask(self.flavors['example'], count=2, host='mix1')
         self.kinds = dict.fromkeys(
@@ -210,7 +210,7 @@ class MixHost(mixed.Mixed):
     def _numbers(self, vcpus, pcpu, vcpu, **extra_specs):
         return self.flavor(vcpus, **mixed.numbers(pcpu, vcpu, **extra_specs))
 
-    def test_both_rows_are_drawn_from(self):
+    def test_mixed_instance_uses_both_rows(self):
         for flavor, layout, used in (
                 (self._numbers(4, 2, 2, numa_nodes='2'),
                  'S0 D0 S1 D1', (2, 2, 2)),
@@ -225,7 +225,7 @@ class MixHost(mixed.Mixed):
         self._assert_refused(
             'ordinary', 'the ordinary row has 3 of 8 vCPUs free, 4 are needed',
             server)
-        # Placement has none left for it.
+        # Placement has fewer free PCPU than requested.
         server = self.ask(self._numbers(4, 3, 1))
         self.assertEqual(('ERROR', {}), (
             server['status'], self.held(server)))
@@ -239,8 +239,8 @@ class MixHost(mixed.Mixed):
         self.assertEqual(FULL[row], self.reason('mix'))
         self.assertIn(text, self.log.output[self.asked:])
 
-    def test_each_row_is_refused_where_it_is_full(self):
-        """As the rest of a request finds it."""
+    def test_full_row_refuses_mixed_instance(self):
+        """In a multi-create, the earlier instances use up the row."""
         servers = self.ask(self._numbers(6, 4, 2), count=3)
         self._assert_refused(
             'high', 'the high row has 0 of 8 vCPUs free, 4 are needed',
@@ -256,8 +256,8 @@ class MixHost(mixed.Mixed):
         self.assertEqual('ERROR', server['status'])
         self.assertEqual('whole_cores', self.reason('mix'))
 
-    def test_priority_by_hint(self):
-        """It outlives a resize; the nodes are those of the image."""
+    def test_hint_makes_dedicated_vcpus_high_priority(self):
+        """The hint stays after a resize. The image sets the guest's nodes."""
         self.flags(allow_resize_to_same_host=True)
         flavor = self._numbers(4, 2, 2)
         server = self.boot_with_hint(
@@ -289,7 +289,7 @@ class MixHost(mixed.Mixed):
             server).findtext('resource/partition'))
 
 
-#: Limits that have nothing to do with CPUs.
+#: Limits that do not concern CPUs.
 OTHER_LIMITS = {
     local.SERVER_METADATA_ITEMS: 128, local.INJECTED_FILES: 5,
     local.INJECTED_FILES_CONTENT: 10240, local.INJECTED_FILES_PATH: 255,
@@ -299,7 +299,7 @@ OTHER_LIMITS = {
 
 
 class Quota(mixed.OneHost):
-    """The numbers count as the mask does that says the same."""
+    """Both numbers count in quota as the mask of the same meaning."""
 
     ISOLATED = mixed.hw(numa_nodes='2', emulator_threads_policy='isolate')
 
@@ -308,7 +308,7 @@ class Quota(mixed.OneHost):
         self.flags(allow_resize_to_same_host=True)
         self.example = [self.flavor(8, **extra_specs) for extra_specs in (
             mixed.EXAMPLE, mixed.mixed('2-3,5-7', numa_nodes='2'))]
-        # Holds one PCPU more.
+        # One more PCPU is allocated.
         self.isolated = [self.flavor(8, **extra_specs) for extra_specs in (
             {**mixed.numbers(6, 3), **self.ISOLATED},
             {**mixed.mixed('2-3,5-7'), **self.ISOLATED})]
@@ -327,7 +327,7 @@ class Quota(mixed.OneHost):
         self.delete(server)
 
     def _assert_create(self, flavors, limit_to, *limits):
-        """The first limits are enough, none of the others is."""
+        """Assert that the first limits suffice, and that no others do."""
         for flavor in flavors:
             for number, limit in enumerate(limits):
                 limit_to(limit)
@@ -348,7 +348,7 @@ class Quota(mixed.OneHost):
                     self._revert_resize(server)
         self.delete(server)
 
-    def test_cores(self):
+    def test_cores_quota_counts_both_numbers(self):
         def limit_to(cores):
             self.flags(cores=cores, group='quota')
 
@@ -361,7 +361,7 @@ class Quota(mixed.OneHost):
             self._assert_create([flavor], limit_to, 9 + 8, 9 + 7)
             self.delete(server)
 
-    def test_unified_limits(self):
+    def test_unified_limits_count_pcpu_and_vcpu(self):
         self.flags(driver='nova.quota.UnifiedLimitsDriver', group='quota')
         limits = self.useFixture(limit_fixture.LimitFixture({}, {}))
 
@@ -381,8 +381,8 @@ class Quota(mixed.OneHost):
             self.delete(server)
 
 
-class Upgrade(Life):
-    """Instances that were stored before there was a field for pinned CPUs."""
+class StoredByOldNova(Life):
+    """Instances stored before Nova had a field for pinned CPUs."""
 
     def setUp(self):
         super().setUp()
@@ -394,7 +394,7 @@ class Upgrade(Life):
             self.host_mappings['mix1'].cell_mapping)
 
     def _stored(self, server):
-        """Return the NUMA topology of an instance as the cell stores it."""
+        """Return the NUMA topology of an instance from the cell database."""
         with self._in_cell() as cctxt:
             extra = main_db.instance_extra_get_by_instance_uuid(
                 cctxt, server['id'], columns=['numa_topology'])
@@ -416,7 +416,7 @@ class Upgrade(Life):
             row.spec = jsonutils.dumps(spec)
 
     def _make_old(self, topology):
-        """Turn a stored topology into one of a Nova before 22."""
+        """Turn a stored topology into the format of Nova before 22."""
         for cell in topology['nova_object.data']['cells']:
             cell['nova_object.version'] = '1.4'
             cell.pop('nova_object.changes', None)
@@ -426,11 +426,11 @@ class Upgrade(Life):
                 data['cpuset'] = pinned
 
     def _pinned(self, server):
-        """Return the pinned vCPUs that are stored, or None."""
+        """Return the stored set of pinned vCPUs, or None."""
         cell, = self._stored(server)['nova_object.data']['cells']
         return cell['nova_object.data'].get('pcpuset')
 
-    def test_they_count_move_and_go(self):
+    def test_old_instances_are_counted_moved_and_deleted(self):
         pinned, floating = servers = [
             self.create(kind) for kind in ('pinned', 'floating in a cell')]
         for server in servers:

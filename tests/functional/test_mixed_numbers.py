@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What numbers of PCPU and VCPU in a flavor become, to the CPU."""
+"""Flavors with numbers of PCPU and VCPU: layouts and refusals."""
 
 import contextlib
 
@@ -18,21 +18,21 @@ hw = test_requests.hw
 
 
 def numbers(pcpu, vcpu, **extra_specs):
-    """Return extra specs with both numbers, and others of the namespace hw."""
+    """Return extra specs with both numbers, and others with prefix hw."""
     return {'resources:PCPU': str(pcpu), 'resources:VCPU': str(vcpu),
             **hw(**extra_specs)}
 
 
 def mixed(mask, **extra_specs):
-    """Return the extra specs of the mixed policy, and others likewise."""
+    """Return extra specs of the mixed policy, and others with prefix hw."""
     return hw(cpu_policy='mixed', cpu_dedicated_mask=mask, **extra_specs)
 
 
 class Mixed(test_requests.Requests):
-    """Words for mixed guests, and for the CPUs that they are on."""
+    """Base class with methods for mixed guests and their CPUs."""
 
     def any_flavor(self, vcpus, extra_specs, memory_mb=256):
-        """Create a flavor, also with what new microversions refuse."""
+        """Create a flavor, even if new microversions refuse it."""
         with utils.temporary_mutation(
                 self.api_fixture.admin_api, microversion='2.85'):
             return self._create_flavor(
@@ -40,19 +40,19 @@ class Mixed(test_requests.Requests):
                 extra_spec=extra_specs or None)
 
     def held(self, server):
-        """Return the CPUs a server holds: dict, host -> (PCPU, VCPU)."""
+        """Return the CPU allocations of a server: host to (PCPU, VCPU)."""
         hosts = {uuid: host for host, uuid in self.compute_rp_uuids.items()}
         return {hosts[provider]: (resources.get('PCPU', 0),
                                   resources.get('VCPU', 0))
                 for provider, resources in super().held(server).items()}
 
     def layout(self, server):
-        """Return where the vCPUs of a guest run, such as 'S0 D0 S1 D1'.
+        """Return the layout of the vCPUs of a guest, such as 'S0 D0 S1 D1'.
 
-        Each on a dedicated CPU of its own (D) or on the shared CPUs (S) of a
-        NUMA cell; just 'S' where all float on all shared CPUs. Where the
-        emulator threads are not on the CPUs of the vCPUs, their place follows
-        as a word such as '+D0'.
+        Each vCPU runs on a dedicated CPU of its own (D) or on the shared CPUs
+        (S) of a NUMA cell. The layout is 'S' if all vCPUs float on all shared
+        CPUs. If the emulator threads run on other CPUs than the vCPUs, a word
+        such as '+D0' follows.
         """
         domain = self.domain(server)
         names = self._names_of_cpus(self.host_of(server))
@@ -76,7 +76,7 @@ class Mixed(test_requests.Requests):
         return names.get(frozenset(_cpus(element)), element.get('cpuset'))
 
     def _names_of_cpus(self, host):
-        """Return dict, frozenset of CPUs of a host -> their name."""
+        """Return dict, frozenset of CPUs of a host to the name of the set."""
         dedicated, shared = (
             hardware.parse_cpu_spec(self._host_options[host]['compute', name])
             for name in ('cpu_dedicated_set', 'cpu_shared_set'))
@@ -93,9 +93,9 @@ class Mixed(test_requests.Requests):
         return names
 
     def dedicated_cpus(self, server):
-        """Return what a guest is told of its dedicated vCPUs, as a mask.
+        """Return the mask of dedicated vCPUs that a guest can read.
 
-        The metadata service and the config drive say the same.
+        Also assert that metadata service and config drive are equal.
         """
         told = metadata.get_metadata_by_instance_id(server['id'], None)
         drive = dict(told.metadata_for_config_drive())
@@ -108,24 +108,24 @@ class Mixed(test_requests.Requests):
         return hardware.format_cpu_spec(set(vcpus))
 
     def refused(self, flavor, **kwargs):
-        """Return the text of the 400 that a create is answered with."""
+        """Create a server, which must be refused; return the error text."""
         return self.refusal(self.api.post_server, {
             'server': self._build_server(
                 flavor_id=flavor, networks='none', **kwargs)})
 
     def resize_refused(self, server, flavor):
-        """Return the text of the 400 that a resize is answered with."""
+        """Resize a server, which must be refused; return the error text."""
         return self.refusal(self.api.post_server_action, server['id'], {
             'resize': {'flavorRef': flavor}})
 
     @contextlib.contextmanager
     def nothing_changes(self):
-        """Check that servers, and what is held, are as they were before."""
-        before = self._all_there_is()
+        """Assert that servers and allocations are as before."""
+        before = self._servers_and_allocations()
         yield
-        self.assertEqual(before, self._all_there_is())
+        self.assertEqual(before, self._servers_and_allocations())
 
-    def _all_there_is(self):
+    def _servers_and_allocations(self):
         servers = self.api.get_servers(search_opts={'all_tenants': 1})
         return ([(server, self.held(server)) for server in servers],
                 {host: self.resources(host, 'usages')
@@ -143,14 +143,14 @@ def _vcpus(layout, condition):
 
 
 def mask_of(layout):
-    """Return which vCPUs of a layout are dedicated, as a mask."""
+    """Return the mask of dedicated vCPUs in a layout."""
     return _vcpus(layout, lambda place: place.startswith('D'))
 
 
 class OneHost(Mixed):
-    """Two NUMA cells, each of 6 dedicated and 4 shared CPUs.
+    """Two NUMA cells, each with 6 dedicated and 4 shared CPUs.
 
-    It is a priority host without mix, which takes real-time guests too.
+    The host is a priority host without mix, which accepts real-time guests.
     """
 
     def setUp(self):
@@ -160,7 +160,7 @@ class OneHost(Mixed):
                         aggregate={'priority_mix': 'true'})
 
 
-#: The example of the document, and what becomes of it.
+#: The example of the specification, with its result.
 EXAMPLE = numbers(5, 3, numa_nodes='2')
 ON_TWO_NODES = 'S0 S0 D0 D0 S1 D1 D1 D1'
 UNEVEN = {'hw:numa_nodes': '2',
@@ -170,7 +170,7 @@ IN_TURNS = {'hw:numa_nodes': '2',
             'hw:numa_cpus.0': '0,2,4,6', 'hw:numa_mem.0': '128',
             'hw:numa_cpus.1': '1,3,5,7', 'hw:numa_mem.1': '128'}
 OF_IMAGE = {key.replace('hw:', 'hw_'): value for key, value in UNEVEN.items()}
-#: An example of the document that says it with a mask.
+#: An example of the specification that uses a mask.
 MASK_ON_TWO_NODES = mixed('2,7', **{
     'numa_nodes': '2', 'numa_cpus.0': '0-2', 'numa_mem.0': '1024',
     'numa_cpus.1': '3-7', 'numa_mem.1': '2048'})
@@ -182,8 +182,8 @@ NONE_DEDICATED_IN_GROUPS = {'resources1:PCPU': '0', 'resources:VCPU': '4'}
 HIGH = {'hw:cpu_priority': 'high'}
 LOW = {'hw:cpu_priority': 'low'}
 
-#: vCPUs and extra specs of a flavor, and the properties of an image; what is
-#: kept with the instance, its layout, and the PCPU and VCPU it holds.
+#: vCPUs and extra specs of a flavor, and the properties of an image; extra
+#: specs stored with the instance, its layout, and its PCPU and VCPU.
 BECOMES = {
     'example': (8, EXAMPLE, {}, mixed('2-3,5-7', numa_nodes='2'),
                 ON_TWO_NODES, (5, 3)),
@@ -227,7 +227,7 @@ BECOMES = {
         {}, hw(cpu_policy='mixed', emulator_threads_policy='isolate',
                cpu_realtime='yes', cpu_realtime_mask='2-3'),
         'S0 S0 D0 D0 +D0', (3, 2)),
-    # The other masks that say which vCPUs are dedicated.
+    # Equivalent masks of dedicated vCPUs.
     'real-time by mask': (4, REALTIME_MASK, {}, REALTIME_MASK,
                           'S0 S0 D0 D0 +S0', (2, 2)),
     'real-time by mask of the image': (
@@ -249,7 +249,7 @@ BECOMES = {
     'high': (8, {**EXAMPLE, **HIGH}, {},
              {**mixed('2-3,5-7', numa_nodes='2'), **HIGH},
              ON_TWO_NODES, (5, 3)),
-    # Where one number is zero, all vCPUs are of one sort.
+    # If one number is zero, all vCPUs are of one kind.
     'none shared': (4, numbers(4, 0), {}, numbers(4, 0),
                     'D0 D0 D0 D0', (4, 0)),
     'none shared, isolated': (
@@ -274,9 +274,9 @@ BECOMES = {
 }
 
 
-class WhatTheyBecome(OneHost):
+class Accepted(OneHost):
 
-    def test_each(self):
+    def test_result_of_each_combination(self):
         for name, (vcpus, asked, properties, *becomes) in BECOMES.items():
             with self.subTest(name):
                 self._assert_becomes(
@@ -295,13 +295,13 @@ class WhatTheyBecome(OneHost):
             for name in ('PCPU', 'VCPU')))
         mask = mask_of(layout)
         self.assertEqual(mask, self.dedicated_cpus(server))
-        # The guest sees a node for each cell of the host that it is on.
+        # The guest has a node for each host cell that the guest uses.
         self.assertEqual(
             [_vcpus(layout, lambda place: place.endswith(cell))
              for cell in '01' if cell in layout],
             [cell.get('cpus') for cell in
              self.domain(server).iterfind('cpu/numa/cell')])
-        # Only dedicated vCPUs are real-time ones.
+        # Only dedicated vCPUs are real-time vCPUs.
         self.assertEqual(
             [mask] if 'hw:cpu_realtime' in kept else [],
             [scheduled.get('vcpus') for scheduled in
@@ -311,7 +311,7 @@ class WhatTheyBecome(OneHost):
                          self.domain(server).findtext('resource/partition'))
         self.delete(server)
 
-    def test_a_trait_of_a_group_counts(self):
+    def test_trait_of_a_resource_group_applies(self):
         """The host has no mix."""
         server = self.ask(self.any_flavor(8, {
             'resources1:PCPU': '5', 'resources2:VCPU': '3',
@@ -321,10 +321,10 @@ class WhatTheyBecome(OneHost):
         self.assertEqual({}, self.held(server))
 
 
-#: vCPUs and extra specs of a flavor, the properties of an image, and words of
-#: the answer: what is asked for, and where that helps what is allowed.
+#: vCPUs and extra specs of a flavor, the properties of an image, and words
+#: of the response: the given value and, if of help, the allowed values.
 REFUSED = [
-    # Sums that are not that of the CPUs.
+    # The sum differs from the number of vCPUs.
     (8, numbers(5, 4), {}, ['5 and 4', 'add up to its 8 vCPUs']),
     (8, numbers(5, 2), {}, ['5 and 2']),
     (8, numbers(0, 0), {}, ['0 and 0']),
@@ -339,7 +339,7 @@ REFUSED = [
          'group_policy': 'none'}, {}, ['5 and 4']),
     (8, {'resources1:PCPU': '5', 'resources:PCPU': '1',
          'resources:VCPU': '3'}, {}, ['6 and 3']),
-    # No numbers, or larger than any.
+    # The value is no number, or too large.
     (8, numbers(-5, 13), {}, ['resources:PCPU', "'-5'"]),
     (8, numbers(13, -5), {}, ['resources:VCPU', "'-5'"]),
     (8, numbers('five', 3), {}, ['resources:PCPU', "'five'"]),
@@ -352,7 +352,7 @@ REFUSED = [
      ['resources7:PCPU', "'5,'"]),
     (8, numbers(2 ** 31, 3), {}, ['2147483648 and 3']),
     (8, numbers(5, '9' * 255), {}, ['5 and 999']),
-    # Other ways of saying which vCPUs are dedicated.
+    # Other settings also select dedicated vCPUs.
     *((8, {**EXAMPLE, key: value}, {}, [key, "'%s'" % value]) for key, value
       in (('hw:cpu_policy', 'dedicated'), ('hw:cpu_policy', 'mixed'),
           ('hw:cpu_policy', 'shared'), ('hw:cpu_dedicated_mask', '2-3,5-7'),
@@ -365,7 +365,7 @@ REFUSED = [
     (8, EXAMPLE, {'hw_cpu_policy': 'shared'}, ['hw_cpu_policy', "'shared'"]),
     (8, {**EXAMPLE, **REALTIME}, {'hw_cpu_realtime_mask': '^0-1'},
      ['hw_cpu_realtime_mask', "'^0-1'"]),
-    # Traits of groups that would contradict each other.
+    # Traits of groups that contradict each other.
     (8, {'resources1:PCPU': '5', 'resources2:VCPU': '3',
          'trait1:CUSTOM_A': 'required', 'trait2:CUSTOM_A': 'forbidden',
          'group_policy': 'none'}, {}, ['trait2:CUSTOM_A', "'forbidden'"]),
@@ -374,13 +374,13 @@ REFUSED = [
      ['hw:emulator_threads_policy', "'isolate'", 'NUMA node 0']),
     (8, {**numbers(4, 5, emulator_threads_policy='isolate'), **UNEVEN}, {},
      ['hw:emulator_threads_policy', "'isolate'", 'NUMA node 0']),
-    # Priorities that do not go with the numbers.
+    # Priorities that conflict with the numbers.
     (8, {**EXAMPLE, **LOW}, {}, ['resources:PCPU', "'5'", 'low priority']),
     (8, {**numbers(8, 0), **LOW}, {},
      ['resources:PCPU', "'8'", 'low priority']),
     (8, {**numbers(0, 8), **HIGH}, {},
      ['resources:VCPU', "'8'", 'high priority']),
-    # Nova's own answers; the first ones to numbers of which one is zero.
+    # Nova's own refusals. In the first ones, one number is zero.
     *((8, {**asked, **numbers(*each)}, properties, [word])
       for each in ((8, 0), (0, 8))
       for asked, properties, word in (
@@ -389,7 +389,7 @@ REFUSED = [
           ({}, {'hw_cpu_policy': 'dedicated'}, 'hw_cpu_policy'))),
     (8, numbers(0, 9, emulator_threads_policy='isolate'), {},
      ['isolated', 'requires a dedicated CPU policy']),
-    # Only dedicated vCPUs are real-time ones.
+    # Only dedicated vCPUs are real-time vCPUs.
     *((8, {**asked, **hw(cpu_realtime='yes', cpu_realtime_mask='2-3')}, {},
        [words]) for asked, words in (
         (numbers(0, 8), 'non dedicated cpu pinning policy'),
@@ -404,9 +404,9 @@ REFUSED = [
 
 
 class Refused(OneHost):
-    """Each 400 names key and value, and leaves nothing behind."""
+    """Each 400 names key and value. No allocation remains."""
 
-    def test_create(self):
+    def test_create_refuses_wrong_numbers(self):
         with self.nothing_changes():
             for vcpus, asked, properties, words in REFUSED:
                 with self.subTest(asked=asked):
@@ -415,7 +415,7 @@ class Refused(OneHost):
                         image_uuid=self.image(**properties)))
         self.assertEqual([], self.api.get_servers())
 
-    def test_resize(self):
+    def test_resize_refuses_wrong_numbers(self):
         flavor = self.flavor(2)
         servers = {}
         for _, _, properties, _ in REFUSED:
@@ -436,7 +436,7 @@ class Refused(OneHost):
             self.assertIn(word, text)
         self.assertEqual(1, len(text.splitlines()), text)
 
-    def test_without_this_package(self):
+    def test_stock_nova_refuses_both_numbers(self):
         server = self.ask(self.flavor(2))
         self.flags(enabled=False, group='nova_prio')
         both = 'not possible to specify both'
@@ -459,15 +459,15 @@ MIXED, DEDICATED, SHARED, CONFLICT = (
 IMAGES = [{'hw_cpu_policy': policy}
           for policy in ('dedicated', 'mixed', 'shared')] + [{}]
 
-#: What a flavor says; what becomes of that with each policy of the image.
-#: The document has 'mixed' with an image that says 'shared' as a conflict;
-#: Nova takes it as mixed. That is no matter of the numbers, and stays so.
+#: CPU policy of a flavor; the result with each policy of the image. The
+#: specification calls 'mixed' a conflict if the image has 'shared', but Nova
+#: accepts it as mixed. This concerns no numbers, so it stays.
 MATRIX = {
     'dedicated': (hw(cpu_policy='dedicated'),
                   (DEDICATED, DEDICATED, DEDICATED, DEDICATED)),
     'mixed': (mixed('2-3'), (CONFLICT, MIXED, MIXED, MIXED)),
     'shared': (hw(cpu_policy='shared'), (CONFLICT, CONFLICT, SHARED, SHARED)),
-    # An image cannot say which vCPUs are dedicated.
+    # An image cannot select the dedicated vCPUs.
     'undefined': ({}, (DEDICATED, CONFLICT, SHARED, SHARED)),
     'undefined, with a mask': (hw(cpu_dedicated_mask='2-3'),
                                (CONFLICT, MIXED, CONFLICT, CONFLICT)),
@@ -480,7 +480,7 @@ MATRIX = {
 
 
 class Matrix(OneHost):
-    """The CPU policy of the flavor against that of the image."""
+    """The CPU policies of the flavor and of the image, combined."""
 
     def _cell(self, flavor, properties):
         answer = self.api.api_post('/servers', {'server': self._build_server(
@@ -496,7 +496,7 @@ class Matrix(OneHost):
         self.delete(server)
         return layout
 
-    def test_each(self):
+    def test_result_of_each_combination(self):
         for name, (extra_specs, row) in MATRIX.items():
             with self.subTest(name):
                 self.assertEqual(row, tuple(
@@ -506,7 +506,7 @@ class Matrix(OneHost):
 
 class StockNova(testtools.TestCase):
 
-    def test_it_says_the_same_of_all_but_the_numbers(self):
+    def test_stock_nova_agrees_except_on_numbers(self):
         objects.register_all()
         layouts = {'mixed': MIXED, 'dedicated': DEDICATED}
         for name, (extra_specs, row) in MATRIX.items():

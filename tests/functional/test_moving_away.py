@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each instance leaves a host that holds far more than it may sell."""
+"""Each instance can leave a host that is oversold by far."""
 
 from nova.tests.fixtures import libvirt as fakelibvirt
 
 from nova_prio.model import capacity
 from tests.functional import base
 
-#: Flavor, and what an instance of it holds in Placement beside memory, disk.
+#: Flavor, and allocations of an instance except memory and disk.
 KINDS = {
     'high': (2, {'hw:cpu_priority': 'high'}, {'PCPU': 2}),
     'low': (3, {'hw:cpu_priority': 'low'}, {'VCPU': 3}),
@@ -21,10 +21,10 @@ KINDS = {
 
 
 class MovingAway(base.FunctionalTest):
-    """A full host, which stays oversold whoever leaves.
+    """A full host, which stays oversold after any instance left.
 
-    8 shared CPUs * 3 + 16 dedicated ones * 2 = 56 are sold: 18 to two
-    instances of each kind, 38 to low instances that stay.
+    8 shared CPUs * 3 + 16 dedicated CPUs * 2 = 56 vCPUs are sold: 18 to two
+    instances of each kind, 38 to low-priority instances that stay.
     """
 
     def setUp(self):
@@ -60,14 +60,14 @@ class MovingAway(base.FunctionalTest):
         return report.low_sellable, report.low_used
 
     def _guests(self):
-        """Return the guests of the full host as libvirt has them."""
+        """Return the guests of the full host from libvirt."""
         connection = self.computes['mix1'].driver._host.get_connection()
         return {domain.UUIDString(): domain.XMLDesc(0)
                 for domain in connection.listAllDomains(
                     fakelibvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)}
 
     def _pinned(self):
-        """Return the CPUs that are pinned, as the options write them."""
+        """Return the pinned CPUs in the format of the options."""
         return ','.join(
             cpus for _, server, _ in self.leaving
             for cpus in self.cpus_of_vcpus(server) if cpus.isdigit())
@@ -85,7 +85,7 @@ class MovingAway(base.FunctionalTest):
         self.assertEqual(guests, self._guests())
 
     def _lower_ratio_in_placement(self):
-        """Do what an operator does where no option sets the ratio."""
+        """Set the ratio in Placement, as operators do without the option."""
         url = '/resource_providers/%s/inventories' % (
             self.compute_rp_uuids['mix1'])
         body = self.placement.get(url).body
@@ -93,10 +93,10 @@ class MovingAway(base.FunctionalTest):
         self.assertEqual(200, self.placement.put(url, body).status)
 
     def _assert_all_leave(self, sellable, refused):
-        """None is admitted, and each one leaves.
+        """Assert that no instance is admitted, and that each one can leave.
 
-        :param sellable: what the low row may sell now
-        :param refused: priorities of which no instance has room
+        :param sellable: capacity of the low row now
+        :param refused: priorities that have no room
         """
         self.assertEqual((sellable, 56), self._low_row())
         report = self.report('mix1')
@@ -115,30 +115,30 @@ class MovingAway(base.FunctionalTest):
                 KINDS[name][2],
                 {key: value for key, value in held['resources'].items()
                  if key.endswith('CPU')}, name)
-        # Last of all, the host that a guest has left lets go of it.
-        self.soon(self._assert_none_is_held)
+        # The source host deletes its allocations last.
+        self.soon(self._assert_no_allocation_left)
         self.update_host('mix1')
         self.assertEqual((0, 38, 0), self.report('mix1').used)
 
-    def _assert_none_is_held(self):
+    def _assert_no_allocation_left(self):
         usages = self.resources('mix1', 'usages')
         self.assertEqual((38, 0), (usages['VCPU'], usages['PCPU']))
 
-    def test_all_is_taken_away_at_once(self):
+    def test_all_leave_after_all_free_cpus_are_removed(self):
         self._change(self._pinned(), '8,20', cpu_priority_mix_enable=False,
                      cpu_allocation_ratio=1.0)
         self._assert_all_leave(2, refused=('low', None, 'high'))
 
-    def test_the_ratio_falls_in_placement(self):
-        """And some of the shared CPUs become dedicated ones."""
+    def test_all_leave_after_ratio_falls_in_placement(self):
+        """Some of the shared CPUs also become dedicated."""
         self._host_options['mix1'][None, 'cpu_allocation_ratio'] = None
         self._lower_ratio_in_placement()
         self._change('0-9,12-21', '10-11,22-23')
         self._assert_all_leave(4, refused=('low', None))
 
 
-class LeavingAlone(base.FunctionalTest):
-    """What is oversold beside the low row of a mix host."""
+class OtherOversoldResources(base.FunctionalTest):
+    """Other oversold resources than the low row of a mix host."""
 
     def _restart(self, **options):
         for name, value in options.items():
@@ -147,8 +147,8 @@ class LeavingAlone(base.FunctionalTest):
         self.restart_compute_service('mix1')
         self.update_host('mix1')
 
-    def test_without_mix_ordinary_instances_are_refused_too(self):
-        """13 vCPUs are on 3 CPUs at 4, which sell 12; in fours it is 16."""
+    def test_oversold_ordinary_row_refuses_instances_without_mix(self):
+        """13 vCPUs are on 3 CPUs at 4, which sell 12."""
         self.start_seed_host(mix=False, ratio=4.0)
         for vcpus in (4, 4, 4, 1):
             self.boot(self.flavor(vcpus))
@@ -158,7 +158,7 @@ class LeavingAlone(base.FunctionalTest):
         self.boot(self.flavor(1), 'ERROR', az='nova:mix1')
         self.boot(self.flavor(1, **{'hw:cpu_policy': 'dedicated'}))
 
-    def test_what_placement_does_not_hold_needs_no_room_there(self):
+    def test_instance_without_vcpu_allocation_needs_no_vcpu(self):
         self.start_seed_host(mix=False)
         unseen = self.flavor(4, **{'resources:VCPU': '0'})
         for _ in range(3):
@@ -168,7 +168,7 @@ class LeavingAlone(base.FunctionalTest):
         self.assertEqual(4, self.resources('mix1')['VCPU']['total'])
         self.boot(self.flavor(1))
 
-    def test_memory_was_oversold_before_mix(self):
+    def test_instances_leave_if_memory_was_oversold_before_mix(self):
         self.flags(ram_allocation_ratio=1.5)
         self.let_guests_migrate()
         self.start_seed_host(mix=False)

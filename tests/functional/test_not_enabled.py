@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The package installed but not enabled."""
+"""The package is installed but not enabled."""
 
 from nova_prio.scenario import cloud
 from tests.functional import base
@@ -8,14 +8,14 @@ from tests.functional import test_plain_nova
 
 
 class NotEnabled(test_plain_nova.PlainCloud, base.FunctionalTest):
-    """Stock services on a machine where the package is installed."""
+    """Stock services with the package installed."""
 
     def setUp(self):
         super(base.FunctionalTest, self).setUp()
         self.plain = self.flavor()
         self.start_host('plain', driver=cloud.STOCK_DRIVER)
 
-    def test_the_api_answers_as_if_it_were_not_there(self):
+    def test_api_responds_as_stock_nova(self):
         self.assertIn(
             "extra spec 'hw:cpu_priority' does not appear to be a valid",
             self.refusal(self.flavor, **{'hw:cpu_priority': 'high'}))

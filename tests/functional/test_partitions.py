@@ -13,7 +13,7 @@ from tests.functional import base
 
 
 class Partitions(base.FunctionalTest):
-    """Nova's fake libvirt starts a guest in any partition, but for these."""
+    """The fake libvirt starts guests except in the missing partitions."""
 
     def setUp(self):
         super().setUp()
@@ -32,33 +32,33 @@ class Partitions(base.FunctionalTest):
 
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Connection.createXML', create_xml))
-        # Each step of a test shall find out what the one before changed.
+        # Each step of a test must notice the changes of the step before.
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 0))
         self.log = self.useFixture(fixtures.FakeLogger(
             'nova_prio.virt.libvirt.partitions'))
 
-    def _words(self, partition):
+    def _problem_of(self, partition):
         return ('libvirt cannot start a guest in the partition %s (the cgroup '
                 'of %s is missing); run nova-prio-host prepare on the host'
                 % (partition, partition))
 
     def _refused(self, flavor, *loggers, **kwargs):
-        """Boot in vain; returns what was said of it."""
+        """Boot a server, which must fail; return the log."""
         logs = [self.useFixture(fixtures.FakeLogger(
             name, level=0)) for name in loggers]
         self.boot(flavor, 'ERROR', **kwargs)
         return ''.join(log.output for log in logs)
 
-    def test_at_the_start(self):
+    def test_missing_partition_refuses_priority_instances(self):
         self.start_seed_host('mix1')
-        words = self._words('/low_prio_machine')
+        words = self._problem_of('/low_prio_machine')
         self.assertEqual(1, self.log.output.count(words))
         self.assertEqual(words, self.report('mix1').partition_problem)
         for flavor in self.high, self.low:
             self.assertIn(words, self._refused(
                 flavor, 'nova_prio.scheduler.filters.priority_filter'))
-            # Nova puts no named host through the filters.
+            # For a forced host, Nova runs no filters.
             self.assertIn(words, self._refused(
                 flavor, 'nova.compute.claims', 'nova.compute.manager',
                 az='nova:mix1'))
@@ -72,8 +72,8 @@ class Partitions(base.FunctionalTest):
         self.assertEqual(3, len(connection.listAllDomains(
             fakelibvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)))
 
-    def test_where_it_is_tried(self):
-        """On the CPUs that no high-priority guest keeps busy, if any."""
+    def test_probe_runs_on_cpus_without_high_priority_guests(self):
+        """Probes run on the CPUs without high-priority guests, if any."""
         self.missing.clear()
         self.start_seed_host('mix1')
         self.start_seed_host('high1', shared=None, mix=False)
@@ -98,7 +98,7 @@ class Partitions(base.FunctionalTest):
         self.boot(self.low, 'ERROR')
         self.boot(self.plain)
 
-    def test_moves_share_what_was_found_a_moment_ago(self):
+    def test_moves_share_recent_probe_results(self):
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.let_guests_migrate()
@@ -112,8 +112,8 @@ class Partitions(base.FunctionalTest):
             self.assertEqual('mix2', self.host_of(server))
         self.assertEqual(probes, len(self.probed))
 
-    def test_guest_that_does_not_start_has_the_partitions_probed(self):
-        """At the next update of the host, and before guests move to it."""
+    def test_failed_guest_start_triggers_probes(self):
+        """The next host update and a move to the host start the probes."""
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.missing.clear()
@@ -131,13 +131,13 @@ class Partitions(base.FunctionalTest):
             self.boot(self.low, 'ERROR')
         self.assertIsNone(driver.partitions.problem)
         self.update_host('mix1')
-        self.assertEqual(self._words('/low_prio_machine'),
+        self.assertEqual(self._problem_of('/low_prio_machine'),
                          self.report('mix1').partition_problem)
         self.missing.clear()
         self.update_host('mix1')
         self.boot(self.low)
 
-    def test_live_migration_that_fails_has_the_partitions_probed(self):
+    def test_failed_live_migration_triggers_probes(self):
         self.useFixture(fixtures.MonkeyPatch(
             'nova_prio.virt.libvirt.partitions.TRUST_SECONDS', 600))
         self.missing.clear()
@@ -147,12 +147,12 @@ class Partitions(base.FunctionalTest):
         self.missing.add('/low_prio_machine')
         with self.no_guest_migrates():
             self._live_migrate(server, 'failed')
-        # The destination releases the claim, with an update of the host.
+        # The destination releases the claim and updates its host.
         self.soon(lambda: self.assertEqual(
-            self._words('/low_prio_machine'),
+            self._problem_of('/low_prio_machine'),
             self.report('mix2').partition_problem))
 
-    def test_when_a_guest_comes(self):
+    def test_destination_probes_before_live_migration(self):
         self.let_guests_migrate()
         self.missing.clear()
         self.start_seed_host('mix1')
@@ -166,7 +166,7 @@ class Partitions(base.FunctionalTest):
             client.OpenStackApiException, self._live_migrate, server)
         self.assertEqual(source, self.host_of(server))
         self.update_host(destination)
-        self.assertEqual(self._words('/high_prio_machine'),
+        self.assertEqual(self._problem_of('/high_prio_machine'),
                          self.report(destination).partition_problem)
         self.assertEqual('', self.report(source).partition_problem)
         self._live_migrate(plain)
@@ -177,16 +177,16 @@ class Partitions(base.FunctionalTest):
         self.assertEqual(destination, self.host_of(server))
 
     def _refused_move(self, server):
-        """Return a server that stays, and whose destination says why."""
+        """Return a server that stays, because its destination refuses."""
         shown = self.api.get_server(server['id'])
         self.assertEqual((None, 'mix1'), (
             shown['OS-EXT-STS:task_state'], shown['OS-EXT-SRV-ATTR:host']))
-        self.assertEqual(self._words('/high_prio_machine'),
+        self.assertEqual(self._problem_of('/high_prio_machine'),
                          self.computes['mix2'].driver.partitions.problem)
         return shown
 
-    def test_when_a_guest_comes_cold(self):
-        """It stays on its source, by a migration as by an evacuation."""
+    def test_destination_probes_before_cold_migration_and_evacuation(self):
+        """Cold migration and evacuation leave the instance on its source."""
         self.missing.clear()
         self.start_seed_host('mix1')
         server = self.boot(self.high)
@@ -197,7 +197,7 @@ class Partitions(base.FunctionalTest):
                 self.api.post_server_action(server['id'], move)
             shown = self.soon(self._refused_move, server)
             if 'migrate' in move:
-                self.assertIn(self._words('/high_prio_machine'),
+                self.assertIn(self._problem_of('/high_prio_machine'),
                               shown['fault']['message'])
             self.missing.clear()
             self.update_host('mix2')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ordinary instances, compared with a Nova that has never heard of us."""
+"""Ordinary instances, compared with a Nova without this package."""
 
 import re
 
@@ -26,7 +26,7 @@ FLAVORS = {
 
 
 class PlainCloud(cloud.Cloud):
-    """Nova's own filter and weighers, nothing of this package."""
+    """Nova's own filter and weighers, without this package."""
 
     driver = cloud.STOCK_DRIVER
 
@@ -38,7 +38,7 @@ class PlainCloud(cloud.Cloud):
 
 
 class PriorityCloud(cloud.Cloud):
-    """This package everywhere, and no host that is configured for it."""
+    """All services load this package. No host is a priority host."""
 
     driver = cloud.PRIORITY_DRIVER
 
@@ -46,7 +46,7 @@ class PriorityCloud(cloud.Cloud):
 class OrdinaryInstances(testtools.TestCase):
 
     def _play(self, cloud_class):
-        """Boot each flavor twice; returns everything that is comparable."""
+        """Boot each flavor twice; return all data that can be compared."""
         with cloud_class.running() as running:
             for name, cpus, options in (
                     ('large', 16, dict(dedicated='0-3,8-11',
@@ -92,7 +92,7 @@ class OrdinaryInstances(testtools.TestCase):
             xml = re.sub(text, stand_in, xml)
         return name, server['status'], host, xml
 
-    def test_same_decisions_same_xml_same_inventory(self):
+    def test_hosts_xml_and_inventory_equal_stock_nova(self):
         self.maxDiff = None
         plain = self._play(PlainCloud)
         ours = self._play(PriorityCloud)

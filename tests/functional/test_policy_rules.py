@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may give an instance a priority with the hint."""
+"""Policy rules: users who may set a priority with the hint."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ class PolicyRules(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        # Nova's default; its test bed switches it off.
+        # Nova's default policy; Nova's test environment disables it.
         self.flags(enforce_new_defaults=True, group='oslo_policy')
         self.useFixture(nova_fixtures.RealPolicyFixture())
         self.start_seed_host()
@@ -35,26 +35,26 @@ class PolicyRules(base.FunctionalTest):
         self.assertEqual(403, error.response.status_code)
         return error.response.json()['forbidden']['message']
 
-    def test_admin(self):
+    def test_admin_may_use_both_hints(self):
         for hint in ('high', 'low'):
             self.boot_with_hint(self.plain, hint)
 
-    def test_member(self):
+    def test_member_may_use_low_hint_and_flavors(self):
         self.assertIn(HIGH, self._forbidden(
             self.boot_with_hint, self.plain, 'high', api=self.member))
         self.boot_with_hint(self.plain, 'low', api=self.member)
-        # Who may see a flavor may use its priority.
+        # Users who can see a flavor may use its priority.
         server = self.member.post_server({'server': self._build_server(
             flavor_id=self.high, networks='none')})
         self._wait_for_state_change(server, 'ACTIVE')
 
-    def test_reader(self):
+    def test_reader_may_not_create(self):
         for hint in ('high', 'low'):
             self._forbidden(self.boot_with_hint, self.plain, hint,
                             api=self.reader)
 
-    def test_operators_decide(self):
-        """In the policy file of nova-api, which is read after each change."""
+    def test_policy_file_changes_the_rules(self):
+        """nova-api reads its policy file after each change."""
         path = pathlib.Path(
             self.useFixture(fixtures.TempDir()).path, 'policy.yaml')
         path.write_text('{"%s": "rule:ours", "ours": "role:member"}' % HIGH)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every combination of flavor, image and hint, against an oracle.
+"""Every combination of flavor, image and hint, compared with an oracle.
 
 The oracle shares no code with the package.
 """
@@ -73,7 +73,7 @@ class _Reached(Exception):
 
 
 class PolicyTable(base.FunctionalTest):
-    """Nova's own API.create, until it has read the image."""
+    """Nova's own API.create until it has read the image."""
 
     def setUp(self):
         super().setUp()
@@ -118,7 +118,7 @@ class PolicyTable(base.FunctionalTest):
         finally:
             self.assertEqual(before, flavor.extra_specs)
 
-    def test_every_combination(self):
+    def test_every_combination_equals_the_oracle(self):
         self.images = {
             policy: self.image(**(
                 {'hw_cpu_policy': policy} if policy else {}))
