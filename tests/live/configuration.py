@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import textwrap
 
 from tests.live import layout as layouts
 
@@ -61,13 +62,19 @@ def plain_compute():
 
 
 def readme(service):
-    """Return what README.rst tells to write into nova.conf of a service."""
+    """Return the lines of README.rst for nova.conf of a service.
+
+    The numbered step that names the service has them in a block.
+
+    :raises ValueError: if there is no such step
+    """
     found = re.search(
-        r'^%s(?:, last)?:\n\n\.\. code-block:: ini\n\n((?:\n|   .*\n)+)' %
-        service, layouts.README.read_text(), re.MULTILINE)
+        r'^\d\. .*\b%s\b.*:\n\n( +)\.\. code-block:: ini\n\n'
+        r'((?:\n|\1   .*\n)+)' % service,
+        layouts.README.read_text(), re.MULTILINE)
     if not found:
         raise ValueError('README.rst has no configuration of ' + service)
-    return re.sub('^   ', '', found[1], flags=re.MULTILINE)
+    return textwrap.dedent(found[2])
 
 
 def _write_ssh(layout):

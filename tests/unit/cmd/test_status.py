@@ -297,8 +297,9 @@ def test_command_line(tmp_path):
     assert {0} == {each['result'] for each in json.loads(
         done.stdout)['checks']}
     path.write_text(''.join(
-        textwrap.dedent(block) for block in re.findall(
-            r'code-block:: ini\n((?:\n|   .*\n)+)', README.read_text())))
+        textwrap.dedent(block) for _, block in re.findall(
+            r'^( *)\.\. code-block:: ini\n((?:\n|\1   .*\n)+)',
+            README.read_text(), re.MULTILINE)))
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     *of_services, _cgroups, _aggregates = json.loads(done.stdout)['checks']
     assert {(0, None)} == {(each['result'], each['details'])
