@@ -2,8 +2,8 @@
 
 """The configuration files of a live cloud.
 
-What nova-compute, nova-scheduler and nova-api are told about priorities is
-read from README.rst, each in a file of its own, and is nothing else.
+The options for priorities of nova-compute, nova-scheduler and nova-api come
+only from README.rst. Each service has a file of its own for them.
 """
 
 import configparser
@@ -35,12 +35,12 @@ def write(layout):
 
 
 def write_priorities(layout, is_plain=False, more=()):
-    """Write what Nova's services are told about priorities.
+    """Write the options for priorities of Nova's services.
 
-    :param is_plain: whether they are told nothing, so that Nova runs on the
-        same CPUs as it would without this package
-    :param more: dict, ``compute``, ``scheduler`` or ``api`` -> text that
-        comes after it in nova.conf
+    :param is_plain: whether to leave out this package, so that Nova runs with
+        the same CPU sets but without priorities
+    :param more: dict, ``compute``, ``scheduler`` or ``api`` -> text to append
+        to the options
     """
     plain = {'compute': plain_compute(), 'scheduler': '', 'api': ''}
     for service, text in plain.items():
@@ -78,7 +78,7 @@ def readme(service):
 
 
 def _write_ssh(layout):
-    """Write what lets the hosts reach each other, as cold migrations do."""
+    """Write the SSH keys and options with which cold migrations connect."""
     directory = layout.etc / 'ssh'
     directory.mkdir(exist_ok=True)
     key = directory / 'key'
@@ -116,7 +116,7 @@ def _files(layout):
             'token': {'provider': 'fernet'},
             'fernet_tokens': {'key_repository': layout.etc / 'fernet'},
             'credential': {'key_repository': layout.etc / 'credential'},
-            # Good for one process only.
+            # This cache works only within one process.
             'cache': {'enabled': 'true', 'backend': 'oslo_cache.dict'}},
         'placement/placement.conf': {
             'placement_database': {
@@ -187,7 +187,7 @@ def _nova(layout, user):
             'lock_path': layout.state / 'nova' / 'lock'},
         'oslo_messaging_rabbit': {'rabbit_quorum_queue': 'false'},
         'conductor': {'workers': 1}, 'scheduler': {'workers': 1},
-        # The default of 20 cores would refuse before any host does.
+        # With the default of 20 cores, the quota would refuse first.
         'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
 
 
@@ -198,9 +198,9 @@ def _compute(layout, host):
     return {
         'DEFAULT': {'host': host, 'state_path': state,
                     'graceful_shutdown_timeout': 2,
-                    # Disks of guests that do nothing take no room.
+                    # Disks of idle guests use no space.
                     'initial_disk_allocation_ratio': 40,
-                    # The guests do not know how to shut down.
+                    # The guests ignore a shutdown signal.
                     'shutdown_timeout': 1},
         'oslo_concurrency': {'lock_path': state / 'lock'},
         'libvirt': {'virt_type': 'qemu', 'cpu_mode': 'none',
@@ -208,7 +208,7 @@ def _compute(layout, host):
                     'live_migration_scheme': 'tcp',
                     'live_migration_inbound_addr': address,
                     'migration_inbound_addr': address},
-        # Nova runs as root here: there is no need of sudo.
+        # Nova runs as root here and needs no sudo.
         'nova_sys_admin': {
             'helper_command': '%s --config-file %s --config-file %s' % (
                 layouts.PROGRAMS / 'privsep-helper',

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The live cloud that the tests are for."""
+"""Fixtures of the tests on a live cloud."""
 
 import contextlib
 
@@ -28,7 +28,7 @@ def layout():
 
 @pytest.fixture(scope='session')
 def openstack(layout, tmp_path_factory):
-    """The client of its administrator, with an image named guest."""
+    """The client of the administrator, with an image named guest."""
     found = client.Client(layout)
     image = boot_sector.build(
         boot_sector.IDLE, tmp_path_factory.mktemp('image'))
@@ -40,19 +40,19 @@ def openstack(layout, tmp_path_factory):
 
 @pytest.fixture(scope='session')
 def admin(layout):
-    """The connection of its administrator."""
+    """The connection of the administrator."""
     return catalog.connect(layout)
 
 
 @pytest.fixture(scope='session')
 def image(openstack, admin):
-    """The image that all may use."""
+    """The public image."""
     return admin.image.find_image('guest')
 
 
 @pytest.fixture(scope='session')
 def flavors(openstack):
-    """The names of the flavors: one of each priority, and of none."""
+    """The names of the flavors: one for each priority, and two without."""
     with contextlib.ExitStack() as stack:
         for name, words in FLAVORS.items():
             openstack.run('flavor', 'create', '--vcpus', 4, '--ram', 64,
@@ -77,7 +77,7 @@ def hosts(openstack, layout):
 
 @pytest.fixture
 def boot(openstack, flavors, hosts):
-    """A function that creates a server, which is deleted in the end.
+    """Function that creates a server, which is deleted at the end.
 
     Its arguments are those of ``client.Client.boot``.
     """
@@ -100,16 +100,16 @@ def load(layout, openstack, hosts):
 
 @pytest.fixture(scope='module', autouse=True)
 def watched(layout):
-    """Look at the hosts while the tests of a module run."""
+    """Check the hosts while the tests of a module run."""
     with watch.watch(layout):
         yield
 
 
 @pytest.fixture(scope='module', autouse=True)
 def settled(layout):
-    """Wait until the cloud has settled after a module, and is in order.
+    """Assert after each module that all invariants hold in the settled cloud.
 
-    This package has failed nowhere in it.
+    The logs must not contain a failure of this package.
     """
     written = logs.Written(layout)
     yield

@@ -1,30 +1,30 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What Nova's services say from a moment on."""
+"""The lines that Nova's services log after a point in time."""
 
 import re
 
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
-#: What nova-conductor says of a server that another host is to build.
+#: Text of nova-conductor when another host must build a server.
 FORMER = 'Error from last host'
-#: What nova-compute says where its books do not add up, on one line.
+#: Line of nova-compute if its recount fails because of pinned CPUs.
 RECOUNT = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)')
-#: A frame of a traceback, by the path; the next one is within so many lines.
+#: A frame of a traceback, and the maximum number of lines to the next frame.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 WITHIN = 4
 
 
 class Written:
-    """What they have written to their logs since this was made."""
+    """The log lines since this object was created."""
 
     def __init__(self, layout):
         self._sizes = {file: file.stat().st_size for file in (
             layout.log / 'compute.log', *layout.log.glob('nova-*.log'))}
 
     def lines(self, prefix=''):
-        """Return the lines in files with names that begin so.
+        """Return the lines of log files whose names have the prefix.
 
-        Line feeds alone end one.
+        Only a line feed ends a line.
         """
         found = []
         for file, size in self._sizes.items():
@@ -35,10 +35,10 @@ class Written:
         return found
 
     def failures(self):
-        """Return the innermost lines of tracebacks that are of this package.
+        """Return the innermost frames of tracebacks that are in this package.
 
-        What it raises for Nova to catch, Nova does not log so. Recounts that
-        fail since a CPU seems to be another's are returned as well.
+        Nova logs no traceback of the exceptions that it expects. The lines of
+        recounts that failed because of pinned CPUs are returned as well.
         """
         lines = self.lines()
         frames = {number: found[1] for number, line in enumerate(lines)
@@ -51,7 +51,7 @@ class Written:
 
 
 def built_anew(written):
-    """Return UUIDs, also of servers that could not be built on a first host.
+    """Return UUIDs of servers that nova-conductor scheduled again.
 
     :param written: Written
     """

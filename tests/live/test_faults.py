@@ -17,9 +17,9 @@ from tests.live import operations
 from tests.live import waiting
 from tests.live import watch
 
-#: Operations that end before a fault and after it.
+#: Number of operations before a fault and after it.
 BEFORE, AFTER = 6, 8
-#: Begins what is said of allocations.
+#: Prefix of sentences about allocations.
 ALLOCATION = 'On '
 
 
@@ -32,13 +32,13 @@ def untouched(layout, load):
 
 @pytest.fixture(params=faults.FAULTS, ids=lambda fault: fault.__name__)
 def fault(request):
-    """A function: something goes wrong, and is over."""
+    """A function that causes a fault and returns after its end."""
     return request.param
 
 
 @pytest.fixture
 def users(layout, fault):
-    """Users, who leave in the end."""
+    """Users whose servers are deleted at the end."""
     found = operations.Users(layout, fault.__name__)
     yield found
     found.leave()
@@ -46,17 +46,18 @@ def users(layout, fault):
 
 def test_all_is_right_after(
         fault, users, layout, untouched, record_property):
-    """It is, except for three things that are Nova's own.
+    """All invariants hold, except for three limitations of stock Nova.
 
-    It may never end what it was about to do: such servers are given up, one of
-    each user at most. And it may leave guests where their servers are not,
-    after a move or a create that failed: these are removed, those that run
-    once nova-compute has named them. What a resize holds may be wrong until it
-    is confirmed. All are recorded, as is what a nova-compute or the audit puts
-    right later, and says so. Only the audit ends the migrations that Nova left
-    unfinished.
+    * Nova may never end an operation. The test deletes such servers, at most
+      one of each user.
+    * Nova may leave orphan guests after a failed move or create. The test
+      removes them; if they run, nova-compute must have logged them before.
+    * The allocations of a resize may be wrong until the user confirms it.
 
-    Other servers do not notice, and new ones become ACTIVE.
+    The test records these, and the violations that nova-compute or the audit
+    healed and logged. Only the audit ends the migrations that Nova left
+    unfinished. Servers that nobody operates on must not change, and new
+    servers must become ACTIVE.
     """
     before = untouched.look()
     written = logs.Written(layout)
@@ -99,7 +100,7 @@ def test_all_is_right_after(
 
 
 def _not_of(layout, servers, sentences):
-    """Return the sentences not of what servers or their migrations hold.
+    """Return the sentences that are not about allocations of these servers.
 
     :param servers: UUIDs
     """
@@ -112,7 +113,7 @@ def _not_of(layout, servers, sentences):
 
 
 def _is_named(guest, written):
-    """Return whether nova-compute says that a guest is not to be there.
+    """Return whether nova-compute logged a guest as an orphan.
 
     :param guest: faults.Left
     :param written: logs.Written

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Hostile hints, extra specs and images end in 400, and in no log or XML.
+"""Nova refuses hostile hints, extra specs and images with 400.
 
-What stock Nova answers and writes by itself is not looked at here.
+Their text must not break a log line or the domain XML. The tests do not judge
+answers and log lines of stock Nova.
 """
 
 import json
@@ -17,17 +18,18 @@ from tests.live import logs
 from tests.live import tenant
 
 BLOCKS = tenant.BLOCKS
-#: Begins a line of a log where it is written as it came.
+#: If a service logs a hostile text unescaped, a log line begins with this.
 MARK = 'nova_prio_hostile'
 LINE = 'high\n' + MARK
-#: Characters that an answer or a line of a log may have, at most.
+#: Maximum number of characters of an answer or a log line.
 LENGTH = 1000
-#: Nova answers by itself, with 500, where Python does not recurse as deep.
+#: Depths of nested lists. If Python cannot recurse as deep, stock Nova answers
+#: with 500.
 DEEP, TOO_DEEP = 800, 50000
 
 
 def nested(depth):
-    """Return a list in a list, and so on."""
+    """Return lists that are nested this deep."""
     return json.loads('[' * depth + ']' * depth)
 
 
@@ -59,7 +61,7 @@ def member(layout):
 
 @pytest.fixture(scope='module')
 def flavor(admin, hosts):
-    """A flavor without extra specs; the hosts take priorities."""
+    """A flavor without extra specs, on hosts that accept priorities."""
     found = admin.compute.create_flavor(
         name='hostile-plain', vcpus=1, ram=64, disk=1)
     yield found
@@ -68,9 +70,9 @@ def flavor(admin, hosts):
 
 @pytest.fixture
 def extra_specs(admin):
-    """A function that makes a flavor with them, as an old client may.
+    """Function that creates a flavor with extra specs, as an old client does.
 
-    Later ones are told what is wrong with most of them.
+    From microversion 2.86 on, Nova would refuse most of these extra specs.
     """
     flavors = []
 
@@ -90,20 +92,20 @@ def extra_specs(admin):
 
 @pytest.fixture
 def written(layout):
-    """What Nova's services log during a test."""
+    """The lines that Nova's services log during a test."""
     return logs.Written(layout)
 
 
 @pytest.fixture
 def refused(written):
-    """A function: a refusal is a short 400, and harmless in the logs."""
+    """Function that checks for a short 400 and for harmless log lines."""
     def check(response):
         assert 400 == response.status_code, response.text[:LENGTH]
         assert len(response.text) < LENGTH
         message = response.json()['badRequest']['message']
         assert message.isprintable()
         lines = written.lines()
-        # It has been written: what is looked for would be there.
+        # The message is in a log, so an unescaped text would be there too.
         assert any(line.endswith(message) for line in lines)
         check_harmless(lines)
         return message
@@ -111,7 +113,7 @@ def refused(written):
 
 
 def check_harmless(lines):
-    """Demand of lines in logs that they are what Nova began, and short."""
+    """Assert that log lines are printable, short and begin as Nova began."""
     for line in lines:
         assert not line.startswith(MARK)
         assert line.isprintable()
@@ -136,7 +138,7 @@ def test_hints(member, flavor, image, refused, name, block):
 @pytest.mark.parametrize('hints', [
     None, 'priority', ['priority'], 1, LINE, [LINE], 'A' * 100000])
 def test_blocks_that_are_none(member, flavor, image, written, block, hints):
-    """Refused by Nova, which says so to its user alone."""
+    """Nova refuses these values and tells only the user."""
     response = create(member, flavor, image, **{block: hints})
     assert 400 == response.status_code
     assert block in response.json()['badRequest']['message']
@@ -165,7 +167,7 @@ def test_a_nested_hint_of_another_name(member, flavor, image, written):
 
 
 def check_failed(response, lines, error):
-    """Demand that stock Nova failed, with a request that it did not repeat."""
+    """Assert that stock Nova failed and did not repeat the request."""
     assert 500 == response.status_code
     assert MARK not in response.text
     assert len(response.text) < LENGTH
@@ -221,7 +223,7 @@ def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
     LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48',
     '\u202ehgih', 'high\ud800', 'high\0', '', 1, 1.5])
 def test_extra_specs_that_are_validated(admin, flavor, written, value):
-    """Since microversion 2.86, by Nova, which says so to its user alone."""
+    """Nova refuses these from 2.86 on, and tells only the user."""
     response = admin.compute.post(
         '/flavors/%s/os-extra_specs' % flavor.id, microversion='2.86',
         json={'extra_specs': {'hw:cpu_priority': value}})
@@ -236,7 +238,7 @@ def test_extra_specs_that_are_validated(admin, flavor, written, value):
     {LINE: LINE}, [LINE], nested(DEEP), None, True, 'A' * 256, 'A' * 100000])
 def test_extra_specs_that_are_no_strings(
         admin, flavor, written, value, microversion):
-    """Or too long: refused by Nova, which says so to its user alone."""
+    """Nova refuses other types and long strings, and tells only the user."""
     response = admin.compute.post(
         '/flavors/%s/os-extra_specs' % flavor.id, microversion=microversion,
         json={'extra_specs': {'hw:cpu_priority': value}})
@@ -247,7 +249,7 @@ def test_extra_specs_that_are_no_strings(
 
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])
 def test_images(member, flavor, refused, value, tmp_path):
-    """Of any project: its users write what they like into them."""
+    """Users of any project may write any property into an image."""
     image = member.create_image(
         'own', filename=str(boot_sector.build(boot_sector.IDLE, tmp_path)),
         disk_format='raw', container_format='bare', allow_duplicates=True,
@@ -259,7 +261,7 @@ def test_images(member, flavor, refused, value, tmp_path):
 
 
 def test_xml(layout, admin, extra_specs, image, written):
-    """Of a priority guest, with all that its owner and operator may write."""
+    """The domain XML contains the texts of the owner and of the operator."""
     hostile = ']]></nova:name><resource>&amp;"\'\u2603'
     flavor = extra_specs({
         'hw:cpu_priority': 'low', 'note': hostile, 'a:b c': hostile,

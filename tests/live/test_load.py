@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bursts of creates with priorities: no host sells what it has not.
+"""Bursts of creates with priorities: no host is oversold.
 
 test_plain_load.py has the same bursts without this package.
 """
@@ -13,28 +13,28 @@ from tests.live import load as loads
 from tests.live import logs
 from tests.live import watch
 
-#: What the scheduler says, or the conductor where the hosts that the former
-#: chose had sold what they had by then.
+#: Fault of nova-scheduler, and fault of nova-conductor if the chosen hosts were
+#: full by then.
 NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
-#: What follows logs.FORMER where a claim refused an attempt before.
+#: Text after logs.FORMER if a claim refused an attempt.
 CLAIMED = 're-scheduled: Insufficient compute resources: '
 
 
 @pytest.fixture(scope='module', params=loads.NUMBERS)
 def number(request):
-    """How many servers are created at once."""
+    """Number of servers of one burst."""
     return request.param
 
 
 @pytest.fixture(scope='module')
 def written(layout, number):
-    """What Nova's services log of a burst."""
+    """The log lines of Nova's services during a burst."""
     return logs.Written(layout)
 
 
 @pytest.fixture(scope='module')
 def outcome(load, number, written):
-    """What a burst came to; its servers are deleted in the end."""
+    """The Outcome of a burst, whose servers are deleted at the end."""
     yield load.burst(number)
     load.end()
 
@@ -57,12 +57,12 @@ def test_nothing_is_oversold(outcome, record_property):
 
 
 def test_all_rules_hold(outcome, layout):
-    """They do once each nova-compute has counted the servers of the burst."""
+    """All invariants hold once each nova-compute has counted the servers."""
     assert [] == watch.settle(layout).violations
 
 
 def test_most_is_sold(outcome):
-    """The hosts are not kept within bounds by refusing everybody."""
+    """The hosts do not refuse too much: half of each row must be sold."""
     for host, sold in outcome.sold.items():
         for row in 'high', 'low':
             assert sold[row] > outcome.sellable[host][row] / 2, (host, row)
@@ -70,7 +70,7 @@ def test_most_is_sold(outcome):
 
 
 def test_each_refusal_has_a_reason(outcome, written):
-    """No host had room, by the scheduler or, at last, by its claim."""
+    """nova-scheduler or the last claim must give the reason."""
     refused = outcome.of('ERROR')
     assert refused
     attempts = [line for line in written.lines('nova-conductor')

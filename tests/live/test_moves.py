@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What servers of each priority go through, on real hosts, by the client.
+"""Operations on servers of each priority, on real hosts, with the client.
 
 Both hosts have 12 CPUs, of which README.rst dedicates 8.
 """
@@ -23,21 +23,21 @@ each_kind = pytest.mark.parametrize('kind', ['high', 'low', 'ordinary'])
 
 @pytest.fixture
 def here(hosts):
-    """The host that servers come from."""
+    """The source host."""
     return hosts[0]
 
 
 @pytest.fixture
 def there(hosts):
-    """The host that servers go to."""
+    """The destination host."""
     return hosts[1]
 
 
 @pytest.fixture
 def expect(layout, openstack):
-    """A function that demands that a server runs, and where and how.
+    """Function that asserts the host, CPUs and partition of a running server.
 
-    No other host has a guest of it.
+    No other host may have a guest of the server.
     """
     def expect_it(name, host, kind):
         server = openstack.ask('server', 'show', name)
@@ -48,8 +48,8 @@ def expect(layout, openstack):
         domain = client.domain(layout, server)
         pins = {pin.get('cpuset') for pin in domain.iter('vcpupin')}
         if kind == 'high':
-            # Nova gives it the shared CPUs too where it arrives; they mean
-            # nothing beside pins.
+            # At the destination, Nova adds the shared CPUs to the XML. They
+            # have no effect if all vCPUs are pinned.
             assert 4 == len(pins & {*'01234567'}) == len(pins)
         else:
             assert {'low': '0-11', 'ordinary': '8-11'}[kind] == (
@@ -81,7 +81,7 @@ def test_resize(before, after, openstack, boot, expect):
 
 @pytest.mark.parametrize('kind, other', [('high', 'low'), ('low', 'high')])
 def test_resize_of_a_server_with_a_hint(kind, other, openstack, boot, expect):
-    """It keeps its priority until a flavor has taken that over."""
+    """The priority stays until a flavor takes the priority over."""
     boot('hinted', 'ordinary', '--hint', 'priority=' + kind)
     with pytest.raises(RuntimeError, match='created with scheduler hint'):
         openstack.run('server', 'resize', '--flavor', other, 'hinted')
@@ -116,7 +116,7 @@ def test_live_migration_there_and_back(kind, openstack, boot, here, there,
 
 def test_nova_compute_killed_while_libvirt_moves_a_guest(
         layout, openstack, boot, here, there, expect):
-    """libvirt ends the move alone; the remedy of the audit works."""
+    """libvirt completes the move; the remedy of the audit works."""
     soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
     server = boot('moved', 'high', '--host', here)
     guest = server['OS-EXT-SRV-ATTR:instance_name']
@@ -132,14 +132,14 @@ def test_nova_compute_killed_while_libvirt_moves_a_guest(
     found.start_compute(here)
     settled = functools.partial(waiting.soon, every=5,
                                 within=watch.SETTLE_SECONDS)
-    # The migration has not changed for a minute then.
+    # The audit reports a migration that has not changed for a minute.
     settled(lambda: 'libvirt may have moved the guest to ' + there
             in found.audit('--dry-run'))
     for word in 'destroy', 'undefine':
         client.virsh(layout, there, word, guest)
     files = [layout.etc / 'nova' / name for name in ('common.conf',
                                                      'nova.conf')]
-    # The other nova-compute reports anew within a minute.
+    # The other nova-compute updates its report within a minute.
     settled(lambda: 0 == subprocess.run(
         [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix',
          *('--config-file=%s' % file for file in files)]).returncode)
@@ -149,13 +149,14 @@ def test_nova_compute_killed_while_libvirt_moves_a_guest(
 
 def test_live_migration_aborted_in_the_queue(
         layout, openstack, admin, boot, here, there, expect):
-    """A rebuild does not use the CPUs that it was to have elsewhere."""
+    """A rebuild must not use the CPUs of the aborted destination."""
     def migration(server, status):
         return next((each for each in admin.compute.server_migrations(
             server['id']) if each.status == status), None)
 
     soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
-    # The first to migrate gets the CPUs there that the other has here.
+    # The first migration gets the CPUs at the destination that the other
+    # server has at the source.
     queued, slow = [boot(name, 'high', '--host', here)
                     for name in ('queued', 'slow')]
     client.virsh(layout, here, 'migrate-setspeed',
@@ -183,12 +184,12 @@ def test_evacuation_after_a_killed_compute(layout, openstack, boot, here,
     for kind in kinds:
         openstack.run('server', 'evacuate', kind + '-1')
     for kind in kinds:
-        # Nova leaves the start to its owner.
+        # From microversion 2.95 on, Nova leaves evacuated servers stopped.
         openstack.wait(kind + '-1', 'SHUTOFF')
         openstack.run('server', 'start', kind + '-1')
         openstack.wait(kind + '-1', 'ACTIVE')
     found.start_compute(here)
-    # It removes its guests of them first, then takes note of that.
+    # nova-compute removes its evacuated guests before Nova accepts this.
     tenacity.retry(stop=tenacity.stop_after_delay(client.SECONDS),
                    wait=tenacity.wait_fixed(2))(openstack.run)(
         'compute', 'service', 'set', '--up', here, 'nova-compute')
@@ -207,7 +208,7 @@ def test_shelve_and_unshelve(kind, openstack, boot, expect):
 
 
 def test_soft_anti_affinity(openstack, boot, here, there):
-    """A full host is better than one with a member of the group."""
+    """A fuller host is better than one with a member of the group."""
     openstack.run('server', 'group', 'create', '--policy',
                   'soft-anti-affinity', 'apart')
     group = openstack.ask('server', 'group', 'show', 'apart')['id']

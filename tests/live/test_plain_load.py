@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bursts of creates at plain Nova, to compare those of test_load.py with.
+"""Bursts of creates at plain Nova, for a comparison with test_load.py.
 
-What plain Nova oversells is recorded, and nothing is demanded of it: how far
-parallel requests get in each other's way is different each time.
+The tests record the oversold CPUs of plain Nova and limit nothing: the effect
+of parallel requests on each other differs in each run.
 """
 
 import pytest
@@ -14,7 +14,7 @@ from tests.live import load as loads
 
 @pytest.fixture(scope='module', autouse=True)
 def watched():
-    """Plain Nova promises nothing of what would be watched."""
+    """Do not check invariants: plain Nova does not promise them."""
 
 
 @pytest.fixture(scope='module')
@@ -32,7 +32,7 @@ def test_what_is_oversold(plain_load, number, record_property):
     plain_load.end()
     assert number == len(outcome.of('ACTIVE') + outcome.of('ERROR'))
     record_property('hosts', outcome.record)
-    # Otherwise there is nothing to compare with.
+    # Otherwise the comparison would mean nothing.
     for host, sold in outcome.sold.items():
         for row, units in outcome.sellable[host].items():
             assert sold[row] > units / 2, (host, row)

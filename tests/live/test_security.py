@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""A user of a project gets no priority that operators keep to themselves."""
+"""Users of a project cannot get a priority that operators reserve."""
 
 import contextlib
 import xml.etree.ElementTree
@@ -16,7 +16,7 @@ from tests.live import tenant
 
 RULE = 'nova_prio:create:hint:'
 BLOCKS = tenant.BLOCKS
-#: Name -> extra specs, and whether all may use it.
+#: Flavor name -> extra specs, and whether the flavor is public.
 OFFERED = {'plain': ({}, True), 'larger': ({}, True),
            'reserved': ({'hw:cpu_priority': 'high'}, False),
            'high': ({'hw:cpu_priority': 'high'}, True)}
@@ -24,14 +24,14 @@ OFFERED = {'plain': ({}, True), 'larger': ({}, True),
 
 @pytest.fixture(scope='module')
 def users(layout):
-    """Role -> connection of a user with it."""
+    """Dict, role -> connection of a user with this role."""
     with tenant.tenant(layout) as found:
         yield found
 
 
 @pytest.fixture(scope='module')
 def offered(admin, hosts):
-    """Name -> flavor; the hosts take priorities."""
+    """Dict, name -> flavor, on hosts that accept priorities."""
     compute = admin.compute
     found = {}
     for number, (name, (specs, is_public)) in enumerate(OFFERED.items(), 1):
@@ -46,7 +46,7 @@ def offered(admin, hosts):
 
 @pytest.fixture(scope='module')
 def ask(offered, image):
-    """A function that asks to create a server; returns the response."""
+    """Function that requests a server and returns the response."""
     def post(connection, flavor='plain', image=image, more=(), **body):
         return connection.compute.post('/servers', json={'server': {
             'name': 'mine', 'flavorRef': offered[flavor].id,
@@ -56,7 +56,7 @@ def ask(offered, image):
 
 @pytest.fixture(scope='module')
 def boot(ask):
-    """A context: a server that is asked for as with the above."""
+    """Function that returns a context with a server, as ``ask`` requests."""
     @contextlib.contextmanager
     def booted(connection, *args, **body):
         response = ask(connection, *args, **body)
@@ -81,14 +81,14 @@ def ordinary(users, boot):
 
 @pytest.fixture(scope='module')
 def low(users, boot):
-    """A server of the member that is low by the hint."""
+    """A server of the member with the hint ``priority=low``."""
     with boot(users['member'], **{BLOCKS[0]: {'priority': 'low'}}) as server:
         yield server
 
 
 @pytest.fixture
 def act(users):
-    """A function: the member asks for an action; returns the response."""
+    """Function that requests an action as the member; returns the response."""
     def post(server, **body):
         return users['member'].compute.post(
             '/servers/%s/action' % server.id, json=body)
@@ -97,20 +97,20 @@ def act(users):
 
 @pytest.fixture
 def rules(layout):
-    """A function that writes rules of operators into their file."""
+    """Function that writes policy rules into the file of the operator."""
     file = layout.etc / 'nova' / 'policy.yaml'
 
     def write(**found):
         file.write_text(yaml.safe_dump(found))
 
     yield write
-    # Once read, it has to stay.
+    # Nova requires the file once it has read it.
     write()
 
 
 @pytest.fixture
 def in_force(layout, admin):
-    """A function: a server's priority by its flavor, and its partition."""
+    """Function that returns priority and partition of a server."""
     def look(server):
         found = admin.compute.get_server(server.id)
         domain = xml.etree.ElementTree.fromstring(client.virsh(
@@ -215,7 +215,7 @@ def test_flavors_are_the_operators(
 
 @pytest.mark.parametrize('role', tenant.ROLES)
 def test_nobody_lets_himself_see_a_flavor(users, offered, role):
-    # What is not shown is not found, whatever is asked of it.
+    # Nova answers 404 if the user cannot see the flavor.
     assert users[role].compute.post(
         '/flavors/%s/action' % offered['reserved'].id, json={
             'addTenantAccess': {'tenant': users[role].current_project_id}}
@@ -280,7 +280,7 @@ def rebuilt(admin, server, image):
 
 @pytest.fixture(scope='module')
 def own_image(users, tmp_path_factory):
-    """A context: an image of the member, with properties."""
+    """Function that returns a context with an image of the member."""
     file = boot_sector.build(
         boot_sector.IDLE, tmp_path_factory.mktemp('image'))
 
@@ -299,7 +299,7 @@ def own_image(users, tmp_path_factory):
 @pytest.mark.parametrize('properties', [
     {'hw_cpu_priority': 'high', 'hw:cpu_priority': 'high'},
     {'trait:CUSTOM_CPU_PRIORITY': 'required'},
-    # What stock Nova gives: pinned, and nothing more.
+    # As in stock Nova, this pins the instance and gives no priority.
     {'hw_cpu_policy': 'dedicated'}])
 def test_an_image_is_no_priority(
         users, boot, own_image, in_force, properties):
@@ -317,7 +317,7 @@ def test_an_image_does_not_pin_a_low_guest(users, ask, own_image):
 
 
 @pytest.mark.parametrize('name, expected, reason', [
-    # Stock Nova: a rebuild does not change the NUMA topology.
+    # Stock Nova refuses a rebuild that changes the NUMA topology.
     ('ordinary', ORDINARY, 'NUMA'), ('low', LOW, 'hw_cpu_policy')])
 def test_an_image_pins_no_guest_later(
         request, act, own_image, in_force, name, expected, reason):

@@ -17,15 +17,15 @@ from tests.live import watch
 
 @pytest.fixture(scope='module')
 def host(hosts):
-    """The name of the host that takes part."""
+    """The name of the host of all servers."""
     return hosts[0]
 
 
 @pytest.fixture(scope='module')
 def servers(openstack, flavors, host):
-    """What became of 3 high, 5 low and an ordinary one, in that order.
+    """Three high, five low and one ordinary server, created in that order.
 
-    They are deleted in the end.
+    They are deleted at the end.
     """
     names = ['high-1', 'high-2', 'high-3', 'low-1', 'low-2', 'low-3',
              'low-4', 'low-5', 'ordinary-1']

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Users who operate on servers for as long as one likes.
+"""Random operations of several users for a chosen time.
 
-``NOVA_PRIO_SOAK_SECONDS`` says for how long. ``NOVA_PRIO_SOAK_SEED`` makes
-them draw again what they drew in a run that told this seed.
+``NOVA_PRIO_SOAK_SECONDS`` is the time. With the ``NOVA_PRIO_SOAK_SEED`` that a
+run printed, the users draw the same numbers as in that run.
 """
 
 import collections
@@ -17,19 +17,19 @@ from tests.live import operations
 from tests.live import watch
 
 DEFAULT_SECONDS = 180
-#: Seconds until the users rest, and all has to be right with their servers.
+#: Seconds until the users pause, and all invariants must hold.
 ROUND_SECONDS = 300
-#: A nova-compute counts anew and mends within this time.
+#: nova-compute recounts and heals within this time.
 PERIODIC_SECONDS = 70
-#: What was tried as often as this has been done.
+#: An operation that was tried this often must have succeeded once.
 TRIES = 20
 
 
 @pytest.fixture(scope='module')
 def soaked(layout, load, record_testsuite_property):
-    """The users, once they are done, and what was wrong while they rested.
+    """The users after their last operation, and the violations of each pause.
 
-    In the end they leave.
+    At the end, all servers of the users are deleted.
     """
     seed = os.environ.get('NOVA_PRIO_SOAK_SEED') or str(
         random.SystemRandom().randrange(10 ** 6))
@@ -49,10 +49,11 @@ def soaked(layout, load, record_testsuite_property):
 
 
 def _when_settled(layout, users):
-    """Return what is wrong, three times: a list of each.
+    """Return three lists of violations.
 
-    At once; once the periodic tasks of the hosts have run; and once nothing
-    waits to be confirmed, for the interfaces do not tell all of what does.
+    The first is from now, the second from after the periodic tasks of the
+    hosts. The third is from after all resizes were confirmed: the APIs do not
+    show all data of an unconfirmed resize.
     """
     found = [watch.settle(layout).violations]
     time.sleep(PERIODIC_SECONDS)
@@ -64,7 +65,7 @@ def _when_settled(layout, users):
 
 @pytest.fixture(scope='module')
 def users(soaked):
-    """The users, once they are done."""
+    """The users after their last operation."""
     return soaked[0]
 
 
@@ -86,7 +87,7 @@ def test_no_service_fails(users):
 
 
 def test_much_was_done(users):
-    """Most of what users may do was done at least once."""
+    """Most kinds of operations must have succeeded at least once."""
     assert len(users.done) > len(users.steps) / 2
     done = {step.name for step in users.done}
     assert len(done) > 8

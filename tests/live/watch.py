@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Apply the invariants to a live cloud: beside what happens in it, and after.
+"""Check the invariants of a live cloud, during operations and after them.
 
-``python -m tests.live check --directory D`` does the latter.
+``python -m tests.live check --directory D`` checks them after operations.
 """
 
 import contextlib
@@ -19,26 +19,26 @@ from tests.live import invariants
 from tests.live import logs
 from tests.live import look
 
-#: Seconds between two looks: at the hosts only, and at all.
+#: Seconds between two snapshots: of the hosts only, and of the whole cloud.
 HOSTS_SECONDS = 3
 ALL_SECONDS = 2
-#: A nova-compute puts right what drifted each minute: twice that, and more.
+#: nova-compute heals differences each minute. This is more than twice as long.
 SETTLE_SECONDS = 150
-#: Between two runs of the audit.
+#: Seconds between two runs of the audit.
 AUDIT_SECONDS = 30
-#: What a look raises while one of the services is down.
+#: Exceptions of a snapshot while a service is down.
 DOWN = look.DOWN + (openstack.exceptions.SDKException,
                     keystoneauth1.exceptions.ClientException)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a cloud was like when it had settled, or did not in time."""
+    """The state of a cloud after it settled, or after the time was over."""
 
-    #: Those at the end, sentences, and those that were mended without a word.
+    #: Sentences: violations at the end, and those healed without a log line.
     violations: list
     seconds: float
-    #: Those that ended while nothing was in motion -> seconds until then.
+    #: Violations that ended while nothing was in motion -> seconds until then.
     mended: dict
 
 
@@ -46,9 +46,9 @@ def settle(layout, seconds=SETTLE_SECONDS, audit=None):
     """Wait until nothing is in motion and no invariant is violated.
 
     :param layout: Layout
-    :param seconds: how long to wait at most; it is looked once at least
-    :param audit: function that repairs what it finds and returns what it says,
-        or None; called again and again while an invariant is violated
+    :param seconds: maximum time to wait; at least one snapshot is taken
+    :param audit: function that repairs findings and returns its output, or
+        None; called repeatedly while an invariant is violated
     :returns: Outcome
     """
     connection = catalog.connect(layout)
@@ -74,7 +74,7 @@ def settle(layout, seconds=SETTLE_SECONDS, audit=None):
 
 
 def _unsaid(mended, lines):
-    """Yield what was mended of servers or guests that no line names.
+    """Yield healed violations if no line names their server or guest.
 
     :param mended: sentences
     :param lines: list of str, of logs and of the audit
@@ -87,7 +87,7 @@ def _unsaid(mended, lines):
 
 
 def _now(layout, connection):
-    """Return what is wrong or in motion, and whether it is not the latter."""
+    """Return (violations or moves in motion, whether nothing is in motion)."""
     try:
         snapshot = look.at_all(layout, connection)
     except DOWN as error:
@@ -98,12 +98,12 @@ def _now(layout, connection):
 
 @contextlib.contextmanager
 def watch(layout):
-    """Look at the hosts again and again while the body runs.
+    """Check the hosts repeatedly while the context is open.
 
-    Hosts that are down are not looked at. The value of the context is a dict,
-    sentence -> times of the first and of the last look that found it.
+    Hosts that are down are skipped. The value of the context is a dict,
+    sentence -> times of the first and the last snapshot with this violation.
 
-    :raises AssertionError: at the end, with what was violated and when
+    :raises AssertionError: at the end, with the violations and their times
     """
     seen = {}
     watcher = _Watcher(layout, seen)
@@ -132,10 +132,9 @@ class _Watcher(threading.Thread):
         self.looks = dict.fromkeys(layout.hosts, 0)
 
     def stop(self):
-        """Look no more.
+        """Stop the thread.
 
-        :raises Exception: what a look failed with, other than that a host is
-            down
+        :raises Exception: the error of a snapshot, unless a host was down
         """
         self._end.set()
         self.join()
