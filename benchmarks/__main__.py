@@ -17,7 +17,7 @@ import math
 import pathlib
 import platform
 
-# Its own imports of Nova's have to be the first.
+# This module must import Nova's test code before any other module of Nova.
 from nova_prio.scenario import cloud  # noqa: F401, I100, I202
 
 from nova import config
@@ -35,7 +35,7 @@ from benchmarks import tables
 from nova_prio.compat import hooks
 
 SIZES = (100, 1000, 10000)
-#: How many hosts are enough to know the time per host.
+#: Number of hosts that suffices to measure the time per host.
 ENOUGH_HOSTS = 1000
 
 
@@ -69,8 +69,8 @@ class Bench:
     def at_each_size(self, measure):
         """Return the figures of each number of hosts.
 
-        A small number of hosts is measured more often, since a short time
-        varies more.
+        A small number of hosts is measured more often, since short times
+        vary more.
 
         :param measure: (list of HostState, repeats) -> dict of figures
         :returns: dict with the figures of the largest number of hosts, and
@@ -192,8 +192,8 @@ def main():
     parser.add_argument('--sizes', type=int, nargs='+', default=SIZES,
                         help='numbers of hosts')
     parser.add_argument('--repeats', type=int, default=5,
-                        help='how often each side is measured; ten times as '
-                        'often at 100 hosts, half as often in the audit')
+                        help='measurements of each side; ten times as many '
+                        'at 100 hosts, half as many of the audit')
     arguments = parser.parse_args()
     # A log line would cost Nova's side more than ours.
     logging.disable(logging.INFO)

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The audit beside that of Nova, ``nova-manage placement audit``.
+"""Compare our audit with that of Nova, ``nova-manage placement audit``.
 
-On Nova's own databases, in a file as its tests have them, and a Placement in
-the same process: its time and memory count as well, alike for both sides.
+Both use Nova's own databases in a file, as in Nova's tests, and a Placement in
+the same process. The time and memory of Placement count for both sides.
 """
 
 import gc
@@ -29,8 +29,8 @@ HIGH, LOW, ORDINARY = (
 #: a volume.
 INSTANCES = ((HIGH, False), (HIGH, False), (LOW, False), (LOW, True),
              (ORDINARY, False))
-#: Hosts where an instance loses what it holds, and one that never was holds
-#: something.
+#: Number of hosts on which an instance loses its allocations, and a consumer
+#: that never existed has one.
 FAULTS = 10
 
 
@@ -41,7 +41,7 @@ def measure(size, repeats):
     :param repeats: how often each side is measured
     :raises SystemExit: if an audit does not find exactly the known drift
     """
-    # The cloud reads a configuration of its own.
+    # The cloud reads its own configuration.
     nova.conf.CONF.clear()
     with cloud.Cloud.running() as bed:
         bed.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
@@ -61,7 +61,7 @@ def measure(size, repeats):
         faults = []
         for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
             faults += _break(bed, host)
-            # Of these, Nova's audit looks for orphaned allocations.
+            # Nova's audit finds only the orphaned allocation.
             _stock(3, host.uuid)
         found.update(_memory(size, faults))
     return found
@@ -81,9 +81,9 @@ def _create(bed, extra_specs, from_volume):
 
 
 def _stock(expected, provider=None):
-    """Run the audit of Nova, whose exit status tells the findings.
+    """Run the audit of Nova, and compare its exit status.
 
-    :param provider: UUID of the only host that is looked at, or None for all
+    :param provider: UUID of the only host to audit, or None for all
     """
     status = manage.PlacementCommands().audit(provider_uuid=provider)
     if status != expected:
@@ -113,11 +113,11 @@ def _ours(size, expected=(), seen=lambda: None):
 
 
 def _memory(size, expected):
-    """Return the most memory that our audit holds, in KiB.
+    """Return the peak memory of our audit, in KiB.
 
-    ``part`` is a first page of hosts, after which it should not grow. What
-    only waits for the garbage collector is not counted, since when it comes
-    depends on what else is in the process.
+    ``part`` is the first page of hosts, after which the memory should not
+    grow. Garbage is not counted: the time of its collection depends on other
+    objects of the process.
     """
     peaks = []
 
@@ -140,7 +140,7 @@ def _memory(size, expected):
 
 
 def _break(bed, host):
-    """Let Placement be wrong about a host.
+    """Make the allocations of a host wrong in Placement.
 
     :returns: [(host, kind of finding, consumer)]
     """

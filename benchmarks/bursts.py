@@ -63,7 +63,7 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('results', type=pathlib.Path)
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
-                        help='write the table of the guide there as well')
+                        help='also write the table of the guide there')
     arguments = parser.parse_args()
     try:
         found = table(arguments.results)

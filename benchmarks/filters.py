@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Filter and weigher beside those of Nova that they replace."""
+"""Compare filter and weigher with those of Nova that they replace."""
 
 import statistics
 
@@ -61,9 +61,8 @@ def pinned(request, states, repeats):
 def floating(request, states, repeats):
     """Return figures of a request without pinned CPUs, filter plus weigher.
 
-    Both look at all the hosts. The filters' answers differ as they should:
-    that of Nova passes full hosts too, since such an instance has no NUMA
-    topology.
+    Both sides see all hosts. The answers of the filters must differ: Nova's
+    filter passes full hosts too, because the instance has no NUMA topology.
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, every other one full

@@ -2,9 +2,9 @@
 
 """The time that the fold adds to one create in nova-api.
 
-The create of Nova's compute API, and of the class of this package that
-replaces it, on the same objects. What the create calls to validate and to
-store the instance is left out, since it would drown the difference.
+Both sides are called with the same objects: the create of Nova's compute API,
+and that of our class that replaces it. The calls that validate and store the
+instance are left out, because they would hide the difference.
 """
 
 from unittest import mock
@@ -29,8 +29,8 @@ CASES = {
 def measure(number=200, repeats=15):
     """Return microseconds of one create, and those that the fold adds.
 
-    :param number: how many creates are measured at a time
-    :param repeats: how often
+    :param number: number of creates in one measurement
+    :param repeats: number of measurements
     """
     nova.conf.CONF.set_override('enabled', True, group='nova_prio')
     validators.register()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The weighers of server groups beside those of Nova.
+"""Compare the weighers of server groups with those of Nova.
 
-On Nova's own databases, in a file as its tests have them: our weighers read
-there where the members are, once for each request. Nova's look into what its
-scheduler keeps of the instances of each host, which is there already.
+Our weighers read the hosts of the members from Nova's database, once for each
+request. It is in a file, as in Nova's tests. Nova's weighers use the instances
+of each host that nova-scheduler already has in memory.
 """
 
 import copy
@@ -42,12 +42,12 @@ def measure(states, repeats):
     """Return figures of one weigher with a request of a group.
 
     ``first`` is the first instance of a request, for which our weigher reads
-    where the members are; all others of the request are without.
+    the hosts of the members. The other instances need no read.
 
     :param states: list of HostState, not written to
     :raises SystemExit: if both sides rank the hosts differently
     """
-    # The cloud reads a configuration of its own.
+    # The cloud reads its own configuration.
     nova.conf.CONF.clear()
     with cloud.Cloud.running():
         states = [copy.copy(state) for state in states]
@@ -58,7 +58,7 @@ def measure(states, repeats):
                    for number in range(MEMBERS)]
         hosts = sorted({state.host for state in states
                         if len(state.instances) > OTHERS})
-        # Of these every other one takes no more.
+        # Every other host of members takes no further instance.
         closed = set(hosts[::2])
         weighed = [weights.WeighedHost(state, 0.0) for state in states
                    if state.host not in closed]
@@ -104,7 +104,7 @@ def _of_policy(key, stock, ours, weighed, spec_of_all, repeats):
 
 
 def _ranks(found):
-    """Return the place of each weight among those that there are."""
+    """Return the rank of each weight among all weights."""
     place = {weight: number for number, weight in enumerate(
         sorted(set(found)))}
     return [place[weight] for weight in found]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The hosts that are looked at, as nova-scheduler holds them.
+"""The hosts of the benchmark, as HostStates of nova-scheduler.
 
 A host has two NUMA cells of 32 CPUs with thread siblings, 24 of them
 dedicated, pages of 4 KiB and 2 MiB and one physical network. Every other host
@@ -100,7 +100,7 @@ def host(number, mix=True, has_threads=True, has_pci_devices=False):
 
 @functools.lru_cache
 def _aggregate():
-    """Return the aggregate that all hosts are in, which they share."""
+    """Return the aggregate of all hosts, which share the object."""
     return objects.Aggregate(
         uuid=str(uuid.uuid4()), name='priority', hosts=[],
         metadata={'priority_mix': 'true'})
@@ -109,9 +109,9 @@ def _aggregate():
 def as_read_for(request, states):
     """Return copies of hosts, as nova-scheduler reads them for a request.
 
-    It reads them anew for each: the text of a report is one that was never
-    seen before, even where it says the same. Each host comes with the one
-    candidate that Placement gives for the request.
+    nova-scheduler reads all hosts for each request: the text of a report is
+    always a new object, even if it is equal. Each host has the one allocation
+    candidate that Placement would return for the request.
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, not written to

@@ -64,19 +64,21 @@ def main():
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('clouds', type=pathlib.Path, nargs='+',
                         metavar='DIRECTORY',
-                        help='of a cloud that is up; one or two')
+                        help='directory of a running cloud; one or two')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('throughput.json'))
     parser.add_argument('--rounds', type=int, default=6)
     parser.add_argument('--batches', type=int, default=12,
-                        help='of servers on either cloud in half a round')
-    parser.add_argument('--batch', type=int, default=8, help='servers')
+                        help='batches of servers per cloud in half a round')
+    parser.add_argument('--batch', type=int, default=8,
+                        help='servers of a batch')
     parser.add_argument('--turns', type=int, default=20,
-                        help='of requests to either nova-scheduler in half a '
+                        help='turns of requests per nova-scheduler in half a '
                         'round')
-    parser.add_argument('--requests', type=int, default=10, help='in a turn')
+    parser.add_argument('--requests', type=int, default=10,
+                        help='requests of a turn')
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
-                        help='write the table of the guide there as well')
+                        help='also write the table of the guide there')
     arguments = parser.parse_args()
     if len(arguments.clouds) > 2:
         parser.error('%d clouds are given; allowed are one or two.'

@@ -73,8 +73,8 @@ def times(request, states, repeats):
 def memory(number=200):
     """Return KiB per host of Nova's HostState and of our data beside it.
 
-    The text of the report is part of the HostState. What is read from it is
-    kept with the text, once for all hosts that say the same.
+    The text of the report is part of the HostState. The parsed report is
+    cached with its text, once for all hosts with an equal text.
     """
     def kib(make):
         gc.collect()
@@ -88,7 +88,7 @@ def memory(number=200):
         for state in states:
             host_view.get_report(_with_new_report(state))
 
-    # Whatever the first host brings into being is not counted.
+    # Objects that only the first host creates are not counted.
     host_view.get_report(hosts.host(0))
     tracemalloc.start()
     host_state_kib, states = kib(

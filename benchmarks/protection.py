@@ -40,9 +40,9 @@ class Size:
     """How much is measured.
 
     ``settings`` are of the low partition, ``high_weights`` of the high one
-    against the host's own services. ``seconds`` is how long anything busy is
-    looked at, ``operation_seconds`` how long an operation of a low-priority
-    guest may take.
+    against the host's own services. ``seconds`` is the duration of each
+    measurement, ``operation_seconds`` the maximum duration of an operation on
+    a low-priority guest.
     """
 
     rounds: int
@@ -54,10 +54,10 @@ class Size:
 
 FULL = Size(3, 5, 30, tuple(protection_tables.SETTINGS),
             ('100', '1000', '10000'))
-#: Shows that all of it runs, in less than a minute. No figure is of worth.
+#: Shows that all parts run, in less than a minute. The figures mean nothing.
 QUICK = Size(1, 0.3, 3, (UNPROTECTED, protection_tables.DEFAULT), ('100',))
 
-# Prints how late it wakes up, in microseconds, for each of many times.
+# Prints the delays of many wake-ups, in microseconds.
 WAKE_UP = '''
 import sys, time
 delays = []
@@ -68,7 +68,7 @@ for _ in range(int(sys.argv[1])):
 print(*sorted(delays))
 '''
 
-# Prints which part of a CPU it got.
+# Prints the fraction of a CPU that it got.
 SPIN = '''
 import sys, time
 start = time.monotonic()
@@ -334,15 +334,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('--rounds', type=int)
     parser.add_argument('--seconds', type=float,
-                        help='how long anything busy is looked at')
+                        help='duration of each measurement of a busy guest')
     parser.add_argument(
         '--quick', action='store_true',
-        help='the least of all parts, in less than a minute: no figure is of '
-        'worth, and a requirement may be missed')
+        help='run all parts in less than a minute: the figures mean nothing, '
+        'and may miss a requirement')
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('protection.json'))
     parser.add_argument('--tables', type=pathlib.Path, metavar='DIRECTORY',
-                        help='write the tables of the guide there as well')
+                        help='also write the tables of the guide there')
     arguments = parser.parse_args()
     size = QUICK if arguments.quick else FULL
     size = dataclasses.replace(size, **{

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The request filter beside that of Nova which reads aggregates, too.
+"""Compare our request filter with the one of Nova that reads aggregates.
 
-On Nova's own database, in a file as its tests have it. Nova's filter keeps the
-requests of a project to its aggregates, and reads these with all their hosts.
-Ours keeps priority requests to the aggregates for them, and new ordinary ones
-off others; for the latter it reads whether the instance is new.
+Both use Nova's own database in a file, as in Nova's tests. Nova's filter
+restricts the requests of a project to its aggregates, and reads these with all
+their hosts. Our filter restricts priority requests to the priority aggregates.
+It forbids aggregates to new ordinary requests, and reads whether an instance
+is new.
 """
 
 import uuid
@@ -31,7 +32,7 @@ def measure(hosts=3000, repeats=5, number=20):
     :param number: number of requests that are measured at a time
     :raises SystemExit: if one of the two filters lets a request pass as it is
     """
-    # The cloud reads a configuration of its own.
+    # The cloud reads its own configuration.
     nova.conf.CONF.clear()
     with cloud.Cloud.running():
         nova.conf.CONF.set_override(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requests that hosts are looked at for, as nova-conductor makes them."""
+"""The requests of the benchmark, as nova-conductor makes them."""
 
 import dataclasses
 import uuid

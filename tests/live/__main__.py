@@ -18,13 +18,14 @@ def main():
     parser.add_argument('command', choices=('up', 'down', 'status', 'check'))
     parser.add_argument(
         '--directory', type=pathlib.Path, required=True,
-        help='where all files of the cloud are')
+        help='directory of all files of the cloud')
     parser.add_argument(
         '--first-port', type=int, default=layouts.Layout.first_port,
-        help='of %d ports in a row; for "up"' % len(layouts.LISTENERS))
+        help='first of %d consecutive ports; for "up"' % len(
+            layouts.LISTENERS))
     parser.add_argument(
         '--seconds', type=int, default=0,
-        help='that all may take to settle; for "check"')
+        help='maximum time for the cloud to settle; for "check"')
     arguments = parser.parse_args()
     directory = arguments.directory.absolute()
     try:

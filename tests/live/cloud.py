@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A live cloud from nothing to its computes, and back."""
+"""Start and stop all services of a live cloud."""
 
 import concurrent.futures
 import functools
@@ -23,18 +23,18 @@ class Cloud:
     """The services of a layout."""
 
     def __init__(self, layout, say=functools.partial(print, flush=True)):
-        """Make it; nothing is started.
+        """Start nothing yet.
 
-        :param say: function that is called with a line about each step
+        :param say: function that prints a line about each step
         """
         self.layout = layout
         self.processes = running.Processes(layout)
         self._say = say
 
     def up(self):
-        """Start all that does not run, in the order that they need.
+        """Start all services that do not run, in order of their dependencies.
 
-        :raises ValueError: where its ports are not its own
+        :raises ValueError: if a port is in use by other software
         """
         started = time.monotonic()
         if not any(self.status().values()):
@@ -55,7 +55,7 @@ class Cloud:
     @staticmethod
     def _check_port(port):
         with socket.socket() as found:
-            # Ports of connections that have just ended may be had.
+            # Ports of connections that have just ended are free.
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 found.bind((layouts.ADDRESS, port))
@@ -65,16 +65,16 @@ class Cloud:
                 ) from error
 
     def down(self):
-        """Stop all that runs, the last one first."""
+        """Stop all services in the reverse order of their start."""
         for name in self.processes.names():
             self._say('Stopping ' + name)
             self.processes.stop(name)
 
     def configure(self, is_plain, more=()):
-        """Start Nova anew with README's lines or, plain, without any of them.
+        """Restart Nova with the options of README, or plain without them.
 
-        What the computes keep of it are their sets of CPUs and their ratio.
-        There may be no servers.
+        In both cases, nova-compute keeps its CPU sets and ratio. The cloud
+        must not have servers.
 
         :param more: as in ``configuration.write_priorities``
         """
@@ -90,7 +90,7 @@ class Cloud:
         self.start_computes()
 
     def start(self, name):
-        """Start a service that is one of those of ``status``."""
+        """Start a service that has a name as in ``status``."""
         host = name.removeprefix('nova-compute-')
         if name in apis.apis(self.layout):
             apis.start(self.layout, self.processes, name)
@@ -112,7 +112,7 @@ class Cloud:
         self.start(name)
 
     def status(self):
-        """Return what was started: dict, name -> pid or None."""
+        """Return dict, name of a started service -> PID, None if it ended."""
         return {name: self.processes.pid(name)
                 for name in self.processes.names()}
 
@@ -131,7 +131,7 @@ class Cloud:
                       '--keystone-group', 'root')
         self._run(*command, 'db_sync')
         url = self.layout.url('identity')
-        # Keystone's middleware in the other services wants an internal one.
+        # Keystone's middleware in the other services needs an internal URL.
         self._run(*command, 'bootstrap', '--bootstrap-password',
                   layouts.PASSWORD, '--bootstrap-region-id', layouts.REGION,
                   '--bootstrap-public-url', url,
@@ -194,11 +194,11 @@ class Cloud:
         self._manage_nova('cell_v2', 'discover_hosts')
 
     def start_compute(self, name, clock_file=None):
-        """Start nova-compute on a host, inside of its namespaces.
+        """Start nova-compute on a host, inside its namespaces.
 
-        :param clock_file: sets its clock, as tests.live.clock tells
+        :param clock_file: file that sets its clock: see tests.live.clock
         """
-        # Nothing of the checkout is imported, whose package is another one.
+        # The installed package must be imported, not that of the checkout.
         with_clock = [sys.executable, '-P', clock.__file__, clock_file] if (
             clock_file) else []
         self.processes.start(
@@ -207,7 +207,7 @@ class Cloud:
             *self._files('common', name, 'readme-compute'))
 
     def audit(self, *arguments):
-        """Run ``nova-prio audit --fix``; return what it says."""
+        """Run ``nova-prio audit --fix`` and return its output."""
         return subprocess.run(
             [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix', '-f', 'json',
              *arguments, *self._files('common', 'nova')],

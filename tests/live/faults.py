@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What goes wrong in a live cloud, and is over when its function returns."""
+"""Faults of a live cloud. Each fault is over when its function returns."""
 
 import datetime
 import os
@@ -14,12 +14,12 @@ from tests.live import client
 from tests.live import host
 from tests.live import waiting
 
-#: Seconds that a fault lasts that does not end by itself.
+#: Duration in seconds of a fault that does not end by itself.
 AWAY_SECONDS = 30
-#: Seconds until what a fault is to hit is there, or its effect is seen.
+#: Seconds to wait for the target of a fault, or for its effect.
 SECONDS = 120
-#: How many seconds a clock is ahead, one after the other: more than a service
-#: may be silent for before it counts as down.
+#: Seconds by which a clock is ahead, one after the other. Each change is more
+#: than the service_down_time of Nova.
 STEPS = 3600, -3600, 0
 NO_SPACE = 'No space left on device'
 
@@ -34,7 +34,7 @@ def killed_compute(cloud):
 def claiming_compute(cloud):
     """The nova-compute of a host is killed in the middle of a claim.
 
-    By then the host has room, and nobody has been told what is left.
+    The claim has succeeded, but the remaining capacity is not saved yet.
     """
     name = 'nova-compute-' + cloud.layout.hosts[0]
     _wait_for_line(cloud, name, 'Claim successful')
@@ -84,11 +84,10 @@ def absent_placement(cloud):
 
 
 def restarted_libvirtd(cloud):
-    """The libvirtd of a host is restarted; its guests run on.
+    """The libvirtd of a host is restarted; its guests keep running.
 
-    Where it goes away in the middle of a call of nova-compute, the latter may
-    wait for a lock that it holds itself, and is started anew, as an operator
-    has to do.
+    If libvirtd ends during a call of nova-compute, nova-compute may wait
+    forever for its own lock. Then it is restarted, as an operator must do.
     """
     server = catalog.connect(cloud.layout).compute.find_server(
         'untouched-load-high', all_projects=True)
@@ -103,9 +102,9 @@ def restarted_libvirtd(cloud):
 
 
 def _asks_libvirt(cloud, server):
-    """Return whether nova-compute tells of a guest, at the third time."""
+    """Return whether nova-compute answers one of three diagnostics calls."""
     compute = catalog.connect(cloud.layout).compute
-    # The first one may tell that the connection is gone.
+    # The first call may only detect that the connection is gone.
     return any(compute.get('/servers/%s/diagnostics' % server.id).ok
                for _ in range(3))
 
@@ -113,18 +112,18 @@ def _asks_libvirt(cloud, server):
 def full_disk(cloud):
     """The file system of a host's instances is full for a while.
 
-    Users have an error there meanwhile, and no server that seems to run.
+    Creates on this host must end in ERROR meanwhile.
     """
     name = cloud.layout.hosts[0]
     enter = host.found(cloud.layout, name)['enter']
     file = cloud.layout.compute_state / 'instances' / 'full'
     try:
-        # It ends where there is no room left.
+        # dd ends when there is no space left.
         filling = subprocess.run(
             [*enter, 'dd', 'if=/dev/zero', 'of=%s' % file, 'bs=1M'],
             capture_output=True, text=True)
         assert NO_SPACE in filling.stderr
-        # What users leave meanwhile is filled too.
+        # Fill the space that users free meanwhile.
         with subprocess.Popen(
                 [*enter, 'timeout', str(AWAY_SECONDS), 'sh', '-c',
                  'while sleep 0.1; do head -c 1M /dev/zero >>%s; done' % file],
@@ -140,8 +139,8 @@ def full_disk(cloud):
 def stepped_clock(cloud):
     """The clock of a host's nova-compute is set ahead, back, and right.
 
-    It is started anew then, as an operator has to do: keystoneauth waits by
-    the clock, and as long as that was set back to before its session began.
+    Then nova-compute is restarted, as an operator must do. Otherwise
+    keystoneauth would wait as long as the clock was set back.
     """
     name = cloud.layout.hosts[0]
     clock = cloud.layout.run / 'clock'
@@ -172,7 +171,7 @@ def _is_ahead(log, seconds):
 
 
 def _status_of_new_server(cloud, name):
-    """Create a server on a host; returns what becomes of it."""
+    """Create a server on a host and return its final status."""
     connection = catalog.connect(cloud.layout)
     compute = connection.compute
     server = compute.create_server(
@@ -189,7 +188,7 @@ def _status_of_new_server(cloud, name):
 
 
 class Left(typing.NamedTuple):
-    """A guest that Nova left where its server is not."""
+    """A guest that Nova left on a host without its server."""
 
     host: str
     uuid: str
@@ -197,16 +196,15 @@ class Left(typing.NamedTuple):
 
 
 def left(layout, made_in_vain):
-    """Return the guests that Nova leaves where their servers are not.
+    """Return the guests that Nova left on hosts without their servers.
 
-    Where a resize or its end fails at the other host, Nova takes the server
-    for one that is there and leaves its guest defined where it was, shut off.
-    Where libvirt or the database goes away when a guest has just been started,
-    Nova takes the build for failed and leaves the guest, running, though
-    another host may build the server anew.
+    If a resize, confirm or revert fails on the other host, Nova leaves the
+    guest shut off on the old host. If libvirt or the database fails just after
+    the start of a guest, Nova takes the build for failed. Then the guest keeps
+    running, and another host may build the server again.
 
     :param layout: Layout
-    :param made_in_vain: UUIDs of the servers
+    :param made_in_vain: UUIDs of the servers to look for
     :returns: list of Left
     """
     compute = catalog.connect(layout).compute

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What has to be true of a cloud: functions of a state.Snapshot.
+"""The invariants of a cloud: functions of a state.Snapshot.
 
-Each yields a sentence for each violation. Those of INSTANT hold at any time
-and need only hosts with what is active there; those of SETTLED hold once
-nothing is in motion, and need all.
+Each function yields a sentence for each violation. The invariants in INSTANT
+must hold at any time and need only the active guests of hosts. Those in
+SETTLED must hold when nothing is in motion, and need the whole snapshot.
 """
 
 import collections
@@ -81,7 +81,7 @@ def _text(cpus):
 
 
 def in_motion(snapshot):
-    """What has to end before the other rules can be applied."""
+    """Yield the operations that must end before SETTLED can hold."""
     for server in snapshot.servers:
         if not server.is_at_rest:
             yield '%s is %s with task %s.' % (
@@ -96,7 +96,7 @@ def in_motion(snapshot):
 
 
 def guests_of_servers(snapshot):
-    """Each server has the one guest that its state tells of, on its host."""
+    """Each server has exactly the guest of its status, on its host."""
     active = collections.defaultdict(list)
     for host in snapshot.hosts:
         for domain in host.domains:
@@ -115,9 +115,9 @@ def guests_of_servers(snapshot):
 
 
 def guests_without_server(snapshot):
-    """No host has the definition of a guest that is not of one of its servers.
+    """No host has the definition of a guest without a server on this host.
 
-    That of a server which waits for its resize to be confirmed is kept.
+    The source host keeps the guest until a resize is confirmed.
     """
     homes = {(server.uuid, server.host) for server in snapshot.servers
              if server.needs_host}
@@ -131,7 +131,7 @@ def guests_without_server(snapshot):
 
 
 def _waiting(snapshot):
-    """Return the migrations that hold a place for a server to go back to."""
+    """Return the migrations that reserve the source for a revert."""
     resized = {server.uuid for server in snapshot.servers
                if server.status == 'VERIFY_RESIZE'}
     return [migration for migration in snapshot.migrations
@@ -168,9 +168,9 @@ def classes_oversold_by_servers(snapshot):
 
 
 def _users(snapshot):
-    """Return pairs: a host, and a server that has its place there.
+    """Return pairs: the name of a host, and a server that uses the host.
 
-    The old flavor of a resize that waits is not known, and left out.
+    The old flavor of an unconfirmed resize is unknown and left out.
     """
     servers = {server.uuid: server for server in snapshot.servers}
     return [(server.host, server) for server in snapshot.servers
@@ -180,7 +180,7 @@ def _users(snapshot):
 
 
 def servers_without_host(snapshot):
-    """A server without a host is offloaded, or failed and says why."""
+    """A server without a host is offloaded, or in ERROR with a fault."""
     for server in snapshot.servers:
         if not server.host and server.status not in (
                 'ERROR', 'SHELVED_OFFLOADED'):
@@ -191,10 +191,10 @@ def servers_without_host(snapshot):
 
 
 def requests_not_in_force(snapshot):
-    """What an operator's flavor and a user's hint ask for, a server is.
+    """A server has the priority of its flavor or of its hint.
 
-    A resize to a flavor that says so takes a hint over, and the next one ends
-    it; one that is reverted does neither.
+    A resize to a flavor with the priority of the hint takes the hint over. The
+    next resize ends it. A reverted resize does neither.
     """
     resized = {migration.server for migration in snapshot.migrations
                if not migration.keeps_flavor and
@@ -225,7 +225,7 @@ def priorities_off_their_hosts(snapshot):
 
 
 def allocations(snapshot):
-    """Placement holds what servers need, where they are, and nothing else."""
+    """The allocations are those that servers need on their hosts."""
     wanted = {(server.uuid, server.host): (server.title, server.needs)
               for server in snapshot.servers if server.needs_host}
     servers = {server.uuid: server for server in snapshot.servers}
@@ -233,7 +233,7 @@ def allocations(snapshot):
         server = servers[migration.server]
         wanted[migration.uuid, migration.source] = (
             'the migration %s of %s' % (migration.uuid, server.title),
-            # The interfaces do not tell what the old flavor needed.
+            # The APIs do not show the needs of the old flavor.
             server.needs if migration.keeps_flavor else None)
     found = {(consumer, provider.name): resources
              for provider in snapshot.providers
@@ -255,9 +255,9 @@ def _resources(amounts):
 
 
 def hypervisors(snapshot):
-    """Each nova-compute counts what its servers have.
+    """Each nova-compute counts the resources of its servers.
 
-    Where the old flavor of a resize is not known, so is not the host.
+    If the old flavor of a resize is unknown, the host is skipped.
     """
     providers = {provider.name: provider for provider in snapshot.providers}
     users = _users(snapshot)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Looks at a cloud: through its services' interfaces and with virsh."""
+"""Take snapshots of a cloud through the APIs and with virsh."""
 
 import configparser
 import fractions
@@ -17,10 +17,10 @@ from tests.live import client
 from tests.live import state
 
 
-#: How names of guests begin that nova-compute lets libvirt start for a moment
-#: to see whether it can: they are paused, and no servers.
+#: Name prefix of the paused guests with which nova-compute probes whether
+#: libvirt can start guests. They are not servers.
 PROBE = 'nova-prio-probe-'
-#: What a look at a host that is down raises.
+#: Exceptions of a snapshot while a host is down.
 DOWN = (FileNotFoundError, subprocess.SubprocessError)
 
 
@@ -48,7 +48,7 @@ def _host(layout, name, active_only):
 def _domains(layout, name, active_only):
     which = () if active_only else ('--all',)
     uuids = client.virsh(layout, name, 'list', '--uuid', *which).split()
-    # One that is gone by now is no error: the last command always succeeds.
+    # A guest may be gone by now: the last command always succeeds.
     text = client.virsh(layout, name, '; '.join(
         ['dumpxml ' + uuid for uuid in uuids] + ['echo']))
     for found in xml.etree.ElementTree.fromstring(
@@ -69,7 +69,7 @@ def _domain(found, is_active):
                for pin in found.findall('cputune/' + name)]
     return state.Domain(
         found.findtext('name'), found.findtext('uuid'), is_active,
-        # libvirt names its own while the guest runs.
+        # For a running guest, libvirt adds its default partition.
         found.findtext('resource/partition', '/machine'),
         tuple(_cpus(pins.get(str(number), cpuset))
               for number in range(int(vcpu.text))),
@@ -99,7 +99,7 @@ def at_all(layout, connection):
         migrations=tuple(map(_migration, compute.migrations())),
         providers=tuple(_provider(connection.placement, provider) for provider
                         in connection.placement.resource_providers()),
-        # Later versions of the interface do not show what is used.
+        # Later microversions do not show the usage.
         hypervisors=tuple(map(_hypervisor, compute.get(
             '/os-hypervisors/detail', microversion='2.87').json()[
                 'hypervisors'])),
@@ -120,7 +120,7 @@ def _server(found, offered):
         math.ceil((flavor.swap or 0) / 1024),
         dict(flavor.extra_specs),
         dict(image.properties or {}) if has_image else {},
-        # Nova shows a list of one where it was given one.
+        # Nova shows a list of one value if the request had a list.
         {name: ' '.join(values) if isinstance(values, list) else values
          for name, values in (found.scheduler_hints or {}).items()},
         bool(found.fault),

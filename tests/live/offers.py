@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What has to be true of the inventories in Placement: see invariants.py."""
+"""The invariants of the inventories in Placement: see invariants.py."""
 
 import fractions
 
 
 def inventories(snapshot):
-    """Hosts offer in Placement what they may sell, and say what they are."""
+    """The inventories and traits of each host are as expected."""
     providers = {provider.name: provider for provider in snapshot.providers}
     for host in snapshot.hosts:
         if host.name not in providers:
@@ -51,7 +51,7 @@ def _offered(host):
 
 
 def providers_overfull(snapshot):
-    """No provider has given more than it has."""
+    """No provider has more allocations than capacity."""
     for provider in snapshot.providers:
         for name, units in provider.usages.items():
             inventory = provider.inventories[name]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What the services and the hosts of a cloud say of themselves.
+"""Snapshots of the services and hosts of a cloud.
 
-The arithmetic is that of the contract with operators, in its own words, and
-has nothing from the package: it is here to find the package wrong.
+The arithmetic follows the contract with operators and imports nothing from
+the package: otherwise it could not find errors of the package.
 """
 
 import dataclasses
@@ -15,8 +15,8 @@ from nova.virt import hardware
 
 LOW, HIGH = '/low_prio_machine', '/high_prio_machine'
 PARTITIONS = {'high': HIGH, 'low': LOW, None: '/machine'}
-#: States of a migration that nothing works on any more. One that is finished
-#: waits for its user, who confirms or reverts it.
+#: Final states of a migration. A finished migration waits until its user
+#: confirms or reverts it.
 FINISHED, REVERTED = 'finished', 'reverted'
 AT_REST = {FINISHED, 'cancelled', 'completed', 'confirmed', 'done', 'error',
            'failed', 'reverted'}
@@ -35,7 +35,7 @@ class Domain:
     partition: str
     #: One frozenset for each vCPU.
     vcpus: tuple
-    #: Where all emulator and I/O threads run.
+    #: The CPUs of all emulator and I/O threads.
     threads: frozenset
 
     @property
@@ -46,7 +46,7 @@ class Domain:
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """A host as its operator configured it, and what runs there."""
+    """A host as its operator configured it, and its guests."""
 
     name: str
     dedicated: frozenset
@@ -70,10 +70,10 @@ class Host:
                 'ordinary': math.floor(shared)}
 
     def pins(self, domain):
-        """Return the dedicated CPUs of a guest, each as often as it is one.
+        """Return the pinned dedicated CPUs of a guest, one for each vCPU.
 
-        A guest of low priority has none: it has no claim to a CPU. Emulator
-        threads on a CPU of their own have it as a vCPU would.
+        A low-priority guest has no pinned CPU. Isolated emulator threads count
+        like a vCPU.
         """
         if domain.is_low:
             return []
@@ -106,7 +106,7 @@ class Server:
     image_properties: dict
     hints: dict
     has_fault: bool
-    #: Whether Nova takes its guest for one that runs or is paused.
+    #: Whether the guest is running or paused in the records of Nova.
     has_power: bool
     #: Extra specs of that flavor as the operator wrote them, None if it is
     #: deleted.
@@ -119,32 +119,32 @@ class Server:
 
     @property
     def is_at_rest(self):
-        """Whether nothing works on it."""
+        """Whether the server has no task."""
         return self.task_state is None and self.status != 'BUILD'
 
     @property
     def needs_host(self):
-        """Whether it takes room of a host."""
+        """Whether the server uses resources of a host."""
         return bool(self.host) and self.status != 'SHELVED_OFFLOADED'
 
     @property
     def needs_guest(self):
-        """Whether a guest of it has to be active."""
+        """Whether a guest of the server must be active."""
         return self.status in ('ACTIVE', 'PAUSED', 'RESCUE') or (
             self.status == 'VERIFY_RESIZE' and self.has_power)
 
     @property
     def priority(self):
-        """That which is in force: high, low or None."""
+        """The priority in force: high, low or None."""
         return self.specs.get('hw:cpu_priority')
 
     @property
     def needs(self):
-        """What it has to hold in Placement: dict, resource class -> int."""
+        """The expected allocation: dict, resource class -> int."""
         return self._needs(self.specs)
 
     def asks(self, priority):
-        """Return the same by what the operator wrote, for a priority."""
+        """Return the allocation for the flavor as written, and a priority."""
         policy = {'hw:cpu_policy': 'dedicated'} if priority == 'high' and (
             'hw_cpu_policy' not in self.image_properties and
             'resources:PCPU' not in self.offered) else {}
@@ -173,12 +173,12 @@ class Server:
 
     @property
     def shared_vcpus(self):
-        """vCPUs that float, an int."""
+        """Number of its floating vCPUs."""
         return self.needs.get('VCPU', 0)
 
     @property
     def pins(self):
-        """CPUs that are its own, an int."""
+        """Number of its pinned CPUs."""
         return self.needs.get('PCPU', 0)
 
 
@@ -196,7 +196,7 @@ class Migration:
 
 @dataclasses.dataclass(frozen=True)
 class Provider:
-    """What Placement says of a host."""
+    """The records of Placement about a host."""
 
     name: str
     #: Resource class -> dict: total, reserved, allocation_ratio, max_unit.
@@ -210,7 +210,7 @@ class Provider:
 
 @dataclasses.dataclass(frozen=True)
 class Hypervisor:
-    """What a nova-compute last said that it uses."""
+    """The latest usage report of a nova-compute."""
 
     name: str
     vcpus: int

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""A project, and users of it with Keystone's roles."""
+"""A project, and its users with the roles of Keystone."""
 
 import contextlib
 
 from tests.live import catalog
 
 PASSWORD = 'not that secret'
-#: Those that Keystone makes when it is set up, without the administrator.
+#: The roles that Keystone creates at its setup, except admin.
 ROLES = ('reader', 'member', 'manager')
-#: Where a request that creates a server may have its scheduler hints.
+#: The keys for scheduler hints in a request that creates a server.
 BLOCKS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
 
 
 @contextlib.contextmanager
 def tenant(layout):
-    """Make a project and a user for each role, for a while.
+    """Create a project and a user for each role during the context.
 
     :param layout: Layout
     :returns: dict, role -> connection of the user with it

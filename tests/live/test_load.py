@@ -13,7 +13,7 @@ from tests.live import load as loads
 from tests.live import logs
 from tests.live import watch
 
-#: Fault of nova-scheduler, and fault of nova-conductor if the chosen hosts were
+#: Fault of nova-scheduler, and fault of nova-conductor if the chosen hosts are
 #: full by then.
 NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
 #: Text after logs.FORMER if a claim refused an attempt.

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Waits for what a live cloud comes to by itself."""
+"""Wait for states that a live cloud reaches by itself."""
 
 import operator
 
@@ -8,7 +8,7 @@ import tenacity
 
 
 def soon(check, *args, every, within):
-    """Return what a check returns as soon as that is true.
+    """Return the result of a check as soon as the result is true.
 
     :param every: seconds between two checks
     :param within: seconds that it may take

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""That the package is loaded, and that Nova still has the tests."""
+"""The package is loaded, and Nova still has the selected tests."""
 
 from nova.scheduler.filters import numa_topology_filter
 from nova.tests.fixtures import libvirt as fakelibvirt
@@ -13,7 +13,7 @@ from tests.nova_own import selection
 
 
 class LoadedTest(test_numa_servers.NUMAServersTestBase):
-    """What the hosts and guests of Nova's own test class are."""
+    """The hosts of Nova's own test class run the classes of this package."""
 
     microversion = 'latest'
 
