@@ -190,7 +190,7 @@ class Cloud:
     def _cpu_seconds(self, *names):
         """Return the processor time of services so far, of all by default.
 
-        That of what they ran is included, that of the guests is not.
+        The time of child processes is included, that of guests is not.
         """
         pids = self._cloud.status()
         return sum(_cpu_seconds(pids[name]) for name in names or pids)

@@ -17,7 +17,7 @@ _CLOUD = {}
 
 
 def configure(layout):
-    """Read what Nova's services of a cloud are told, once in a process."""
+    """Read the configuration of Nova's services, once in a process."""
     config.parse_args([__name__, *(
         '--config-file=%s' % (layout.etc / 'nova' / name)
         for name in ('common.conf', 'nova.conf'))])

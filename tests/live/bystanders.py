@@ -20,7 +20,7 @@ class Bystanders:
     def __init__(self, layout, name):
         """Name them; ``__enter__`` creates them.
 
-        :param name: what their names begin with
+        :param name: prefix of their names
         """
         self._layout = layout
         self._name = name
@@ -54,7 +54,7 @@ class Bystanders:
             self._compute.wait_for_delete(server, wait=operations.SECONDS)
 
     def look(self):
-        """Return what they are like.
+        """Return the present state of the servers.
 
         :returns: dict, UUID -> (status, host, the process of its guest and
             what that has of the host, a state.Domain)

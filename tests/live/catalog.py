@@ -44,7 +44,7 @@ def connect(layout, **auth):
 
 
 def fill(layout):
-    """Create what is missing of services, endpoints and roles."""
+    """Create missing services, endpoints and roles."""
     connection = connect(layout)
     identity = connection.identity
     for listener, (kind, name) in SERVICES.items():
@@ -68,14 +68,14 @@ def has_service(layout, binary):
 
 
 def has_resources(layout, host):
-    """Whether a nova-compute told Placement what its host has."""
+    """Return whether the host has inventories in Placement."""
     placement = connect(layout).placement
     return any(any(placement.resource_provider_inventories(provider))
                for provider in placement.resource_providers(name=host))
 
 
 def forget_resources(layout, host):
-    """Delete what Placement was told that a host has, where none is in use."""
+    """Delete the inventories of a host, which must not be in use."""
     placement = connect(layout).placement
     for provider in placement.resource_providers(name=host):
         placement.delete(

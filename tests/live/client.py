@@ -24,7 +24,7 @@ class Client:
         self._layout = layout
 
     def run(self, *words, check=True):
-        """Run a command; returns what it wrote, a str.
+        """Run a command and return its output, a str.
 
         :raises RuntimeError: if it fails, unless check is False
         """
@@ -41,20 +41,20 @@ class Client:
         return done.stdout
 
     def ask(self, *words):
-        """Run a command that shows something; returns what it shows."""
+        """Run a command that shows data, and return the data."""
         return json.loads(self.run(*words, '--format', 'json'))
 
     def boot(self, name, flavor, *words):
         """Create a server and wait until it is ACTIVE or in ERROR.
 
-        :returns: dict, what ``server show`` tells
+        :returns: dict, the output of ``server show``
         """
         self.run('server', 'create', '--flavor', flavor, '--image', 'guest',
                  '--nic', 'none', '--wait', *words, name, check=False)
         return self.ask('server', 'show', name)
 
     def wait(self, name, status):
-        """Wait until a server has a status; returns what ``show`` tells.
+        """Wait until a server has a status; return the output of ``show``.
 
         :raises RuntimeError: if it takes too long
         """
@@ -77,7 +77,7 @@ def guests(layout, name):
 
 
 def virsh(layout, name, *words):
-    """Run virsh on a host; returns what it wrote, a str."""
+    """Run virsh on a host and return its output, a str."""
     return subprocess.run(
         ['virsh', '--quiet', '--connect', host.found(layout, name)['uri'],
          *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -87,7 +87,7 @@ def virsh(layout, name, *words):
 def domain(layout, server):
     """Return the XML of a server's guest, an Element.
 
-    :param server: dict, what ``server show`` tells
+    :param server: dict, the output of ``server show``
     """
     return xml.etree.ElementTree.fromstring(virsh(
         layout, server['OS-EXT-SRV-ATTR:host'], 'dumpxml',

@@ -62,7 +62,7 @@ class Host(topology.Host):
 
 
 def found(layout, name):
-    """Return what a host tells of itself.
+    """Return the record that a host writes about itself.
 
     :returns: dict: ``enter``, the beginning of a command that runs there,
         ``uri``, that of libvirt, and ``restarts``, how many its libvirtd has
@@ -95,7 +95,7 @@ def main(directory, name):
             host.run('mount', '-t', 'tmpfs', '-o', 'size=' + DISK_SIZE, 'none',
                      str(layout.compute_state / 'instances'))
             host.start_ssh()
-            # What is installed runs, not the checkout.
+            # Run the installed package, not the checkout.
             host.run('env', '--unset', 'PYTHONPATH',
                      str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
             tell(next(restarts))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a live cloud has its files and its ports."""
+"""The files and ports of a live cloud."""
 
 import dataclasses
 import json
@@ -15,7 +15,7 @@ ADDRESS = '127.0.0.1'
 USER = 'os'
 PASSWORD = 'secret'
 REGION = 'RegionOne'
-#: Where the SSH server of each host listens, on its address.
+#: Port of the SSH server of each host.
 SSH_PORT = 2022
 #: The directory of the installed programs, and that of their samples.
 PROGRAMS = pathlib.Path(sysconfig.get_path('scripts'))
@@ -56,7 +56,7 @@ class Layout:
     def of_environment(cls):
         """Return the layout of the cloud that the environment names.
 
-        :raises ValueError: where it names none
+        :raises ValueError: if it names none
         """
         directory = os.environ.get(VARIABLE)
         if not directory:
@@ -67,7 +67,7 @@ class Layout:
     def save(self):
         """Make the directory and write down how it is laid out.
 
-        :raises ValueError: where it has a cloud on other ports
+        :raises ValueError: if it has a cloud on other ports
         """
         file = self.directory / 'layout.json'
         if file.exists() and self.load(self.directory) != self:
@@ -88,12 +88,12 @@ class Layout:
 
     @property
     def state(self):
-        """The directory of what Nova's and Neutron's services keep."""
+        """The state directory of the services of Nova and Neutron."""
         return self.directory / 'state'
 
     @property
     def compute_state(self):
-        """Where each host sees what its nova-compute keeps.
+        """The state directory of nova-compute, as each host sees it.
 
         Paths of instances have to be the same on all hosts.
         """
@@ -101,12 +101,12 @@ class Layout:
 
     @property
     def log(self):
-        """The directory of what the processes write."""
+        """The directory of the logs."""
         return self.directory / 'log'
 
     @property
     def run(self):
-        """The directory of what is known of the processes."""
+        """The directory of the records about processes."""
         return self.directory / 'run'
 
     def port(self, listener):
@@ -124,7 +124,7 @@ class Layout:
             USER, PASSWORD, ADDRESS, self.port('database'), name)
 
     def address(self, host):
-        """Return where a host takes in guests of the others."""
+        """Return the address of a host for incoming migrations."""
         return '127.%d.%d.%d' % (
             *divmod(self.first_port, 256), 2 + self.hosts.index(host))
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Bursts of creates at a live cloud, and what its hosts sold then.
+"""Bursts of creates at a live cloud, and the CPUs that its hosts sold.
 
-Nothing of this package counts what was sold: see tests.live.look and state.
+No code of this package counts the sold CPUs: see tests.live.look and state.
 """
 
 import collections
@@ -54,7 +54,7 @@ ORDER = ('load-low', 'load-high', 'load-ordinary', 'load-low', 'load-pinned',
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What a burst came to.
+    """The outcome of a burst.
 
     ``failed`` are the errors of creates that the API did not accept,
     ``servers`` what it tells of all others once they settled, or time was up;
@@ -87,7 +87,7 @@ class Outcome:
 
     @property
     def excess(self):
-        """Dict, host -> resource class -> units beyond what may be in use."""
+        """Dict, host -> resource class -> units in use above the capacity."""
         return {provider.name: {
             name: max(0, provider.usages[name] - int(
                 (inventory['total'] - inventory['reserved']) *
@@ -99,7 +99,7 @@ class Outcome:
     def held(self):
         """Dict, server -> resource class -> units that Placement holds.
 
-        Where a server holds anything on both hosts, it is the sum.
+        If a server has allocations on both hosts, the value is their sum.
         """
         found = {server.id: collections.Counter() for server in self.servers}
         for provider in self.snapshot.providers:
@@ -109,7 +109,7 @@ class Outcome:
 
     @property
     def record(self):
-        """What to write down of it, JSON."""
+        """The figures to record, JSON."""
         return json.dumps({name: getattr(self, name) for name in (
             'sellable', 'sold', 'oversold', 'excess')})
 
@@ -144,7 +144,7 @@ class Load:
             compute.create_flavor_extra_specs(made, flavor.extra_specs)
 
     def clean(self):
-        """Delete what ``prepare`` made."""
+        """Delete the flavors."""
         compute = self._connection.compute
         for name in FLAVORS:
             compute.delete_flavor(compute.find_flavor(name))
@@ -175,7 +175,7 @@ class Load:
             server.status == 'BUILD' or server.task_state
             for server in servers)),
         stop=tenacity.stop_after_delay(SECONDS), wait=tenacity.wait_fixed(2),
-        # What is stuck is for the caller to see.
+        # The caller handles servers that are stuck.
         retry_error_callback=lambda state: state.outcome.result())
     def _settled(self):
         return self._servers()
@@ -187,7 +187,7 @@ class Load:
     def end(self):
         """Delete all servers of a burst.
 
-        :raises tenacity.RetryError: where some stay
+        :raises tenacity.RetryError: if some servers stay
         """
         compute = self._connection.compute
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -196,9 +196,9 @@ class Load:
 
 
 def needs(server):
-    """Return what Placement has to hold for a server, a Counter."""
+    """Return the expected allocation of a server, a Counter."""
     flavor = FLAVORS[server.name.rpartition('-')[0]]
-    # Adding leaves out what is zero.
+    # Adding drops zeros.
     return collections.Counter() + collections.Counter(
         PCPU=flavor.dedicated, VCPU=flavor.vcpus - flavor.dedicated,
         MEMORY_MB=MEMORY_MB, DISK_GB=DISK_GB)

@@ -26,9 +26,9 @@ USERS, MOST = 4, 3
 #: Seconds until a server that Nova works on counts as stuck.
 SECONDS = 180
 DELETED, STUCK, REFUSED = 'DELETED', 'stuck', 'refused: '
-#: How a move ends whose server stays where it is: Nova tells of that nowhere.
+#: Outcome of a move if the server stays on its host: Nova does not report it.
 UNMOVED = REFUSED + 'it has not moved'
-#: What a request ends with that the cloud refuses, or cannot take now.
+#: Exceptions of a request that the cloud refuses or cannot accept now.
 REFUSALS = (openstack.exceptions.SDKException,
             keystoneauth1.exceptions.ClientException)
 
@@ -45,7 +45,7 @@ ALLOWED = {
 #: What makes guests: a create, or what takes a server from one host to another
 #: or ends that.
 MAKING = {'create', 'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
-#: What takes a server to another host, where it may wait to be confirmed.
+#: Operations that move a server to another host.
 MOVES = {'resize', 'migrate', 'live_migrate'}
 #: Statuses that a server does not stay in, though it may have no task.
 PASSING = {'BUILD', 'SHELVED'}
@@ -156,7 +156,7 @@ class Users:
         return [name for user in self._users for name in user.servers]
 
     def confirm(self):
-        """Confirm what waits for that; returns the UUIDs of the servers."""
+        """Confirm all resizes; return the UUIDs of the servers."""
         with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
             steps = sum(pool.map(_User.confirm, self._users), [])
         self.steps += steps
@@ -248,7 +248,7 @@ class _User:
         return self.stuck
 
     def confirm(self):
-        """Confirm what waits for that; returns the steps."""
+        """Confirm all resizes; return the steps."""
         return [self._step('confirm', name, Drawn('', ''))
                 for name, uuid in list(self.servers.items())
                 if 'VERIFY_RESIZE' == self._compute.get_server(uuid).status]

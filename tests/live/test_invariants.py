@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""What is broken in a live cloud is told, in one sentence."""
+"""The invariants report each violation in a live cloud in one sentence."""
 
 import contextlib
 import uuid
@@ -26,7 +26,7 @@ FOREIGN = '''\
 
 @pytest.fixture(scope='module', autouse=True)
 def watched():
-    """What is broken on purpose is no news."""
+    """Do not watch: the tests violate the invariants on purpose."""
 
 
 @pytest.fixture(scope='module')
@@ -60,7 +60,7 @@ def servers(openstack, connection, flavors, host):
 
 @pytest.fixture
 def found(layout, servers):
-    """A function that returns what is wrong now."""
+    """Function that returns the present violations."""
     assert [] == watch.settle(layout).violations
     yield lambda: watch.settle(layout, 0).violations
     assert [] == watch.settle(layout).violations
