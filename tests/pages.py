@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pages of the documentation, as text that tests take apart."""
+"""Access to the documentation pages for tests."""
 
 import pathlib
 import re
@@ -19,11 +19,11 @@ _START_LINE = re.compile(r'^.*?\bnova_prio \d\S*: (.+)$', re.M)
 
 
 def snippets(language):
-    """Return what the pages show in a language.
+    """Return the snippets of the pages in a language.
 
-    :param language: of ``code-block``; console has the literal blocks of
-        README.rst as well
-    :returns: list of (text, its name: page and number)
+    :param language: of ``code-block``; console includes the literal blocks
+        of README.rst
+    :returns: list of (text, name of the snippet: page and number)
     """
     found = []
     for page in PAGES:
@@ -40,9 +40,9 @@ def snippets(language):
 
 
 def start_lines(text):
-    """Return what services say when they start, with RELEASE for a version.
+    """Return the start lines of services, with RELEASE for a version.
 
-    :param text: of a log, or of a page that quotes it
+    :param text: a log, or a page that quotes the lines
     :returns: list of str
     """
     return ['nova_prio RELEASE: ' + said

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Many creates at once: the claims on the computes have the last word."""
+"""Many creates at once: the claims of nova-compute decide."""
 
 import collections
 import contextlib
@@ -18,7 +18,7 @@ from tests.functional import base
 
 
 class Kind(typing.NamedTuple):
-    """A flavor, and what an instance of it takes from its host."""
+    """A flavor, and the CPUs that an instance of it uses on its host."""
 
     extra_specs: dict
     vcpus: int
@@ -43,15 +43,15 @@ SELLABLE = capacity.Rows(high=8, low=10, ordinary=6)
 
 
 def kind_of(server):
-    """Return the Kind that is in the name of a server."""
+    """Return the Kind from the name of a server."""
     return KINDS[server['name'].split('-')[0]]
 
 
 class StaleHosts(fixtures.Fixture):
-    """Lets requests choose before any of them has claimed.
+    """Let requests choose hosts before any of them has claimed.
 
-    A request that has read what the hosts reported waits for some others to
-    do so; for a while only, since there are none left in the end.
+    A request that has read the host states waits for other requests to read
+    them. The wait has a time limit, because the last requests find no others.
     """
 
     def __init__(self, requests):
@@ -75,24 +75,24 @@ class StaleHosts(fixtures.Fixture):
 
 
 class Races(base.FunctionalTest):
-    """200 creates, as fast as the API takes them, on hosts for a third."""
+    """200 creates in a burst, on hosts for a third of them."""
 
     CAST_AS_CALL = False
     TIMEOUT_SCALING_FACTOR = 2
-    #: Servers in a request -> requests of each kind: 6 * 34 servers.
+    #: Servers in a request to requests of each kind: 6 * 34 servers.
     REQUESTS = {1: 10, 2: 4, 4: 4}
     HOSTS = ('mix0', 'mix1', 'mix2', 'mix3')
     WORKERS = 4
 
     def setUp(self):
         super().setUp()
-        # A compute builds in the thread that got the message, so that one
-        # that is stopped has built all that it had begun.
+        # nova-compute builds in the thread that received the message, so a
+        # stopped service has finished its builds.
         self.useFixture(nova_fixtures.SpawnIsSynchronousFixture())
         self.flags(disk_allocation_ratio=8.0, rpc_response_timeout=300,
                    long_rpc_timeout=300,
                    executor_thread_pool_size=self.WORKERS)
-        # A compute goes out of service after ten builds that failed.
+        # Nova disables a compute service after ten failed builds.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
         for host in self.HOSTS:
@@ -102,10 +102,10 @@ class Races(base.FunctionalTest):
             name='nova.compute.claims'))
 
     def let_placement_oversell(self):
-        """Let Placement admit twice of each class, as it does under a burst.
+        """Double the capacity in Placement, to imitate its races.
 
-        With many workers and its default options it was seen to admit more
-        than its inventory, which it does not do in one process.
+        With many workers and default options, Placement admitted more than its
+        inventory under load. In one process, Placement does not.
         """
         for uuid in self.compute_rp_uuids.values():
             url = '/resource_providers/%s/inventories' % uuid
@@ -118,9 +118,9 @@ class Races(base.FunctionalTest):
             self.placement.put(url, body)
 
     def create_at_once(self, while_half=lambda: None):
-        """Create all servers; returns them once none is being built.
+        """Create all servers; return them when no build is in progress.
 
-        Each kind is asked for alone, in pairs and in fours.
+        Each kind is requested alone, in pairs and in fours.
 
         :param while_half: called when half of the requests were accepted
         """
@@ -161,7 +161,7 @@ class Races(base.FunctionalTest):
         return servers
 
     def _wait_until_built(self, server):
-        """Return what is shown of a server that is built or refused."""
+        """Return the details of a server that was built or refused."""
         deadline = time.monotonic() + 300
         while True:
             server = self.api.get_server(server['id'])
@@ -169,11 +169,11 @@ class Races(base.FunctionalTest):
             if server['status'] == 'ACTIVE' or 'fault' in server:
                 return server
             self.assertLess(time.monotonic(), deadline)
-            # Asking takes the time that the services need.
+            # Each request of the API takes time that the services need.
             time.sleep(3)
 
     def assert_each_is_built_or_refused(self, servers):
-        """What Placement holds of each is what it needs, or nothing."""
+        """Assert that each server has its full allocation, or none."""
         for server in servers:
             held = self._get_allocations_by_server_uuid(server['id'])
             if server['status'] == 'ACTIVE':
@@ -192,14 +192,14 @@ class Races(base.FunctionalTest):
                 self.assertEqual({}, held, server)
 
     def pins(self, server):
-        """Return the CPUs that a server has for its own, a list."""
+        """Return the CPUs that a server is pinned to, a list."""
         dedicated = kind_of(server).dedicated
         pins = self.domain(server).findall('cputune/vcpupin')
         return [int(pin.get('cpuset')) for pin in pins
                 if int(pin.get('vcpu')) < dedicated]
 
     def assert_nothing_is_sold_twice(self, servers):
-        """No CPU, and no row above its sellable number, by any account."""
+        """Assert that no CPU and no row is oversold by any count."""
         for host in self.HOSTS:
             there = [server for server in servers
                      if server['OS-EXT-SRV-ATTR:host'] == host]
@@ -231,8 +231,8 @@ class Races(base.FunctionalTest):
         self.assert_nothing_is_sold_twice(servers)
         self.assertIn('row has', self.claims.output)
 
-    def test_claims_decide(self):
+    def test_claims_prevent_overselling_in_a_burst(self):
         self._race()
 
-    def test_a_compute_is_restarted_meanwhile(self):
+    def test_claims_prevent_overselling_during_a_restart(self):
         self._race(lambda: self.restart_compute_service('mix1'))

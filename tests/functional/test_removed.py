@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The package removed while there are instances with a priority."""
+"""Removal of the package while instances with a priority exist."""
 
 import inspect
 
@@ -25,7 +25,7 @@ from tests.functional import base
 STOCK_API = compute_api.PriorityAPI.__bases__[0]
 BOTH = {'resources:PCPU': '1', 'resources:VCPU': '1'}
 HIGH, LOW = {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}
-#: Kind -> (extra specs, hint, numbers of dedicated and of shared vCPUs).
+#: Kind to (extra specs, hint, numbers of dedicated and of shared vCPUs).
 KINDS = {
     'high': (HIGH, None, 1, 0),
     'high by hint': ({}, 'high', 1, 0),
@@ -41,7 +41,7 @@ KINDS = {
 
 
 class Removed(base.FunctionalTest):
-    """Words for what is done to instances once the package is gone."""
+    """Base class with actions on instances after the removal."""
 
     def setUp(self):
         super().setUp()
@@ -51,16 +51,16 @@ class Removed(base.FunctionalTest):
             self.start_seed_host(name)
 
     def flavor(self, vcpus=4, **extra_specs):
-        """Create a flavor, small enough for many of them on one host."""
+        """Create a flavor so small that many instances fit on one host."""
         return self._create_flavor(
             vcpu=vcpus, memory_mb=256, disk=1, ephemeral=0,
             extra_spec=extra_specs or None)
 
     def remove_the_package(self):
-        """Start API, scheduler and computes again, as if it were not there.
+        """Restart API, scheduler and computes as if the package was removed.
 
-        Each attribute of Nova that it replaced is put back, and a decision of
-        the package from then on fails the test.
+        Each replaced attribute of Nova is restored. If the package makes a
+        decision later, the test fails.
         """
         self.flags(enabled=False, group='nova_prio')
         validators.VALIDATORS.clear()
@@ -69,7 +69,7 @@ class Removed(base.FunctionalTest):
         self._put_back(
             'nova.api.openstack.compute.servers.ServersController.create',
             servers.ServersController.create.__wrapped__)
-        # The controllers have made theirs.
+        # The controllers have started before.
         for name, method in vars(STOCK_API).items():
             if name in vars(compute_api.PriorityAPI) and name[:2] != '__':
                 self._put_back(
@@ -116,12 +116,12 @@ class Removed(base.FunctionalTest):
         return self._wait_for_state_change(server, state)
 
     def move(self, server, **action):
-        """Migrate a server cold, or resize it."""
+        """Cold-migrate or resize a server."""
         self.act(server, 'VERIFY_RESIZE', **action)
         self.act(server, confirmResize=None)
 
-    def hold(self, server):
-        """Return what a server holds: dict, host -> resource class -> int."""
+    def cpu_allocations(self, server):
+        """Return allocations: dict, host to dict, resource class to int."""
         hosts = {uuid: name for name, uuid in self.compute_rp_uuids.items()}
         return {hosts[uuid]: {
             name: amount for name, amount in held['resources'].items()
@@ -130,7 +130,7 @@ class Removed(base.FunctionalTest):
 
 
 class Kinds(Removed):
-    """One of each kind, as many as the shared CPUs hold without mix."""
+    """One instance per kind; all fit on the shared CPUs without mix."""
 
     def setUp(self):
         super().setUp()
@@ -138,10 +138,11 @@ class Kinds(Removed):
         self.servers = {}
         for kind, (extra_specs, hint, *vcpus) in KINDS.items():
             self.servers[kind] = self.create(extra_specs, hint, sum(vcpus))
-        # Elsewhere: they hold CPUs twice, of which none may be lacking here.
-        self.under_way = [self.create(extra_specs, None, 1, 'mix2')
-                          for extra_specs in (HIGH, LOW)]
-        for server in self.under_way:
+        # A pending resize uses CPUs twice, and mix1 needs all of its CPUs.
+        self.pending_resizes = [
+            self.create(extra_specs, None, 1, 'mix2')
+            for extra_specs in (HIGH, LOW)]
+        for server in self.pending_resizes:
             self.act(server, 'VERIFY_RESIZE',
                      resize={'flavorRef': self.plain})
         self.remove_the_package()
@@ -157,7 +158,7 @@ class Kinds(Removed):
         return server
 
     def assert_guest(self, kind, host):
-        """It is on a host, and its guest as stock Nova makes it."""
+        """Assert host and guest of an instance, as stock Nova creates it."""
         server = self.servers[kind]
         _, _, dedicated, shared = KINDS[kind]
         self.assertEqual('ACTIVE', self.api.get_server(server['id'])['status'])
@@ -165,7 +166,7 @@ class Kinds(Removed):
         self.assertEqual({host: {
             name: amount for name, amount in (
                 ('PCPU', dedicated), ('VCPU', shared)) if amount}},
-            self.hold(server))
+            self.cpu_allocations(server))
         domain = self.domain(server)
         self.assertIsNone(domain.find('resource'))
         pins = [pin.get('cpuset') for pin in domain.findall('cputune/vcpupin')]
@@ -175,7 +176,7 @@ class Kinds(Removed):
         self.assertEqual(dedicated, len({pin for pin in pins
                                          if pin in map(str, range(8))}), pins)
 
-    def test_each_kind(self):
+    def test_instances_of_each_kind_work_after_removal(self):
         for kind, server in self.servers.items():
             self.act(server, 'SHUTOFF', **{'os-stop': None})
             self.act(server, **{'os-start': None})
@@ -194,19 +195,19 @@ class Kinds(Removed):
             self.assertEqual({}, self.extra_specs(server))
             self.assertEqual(
                 '8-11', self.domain(server).find('vcpu').get('cpuset'))
-            # It may now hold a shared CPU more.
+            # The instance may now use one more shared CPU.
             self._delete_server(server)
-        confirmed, reverted = self.under_way
+        confirmed, reverted = self.pending_resizes
         self.act(confirmed, confirmResize=None)
         self.act(reverted, revertResize=None)
-        for server in self.under_way:
+        for server in self.pending_resizes:
             self._delete_server(server)
         for host in sorted(self.computes):
             usages = self.resources(host, 'usages')
             self.assertEqual((0, 0), (usages['PCPU'], usages['VCPU']))
 
-    def test_deleted_as_they_are(self):
-        for server in [*self.servers.values(), *self.under_way]:
+    def test_instances_can_be_deleted_after_removal(self):
+        for server in [*self.servers.values(), *self.pending_resizes]:
             self._delete_server(server)
         for host in sorted(self.computes):
             usages = self.resources(host, 'usages')
@@ -214,7 +215,7 @@ class Kinds(Removed):
 
 
 class Overfull(Removed):
-    """More low-priority vCPUs than the shared CPUs sell without mix."""
+    """More low-priority vCPUs than the shared CPUs can sell without mix."""
 
     def setUp(self):
         super().setUp()
@@ -236,8 +237,8 @@ class Overfull(Removed):
         self.assertEqual(
             cpus, self.domain(server).find('vcpu').get('cpuset'))
 
-    def test_removed_at_once(self):
-        """What is too large stays, until its host has CPUs for it."""
+    def test_oversold_host_works_after_removal_at_once(self):
+        """Instances that are too large stay until their host has more CPUs."""
         self.remove_the_package()
         for server in (*self.fours, self.six):
             self.assert_usable(server, '8-11')
@@ -263,8 +264,8 @@ class Overfull(Removed):
         for host in sorted(self.computes):
             self.assertEqual(0, self.resources(host, 'usages')['VCPU'])
 
-    def test_in_order(self):
-        """First mix off, then what is too much moved, the package last."""
+    def test_oversold_host_works_after_removal_in_order(self):
+        """Disable mix, then move the surplus, then remove the package."""
         for host in sorted(self.computes):
             self._set(host, cpu_priority_mix_enable=False)
         report = self.report('mix1')

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each kind of request is placed by its class, or refused with a reason."""
+"""Nova places each kind of request by its class, or gives a reason."""
 
 import contextlib
 import logging
@@ -24,7 +24,7 @@ from tests.functional import base
 
 
 def hw(**extra_specs):
-    """Return extra specs of the namespace hw."""
+    """Return extra specs with prefix hw."""
     return {'hw:' + key: value for key, value in extra_specs.items()}
 
 
@@ -47,27 +47,27 @@ EMULATOR_ISOLATED = hw(emulator_threads_policy='isolate')
 EMULATOR_SHARED = hw(emulator_threads_policy='share')
 REALTIME = hw(cpu_realtime='true', cpu_realtime_mask='^0')
 
-#: Outcome of a request for which Placement has no candidate.
+#: Outcome of a request if Placement has no candidate.
 NOT_OFFERED = 'not offered'
 UNFIT = 'numa_topology'
 WHOLE_CORES = 'whole_cores'
 FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
 
-#: The hosts have two NUMA cells, and CPUs with these names: dedicated,
-#: shared and all, of one cell and of both.
+#: The hosts have two NUMA cells. The names of CPU sets are dedicated, shared
+#: and all, of one cell or of both.
 CELLS = dict(cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
 NAMES = {frozenset(hardware.parse_cpu_spec(cpus)): name for name, cpus in {
     'D0': '0-3', 'D1': '6-9', 'S0': '4-5', 'S1': '10-11', 'S': '4-5,10-11',
     'L0': '0-5', 'L1': '6-11', 'L': '0-11'}.items()}
 
 #: vCPUs, extra specs, and the outcome on empty hosts: a layout or a reason.
-#: 'mix' is a mix host, 'prio' a priority host without mix, 'stock'
-#: one with Nova's driver; 'smt' is a mix host with thread siblings.
+#: 'mix' is a mix host, 'prio' a priority host without mix, 'stock' a host with
+#: Nova's driver. 'smt' is a mix host with thread siblings.
 CASES = [
     (4, HIGH, dict(mix='D0 D0 D0 D0', stock=NOT_OFFERED)),
     (4, LOW, dict(mix='L L L L +S', prio='S S S S')),
     (4, ORDINARY, dict(mix='S S S S')),
-    # Each guest cell has to fit on a host cell.
+    # Each guest cell must fit on a host cell.
     (5, HIGH, dict(mix=UNFIT)),
     (3, ONE_CELL, dict(mix=UNFIT, stock=UNFIT)),
     (7, {**LOW, **ONE_CELL}, dict(mix=UNFIT)),
@@ -90,7 +90,7 @@ CASES = [
     (2, {**HIGH, **EMULATOR_SHARED}, dict(mix='D0 D0 +S')),
     (4, {**HIGH, **MIXED}, dict(mix='D0 D0 S0 S0')),
     (4, MIXED, dict(mix='D0 D0 S0 S0')),
-    # Any number of vCPUs: of low ones up to that of all CPUs.
+    # Any number of vCPUs; low ones up to the number of all CPUs.
     *((vcpus, LOW, dict(mix=vcpus * 'L ' + '+S')) for vcpus in range(1, 13)),
     *((vcpus, HIGH, dict(mix=' '.join(vcpus * ['D0'])))
       for vcpus in range(1, 4)),
@@ -98,7 +98,7 @@ CASES = [
 
 
 def name_of(cpus):
-    """Return the name of CPUs; of a single one that of its kind and cell."""
+    """Return the name of a CPU set; a single CPU has that of its cell."""
     if len(cpus) == 1:
         return next(name for names, name in NAMES.items() if cpus <= names)
     return NAMES.get(frozenset(cpus)) or hardware.format_cpu_spec(cpus)
@@ -146,7 +146,7 @@ class Requests(base.FunctionalTest):
         self.assertEqual({}, self.held(server))
 
     def held(self, server):
-        """Return the allocations of a server: provider -> resources."""
+        """Return the allocations of a server: dict, provider to resources."""
         return {provider: held['resources'] for provider, held in
                 self._get_allocations_by_server_uuid(server['id']).items()}
 
@@ -169,14 +169,14 @@ class Requests(base.FunctionalTest):
         return found[0] if found else NOT_OFFERED
 
     def outcome(self, server, host):
-        """Return the layout of a server on a host, or the reason."""
+        """Return the layout of a server on a host, or the refusal reason."""
         if server['status'] != 'ACTIVE':
             return self.reason(host)
         self.assertEqual(host, server['OS-EXT-SRV-ATTR:host'])
         return layout(self.domain(server))
 
     def act(self, server, status='ACTIVE', **action):
-        """Request an action, and wait for the end of it."""
+        """Request an action, and wait until it ends."""
         self.api.post_server_action(server['id'], action)
         self.soon(lambda: self.assertEqual(
             status, self._settled(server)['status']))
@@ -197,7 +197,7 @@ class Requests(base.FunctionalTest):
 
 
 class EmptyHosts(Requests):
-    """The hosts of the table."""
+    """Hosts of the table without instances."""
 
     def setUp(self):
         super().setUp()
@@ -217,9 +217,9 @@ class EmptyHosts(Requests):
 
 
 class EachRequest(EmptyHosts):
-    """One after the other, on empty hosts."""
+    """Requests one after the other, on empty hosts."""
 
-    def test_requested_and_forced_hosts(self):
+    def test_each_request_on_requested_and_forced_hosts(self):
         """A forced host bypasses the filter, not the claim."""
         wrong = {}
         for vcpus, extra_specs, outcomes in CASES:
@@ -289,14 +289,14 @@ class MultiCreate(Requests):
 class Neighbours(Requests):
     """Two hosts; one has residents of each class in both cells.
 
-    Each row has enough capacity for its class, but no single cell has.
+    Each row has enough capacity for its class, but no single cell does.
     """
 
     MOVERS = ((3, HIGH, 'D0 D0 D0'),
               (4, {**LOW, **ONE_CELL}, 'L0 L0 L0 L0 +S0'),
               (2, ONE_CELL, 'S0 S0'))
 
-    def test_moves_and_mixed_policy(self):
+    def test_moves_need_capacity_in_a_single_cell(self):
         self.let_guests_migrate()
         for host in ('mix1', 'mix2'):
             self.start_seed_host(host, **CELLS)
@@ -398,12 +398,12 @@ class BadHosts(Requests):
         return {host_report.STATS_KEY: jsonutils.dumps(primitive)}
 
     def _older_stats(self, version):
-        """Return the stats as a compute of an older version wrote them."""
+        """Return the stats in the format of an older version."""
         return {host_report.STATS_KEY: jsonutils.dumps(
             self.report('mix').obj_to_primitive(target_version=version))}
 
     def test_wrong_host_records_are_refused_with_a_reason(self):
-        # A host that just started was not updated again yet.
+        # A host that has just started has not been updated again.
         with mock.patch.object(self, 'update_host'):
             self.start_seed_host('mix', **CELLS)
         high, low, ordinary = (self.flavor(2, **extra_specs, **ONE_CELL)

@@ -13,7 +13,7 @@ class SeedExample(base.FunctionalTest):
         super().setUp()
         self.start_seed_host()
 
-    def test_inventory_and_traits(self):
+    def test_example_host_reports_inventory_and_traits(self):
         found = self.resources('mix1')
         self.assertEqual(
             (12, 4, 2.0, 12),
@@ -25,7 +25,7 @@ class SeedExample(base.FunctionalTest):
             {'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'},
             set(self.traits('mix1')))
 
-    def test_fills_the_host(self):
+    def test_two_high_and_four_low_fill_the_host(self):
         highs = [self.boot(self.high) for _ in range(2)]
         lows = [self.boot(self.low) for _ in range(4)]
         for flavor in (self.high, self.low, self.plain):
@@ -59,7 +59,7 @@ class SeedExample(base.FunctionalTest):
         self.assertEqual(capacity.Rows(0, 0, 0), self.report('mix1').used)
         self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
 
-    def test_one_request_for_more_than_there_is(self):
+    def test_multi_create_beyond_capacity_is_refused(self):
         """Nova reads the host once for all instances of a request."""
         self.boot_with_hint(self.plain, 'low', 'ERROR', count=5)
         self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
@@ -67,7 +67,7 @@ class SeedExample(base.FunctionalTest):
         self.update_host('mix1')
         self.assertEqual(16, self.report('mix1').low_used)
 
-    def test_low_guest_with_a_numa_topology(self):
+    def test_low_guest_with_numa_topology_floats_on_its_cell(self):
         """Its vCPUs float on all CPUs of a host cell."""
         domain = self.domain(self.boot(self.flavor(**{
             'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'})))
@@ -88,7 +88,7 @@ class SeedExample(base.FunctionalTest):
             1 + int(domain.findtext('iothreads') or 0), len(found))
         return set(found)
 
-    def test_low_emulator_threads_run_on_the_set_that_is_given(self):
+    def test_low_emulator_threads_run_on_configured_set(self):
         plain = self.flavor(2, **{'hw:cpu_priority': 'low'})
         cells = self.flavor(2, **{'hw:cpu_priority': 'low',
                                   'hw:numa_nodes': '2'})
@@ -102,7 +102,7 @@ class SeedExample(base.FunctionalTest):
             self.assertEqual({'10-11'}, self._threads(server))
             self.assertEqual(
                 floating, self.domain(server).find('vcpu').get('cpuset'))
-        # The second cell of mix2 has no shared CPU, which Nova wants there.
+        # Nova needs shared CPUs in each cell. Cell 1 of mix2 has none.
         server = self.boot(cells, az='nova:low1')
         self.assertEqual({'10-11'}, self._threads(server))
         self.assertEqual({'4-5', '11'}, set(self.cpus_of_vcpus(server)))
@@ -113,7 +113,7 @@ class SeedExample(base.FunctionalTest):
                 pin.get('cpuset') for pin in self.domain(server).iterfind(
                     'cputune/emulatorpin')])
 
-    def test_low_emulator_threads_of_a_guest_on_the_cells_of_a_mix_host(self):
+    def test_low_emulator_threads_run_on_configured_set_across_cells(self):
         self.start_seed_host('mix2', dedicated='0-3,6-9', shared='4,10',
                              cells=2, low_emulator_set='5,11')
         server = self.boot(self.flavor(2, **{
@@ -121,7 +121,7 @@ class SeedExample(base.FunctionalTest):
         self.assertEqual({'5,11'}, self._threads(server))
         self.assertEqual({'0-4', '6-10'}, set(self.cpus_of_vcpus(server)))
 
-    def test_recount_equals_what_was_counted(self):
+    def test_recount_equals_claims(self):
         self.boot(self.high)
         self.boot(self.low)
         self.boot(self.plain)

@@ -128,7 +128,7 @@ class ServerGroups(base.FunctionalTest):
         self.host_down(self.host_of(server))
         self._evacuate_server(server, expected_state='SHUTOFF')
 
-    def close(self, host, closed=True):
+    def set_disabled(self, host, closed=True):
         """Disable or enable the compute service of a host."""
         service, = self.api.get_services(binary='nova-compute', host=host)
         self.api.put_service(service['id'], {
@@ -138,29 +138,29 @@ class ServerGroups(base.FunctionalTest):
 class Hosts(ServerGroups):
     """Decisions of the weighers if the host is the only domain."""
 
-    def test_stacking(self):
+    def test_soft_affinity_stacks(self):
         self.start_hosts(a={}, b={}, c={})
         group = self.group(AFFINITY)
         self.assertEqual('b', self.place(group, host='b'))
         self.assertEqual('b', self.place(group, flavor=self.half))
-        # Host b is full. The next, smaller member fits there again.
+        # Host b is full. The next, smaller member fits on a again.
         other = self.place(group, flavor=self.half)
         self.assertEqual('a', other)
         self.assertEqual('b', self.place(group))
         # Another group has no members yet.
         self.assertEqual('a', self.place(self.group(AFFINITY)))
 
-    def test_spreading(self):
+    def test_soft_anti_affinity_spreads(self):
         self.start_hosts(a={}, b={})
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('ab', self.place(group) + self.place(group))
-        self.close('b')
+        self.set_disabled('b')
         self.assertEqual('a', self.place(group))
-        self.close('b', False)
+        self.set_disabled('b', False)
         self.assertEqual('bab', self.place(group) + self.place(group) +
                          self.place(group))
 
-    def test_burst(self):
+    def test_multi_create_follows_the_policy(self):
         self.start_hosts(a={}, b={}, c={})
         servers = self.create(self.group(ANTI_AFFINITY), count=6)
         self.assertEqual('aabbcc', ''.join(sorted(
@@ -168,7 +168,7 @@ class Hosts(ServerGroups):
         servers = self.create(self.group(AFFINITY), count=3)
         self.assertEqual(1, len(set(map(self.host_of, servers))))
 
-    def test_moves(self):
+    def test_moves_follow_the_policy(self):
         self.let_guests_migrate()
         self.start_hosts(a={}, b={}, c={})
         for policy, hosts in (AFFINITY, 'ccb'), (ANTI_AFFINITY, 'aab'):
@@ -280,7 +280,7 @@ class DefaultMultipliers(ServerGroups):
         group = self.group(ANTI_AFFINITY)
         self.assertEqual({'a', 'b'}, {
             self.place(group, flavor=small) for _ in range(2)})
-        self.close('a')
+        self.set_disabled('a')
         # Only host b is enabled.
         self.assertEqual('b', self.place(group, flavor=small))
 
@@ -311,12 +311,12 @@ class Domains(ServerGroups):
     def _places(self, group, count):
         return ''.join(self.place(group) for _ in range(count))
 
-    def test_spreading(self):
+    def test_soft_anti_affinity_spreads(self):
         """Zones first, then racks, then hosts."""
         self.assertEqual('adcdbdcd', self._places(
             self.group(ANTI_AFFINITY), 8))
 
-    def test_moves(self):
+    def test_moves_follow_the_policy(self):
         self.let_guests_migrate()
         for policy, hosts, to in (
                 (AFFINITY, 'dda', 'd'), (AFFINITY, 'ccb', 'c'),
@@ -331,28 +331,28 @@ class Domains(ServerGroups):
         self.update_host('d')
         self.assertEqual('dddda', self._places(group, 5))
 
-    def test_burst(self):
+    def test_multi_create_follows_the_policy(self):
         servers = self.create(self.group(ANTI_AFFINITY), count=8)
         self.assertEqual('abccdddd', ''.join(sorted(
             map(self.host_of, servers))))
 
-    def test_stacking(self):
+    def test_soft_affinity_stacks(self):
         group = self.group(AFFINITY)
         self.assertEqual('d', self.place(group, host='d'))
         self.place(group, flavor=self.flavor(11))
         # Zone y is full. Prefer the rack, then the zone, with most members.
         self.assertEqual('b', self.place(group, host='b'))
         self.assertEqual('bb', self._places(group, 2))
-        self.close('b')
+        self.set_disabled('b')
         self.assertEqual('a', self.place(group))
-        self.close('a')
+        self.set_disabled('a')
         self.assertEqual('c', self.place(group))
 
     def test_members_on_disabled_hosts_count(self):
         group = self.group(ANTI_AFFINITY)
         self.assertEqual('a', self.place(group, host='a'))
-        self.close('a')
-        self.close('d')
+        self.set_disabled('a')
+        self.set_disabled('d')
         # If the member on a did not count for the rack, b would win.
         self.assertEqual('c', self.place(group))
 

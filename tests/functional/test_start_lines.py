@@ -12,7 +12,7 @@ from tests import pages
 class StartLines(base.FunctionalTest):
 
     def setUp(self):
-        # nova-api says it while the bed is made.
+        # nova-api writes its line while the test environment is created.
         self.log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         super().setUp()
 
@@ -25,7 +25,7 @@ class StartLines(base.FunctionalTest):
             sorted(set(pages.start_lines(pages.INSTALL.read_text()))),
             sorted(self._said()))
 
-    def test_a_host_without_sets_and_ratio(self):
+    def test_start_line_of_host_without_sets_and_ratio(self):
         self.start_host('mix1')
         self.assertEqual(
             'nova_prio RELEASE: dedicated CPUs none, shared CPUs 0-11, '
@@ -33,11 +33,11 @@ class StartLines(base.FunctionalTest):
             'cpu_priority_mix_enable false, low_emulator_set not set',
             self._said()[-1])
 
-    def test_a_host_with_cpus_for_low_emulator_threads(self):
+    def test_start_line_of_host_with_low_emulator_set(self):
         self.start_seed_host(dedicated='0-6', low_emulator_set='7')
         self.assertTrue(self._said()[-1].endswith(', low_emulator_set 7'))
 
-    def test_an_api_that_is_not_enabled_says_nothing(self):
+    def test_disabled_api_writes_no_start_line(self):
         said = self._said()
         self.flags(enabled=False, group='nova_prio')
         self.assertEqual([], validators.register())

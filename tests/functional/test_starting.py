@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A service that cannot keep its promises does not start."""
+"""A service with an invalid configuration must not start."""
 
 import logging
 import pathlib
@@ -26,28 +26,28 @@ class Starting(base.FunctionalTest):
         line, = log.output.splitlines()
         return line
 
-    def test_compute_with_mix_and_no_dedicated_set(self):
+    def test_compute_refuses_mix_without_dedicated_set(self):
         self.assertIn(
             '[compute] cpu_dedicated_set is empty',
             self._refusal(self.start_seed_host, dedicated=None))
 
-    def test_compute_with_sets_that_overlap(self):
+    def test_compute_refuses_overlapping_sets(self):
         self.assertIn('both hold CPUs 6-7',
                       self._refusal(self.start_seed_host, shared='6-11'))
 
-    def test_compute_with_low_emulator_threads_on_dedicated_cpus(self):
+    def test_compute_refuses_low_emulator_set_with_dedicated_cpus(self):
         self.assertIn(
             "[nova_prio] low_emulator_set is '7-8', but CPUs 7 are in "
             '[compute] cpu_dedicated_set; give CPUs outside of it',
             self._refusal(self.start_seed_host, low_emulator_set='7-8'))
 
-    def test_compute_with_low_emulator_threads_on_no_cpus(self):
+    def test_compute_refuses_low_emulator_set_without_cpus(self):
         for value in '8-x', '8,^8':
             self.assertIn(
                 "[nova_prio] low_emulator_set is '%s'" % value,
                 self._refusal(self.start_seed_host, low_emulator_set=value))
 
-    def test_compute_with_low_emulator_threads_on_cpus_it_does_not_have(self):
+    def test_compute_refuses_low_emulator_set_with_missing_cpus(self):
         path = pathlib.Path(self.useFixture(fixtures.TempDir()).path, 'x')
         path.write_text('0-11\n')
         self.useFixture(fixtures.MonkeyPatch(
@@ -57,13 +57,13 @@ class Starting(base.FunctionalTest):
             'online', self._refusal(
                 self.start_seed_host, low_emulator_set='11-12'))
 
-    def test_compute_with_mix_and_nothing_to_sell(self):
+    def test_compute_refuses_mix_without_capacity(self):
         self.assertIn(
             'cpu_allocation_ratio = 0.1',
             self._refusal(self.start_seed_host, ratio=0.1))
 
-    def test_compute_with_an_instance_pinned_outside(self):
-        """Nova only warns of it, and fails in each recount from then on."""
+    def test_compute_refuses_instance_pinned_outside_its_sets(self):
+        """Nova only warns, and each later recount fails."""
         self.start_seed_host()
         self.boot(self.flavor(vcpus=8, **{'hw:cpu_priority': 'high'}))
         self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '4-7'
@@ -72,7 +72,7 @@ class Starting(base.FunctionalTest):
                       "is pinned outside of it", refusal)
         self.assertIn('move the instance away', refusal)
 
-    def test_compute_beside_a_nova_that_does_not_match(self):
+    def test_compute_refuses_mismatched_nova(self):
         self.useFixture(fixtures.MonkeyPatch('nova_prio.compat.contract.ALL', (
             contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)))
         self.assertIn('match this package in nova-compute: x is gone. Install',
@@ -93,13 +93,13 @@ class Starting(base.FunctionalTest):
             pci_info=fakelibvirt.HostPCIDevicesInfo(num_pfs=1, num_vfs=1))
         self.assertIn('0000:81:00.0', str(error))
 
-    def test_scheduler_beside_the_filter_it_replaces(self):
+    def test_scheduler_refuses_numa_topology_filter(self):
         self.flags(enabled_filters=['PriorityFilter', 'NUMATopologyFilter'],
                    group='filter_scheduler')
         self.assertIn("remove 'NUMATopologyFilter'",
                       self._refusal(manager.SchedulerManager))
 
-    def test_scheduler_with_the_fallback_query(self):
+    def test_scheduler_refuses_fallback_query(self):
         self.flags(disable_fallback_pcpu_query=False, group='workarounds')
         self.assertIn('disable_fallback_pcpu_query is false',
                       self._refusal(manager.SchedulerManager))

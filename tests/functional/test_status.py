@@ -63,7 +63,7 @@ class Status(base.FunctionalTest):
         self.assertIn('Host mix1 gets no priority instance, for ', found()[1])
 
     def test_missing_registered_limits_are_found(self):
-        """Nova limits or refuses instances as the findings say."""
+        """Nova limits or refuses instances as the findings predict."""
         def found():
             code, details = self.found('Configuration of nova-api')
             return code, details and details.split("'")[1::2]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Only ``nova-prio audit`` ends the migrations that Nova leaves unfinished.
+"""Only ``nova-prio audit`` ends migrations that Nova leaves unfinished.
 
 Until then the instance must use its own CPUs.
 """
@@ -71,11 +71,11 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertEqual(cpus, self.cpus_of_vcpus(server))
 
     def assert_ended(self, server, status, held, after):
-        """The audit finds a migration and ends it; nova-compute does not.
+        """Assert that the audit, not nova-compute, ends a migration.
 
         :param status: the status that Nova left
-        :param held: whether the migration has an allocation until then
-        :param after: the status in the end
+        :param held: if the migration has an allocation until then
+        :param after: the status after the repair
         """
         migration = self.migration_of(server)
 
@@ -100,7 +100,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertEqual((after, False), state())
         self.assertIsNone(self.claimed(server))
 
-    def test_killed_after_a_guest_moved(self):
+    def test_audit_ends_migration_killed_after_guest_moved(self):
         """The instance is on the other host before its migration ends."""
         server = self.create('high')
         self.api.post_server_action(server['id'], LIVE)
@@ -116,7 +116,7 @@ class UnfinishedMigrations(test_audit.Audit):
         needs['mix2'] = needs.pop('mix1')
         self.assert_kept()
 
-    def test_killed_before_a_guest_moved(self):
+    def test_audit_ends_migration_killed_before_guest_moved(self):
         """The audit restores the state from before the move."""
         others = [self.create('high', host='mix1') for _ in range(2)]
         for name, move, task_state, status in (
@@ -140,7 +140,7 @@ class UnfinishedMigrations(test_audit.Audit):
             self.delete(server)
         self.delete(*others)
 
-    def test_killed_while_libvirt_moves_a_guest(self):
+    def test_audit_reports_migration_killed_while_libvirt_moves_guest(self):
         """The finding names the host where the guest may run."""
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
@@ -158,7 +158,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_own_cpus(server, before)
         self.assert_kept()
 
-    def test_rebuild_before_the_audit(self):
+    def test_rebuild_before_audit_drops_claim_and_keeps_allocations(self):
         """The rebuild drops the claim; only allocations remain."""
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
@@ -191,7 +191,7 @@ class UnfinishedMigrations(test_audit.Audit):
                 server['id'], COLD)
         return server, before
 
-    def test_resize_that_failed_at_its_source(self):
+    def test_instance_keeps_claimed_cpus_after_resize_fails_at_source(self):
         """The instance keeps the CPUs that were claimed on the other host."""
         server, before = self.fail_to_migrate()
         self.assertIsNotNone(self.claimed(server))
@@ -199,13 +199,13 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_own_cpus(server, before)
         self.assert_kept()
 
-    def test_rebuild_right_after_a_resize_that_failed(self):
+    def test_rebuild_after_failed_resize_uses_cpus_of_instance(self):
         server, before = self.fail_to_migrate()
         self.assert_own_cpus(server, before)
         self.audit()
         self.assert_kept()
 
-    def test_allocation_of_a_failed_resize_goes_back_to_its_instance(self):
+    def test_allocation_of_failed_resize_returns_to_its_instance(self):
         server, _ = self.fail_to_migrate()
         needs = self.needs[server['id']]
         self.put({'id': self.migration_of(server).uuid, 'host': 'mix1'},
@@ -218,7 +218,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_kept()
         self.audit()
 
-    def test_move_that_begins_meanwhile_is_not_ended(self):
+    def test_audit_does_not_end_move_that_begins_during_audit(self):
         server, _ = self.fail_to_migrate()
         migration = self.migration_of(server)
         stock = migrations._end
@@ -234,7 +234,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.change(server, task_state=None)
         self.assert_mended({('mix1', 'unfinished_migration', migration.uuid)})
 
-    def test_placement_that_does_not_answer_leaves_the_migration(self):
+    def test_migration_is_kept_if_placement_does_not_answer(self):
         """The next audit finds it again."""
         server = self.create('high', host='mix1')
         self.kill(server, COLD, 'resize_instance', self.die(
@@ -246,7 +246,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_ended(server, 'pre-migrating', True, 'error')
         self.assert_kept()
 
-    def test_resize_that_waits_to_be_confirmed_is_not_ended(self):
+    def test_audit_does_not_end_unconfirmed_resize(self):
         server = self.create('high', host='mix1')
         self.start_move(server, 'mix2')
         self.audit('--fix')

@@ -55,7 +55,7 @@ class UninstallCheck(base.FunctionalTest):
             return_value=[str(self.conf)]))
 
     def flavor(self, vcpus=4, **extra_specs):
-        """Create a flavor, small enough for all of them on one host."""
+        """Create a flavor so small that all instances fit on one host."""
         return self._create_flavor(
             vcpu=vcpus, memory_mb=256, disk=1, ephemeral=0,
             extra_spec=extra_specs or None)
@@ -130,7 +130,7 @@ class UninstallCheck(base.FunctionalTest):
         remedies = {kinds[row['Name']]: row['Remedy'] for row in self.rows
                     if row['Kind'] == uninstall.INSTANCE}
         for kind, server in servers.items():
-            self.take_away(kind, server, remedies[kind])
+            self.remove_leftover(kind, server, remedies[kind])
             self.soon(self.assert_gone, server)
         self.assertNotIn(uninstall.INSTANCE, self.check())
 
@@ -138,7 +138,7 @@ class UninstallCheck(base.FunctionalTest):
         self.assertNotIn(
             server['id'], self.check().get(uninstall.INSTANCE, {}))
 
-    def take_away(self, kind, server, remedy):
+    def remove_leftover(self, kind, server, remedy):
         """Apply the remedy."""
         if 'nova-api, resize it to' in remedy and kind != 'new':
             self.act(server, 'VERIFY_RESIZE',
@@ -155,7 +155,7 @@ class UninstallCheck(base.FunctionalTest):
             self.assertIn('elete it', remedy)
             self.api.delete_server(server['id'])
             with contextlib.suppress(client.OpenStackApiNotFoundException):
-                # Until nova-compute reclaims it.
+                # The instance exists until nova-compute reclaims it.
                 self.api.post_server_action(
                     server['id'], {'forceDelete': None})
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A priority with every way that Nova has to create a server."""
+"""Each way to create a server in Nova works with a priority."""
 
 from nova.tests import fixtures as nova_fixtures
 
@@ -25,30 +25,30 @@ class WaysToCreate(base.FunctionalTest):
         self.assertNotIn('VCPU', resources)
         return resources
 
-    def test_boot_from_volume(self):
+    def test_boot_from_volume_keeps_priority(self):
         server = self.boot_with_hint(
             self.plain, 'high', imageRef='', block_device_mapping_v2=[{
                 'boot_index': 0, 'source_type': 'volume',
                 'destination_type': 'volume',
                 'uuid': nova_fixtures.CinderFixture.IMAGE_BACKED_VOL}])
-        # Only the ephemeral disk of the flavor is local: no root disk.
+        # Only the ephemeral disk of the flavor is local. The root disk is not.
         self.assertEqual(10, self._assert_high(server)['DISK_GB'])
 
-    def test_several_at_once(self):
+    def test_multi_create_keeps_priority(self):
         self.boot_with_hint(self.plain, 'high', count=4)
         servers = self.api.get_servers()
         self.assertEqual(4, len(servers))
         for server in servers:
             self._assert_high(self._wait_for_state_change(server, 'ACTIVE'))
 
-    def test_availability_zone_and_forced_host(self):
+    def test_availability_zone_and_forced_host_keep_priority(self):
         self.assertEqual('mix2', self.host_of(self.boot_with_hint(
             self.plain, 'high', availability_zone='nova:mix2')))
         self.assertEqual('mix1', self.host_of(self.boot_with_hint(
             self.plain, 'low', host='mix1')))
         self.boot_with_hint(self.plain, 'low', availability_zone='nova')
 
-    def test_server_group(self):
+    def test_server_group_keeps_priority(self):
         group = self.api.post_server_groups(
             {'name': 'g', 'policy': 'anti-affinity'})
         body = {'server': self._build_server(

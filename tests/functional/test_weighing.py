@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The PriorityWeighter beside Nova's own weighers, in Nova's own handler."""
+"""The PriorityWeighter with Nova's own weighers and weight handler."""
 
 import nova.conf
 from nova import context
@@ -13,7 +13,7 @@ CONF = nova.conf.CONF
 
 
 class Weighing(base.FunctionalTest):
-    """Small hosts, with a digit at the end of their names."""
+    """Small hosts; each name ends in a digit."""
 
     def _start_hosts(self, *memory_mb):
         for number, size in enumerate(memory_mb):
@@ -80,7 +80,7 @@ class Weighing(base.FunctionalTest):
                 round(weight - other, 2) for weight, other in zip(
                     self._weights(server), without)])
 
-    def test_weight_of_each_class_multiplier_and_aggregate(self):
+    def test_weight_depends_on_class_multiplier_and_aggregate(self):
         self._start_hosts(16384, 15360, 14336)
         self.servers = [
             self.boot(self.high, host='mix2'),
@@ -93,7 +93,7 @@ class Weighing(base.FunctionalTest):
             if type(weigher).__name__ != 'PriorityWeighter']
         self.without = [self._weights(server) for server in self.servers]
         self.manager.weighers = all_weighers
-        # Of 8 CPUs in the high row, 16 in the low one, and 8 as Nova counts.
+        # 8 CPUs in the high row, 16 in the low row, and 8 in Nova's count.
         self._assert_adds([1, 1, .5], [1, .5, .75], [1, 0, 0])
         self._set_multiplier(0.0)
         self._assert_adds(*3 * [[0, 0, 0]])

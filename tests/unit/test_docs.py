@@ -160,8 +160,9 @@ def test_each_reason_of_a_refusal_is_explained():
 def test_each_part_of_a_plan_is_explained():
     page = (pages.ROOT / 'doc' / 'source' / 'admin' /
             'colocation.rst').read_text()
-    assert {value for name, value in vars(plan_format).items() if name.isupper() and
-            isinstance(value, str)} - {plan_format.READY, plan_format.NOT_READY} == set(
+    parts = {value for name, value in vars(plan_format).items()
+             if name.isupper() and isinstance(value, str)}
+    assert parts - {plan_format.READY, plan_format.NOT_READY} == set(
         re.findall(r'^   \* - ``([\w ]+)``', page, re.M))
 
 

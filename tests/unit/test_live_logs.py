@@ -8,7 +8,8 @@ from tests.live import layout as layouts
 from tests.live import logs
 
 START = '2026-01-01 00:00:00.000 1 ERROR nova.compute.manager '
-TRACKER = '  File "/lib/nova_prio/compute/resource_tracker.py", line 1, in update'
+TRACKER = (
+    '  File "/lib/nova_prio/compute/resource_tracker.py", line 1, in update')
 NOVA = '  File "/lib/nova/compute/manager.py", line 1, in update'
 SOURCE = ['    self.update()', '         ^^^^^^^^']
 #: What is quoted in a line is no frame of a traceback.
