@@ -69,7 +69,7 @@ class Removed(base.FunctionalTest):
         self._put_back(
             'nova.api.openstack.compute.servers.ServersController.create',
             servers.ServersController.create.__wrapped__)
-        # The controllers have started before.
+        # The controllers already have an API object; restore its methods.
         for name, method in vars(STOCK_API).items():
             if name in vars(compute_api.PriorityAPI) and name[:2] != '__':
                 self._put_back(

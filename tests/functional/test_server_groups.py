@@ -143,7 +143,7 @@ class Hosts(ServerGroups):
         group = self.group(AFFINITY)
         self.assertEqual('b', self.place(group, host='b'))
         self.assertEqual('b', self.place(group, flavor=self.half))
-        # Host b is full. The next, smaller member fits on a again.
+        # Host b is full. Only the next, smaller member fits on b again.
         other = self.place(group, flavor=self.half)
         self.assertEqual('a', other)
         self.assertEqual('b', self.place(group))

@@ -191,8 +191,8 @@ class UnfinishedMigrations(test_audit.Audit):
                 server['id'], COLD)
         return server, before
 
-    def test_instance_keeps_claimed_cpus_after_resize_fails_at_source(self):
-        """The instance keeps the CPUs that were claimed on the other host."""
+    def test_audit_ends_resize_that_failed_at_its_source(self):
+        """Nova leaves the claim of the other host in the instance record."""
         server, before = self.fail_to_migrate()
         self.assertIsNotNone(self.claimed(server))
         self.assert_ended(server, 'error', False, 'error')
