@@ -32,7 +32,9 @@ def _invalid_request():
 
 
 def check_body(body):
-    """Check that Nova does not ignore the priority hint of a new server.
+    """Refuse a priority hint if the body has both keys for hints.
+
+    Nova would read only one of the two, and silently ignore the other one.
 
     :param body: body of the request, which Nova has not validated yet
     """

@@ -136,8 +136,8 @@ class Report(NovaCommand, lister.Lister):
     def set_outcome(self, states, outcomes):
         """Set the exit status and the last line by the states of the rows.
 
-        :param outcomes: list of (state, exit status, last line), the first of
-            which applies whose state is present or None
+        :param outcomes: list of (state, exit status, last line). The first
+            one applies whose state is None or among ``states``
         """
         self.status, self.last_line = next(
             outcome for state, *outcome in outcomes

@@ -38,7 +38,7 @@ class AllocationHealing:
         try:
             answer = client.get_allocations_for_resource_provider(
                 context, compute_node.uuid)
-            present = {uuid: allocations.select_own(found['resources'])
+            present = {uuid: allocations.select_managed(found['resources'])
                        for uuid, found in answer.allocations.items()}
             for instance, expected in allocations.find_drifted(
                     context, [instance for instance in instances

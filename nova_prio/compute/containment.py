@@ -39,10 +39,11 @@ class Steps:
         """Return a context in which an error ends the step, and no more.
 
         :param step: action of the step, a verb and its object
-        :param refuses: whether ``problem`` reports a failure, until the step
-            succeeds
-        :param until_recount: whether ``problem`` reports a failure until
-            ``forget`` instead, because a later success does not undo it
+        :param refuses: whether the host refuses priority instances after a
+            failure, until the step succeeds
+        :param until_recount: whether it refuses them until the next recount
+            instead, which calls ``forget``: a later success of the step does
+            not undo the failure
         :param passes: tuple of exceptions that are results, not errors
         :returns: a context manager, which yields an object; if the step fails,
             its ``problem`` is a sentence

@@ -148,25 +148,30 @@ class PriorityResourceTracker(
         return self._counted
 
     def _update_usage_from_migrations(self, context, migrations, nodename):
-        """Count the in-flight moves, also those that Nova leaves out."""
+        """Count the in-flight moves, also those that Nova leaves out.
+
+        The ledger records the CPUs of each instance and of each move. An error
+        in one move must not keep the others from being counted.
+        """
         if not self.has_ledger:
             super()._update_usage_from_migrations(
                 context, migrations, nodename)
             return
-        began = []
+        unfinished = []
         for migration in migrations:
             with self._contain_moves() as outcome:
                 is_over = workarounds.is_over(migration)
             if outcome.problem or not is_over:
-                began.append(migration)
-        super()._update_usage_from_migrations(context, began, nodename)
-        for migration in began:
+                unfinished.append(migration)
+        super()._update_usage_from_migrations(context, unfinished, nodename)
+        for migration in unfinished:
             with self._contain_moves():
                 if (migration.dest_compute == self.host and
                         not self._ledger.holds(migration.instance_uuid) and
                         workarounds.evacuates_from_error(migration)):
                     self._update_usage_from_migration(
                         context, migration.instance, migration, nodename)
+        # A revert has not brought these instances back to this host yet.
         with self._contain_moves():
             for instance, migration in workarounds.find_returning(
                     context, self.host):
@@ -174,6 +179,7 @@ class PriorityResourceTracker(
                     if not self._ledger.holds(instance.uuid):
                         self._update_usage_from_migration(
                             context, instance, migration, nodename)
+        # These instances came to this host between the reads of Nova.
         with self._contain_moves():
             for instance in workarounds.find_arrived(
                     context, self.host, set(self._counted)):

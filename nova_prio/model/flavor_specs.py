@@ -91,8 +91,9 @@ def is_unfolded(extra_specs, hint):
 def get_placement_amount(extra_specs, resource_class, default):
     """Return the amount of a resource class that Placement allocates.
 
-    :param default: amount if the extra specs request none
+    :param default: amount if no extra spec requests a number
     """
+    # The sum skips values that are no numbers, as Nova does.
     requests = select_placement_requests(extra_specs, resource_class)
     if any(map(is_number, requests.values())):
         return sum_amounts(requests)

@@ -100,8 +100,9 @@ class HostReport(base.VersionedObject):
     def from_problem(cls, problem, vcpus_used):
         """Return a report for a host whose bookkeeping failed.
 
-        It has no CPUs, so that older schedulers refuse priority instances,
-        too. Ordinary instances are scheduled as in stock Nova.
+        A scheduler that does not know the field ``problem`` must refuse
+        priority instances, too. Therefore the report has no CPUs. Ordinary
+        instances are scheduled as in stock Nova.
         """
         no_cpus = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)

@@ -85,7 +85,7 @@ def find_sharing_providers(client, provider):
 
 def _get_amounts(present, provider):
     """Return the amounts that the flavor decides at one provider."""
-    return allocations.select_own(present['allocations'].get(
+    return allocations.select_managed(present['allocations'].get(
         provider, {'resources': {}})['resources'])
 
 

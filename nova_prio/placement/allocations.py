@@ -41,7 +41,7 @@ class NotInPlacement(PlacementRefused):
     """Placement does not know the object of a request."""
 
 
-def select_own(resources):
+def select_managed(resources):
     """Return the amounts that the flavor decides, without zeros."""
     return {name: amount for name, amount in resources.items()
             if name in OWN and amount}
@@ -56,7 +56,7 @@ def get_expected(instance, is_volume_backed):
     if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
         return {}
-    return select_own(scheduler_utils.ResourceRequest.from_request_spec(
+    return select_managed(scheduler_utils.ResourceRequest.from_request_spec(
         objects.RequestSpec(
             flavor=instance.flavor, image=instance.image_meta,
             is_bfv=is_volume_backed, requested_resources=[])
@@ -78,7 +78,7 @@ def find_drifted(context, instances, present, classes):
             return None
         expected = {name: amount for name, amount in expected.items()
                     if name in classes}
-        return None if expected == select_own(
+        return None if expected == select_managed(
             present.get(instance.uuid, {})) else expected
 
     # Do not query the block devices of all instances.

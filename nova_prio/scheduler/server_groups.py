@@ -111,7 +111,10 @@ class GroupMembers:
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
-        """Return the path of a candidate, or None if it cannot be read."""
+        """Return the failure-domain path of a candidate host.
+
+        The path is None if the host state cannot be read.
+        """
         try:
             return failure_domains.get_path(host_state.host, self._keys, (
                 (key, aggregate.metadata[key])

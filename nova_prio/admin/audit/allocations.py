@@ -27,7 +27,7 @@ def check(view, context, client):
     """
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
-        if not allocations.select_own(resources):
+        if not allocations.select_managed(resources):
             continue
         find_fault = functools.partial(
             _find_fault, view, context, client, consumer)
@@ -52,7 +52,7 @@ def _check_instances(view, client):
     for instance, expected in allocations.find_drifted(
             view.context, view.idle_instances, view.total_allocations,
             view.classes):
-        present = allocations.select_own(
+        present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
         if view.sharing:
             # The allocations at the sharing providers may be out of date.

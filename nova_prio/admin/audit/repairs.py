@@ -26,8 +26,9 @@ def repair_instance(view, uuid, context, client):
 def delete_allocations(view, uuid, fault, find_fault, context, client):
     """Delete the allocations of a consumer that must not have them.
 
-    Read the allocations before ``find_fault`` reads the instance: if the
-    instance needs them later, the generation of the consumer changes.
+    Read the allocations before ``find_fault`` reads the instance. If Nova
+    allocates for the consumer after the first read, the generation of the
+    consumer changes, and Placement refuses the write.
 
     :param fault: (kind of finding, whether to delete all allocations of the
         consumer, not only those at the host)

@@ -121,7 +121,7 @@ class CloudAudit:
             expected.update(prio_allocations.get_expected(
                 instance, instance.uuid in volume_backed))
         for resources in view.total_allocations.values():
-            present.update(prio_allocations.select_own(resources))
+            present.update(prio_allocations.select_managed(resources))
         return finding.Finding(
             view.name, '', needed=finding.format_amounts(expected),
             placement=finding.format_amounts(present),

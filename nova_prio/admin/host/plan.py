@@ -186,7 +186,10 @@ def _check_instance(instance, needs, view, cpus, floating):
 
 
 def _list_allocations(view, then):
-    """Yield the allocations that nova-compute will change."""
+    """Yield the allocations that nova-compute will change.
+
+    :param then: resource classes that the host will report
+    """
     remedy = 'nova-compute heals the allocation by itself.'
     if orc.PCPU not in view.inventories:
         remedy += (' To undo the plan, the instance must leave first: Nova '
@@ -196,7 +199,7 @@ def _list_allocations(view, then):
             {*then, *view.classes.difference(view.inventories)}):
         yield plan_format.PlanRow(
             plan_format.ALLOCATION, instance.uuid,
-            allocations.select_own(
+            allocations.select_managed(
                 view.total_allocations.get(instance.uuid, {})),
             expected, remedy)
 

@@ -128,8 +128,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventories and the traits of a priority host.
 
-        If the inventories cannot be calculated, a mix host must keep those
-        in Placement: Nova's have no room for low-priority instances.
+        If the inventories cannot be calculated, a mix host must keep the VCPU
+        and MEMORY_MB inventories that it reported before. The VCPU inventory
+        of stock Nova has no room for low-priority instances.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -163,6 +164,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.TRAIT, prio_traits.TRAIT_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
+        # Without mix, only instances beyond the inventory raise the total.
         self.is_overfull = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
