@@ -23,13 +23,13 @@ def list_contracts():
     return (*contract.ALL, *nova_check.ALL)
 
 
-def check_contract(relied_on):
-    """Return the mismatch of a contract, a text, or None."""
+def check_contract(each):
+    """Return the mismatch of a Contract, a text, or None."""
     try:
-        return relied_on.mismatch()
-    # The hooks turn StartRefused into SystemExit.
+        return each.mismatch()
+    # An entry point of a service turns StartRefused into SystemExit.
     except (contract.StartRefused, SystemExit):
-        return '%s would refuse to start' % relied_on.service
+        return '%s would refuse to start' % each.service
     except Exception as error:
         return 'it cannot be tried: %s: %s' % (
             type(error).__name__, ' '.join(str(error).split()))

@@ -2,8 +2,9 @@
 
 """Workarounds for bugs in what Nova's resource tracker claims for moves.
 
-As in :mod:`nova_prio.compat.workarounds`: all bugs affect Nova 31 to 34, are
-open, and have no Launchpad number unless a docstring names one.
+Each docstring names a bug, its effect and its test, as in
+:mod:`nova_prio.compat.workarounds`. All bugs affect Nova 31 to 34 and are
+open. A bug has no Launchpad number unless its docstring names one.
 
 Stock Nova makes no claim for the live migration of an instance without a NUMA
 topology. A destination with our driver does, and thereby leads more instances

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Every place where this package changes Nova at run time.
+"""All changes that this package makes to Nova at run time.
 
 Nova has entry points for filters, weighers, extra specs and os-vif plug-ins,
 but not for the rest. This module replaces these attributes of Nova's modules:

@@ -22,7 +22,8 @@ workarounds are one line of an override each:
   :mod:`nova_prio.virt.libvirt.driver`. No number (fix of 1499028): a rebuild
   on the same host applies the claim of a failed move. Without it the guest
   starts on CPU numbers of the other host. Test:
-  ``test_unfinished_migrations``, ``test_rebuild_before_the_audit``.
+  ``test_unfinished_migrations``,
+  ``test_rebuild_before_audit_drops_claim_and_keeps_allocations``.
 """
 
 import copy

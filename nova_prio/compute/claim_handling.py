@@ -11,7 +11,7 @@ from nova_prio.virt import demand
 
 
 class ClaimHandling(incoming_migrations.IncomingMigrations):
-    """Extend a ResourceTracker where claims are made and given back.
+    """Extend a ResourceTracker to make claims and give them back.
 
     This class stands before ResourceTracker in the bases of our tracker.
     """

@@ -93,7 +93,6 @@ def get_placement_amount(extra_specs, resource_class, default):
 
     :param default: amount if no extra spec requests a number
     """
-    # The sum skips values that are no numbers, as Nova does.
     requests = select_placement_requests(extra_specs, resource_class)
     if any(map(is_number, requests.values())):
         return sum_amounts(requests)

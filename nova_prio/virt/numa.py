@@ -16,7 +16,10 @@ from nova_prio.model import capacity
 
 
 def limit_to_class(host_topology, report, demand):
-    """Return the topology of a host with our driver as an instance may use it.
+    """Return the part of a host topology that an instance may use.
+
+    The host runs the driver of this package. On a mix host, the class of the
+    instance decides. CPUs that guests block count as pinned.
 
     :param host_topology: nova.objects.NUMATopology
     :param report: HostReport, or a report of ``scheduler.host_view``
@@ -32,7 +35,7 @@ def limit_to_class(host_topology, report, demand):
 
 
 def limit_to_rows(host_topology, ratio, low_by_cell, demand):
-    """Return the topology of a mix host as an instance may use it.
+    """Return the part of a mix host's topology that an instance may use.
 
     ``cpuset`` of each cell holds the CPUs of the class. With ``cpu_usage``,
     Nova counts the remaining capacity of the rows that the instance needs,
