@@ -108,7 +108,7 @@ def _check_flavor(flavor):
         '%s=%s' % (key, value) for key, value in sorted(
             flavor.extra_specs.items())
         if key in keys or (key.startswith('trait') and
-                           key.partition(':')[2] in traits.TRAITS))
+                           key.partition(':')[2] in traits.ALL))
     if content:
         yield Leftover(FLAVOR, flavor.flavorid, content,
                        'Unset it with "openstack flavor unset --property", or '
@@ -205,7 +205,7 @@ def _check_traits():
         # In some releases the client asks Placement when it is made.
         client = report.SchedulerReportClient()
         known = sorted(allocations.get_json(
-            client, '/traits?name=in:' + ','.join(traits.TRAITS))['traits'])
+            client, '/traits?name=in:' + ','.join(traits.ALL))['traits'])
         for trait in known:
             for provider in allocations.get_json(
                     client, '/resource_providers?required=' + trait

@@ -248,7 +248,7 @@ class PriorityResourceTracker(
         :param nodename: name of the compute node
         """
         provider = self.provider_tree and self.provider_tree.data(nodename)
-        if not provider or traits.TRAIT_DISABLED not in provider.traits:
+        if not provider or traits.CPU_PRIORITY_DISABLED not in provider.traits:
             return False
         try:
             present = allocations.get_json(
@@ -256,7 +256,7 @@ class PriorityResourceTracker(
                 '/resource_providers/%s/traits' % provider.uuid)['traits']
         except (allocations.PlacementRefused, ks_exceptions.ClientException):
             return True
-        return traits.TRAIT_DISABLED in present
+        return traits.CPU_PRIORITY_DISABLED in present
 
     def get_priority_report(self, compute_node):
         """Return the HostReport of the host as it is now.

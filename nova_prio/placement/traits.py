@@ -3,28 +3,30 @@
 """The traits by which requests find priority hosts in Placement."""
 
 #: Trait of every host that runs the compute driver of this package.
-TRAIT = 'CUSTOM_CPU_PRIORITY'
+CPU_PRIORITY = 'CUSTOM_CPU_PRIORITY'
 #: Trait of mix hosts.
-TRAIT_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
-#: Replaces TRAIT on a host that ``nova-prio host disable`` disabled for
-#: priority instances. No request requires this trait.
-TRAIT_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
-TRAITS = (TRAIT, TRAIT_MIX, TRAIT_DISABLED)
+CPU_PRIORITY_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
+#: Replaces ``CPU_PRIORITY`` on a host that ``nova-prio host disable`` disabled
+#: for priority instances. No request requires this trait.
+CPU_PRIORITY_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
+ALL = (CPU_PRIORITY, CPU_PRIORITY_MIX, CPU_PRIORITY_DISABLED)
 
 
 def has_our_driver(traits):
     """Return whether a host with these traits runs our compute driver."""
-    return not {TRAIT, TRAIT_DISABLED}.isdisjoint(traits)
+    return not {CPU_PRIORITY, CPU_PRIORITY_DISABLED}.isdisjoint(traits)
 
 
 def select_ours(traits):
     """Return the traits of this package among the given ones, sorted."""
-    return sorted(set(traits).intersection(TRAITS))
+    return sorted(set(traits).intersection(ALL))
 
 
 def list_for_host(mix, is_disabled):
-    """Return the list of traits of a host.
+    """Return the list of traits of a host, without ``CPU_PRIORITY_DISABLED``.
 
+    :param mix: whether the host is a mix host
     :param is_disabled: whether the host is disabled for priority instances
     """
-    return [TRAIT] * (not is_disabled) + [TRAIT_MIX] * mix
+    traits = [] if is_disabled else [CPU_PRIORITY]
+    return [*traits, CPU_PRIORITY_MIX] if mix else traits

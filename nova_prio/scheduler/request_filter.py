@@ -71,7 +71,7 @@ def _restrict(ctxt, request_spec):
             '%s-priority instance needs.'
             % (aggregate_metadata.AGGREGATE_KEYS[0], priority)))
     _get_destination(request_spec).require_aggregates(uuids)
-    request_spec.root_required.add(traits.TRAIT)
+    request_spec.root_required.add(traits.CPU_PRIORITY)
     LOG.debug('Restricted a %(priority)s-priority request to aggregates '
               '%(aggregates)s.', {'priority': priority,
                                   'aggregates': ', '.join(uuids)})

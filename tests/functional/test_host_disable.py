@@ -314,7 +314,7 @@ class HostDisable(colocation.Colocation):
                              read_state(context, client, host).view)
                 self._delete_server(servers[0])
             elif len(reads) == 4:
-                self.assertNotIn(traits.TRAIT, self.traits('mix1'))
+                self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))
                 self._delete_server(servers[1])
             return read_state(context, client, host)
 
@@ -331,8 +331,8 @@ class HostDisable(colocation.Colocation):
         for _ in range(2):
             # Neither nova-compute nor the audit enables the host.
             self.update_host('mix1')
-            self.assertIn(traits.TRAIT_DISABLED, self.traits('mix1'))
-            self.assertNotIn(traits.TRAIT, self.traits('mix1'))
+            self.assertIn(traits.CPU_PRIORITY_DISABLED, self.traits('mix1'))
+            self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))
             self.assertEqual(
                 {'kept CPUs', 'traits'}, set(self.verify(
                     '--plan', str(self.kept))))

@@ -235,7 +235,7 @@ class UninstallCheck(base.FunctionalTest):
                          left[uninstall.AGGREGATE_KEY][marked]}}})
         left = self.check()
         self.assertNotIn(uninstall.AGGREGATE_KEY, left)
-        ours = [traits.TRAIT, traits.TRAIT_MIX]
+        ours = [traits.CPU_PRIORITY, traits.CPU_PRIORITY_MIX]
         self.assertEqual(
             {'mix1': ours, **{each: ['known to Placement'] for each in ours}},
             left[uninstall.TRAIT])

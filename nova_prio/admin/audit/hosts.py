@@ -15,7 +15,7 @@ from nova_prio.model import inventory
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
-_TRAITS = {prio_traits.TRAIT, prio_traits.TRAIT_MIX}
+_TRAITS = {prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX}
 #: The fields of inventories that this package decides.
 _FIELDS = {orc.VCPU: ('total', 'reserved', 'max_unit'),
            orc.PCPU: ('total',),
@@ -48,7 +48,7 @@ def _check_traits(view):
     expected = set()
     if view.report:
         expected = set(prio_traits.list_for_host(
-            view.report.mix, prio_traits.TRAIT_DISABLED in view.traits))
+            view.report.mix, prio_traits.CPU_PRIORITY_DISABLED in view.traits))
     present = _TRAITS.intersection(view.traits)
     if expected != present:
         yield finding.Finding(

@@ -61,7 +61,7 @@ def _list_candidates(client, has_priority, resources):
     """Return the UUIDs of the hosts that Placement offers, a list."""
     required = '!COMPUTE_STATUS_DISABLED'
     if has_priority:
-        required = '%s,%s' % (prio_traits.TRAIT, required)
+        required = '%s,%s' % (prio_traits.CPU_PRIORITY, required)
     return list(allocations.get_json(
         client, '/allocation_candidates?resources=%s&required=%s' % (
             ','.join('%s:%d' % each for each in resources), required)

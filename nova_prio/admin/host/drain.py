@@ -119,7 +119,7 @@ def _get_old_traits(plan):
 def _set_traits(context, client, view, wanted):
     """Give a host the wanted traits of this package, and remove the others."""
     def change(present):
-        changed = (set(present) - set(prio_traits.TRAITS)).union(wanted)
+        changed = (set(present) - set(prio_traits.ALL)).union(wanted)
         return present if changed == set(present) else sorted(changed)
 
     allocations.update_provider(
@@ -132,8 +132,8 @@ def disable(context, client, view):
     :raises PlacementRefused: if Placement refuses the change
     """
     _set_traits(context, client, view, [
-        prio_traits.TRAIT_DISABLED, *prio_traits.list_for_host(
-            prio_traits.TRAIT_MIX in view.traits, is_disabled=True)])
+        prio_traits.CPU_PRIORITY_DISABLED, *prio_traits.list_for_host(
+            prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=True)])
 
 
 def enable(context, client, view):
@@ -142,4 +142,4 @@ def enable(context, client, view):
     :raises PlacementRefused: if Placement refuses the change
     """
     _set_traits(context, client, view, prio_traits.list_for_host(
-        prio_traits.TRAIT_MIX in view.traits, is_disabled=False))
+        prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=False))

@@ -106,7 +106,7 @@ def _compare_plan(plan, view, report):
         elif part == plan_format.TRAITS:
             present = ' '.join(prio_traits.select_ours(view.traits))
             remedy = _WAIT
-            if prio_traits.TRAIT_DISABLED in view.traits:
+            if prio_traits.CPU_PRIORITY_DISABLED in view.traits:
                 remedy = 'Run "nova-prio host enable %s".' % view.name
             yield _compare(planned == present, remedy, 'traits', planned,
                            present)

@@ -148,7 +148,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def _report_priority(self, provider_tree, nodename):
         provider = provider_tree.data(nodename)
         traits = prio_traits.list_for_host(
-            self.mix, prio_traits.TRAIT_DISABLED in provider.traits)
+            self.mix, prio_traits.CPU_PRIORITY_DISABLED in provider.traits)
         stock = provider.inventory
         reported = inventory.build_priority_inventories(
             stock, self.get_host_cpus(stock), self.ledger)
@@ -161,7 +161,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 'to 1.0. Set [DEFAULT] ram_allocation_ratio to 1.0.',
                 stock[orc.MEMORY_MB]['allocation_ratio'])
         provider_tree.remove_traits(
-            nodename, prio_traits.TRAIT, prio_traits.TRAIT_MIX)
+            nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
         # Without mix, only instances beyond the inventory raise the total.
