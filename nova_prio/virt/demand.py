@@ -20,9 +20,9 @@ _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 class ResourceRequest:
     """The resources that an instance requests, for ``model.admission``.
 
-    ``priority`` is 'high', 'low' or None. ``needed_rows`` are the
-    ``capacity.Rows`` that the instance needs. ``wants_whole_cores`` tells
-    whether it is real-time or isolates its threads.
+    ``priority`` is 'high', 'low' or None for an ordinary instance.
+    ``needed_rows`` are the ``capacity.Rows`` that the instance needs.
+    ``wants_whole_cores`` is the result of ``needs_whole_cores``.
     """
 
     demand: capacity.Demand
@@ -34,10 +34,11 @@ class ResourceRequest:
 
     @classmethod
     def from_flavor(cls, flavor, numa_topology, **more):
-        """Return the request of an instance.
+        """Return the ResourceRequest of an instance.
 
         :param flavor: nova.objects.Flavor, with extra specs
-        :param more: the fields of a subclass
+        :param numa_topology: nova.objects.InstanceNUMATopology, or None
+        :param more: values of the fields that a subclass adds
         """
         demand = get_demand(flavor, numa_topology)
         return cls(demand, demand.priority,
@@ -47,11 +48,10 @@ class ResourceRequest:
 
 
 def get_demand(flavor, numa_topology):
-    """Return the ``capacity.Demand`` of an instance.
+    """Return the ``capacity.Demand`` of an instance: its numbers of CPUs.
 
-    Without a NUMA topology, all vCPUs float. Otherwise ``pcpuset`` of each
-    cell has the dedicated vCPUs and ``cpuset`` the shared vCPUs. An isolated
-    emulator thread takes one more dedicated CPU.
+    Without a NUMA topology, all vCPUs are shared: they may run on any shared
+    CPU. An isolated emulator thread needs one more dedicated CPU.
     """
     priority = flavor_specs.get_priority(flavor.extra_specs)
     if numa_topology is None:
@@ -64,30 +64,36 @@ def get_demand(flavor, numa_topology):
 
 
 def count_shared_by_cell(numa_topology):
-    """Return dict, NUMA cell of the host -> floating vCPUs of an instance.
+    """Return dict, id of a host's NUMA cell -> shared vCPUs of an instance.
 
-    The topology must have been fitted to the host.
+    :param numa_topology: as Nova fitted it to the host: its cells have the
+        ids of host cells
     """
     cells = numa_topology.cells if numa_topology else []
     return {cell.id: len(cell.cpuset) for cell in cells if cell.cpuset}
 
 
 def needs_whole_cores(flavor, numa_topology):
-    """Return whether an instance is real-time or isolates its threads."""
+    """Return whether low-priority guests must not use an instance's cores.
+
+    The instance is real-time or has the CPU thread policy isolate.
+    """
     return hardware.is_realtime_enabled(flavor) or (
         numa_topology is not None and
         numa_topology.cells[0].cpu_thread_policy == _ISOLATE)
 
 
 def get_instance_pins(instance):
-    """Return the set of CPUs that a nova.objects.Instance is pinned on."""
+    """Return the set of CPUs on which a nova.objects.Instance is pinned."""
     return get_topology_pins(instance.numa_topology)
 
 
 def get_topology_pins(numa_topology):
-    """Return the set of CPUs that an instance with this topology is pinned on.
+    """Return the set of CPUs to which a topology pins its instance.
 
-    CPUs that are reserved for its emulator threads count.
+    These include the CPUs that Nova reserves for the emulator threads.
+
+    :param numa_topology: nova.objects.InstanceNUMATopology, or None
     """
     pins = set()
     for cell in numa_topology.cells if numa_topology else []:
@@ -97,9 +103,10 @@ def get_topology_pins(numa_topology):
 
 
 def get_host_pins(host_topology):
-    """Return the set of dedicated CPUs that any instance is pinned on.
+    """Return the set of dedicated CPUs that Nova counts as pinned.
 
-    CPUs that thread isolation keeps free for an instance count as pinned.
+    These include the thread siblings that the CPU thread policy isolate keeps
+    unused.
 
     :param host_topology: nova.objects.NUMATopology of the host
     """

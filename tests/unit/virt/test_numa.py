@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+import types
+
 from nova import objects
 import pytest
 
@@ -11,6 +13,7 @@ objects.register_all()
 LOW = capacity.Demand('low', 0, 4)
 ORDINARY = capacity.Demand(None, 0, 4)
 MIXED = capacity.Demand('high', 2, 2)
+PINNED = capacity.Demand('high', 4, 0)
 
 
 def cell(number, dedicated, shared, used):
@@ -18,6 +21,12 @@ def cell(number, dedicated, shared, used):
         id=number, cpuset=set(shared), pcpuset=set(dedicated),
         memory=1024, memory_usage=0, cpu_usage=used, mempages=[],
         pinned_cpus=set(), siblings=[], socket=0)
+
+
+def report(ratio='2.0', low_by_cell=None, blocked=()):
+    return types.SimpleNamespace(
+        mix=True, ratio=capacity.parse_ratio(ratio),
+        low_by_cell=low_by_cell or {}, blocked=frozenset(blocked))
 
 
 @pytest.mark.parametrize('demand, ratio, used, low, cpus, remaining', [
@@ -39,8 +48,8 @@ def test_cell_is_limited_to_remaining_capacity_of_class(
         demand, ratio, used, low, cpus, remaining):
     host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
     before = host._to_json()
-    limited, = numa.limit_to_rows(
-        host, capacity.parse_ratio(ratio), {'1': low}, demand).cells
+    limited, = numa.limit_to_class(
+        host, report(ratio, {'1': low}), demand).cells
     assert cpus == len(limited.cpuset)
     # As Nova counts: usage + wanted <= CPUs * ratio.
     limit = len(limited.cpuset) * float(ratio)
@@ -53,8 +62,8 @@ def test_cell_is_limited_to_remaining_capacity_of_class(
 def test_cells_are_limited_separately():
     host = objects.NUMATopology(cells=[
         cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
-    first, second = numa.limit_to_rows(
-        host, capacity.parse_ratio('2.0'), {'0': 4}, LOW).cells
+    first, second = numa.limit_to_class(
+        host, report(low_by_cell={'0': 4}), LOW).cells
     assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
     # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
     assert (6, 2) == (first.cpu_usage, second.cpu_usage)
@@ -65,6 +74,12 @@ def test_blocked_cpus_count_as_pinned():
         cell(0, range(4), (4, 5), 0), cell(1, range(6, 9), (9,), 0)])
     host.cells[0].pinned_cpus = {0}
     before = host._to_json()
-    marked = numa.mark_pinned(host, frozenset((0, 3, 5, 6))).cells
+    marked = numa.limit_to_class(
+        host, report(blocked=(0, 3, 5, 6)), PINNED).cells
     assert [{0, 3}, {6}] == [each.pinned_cpus for each in marked]
     assert before == host._to_json()
+
+
+def test_topology_is_the_same_if_nothing_limits_it():
+    host = objects.NUMATopology(cells=[cell(0, range(4), (4, 5), 0)])
+    assert host is numa.limit_to_class(host, report(), PINNED)
