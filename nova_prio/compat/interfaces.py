@@ -122,7 +122,6 @@ NAMES = {
         nova.objects.instance:Instance get_by_uuid(context, uuid,
             expected_attrs) revert_migration_context
         nova.objects.instance:InstanceList get_uuids_by_host(context, host)
-        nova.objects.migration:Migration instance
         nova.objects.migration:MigrationList get_by_filters(context, filters)
         nova.objects.numa:NUMATopology obj_from_db_obj
         nova.pci.manager:PciDevTracker free_instance_claims(context, instance)
@@ -143,7 +142,7 @@ NAMES = {
     (COMPUTE, COMMANDS): """
         nova.objects.instance:Instance drop_migration_context
         nova.objects.migration:Migration get_by_id(context, migration_id)
-            is_live_migration
+            instance is_live_migration
         nova.scheduler.client.report:SchedulerReportClient get(url, version)
         nova.virt.hardware parse_cpu_spec(spec)
     """,

@@ -24,23 +24,26 @@ from nova_prio.placement import allocations
 #: and nova-compute saves the progress of a live migration every few seconds.
 QUIET_SECONDS = 60
 
-# Type of a migration -> its statuses while the source host works on it. The
-# instance has a task then.
-_AT_SOURCE = {
+#: Type of a migration -> its statuses while the source host works on it. The
+#: instance then has a task.
+_SOURCE_STATUSES = {
     'live-migration': ('queued', 'preparing', 'running'),
     'migration': ('pre-migrating', 'migrating'),
     'resize': ('pre-migrating', 'migrating')}
 
 
 def check(view):
-    """Yield a finding for each unfinished migration of a HostView."""
-    ended = [workarounds.get_last_move(instance)
-             for instance in view.idle_instances if instance.migration_context]
-    for migration in [*view.migrations, *filter(None, ended)]:
-        instance, status = _get_final_status(
-            view.context, view.name, migration)
+    """Yield a finding for each unfinished migration of a host.
+
+    :param view: HostView
+    """
+    # A failed migration is no longer open, but may still hold a claim.
+    last_moves = map(workarounds.get_last_move, view.idle_instances)
+    for migration in [*view.migrations, *filter(None, last_moves)]:
+        status = _choose_final_status(view.name, migration)
         if status is None:
             continue
+        instance = migration.instance
         notes = ['The instance %s is on %s.' % (instance.uuid, instance.host)]
         if _has_context_of(instance, migration):
             notes.append('It keeps the CPUs that were claimed on %s.'
@@ -61,7 +64,10 @@ def check(view):
 
 
 def keeps_claim(instance, migration):
-    """Return whether an instance keeps the claim of a move that has failed."""
+    """Return whether an instance still has the claim of a failed move.
+
+    The claim is on the destination; the instance is on the source host.
+    """
     return (not allocations.is_open_migration(migration) and
             instance.host == migration.source_compute and
             instance.host != migration.dest_compute and
@@ -69,29 +75,23 @@ def keeps_claim(instance, migration):
 
 
 def _has_context_of(instance, migration):
+    """Return whether the migration context belongs to this migration."""
     context = instance.migration_context
     return bool(context) and context.migration_id == migration.id
 
 
-def _get_final_status(context, host, migration):
-    """Return the instance of a migration, and the status that ends it.
+def _choose_final_status(host, migration):
+    """Return the status with which the audit must end a migration.
 
-    :param host: name of the host to which the finding belongs
-    :returns: (nova.objects.Instance or None, str); the latter is None if the
-        migration is not unfinished
+    :param host: name of the audited host, the source or the destination
+    :returns: str, or None if the audit of this host must not end the
+        migration: a service may work on it, or the other host ends it
     """
+    statuses = _SOURCE_STATUSES.get(migration.migration_type)
     try:
-        instance = objects.Instance.get_by_uuid(
-            context, migration.instance_uuid,
-            expected_attrs=['migration_context'])
+        instance = migration.instance
     except exception.InstanceNotFound:
-        return None, None
-    return instance, _choose_status(host, migration, instance)
-
-
-def _choose_status(host, migration, instance):
-    """Return the status that ends a migration, or None; see above."""
-    statuses = _AT_SOURCE.get(migration.migration_type)
+        return None
     if statuses is None or instance.task_state is not None or not all(
             timeutils.is_older_than(
                 record.updated_at or record.created_at, QUIET_SECONDS)
@@ -107,24 +107,27 @@ def _choose_status(host, migration, instance):
         return None
     if instance.host == host:
         return 'error'
-    return ('completed' if migration.is_live_migration and
-            instance.host == migration.dest_compute else None)
+    has_arrived = instance.host == migration.dest_compute
+    return ('completed' if migration.is_live_migration and has_arrived
+            else None)
 
 
-def _end(host, unfinished, context, client):
-    """End a migration whose instance has arrived, or stays.
+def _end(host, found, context, client):
+    """End an unfinished migration, and free its claim and allocations.
 
     Write to Placement first: if that fails, the next audit finds the migration
-    again.
+    again. The last two parameters are those of
+    :mod:`nova_prio.admin.audit.repairs`.
 
-    :param host: name of the host to which the finding belongs
-    :param unfinished: nova.objects.Migration, as the audit found it
+    :param host: name of the audited host
+    :param found: nova.objects.Migration, as the audit found it
     """
-    migration = objects.Migration.get_by_id(context, unfinished.id)
-    instance, status = _get_final_status(context, host, migration)
-    if status is None or migration.status != unfinished.status:
+    migration = objects.Migration.get_by_id(context, found.id)
+    status = _choose_final_status(host, migration)
+    if status is None or migration.status != found.status:
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
+    instance = migration.instance
     if instance.host == migration.source_compute:
         allocations.return_to_instance(context, client, migration)
     else:
