@@ -12,7 +12,7 @@ from tests.live import watch
 
 
 def main():
-    """Run the command; returns its exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(
         prog='python -m tests.live', description=__doc__)
     parser.add_argument('command', choices=('up', 'down', 'status', 'check'))

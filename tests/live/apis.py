@@ -10,7 +10,7 @@ Api = collections.namedtuple('Api', 'module processes threads environment')
 
 
 def apis(layout):
-    """Return the APIs, dict, listener -> Api."""
+    """Return dict, listener -> Api."""
     etc = layout.etc
     return {
         'identity': Api('keystone.wsgi.api', 1, 8, {
@@ -30,7 +30,7 @@ def apis(layout):
 
 
 def start(layout, processes, listener):
-    """Start an API; requests wait until it has been loaded."""
+    """Start an API and wait until uWSGI accepts its requests."""
     api = apis(layout)[listener]
     processes.start(
         listener, layouts.PROGRAMS / 'uwsgi',
@@ -41,9 +41,9 @@ def start(layout, processes, listener):
         '--die-on-term', '--need-app', '--worker-reload-mercy', 5,
         # Long lists of servers have long addresses.
         '--buffer-size', 65535, '--post-buffering', 65535,
-        # Many clients may ask at once.
+        # Many clients may connect at once.
         '--listen', 1024,
-        # Clients would meet resets on a connection that they keep.
+        # uWSGI would reset connections that clients keep open.
         '--add-header', 'Connection: close',
         '--virtualenv', layouts.PROGRAMS.parent,
         environment={name: str(value)

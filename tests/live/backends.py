@@ -12,7 +12,10 @@ BROKER = '/usr/lib/rabbitmq/bin/rabbitmq-server'
 
 
 def start_broker(layout, processes):
-    """Start RabbitMQ, and its port mapper, which it would leave behind."""
+    """Start RabbitMQ and its port mapper, epmd.
+
+    If RabbitMQ started epmd itself, epmd would keep running after ``down``.
+    """
     directory = layout.directory / 'messages'
     directory.mkdir(exist_ok=True)
     (directory / 'rabbitmq.conf').write_text(
@@ -36,7 +39,7 @@ def start_broker(layout, processes):
 
 
 def start_database(layout, processes):
-    """Start MariaDB with empty databases, or with what it had before."""
+    """Start MariaDB; create empty databases at the first start."""
     directory = layout.directory / 'database'
     is_new = not directory.exists()
     if is_new:

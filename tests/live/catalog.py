@@ -26,7 +26,7 @@ def write(layout):
                      'user_domain_id': 'default',
                      'project_domain_id': 'default'},
             'region_name': layouts.REGION,
-            # The newest of each, as a user of priorities needs of Nova.
+            # The newest microversion of each service.
             'compute_api_version': '2.96',
             'placement_api_version': '1.39'}}}))
 
@@ -34,8 +34,7 @@ def write(layout):
 def connect(layout, **auth):
     """Return the openstacksdk connection of the administrator.
 
-    :param auth: what is different for another user: username, password and
-        project_name
+    :param auth: for another user: username, password and project_name
     """
     return openstack.connection.Connection(
         config=openstack.config.OpenStackConfig(
@@ -47,22 +46,23 @@ def fill(layout):
     """Create missing services, endpoints and roles."""
     connection = connect(layout)
     identity = connection.identity
-    for listener, (kind, name) in SERVICES.items():
-        if any(identity.services(type=kind)):
+    for listener, (service_type, name) in SERVICES.items():
+        if any(identity.services(type=service_type)):
             continue
-        service = identity.create_service(type=kind, name=name)
+        service = identity.create_service(
+            type=service_type, name=name)
         identity.create_endpoint(
             service_id=service.id, interface='public',
             region_id=layouts.REGION, url=layout.url(listener))
     role = (identity.find_role('service') or
             identity.create_role(name='service'))
-    # Nova speaks as this user to the others.
+    # Nova sends service tokens of this user to the other services.
     identity.assign_project_role_to_user(
         identity.find_project('admin'), identity.find_user('admin'), role)
 
 
 def has_service(layout, binary):
-    """Whether Nova has a service of a binary that is up."""
+    """Return whether a service of Nova with this binary is up."""
     return any(service.state == 'up' for service in
                connect(layout).compute.services(binary=binary))
 
@@ -74,8 +74,8 @@ def has_resources(layout, host):
                for provider in placement.resource_providers(name=host))
 
 
-def forget_resources(layout, host):
-    """Delete the inventories of a host, which must not be in use."""
+def delete_inventories(layout, host):
+    """Delete the inventories of a host that has no allocations."""
     placement = connect(layout).placement
     for provider in placement.resource_providers(name=host):
         placement.delete(

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The client ``openstack`` of a live cloud, as its user runs it."""
+"""The client ``openstack`` of a live cloud, as an operator runs it."""
 
 import json
 import os
@@ -40,8 +40,8 @@ class Client:
                                            done.stderr))
         return done.stdout
 
-    def ask(self, *words):
-        """Run a command that shows data, and return the data."""
+    def show(self, *words):
+        """Run a command that prints data, and return the data."""
         return json.loads(self.run(*words, '--format', 'json'))
 
     def boot(self, name, flavor, *words):
@@ -51,7 +51,7 @@ class Client:
         """
         self.run('server', 'create', '--flavor', flavor, '--image', 'guest',
                  '--nic', 'none', '--wait', *words, name, check=False)
-        return self.ask('server', 'show', name)
+        return self.show('server', 'show', name)
 
     def wait(self, name, status):
         """Wait until a server has a status; return the output of ``show``.
@@ -64,7 +64,7 @@ class Client:
                     lambda server: server['status'] != status),
                 stop=tenacity.stop_after_delay(SECONDS),
                 wait=tenacity.wait_fixed(1))(
-                    self.ask)('server', 'show', name)
+                    self.show)('server', 'show', name)
         except tenacity.RetryError as error:
             raise RuntimeError('%s does not become %s but is %s.' % (
                 name, status, error.last_attempt.result()['status'])
@@ -72,16 +72,17 @@ class Client:
 
 
 def guests(layout, name):
-    """Return the names of all guests that a host knows, running or not."""
+    """Return the names of all guests of a host, running or not."""
     return virsh(layout, name, 'list', '--all', '--name').split()
 
 
 def virsh(layout, name, *words):
     """Run virsh on a host and return its output, a str."""
     return subprocess.run(
-        ['virsh', '--quiet', '--connect', host.found(layout, name)['uri'],
-         *words], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        check=True, timeout=SECONDS).stdout
+        ['virsh', '--quiet',
+         '--connect', host.read_record(layout, name)['uri'], *words],
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True,
+        timeout=SECONDS).stdout
 
 
 def domain(layout, server):

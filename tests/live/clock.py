@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Runs a program of Python with a clock that can be set while it runs.
+"""Run a Python program with a clock that can be set while it runs.
 
-Used as ``clock.py FILE PROGRAM [ARGUMENT...]``. It reads each second from the
-file by how many seconds its clock is ahead, a negative number if it is behind.
-What counts the seconds between two events is right, and so are the clocks of
-its children.
+Usage: ``clock.py FILE PROGRAM [ARGUMENT...]``. Each second, the module reads
+from the file by how many seconds the clock must be ahead; a negative number
+sets the clock back. Monotonic clocks and child processes are not affected.
 """
 
 import datetime
@@ -19,7 +18,7 @@ import time_machine
 
 
 def main(file, *command):
-    """Run the program."""
+    """Run the program with the clock that the file sets."""
     now = datetime.datetime.now(datetime.timezone.utc)
     with time_machine.travel(now, tick=True) as traveller:
         threading.Thread(target=_follow, args=(pathlib.Path(file), traveller),
@@ -29,9 +28,10 @@ def main(file, *command):
 
 
 def _follow(file, traveller):
+    """Read the file each second and set the clock."""
     ahead = 0
     while True:
-        # It is empty for a moment while it is written.
+        # The file is empty for a moment while a test writes it.
         wanted = int(file.read_text() or ahead)
         traveller.shift(wanted - ahead)
         ahead = wanted

@@ -25,7 +25,7 @@ class Cloud:
     def __init__(self, layout, say=functools.partial(print, flush=True)):
         """Start nothing yet.
 
-        :param say: function that prints a line about each step
+        :param say: function that prints a line for each step
         """
         self.layout = layout
         self.processes = running.Processes(layout)
@@ -83,7 +83,7 @@ class Cloud:
                 'compute', 'nova-scheduler',
                 *map('nova-compute-'.__add__, self.layout.hosts))))
         for name in self.layout.hosts:
-            catalog.forget_resources(self.layout, name)
+            catalog.delete_inventories(self.layout, name)
         configuration.write_priorities(self.layout, is_plain, more)
         self.start('compute')
         self.start('nova-scheduler')
@@ -182,7 +182,7 @@ class Cloud:
                 environment={'PYTHONPATH': str(layouts.README.parent)})
         for name in self.layout.hosts:
             self.processes.wait('host-' + name, functools.partial(
-                host.found, self.layout, name))
+                host.read_record, self.layout, name))
 
     def start_computes(self):
         """The nova-compute of each host."""
@@ -194,16 +194,18 @@ class Cloud:
         self._manage_nova('cell_v2', 'discover_hosts')
 
     def start_compute(self, name, clock_file=None):
-        """Start nova-compute on a host, inside its namespaces.
+        """Start nova-compute in the namespaces of a host.
 
-        :param clock_file: file that sets its clock: see tests.live.clock
+        :param clock_file: file that sets the clock of nova-compute: see
+            tests.live.clock
         """
         # The installed package must be imported, not that of the checkout.
         with_clock = [sys.executable, '-P', clock.__file__, clock_file] if (
             clock_file) else []
+        record = host.read_record(self.layout, name)
         self.processes.start(
-            'nova-compute-' + name, *host.found(self.layout, name)['enter'],
-            *with_clock, layouts.PROGRAMS / 'nova-compute',
+            'nova-compute-' + name, *record['enter'], *with_clock,
+            layouts.PROGRAMS / 'nova-compute',
             *self._files('common', name, 'readme-compute'))
 
     def audit(self, *arguments):

@@ -2,8 +2,8 @@
 
 """The configuration files of a live cloud.
 
-The options for priorities of nova-compute, nova-scheduler and nova-api come
-only from README.rst. Each service has a file of its own for them.
+README.rst has all options of nova_prio for nova-compute, nova-scheduler and
+nova-api. Each service reads these options from a file of its own.
 """
 
 import configparser
@@ -18,12 +18,12 @@ from tests.live import layout as layouts
 
 
 def write(layout):
-    """Write all files."""
+    """Write all configuration files of a cloud."""
     for name, sections in _files(layout).items():
         file = layout.etc / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(_text(sections))
-    # Services do not make these directories.
+    # Services do not create these directories.
     for name in 'nova', 'neutron', layout.compute_state, *(
             pathlib.Path(host, 'instances') for host in layout.hosts):
         (layout.state / name).mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write(layout):
 
 
 def write_priorities(layout, is_plain=False, more=()):
-    """Write the options for priorities of Nova's services.
+    """Write the files with the options of nova_prio.
 
     :param is_plain: whether to leave out this package, so that Nova runs with
         the same CPU sets but without priorities
@@ -51,7 +51,7 @@ def write_priorities(layout, is_plain=False, more=()):
 
 
 def plain_compute():
-    """Return README's nova.conf of nova-compute without this package."""
+    """Return the nova.conf of README.rst for nova-compute, but plain Nova."""
     options = configparser.ConfigParser(interpolation=None)
     options.read_string(readme('nova-compute'))
     options['DEFAULT']['compute_driver'] = 'libvirt.LibvirtDriver'
@@ -62,9 +62,9 @@ def plain_compute():
 
 
 def readme(service):
-    """Return the lines of README.rst for nova.conf of a service.
+    """Return the nova.conf of a service from README.rst.
 
-    The numbered step that names the service has them in a block.
+    The numbered step that names the service has a block with these lines.
 
     :raises ValueError: if there is no such step
     """
@@ -78,7 +78,7 @@ def readme(service):
 
 
 def _write_ssh(layout):
-    """Write the SSH keys and options with which cold migrations connect."""
+    """Write the SSH keys and options for cold migrations."""
     directory = layout.etc / 'ssh'
     directory.mkdir(exist_ok=True)
     key = directory / 'key'
@@ -187,7 +187,7 @@ def _nova(layout, user):
             'lock_path': layout.state / 'nova' / 'lock'},
         'oslo_messaging_rabbit': {'rabbit_quorum_queue': 'false'},
         'conductor': {'workers': 1}, 'scheduler': {'workers': 1},
-        # With the default of 20 cores, the quota would refuse first.
+        # The default quota of 20 cores would refuse before the scheduler.
         'quota': {'instances': -1, 'cores': -1, 'ram': -1}}
 
 

@@ -77,25 +77,25 @@ def hosts(openstack, layout):
 
 @pytest.fixture
 def boot(openstack, flavors, hosts):
-    """Function that creates a server, which is deleted at the end.
+    """Function that creates a server, as ``client.Client.boot``.
 
-    Its arguments are those of ``client.Client.boot``.
+    The servers are deleted at the end.
     """
     with contextlib.ExitStack() as stack:
-        def boot_it(name, *words):
+        def create(name, *words):
             stack.callback(openstack.run, 'server', 'delete', '--wait', name)
             return openstack.boot(name, *words)
 
-        yield boot_it
+        yield create
 
 
 @pytest.fixture(scope='module')
 def load(layout, openstack, hosts):
-    """Bursts of creates on all hosts."""
-    made = loads.Load(layout)
-    made.prepare()
-    yield made
-    made.clean()
+    """A Load on all hosts."""
+    found = loads.Load(layout)
+    found.prepare()
+    yield found
+    found.clean()
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -111,7 +111,7 @@ def settled(layout):
 
     The logs must not contain a failure of this package.
     """
-    written = logs.Written(layout)
+    written = logs.NewLines(layout)
     yield
     assert [] == watch.settle(layout).violations
     assert [] == written.failures()

@@ -15,7 +15,7 @@ from tests.live import host
 from tests.live import waiting
 
 #: Duration in seconds of a fault that does not end by itself.
-AWAY_SECONDS = 30
+FAULT_SECONDS = 30
 #: Seconds to wait for the target of a fault, or for its effect.
 SECONDS = 120
 #: Seconds by which a clock is ahead, one after the other. Each change is more
@@ -24,15 +24,15 @@ STEPS = 3600, -3600, 0
 NO_SPACE = 'No space left on device'
 
 
-def killed_compute(cloud):
-    """The nova-compute of a host is killed while it builds a server."""
+def kill_building_compute(cloud):
+    """Kill the nova-compute of a host while it builds a server."""
     server = waiting.soon(_server_with, cloud, 'spawning',
                           every=0.1, within=SECONDS)
     _kill(cloud, 'nova-compute-' + server.compute_host)
 
 
-def claiming_compute(cloud):
-    """The nova-compute of a host is killed in the middle of a claim.
+def kill_claiming_compute(cloud):
+    """Kill the nova-compute of a host in the middle of a claim.
 
     The claim has succeeded, but the remaining capacity is not saved yet.
     """
@@ -41,8 +41,8 @@ def claiming_compute(cloud):
     _kill(cloud, name)
 
 
-def killed_scheduler(cloud):
-    """The scheduler is killed as soon as nova-api has accepted a server."""
+def kill_scheduler(cloud):
+    """Kill nova-scheduler as soon as nova-api has accepted a server."""
     _wait_for_line(cloud, 'compute', '"POST /v2.1/servers" status: 202')
     _kill(cloud, 'nova-scheduler')
 
@@ -66,36 +66,36 @@ def _kill(cloud, name):
     cloud.start(name)
 
 
-def restarted_broker(cloud):
-    """RabbitMQ is restarted."""
+def restart_broker(cloud):
+    """Restart RabbitMQ."""
     cloud.restart('messages')
 
 
-def restarted_database(cloud):
-    """MariaDB is restarted."""
+def restart_database(cloud):
+    """Restart MariaDB."""
     cloud.restart('database')
 
 
-def absent_placement(cloud):
-    """Placement is away for a while."""
+def stop_placement(cloud):
+    """Stop Placement for FAULT_SECONDS."""
     cloud.processes.stop('placement')
-    time.sleep(AWAY_SECONDS)
+    time.sleep(FAULT_SECONDS)
     cloud.start('placement')
 
 
-def restarted_libvirtd(cloud):
-    """The libvirtd of a host is restarted; its guests keep running.
+def restart_libvirtd(cloud):
+    """Restart the libvirtd of a host; its guests keep running.
 
     If libvirtd ends during a call of nova-compute, nova-compute may wait
-    forever for its own lock. Then it is restarted, as an operator must do.
+    forever for its own lock. Then restart nova-compute, as an operator must.
     """
     server = catalog.connect(cloud.layout).compute.find_server(
         'untouched-load-high', all_projects=True)
     name = server.compute_host
-    before = host.found(cloud.layout, name)
+    record = host.read_record(cloud.layout, name)
     os.kill(cloud.processes.pid('host-' + name), host.RESTART_LIBVIRTD)
     cloud.processes.wait(
-        'host-' + name, lambda: before != host.found(cloud.layout, name))
+        'host-' + name, lambda: record != host.read_record(cloud.layout, name))
     if not _asks_libvirt(cloud, server):
         print('The nova-compute of %s waits for ever.' % name)
         cloud.restart('nova-compute-' + name)
@@ -104,18 +104,18 @@ def restarted_libvirtd(cloud):
 def _asks_libvirt(cloud, server):
     """Return whether nova-compute answers one of three diagnostics calls."""
     compute = catalog.connect(cloud.layout).compute
-    # The first call may only detect that the connection is gone.
+    # The first call may only detect that the connection is closed.
     return any(compute.get('/servers/%s/diagnostics' % server.id).ok
                for _ in range(3))
 
 
-def full_disk(cloud):
-    """The file system of a host's instances is full for a while.
+def fill_disk(cloud):
+    """Fill the file system of the instances of a host for FAULT_SECONDS.
 
-    Creates on this host must end in ERROR meanwhile.
+    During this time, creates on this host must end in ERROR.
     """
     name = cloud.layout.hosts[0]
-    enter = host.found(cloud.layout, name)['enter']
+    enter = host.read_record(cloud.layout, name)['enter']
     file = cloud.layout.compute_state / 'instances' / 'full'
     try:
         # dd ends when there is no space left.
@@ -123,9 +123,9 @@ def full_disk(cloud):
             [*enter, 'dd', 'if=/dev/zero', 'of=%s' % file, 'bs=1M'],
             capture_output=True, text=True)
         assert NO_SPACE in filling.stderr
-        # Fill the space that users free meanwhile.
+        # Fill the space that users free during the fault.
         with subprocess.Popen(
-                [*enter, 'timeout', str(AWAY_SECONDS), 'sh', '-c',
+                [*enter, 'timeout', str(FAULT_SECONDS), 'sh', '-c',
                  'while sleep 0.1; do head -c 1M /dev/zero >>%s; done' % file],
                 stderr=subprocess.DEVNULL):
             service = cloud.processes.log('nova-compute-' + name)
@@ -136,11 +136,11 @@ def full_disk(cloud):
         subprocess.run([*enter, 'rm', file], check=True)
 
 
-def stepped_clock(cloud):
-    """The clock of a host's nova-compute is set ahead, back, and right.
+def step_clock(cloud):
+    """Set the clock of a nova-compute ahead, back, and to the right time.
 
-    Then nova-compute is restarted, as an operator must do. Otherwise
-    keystoneauth would wait as long as the clock was set back.
+    Then restart nova-compute, as an operator must. Otherwise keystoneauth
+    would wait as long as the clock was set back.
     """
     name = cloud.layout.hosts[0]
     clock = cloud.layout.run / 'clock'
@@ -150,7 +150,7 @@ def stepped_clock(cloud):
     cloud.start_compute(name, clock)
     for step in STEPS:
         clock.write_text(str(step))
-        time.sleep(AWAY_SECONDS)
+        time.sleep(FAULT_SECONDS)
         assert cloud.processes.is_running(service)
         if step > 0:
             waiting.soon(_is_ahead, cloud.processes.log(service), step,
@@ -159,7 +159,7 @@ def stepped_clock(cloud):
 
 
 def _is_ahead(log, seconds):
-    """Return whether a clock is ahead of ours, by the log of its service."""
+    """Return whether the clock that wrote a log is ahead by some seconds."""
     now = datetime.datetime.now()
     for line in reversed(log.read_text().splitlines()):
         try:
@@ -187,7 +187,7 @@ def _status_of_new_server(cloud, name):
         compute.wait_for_delete(server, wait=SECONDS)
 
 
-class Left(typing.NamedTuple):
+class OrphanGuest(typing.NamedTuple):
     """A guest that Nova left on a host without its server."""
 
     host: str
@@ -195,42 +195,42 @@ class Left(typing.NamedTuple):
     is_running: bool
 
 
-def left(layout, made_in_vain):
-    """Return the guests that Nova left on hosts without their servers.
+def find_orphan_guests(layout, uuids):
+    """Return the orphan guests of some servers.
 
     If a resize, confirm or revert fails on the other host, Nova leaves the
     guest shut off on the old host. If libvirt or the database fails just after
-    the start of a guest, Nova takes the build for failed. Then the guest keeps
+    the start of a guest, the build fails. Then the guest keeps
     running, and another host may build the server again.
 
     :param layout: Layout
-    :param made_in_vain: UUIDs of the servers to look for
-    :returns: list of Left
+    :param uuids: UUIDs of servers
+    :returns: list of OrphanGuest
     """
     compute = catalog.connect(layout).compute
-    homes = {server.id: server.compute_host
-             for server in compute.servers(all_projects=True)}
+    host_of = {server.id: server.compute_host
+               for server in compute.servers(all_projects=True)}
     found = []
     for name in layout.hosts:
         running = client.virsh(layout, name, 'list', '--uuid').split()
         defined = client.virsh(layout, name, 'list', '--all', '--uuid').split()
-        found += [Left(name, uuid, uuid in running) for uuid in defined
-                  if uuid in made_in_vain and homes.get(uuid) != name]
+        found += [OrphanGuest(name, uuid, uuid in running) for uuid in defined
+                  if uuid in uuids and host_of.get(uuid) != name]
     return found
 
 
-def remove(layout, guest):
+def remove_guest(layout, guest):
     """Remove a guest, as an operator does.
 
     :param layout: Layout
-    :param guest: Left
+    :param guest: OrphanGuest
     """
     if guest.is_running:
         client.virsh(layout, guest.host, 'destroy', guest.uuid)
     client.virsh(layout, guest.host, 'undefine', guest.uuid)
 
 
-#: All of them.
-FAULTS = (killed_compute, claiming_compute, killed_scheduler,
-          restarted_broker, restarted_database, absent_placement,
-          restarted_libvirtd, full_disk, stepped_clock)
+#: All faults.
+FAULTS = (kill_building_compute, kill_claiming_compute, kill_scheduler,
+          restart_broker, restart_database, stop_placement,
+          restart_libvirtd, fill_disk, step_clock)

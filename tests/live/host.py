@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A host of a live cloud: a process that lives as long as its namespaces.
+"""A host of a live cloud: a process with namespaces and a libvirtd.
 
-Run as ``python -m tests.live.host DIRECTORY NAME``. It has the CPUs of the
-worked example, whatever this machine has, and a real libvirtd.
+Usage: ``python -m tests.live.host DIRECTORY NAME``. On any machine, libvirt
+on this host shows the CPUs of the worked example.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from tests.live import layout as layouts
 
 #: Tells a host to restart its libvirtd.
 RESTART_LIBVIRTD = signal.SIGUSR1
-#: Room for the instances of a host, in memory. It counts as 1 GB.
+#: Size of the tmpfs for the instances of a host. Nova counts it as 1 GB.
 DISK_SIZE = '1200m'
 
 LISTEN = '''\
@@ -31,7 +31,7 @@ auth_tcp = "none"
 
 
 class Host(topology.Host):
-    """A host of 12 CPUs in one NUMA cell, which others migrate guests to."""
+    """A host of 12 CPUs in one NUMA cell that accepts migrations."""
 
     cells = {0: tuple(range(12))}
     libvirtd_options = ('--listen',)
@@ -56,30 +56,30 @@ class Host(topology.Host):
         self.run('/usr/sbin/sshd', '-o', 'ListenAddress=' + self._address)
 
     def enter_command(self):
-        """Return the beginning of a command that runs there."""
+        """Return the beginning of a command that runs on this host."""
         return ['nsenter', '--target', str(self._init), '--mount', '--uts',
                 '--cgroup', '--pid']
 
 
-def found(layout, name):
-    """Return the record that a host writes about itself.
+def read_record(layout, name):
+    """Return the record that the process of a host writes.
 
-    :returns: dict: ``enter``, the beginning of a command that runs there,
-        ``uri``, that of libvirt, and ``restarts``, how many its libvirtd has
-        behind it
+    :returns: dict: ``enter``, the beginning of a command that runs on this
+        host, ``uri``, the URI of libvirt, and ``restarts``, the number of
+        restarts of libvirtd
     """
     return json.loads((layout.run / (name + '.host')).read_text())
 
 
 def main(directory, name):
-    """Be the host until told to end."""
+    """Run the host until SIGTERM arrives."""
     layout = layouts.Layout.load(pathlib.Path(directory))
     signal.signal(signal.SIGTERM, lambda *args: sys.exit())
     file = layout.run / (name + '.host')
     restarts = itertools.count()
 
-    def tell(number):
-        # It may be read this moment.
+    def write_record(number):
+        # Replace the file in one step: another process may read it now.
         new = file.with_suffix('.new')
         new.write_text(json.dumps(
             {'enter': host.enter_command(), 'uri': host.uri,
@@ -88,7 +88,7 @@ def main(directory, name):
 
     def restart(*args):
         host.restart_libvirtd()
-        tell(next(restarts))
+        write_record(next(restarts))
 
     with Host(layout, name) as host:
         try:
@@ -98,7 +98,7 @@ def main(directory, name):
             # Run the installed package, not the checkout.
             host.run('env', '--unset', 'PYTHONPATH',
                      str(layouts.PROGRAMS / 'nova-prio-host'), 'prepare')
-            tell(next(restarts))
+            write_record(next(restarts))
             signal.signal(RESTART_LIBVIRTD, restart)
             while True:
                 signal.pause()

@@ -5,14 +5,14 @@
 
 Each function yields a sentence for each violation. The invariants in INSTANT
 must hold at any time and need only the active guests of hosts. Those in
-SETTLED must hold when nothing is in motion, and need the whole snapshot.
+SETTLED must hold when no operation runs, and need the whole snapshot.
 """
 
 import collections
 
 from nova.virt import hardware
 
-from tests.live import offers
+from tests.live import inventories
 from tests.live import state
 
 
@@ -30,7 +30,7 @@ def cpus_pinned_twice(snapshot):
 
 
 def classes_oversold_by_guests(snapshot):
-    """Active guests have no more than is sellable of any class."""
+    """Active guests use no more CPUs of a row than the host may sell."""
     for host in snapshot.hosts:
         active = [domain for domain in host.domains if domain.is_active]
         yield from _oversold(host, 'active guests', [
@@ -38,8 +38,13 @@ def classes_oversold_by_guests(snapshot):
             for domain in active])
 
 
-def _oversold(host, whose, users):
-    """Compare with the rows of a host: pins, shared vCPUs, whether low."""
+def _oversold(host, subject, users):
+    """Yield the rows of a host of which more is used than it may sell.
+
+    :param subject: servers or guests, for the sentence
+    :param users: list of (number of pinned CPUs, number of shared vCPUs,
+        whether low priority), for each user
+    """
     used = {'high': sum(pins for pins, _, _ in users),
             'low': sum(shared for _, shared, _ in users),
             'ordinary': sum(shared for _, shared, is_low in users
@@ -47,18 +52,19 @@ def _oversold(host, whose, users):
     for row, units in used.items():
         if units > host.sellable[row]:
             yield '%s of %s have %d CPUs of the %s class, sellable are %d.' % (
-                whose.capitalize(), host.name, units, row,
+                subject.capitalize(), host.name, units, row,
                 host.sellable[row])
 
 
-def guests_astray(snapshot):
+def guests_on_wrong_cpus(snapshot):
     """Guests run on the CPUs of their class."""
     for host in snapshot.hosts:
         for domain in host.domains:
-            yield from _astray(host, domain)
+            yield from _wrong_cpus(host, domain)
 
 
-def _astray(host, domain):
+def _wrong_cpus(host, domain):
+    """Yield the vCPUs and emulator threads of a guest on wrong CPUs."""
     for number, cpus in enumerate(domain.vcpus):
         wanted = host.floating if domain.is_low else host.shared
         is_pinned = len(cpus) == 1 and cpus <= host.dedicated
@@ -70,18 +76,19 @@ def _astray(host, domain):
     if domain.partition == state.HIGH and not host.pins(domain):
         yield '%s on %s is in %s and has no CPU of its own.' % (
             domain.name, host.name, state.HIGH)
-    own = host.shared.union(() if domain.is_low else host.pins(domain))
-    if not domain.threads or not domain.threads <= own:
+    allowed = host.shared.union(() if domain.is_low else host.pins(domain))
+    if not domain.threads or not domain.threads <= allowed:
         yield 'Emulator threads of %s on %s run on %s, not within %s.' % (
-            domain.name, host.name, _text(domain.threads), _text(own))
+            domain.name, host.name, _text(domain.threads),
+            _text(allowed))
 
 
 def _text(cpus):
     return 'CPUs ' + hardware.format_cpu_spec(cpus) if cpus else 'any CPU'
 
 
-def in_motion(snapshot):
-    """Yield the operations that must end before SETTLED can hold."""
+def running_operations(snapshot):
+    """Yield the operations that must end before SETTLED must hold."""
     for server in snapshot.servers:
         if not server.is_at_rest:
             yield '%s is %s with task %s.' % (
@@ -119,19 +126,19 @@ def guests_without_server(snapshot):
 
     The source host keeps the guest until a resize is confirmed.
     """
-    homes = {(server.uuid, server.host) for server in snapshot.servers
-             if server.needs_host}
-    homes |= {(migration.server, migration.source)
-              for migration in _waiting(snapshot)}
+    expected = {(server.uuid, server.host) for server in snapshot.servers
+                if server.needs_host}
+    expected |= {(migration.server, migration.source)
+                 for migration in _unconfirmed(snapshot)}
     for host in snapshot.hosts:
         for domain in host.domains:
-            if (domain.uuid, host.name) not in homes:
-                yield 'The guest %s (%s) on %s is of no server there.' % (
+            if (domain.uuid, host.name) not in expected:
+                yield 'The guest %s (%s) on %s has no server on this host.' % (
                     domain.name, domain.uuid, host.name)
 
 
-def _waiting(snapshot):
-    """Return the migrations that reserve the source for a revert."""
+def _unconfirmed(snapshot):
+    """Return the migrations that keep resources at the source for a revert."""
     resized = {server.uuid for server in snapshot.servers
                if server.status == 'VERIFY_RESIZE'}
     return [migration for migration in snapshot.migrations
@@ -139,7 +146,7 @@ def _waiting(snapshot):
             migration.server in resized]
 
 
-def guests_unlike_their_servers(snapshot):
+def guests_that_differ_from_servers(snapshot):
     """Active guests have the vCPUs, pins and partition of their servers."""
     servers = {(server.uuid, server.host): server
                for server in snapshot.servers}
@@ -159,7 +166,7 @@ def guests_unlike_their_servers(snapshot):
 
 
 def classes_oversold_by_servers(snapshot):
-    """Servers, stopped ones too, have no more than is sellable."""
+    """Servers, also stopped ones, use no more CPUs than the host may sell."""
     users = _users(snapshot)
     for host in snapshot.hosts:
         yield from _oversold(host, 'servers', [
@@ -170,13 +177,14 @@ def classes_oversold_by_servers(snapshot):
 def _users(snapshot):
     """Return pairs: the name of a host, and a server that uses the host.
 
-    The old flavor of an unconfirmed resize is unknown and left out.
+    The source host of an unconfirmed resize is left out: the APIs do not show
+    the old flavor.
     """
     servers = {server.uuid: server for server in snapshot.servers}
     return [(server.host, server) for server in snapshot.servers
             if server.needs_host] + [
         (migration.source, servers[migration.server])
-        for migration in _waiting(snapshot) if migration.keeps_flavor]
+        for migration in _unconfirmed(snapshot) if migration.keeps_flavor]
 
 
 def servers_without_host(snapshot):
@@ -187,14 +195,15 @@ def servers_without_host(snapshot):
             yield '%s is %s and has no host.' % (server.title, server.status)
         elif not server.host and server.status == 'ERROR' and (
                 not server.has_fault):
-            yield '%s is in ERROR and does not say why.' % server.title
+            yield '%s is in ERROR without a fault.' % server.title
 
 
-def requests_not_in_force(snapshot):
+def servers_with_wrong_priority(snapshot):
     """A server has the priority of its flavor or of its hint.
 
-    A resize to a flavor with the priority of the hint takes the hint over. The
-    next resize ends it. A reverted resize does neither.
+    After a resize to a flavor with the priority of the hint, the flavor
+    decides, and the next resize may end the priority. A reverted resize does
+    not change this.
     """
     resized = {migration.server for migration in snapshot.migrations
                if not migration.keeps_flavor and
@@ -202,38 +211,40 @@ def requests_not_in_force(snapshot):
     for server in snapshot.servers:
         if server.offered is None:
             continue
-        asked = server.offered.get('hw:cpu_priority')
+        requested = server.offered.get('hw:cpu_priority')
         hint = server.hints.get('priority')
-        allowed = {asked or hint, asked} if (
-            server.uuid in resized) else {asked or hint}
+        allowed = {requested or hint}
+        if server.uuid in resized:
+            allowed.add(requested)
         if server.priority not in allowed:
             yield '%s has the priority %s; its flavor asks for %s, its hint ' \
-                'for %s.' % (server.title, server.priority, asked, hint)
-        elif server.needs != server.asks(server.priority):
+                'for %s.' % (server.title, server.priority, requested, hint)
+        elif server.needs != server.needs_with(server.priority):
             yield '%s has %s; its flavor asks for %s with the priority %s.' % (
                 server.title, _resources(server.needs),
-                _resources(server.asks(server.priority)), server.priority)
+                _resources(server.needs_with(server.priority)),
+                server.priority)
 
 
-def priorities_off_their_hosts(snapshot):
-    """Servers with a priority are on the hosts for them."""
+def servers_on_ordinary_hosts(snapshot):
+    """Servers with a priority are on priority hosts."""
     for server in snapshot.servers:
         if server.needs_host and server.priority and (
                 server.host not in snapshot.priority_hosts):
-            yield '%s has %s priority and is on %s, which is not for it.' % (
+            yield '%s has %s priority and is on %s, no priority host.' % (
                 server.title, server.priority, server.host)
 
 
 def allocations(snapshot):
-    """The allocations are those that servers need on their hosts."""
+    """Each consumer has its expected allocations, and no other."""
     wanted = {(server.uuid, server.host): (server.title, server.needs)
               for server in snapshot.servers if server.needs_host}
     servers = {server.uuid: server for server in snapshot.servers}
-    for migration in _waiting(snapshot):
+    for migration in _unconfirmed(snapshot):
         server = servers[migration.server]
         wanted[migration.uuid, migration.source] = (
             'the migration %s of %s' % (migration.uuid, server.title),
-            # The APIs do not show the needs of the old flavor.
+            # None: the APIs do not show the old flavor.
             server.needs if migration.keeps_flavor else None)
     found = {(consumer, provider.name): resources
              for provider in snapshot.providers
@@ -243,7 +254,8 @@ def allocations(snapshot):
             servers[consumer].title if consumer in servers
             else 'consumer ' + consumer, {}))
         held = found.get((consumer, host), {})
-        if held != needs and not (held and needs is None):
+        is_right = bool(held) if needs is None else held == needs
+        if not is_right:
             yield 'On %s, %s holds %s and needs %s.' % (
                 host, title, _resources(held),
                 'something' if needs is None else _resources(needs))
@@ -255,13 +267,13 @@ def _resources(amounts):
 
 
 def hypervisors(snapshot):
-    """Each nova-compute counts the resources of its servers.
+    """Each nova-compute counts the usage of the servers on its host.
 
     If the old flavor of a resize is unknown, the host is skipped.
     """
     providers = {provider.name: provider for provider in snapshot.providers}
     users = _users(snapshot)
-    unknown = {migration.source for migration in _waiting(snapshot)
+    unknown = {migration.source for migration in _unconfirmed(snapshot)
                if not migration.keeps_flavor}
     for hypervisor in snapshot.hypervisors:
         if hypervisor.name in unknown or hypervisor.name not in providers:
@@ -281,12 +293,12 @@ def hypervisors(snapshot):
                        hypervisor.name, *found, *wanted))
 
 
-INSTANT = (cpus_pinned_twice, classes_oversold_by_guests, guests_astray)
+INSTANT = (cpus_pinned_twice, classes_oversold_by_guests, guests_on_wrong_cpus)
 SETTLED = INSTANT + (
-    guests_of_servers, guests_without_server, guests_unlike_their_servers,
-    classes_oversold_by_servers, servers_without_host, requests_not_in_force,
-    priorities_off_their_hosts, allocations, offers.inventories,
-    offers.providers_overfull, hypervisors)
+    guests_of_servers, guests_without_server, guests_that_differ_from_servers,
+    classes_oversold_by_servers, servers_without_host,
+    servers_with_wrong_priority, servers_on_ordinary_hosts, allocations,
+    inventories.wrong_inventories, inventories.overfull_providers, hypervisors)
 
 
 def violations(snapshot, rules=SETTLED):

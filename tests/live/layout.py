@@ -8,7 +8,7 @@ import os
 import pathlib
 import sysconfig
 
-#: The services that listen, each on the first port plus its position here.
+#: The services that listen. Each has the first port plus its index.
 LISTENERS = ('identity', 'compute', 'placement', 'image', 'network',
              'database', 'messages', 'erlang', 'epmd')
 ADDRESS = '127.0.0.1'
@@ -17,19 +17,20 @@ PASSWORD = 'secret'
 REGION = 'RegionOne'
 #: Port of the SSH server of each host.
 SSH_PORT = 2022
-#: The directory of the installed programs, and that of their samples.
+#: Directories of the installed programs and of their sample files.
 PROGRAMS = pathlib.Path(sysconfig.get_path('scripts'))
 SAMPLES = pathlib.Path(sysconfig.get_path('data'), 'etc')
 README = pathlib.Path(__file__).parents[2] / 'README.rst'
-#: Names the directory that ``python -m tests.live up`` was given.
+#: Environment variable with the directory of the cloud.
 VARIABLE = 'NOVA_PRIO_LIVE'
 
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """One cloud: all that it writes is below ``directory``.
+    """The directory and the ports of one cloud.
 
-    Two clouds have directories and ports of their own.
+    All files of the cloud are below ``directory``. Two clouds must not share
+    a directory or a port.
     """
 
     directory: pathlib.Path
@@ -44,7 +45,7 @@ class Layout:
 
     @classmethod
     def load(cls, directory):
-        """Return the layout that the cloud in a directory was made with."""
+        """Return the layout that ``save`` wrote into a directory."""
         file = directory / 'layout.json'
         if not file.exists():
             raise FileNotFoundError(
@@ -56,7 +57,7 @@ class Layout:
     def of_environment(cls):
         """Return the layout of the cloud that the environment names.
 
-        :raises ValueError: if it names none
+        :raises ValueError: if NOVA_PRIO_LIVE is not set
         """
         directory = os.environ.get(VARIABLE)
         if not directory:
@@ -65,15 +66,15 @@ class Layout:
         return cls.load(pathlib.Path(directory).absolute())
 
     def save(self):
-        """Make the directory and write down how it is laid out.
+        """Create the directory and write the layout into it.
 
-        :raises ValueError: if it has a cloud on other ports
+        :raises ValueError: if the directory has a cloud on other ports
         """
         file = self.directory / 'layout.json'
         if file.exists() and self.load(self.directory) != self:
             raise ValueError(
-                'The cloud in %s has the first port %d, not %d: for another '
-                'one, take it down and delete the directory.' % (
+                'The cloud in %s has the first port %d, not %d. To change the '
+                'port, run "down" and delete the directory.' % (
                     self.directory, self.load(self.directory).first_port,
                     self.first_port))
         for path in self.etc, self.log, self.run:
@@ -114,22 +115,22 @@ class Layout:
         return self.first_port + LISTENERS.index(listener)
 
     def url(self, listener):
-        """Return the address of an API."""
+        """Return the URL of an API."""
         suffix = {'identity': '/v3', 'compute': '/v2.1'}.get(listener, '')
         return 'http://%s:%d%s' % (ADDRESS, self.port(listener), suffix)
 
     def database(self, name):
-        """Return SQLAlchemy's address of a database."""
+        """Return the URL of a database for SQLAlchemy."""
         return 'mysql+pymysql://%s:%s@%s:%d/%s?charset=utf8' % (
             USER, PASSWORD, ADDRESS, self.port('database'), name)
 
     def address(self, host):
-        """Return the address of a host for incoming migrations."""
+        """Return the IP address of a host for incoming migrations."""
         return '127.%d.%d.%d' % (
             *divmod(self.first_port, 256), 2 + self.hosts.index(host))
 
     @property
     def transport_url(self):
-        """The address of the message broker."""
+        """The URL of the message broker."""
         return 'rabbit://%s:%s@%s:%d/' % (
             USER, PASSWORD, ADDRESS, self.port('messages'))

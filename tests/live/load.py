@@ -2,7 +2,7 @@
 
 """Bursts of creates at a live cloud, and the CPUs that its hosts sold.
 
-No code of this package counts the sold CPUs: see tests.live.look and state.
+No code of nova_prio counts the sold CPUs: see tests.live.snapshots and state.
 """
 
 import collections
@@ -16,7 +16,7 @@ import typing
 import tenacity
 
 from tests.live import catalog
-from tests.live import look
+from tests.live import snapshots
 from tests.live import state
 from tests.live import waiting
 
@@ -34,8 +34,8 @@ class Flavor(typing.NamedTuple):
 
 MEMORY_MB = 64
 DISK_GB = 1
-#: Name -> Flavor. They mean the same to a Nova that knows no priorities,
-#: except that low is ordinary there.
+#: Name -> Flavor. With plain Nova, the CPUs of the guests are the same, except
+#: that a low-priority guest is an ordinary one.
 FLAVORS = {
     'load-high': Flavor(2, 2, {'hw:cpu_priority': 'high',
                                'hw:cpu_policy': 'dedicated'}),
@@ -45,9 +45,10 @@ FLAVORS = {
     'load-mixed': Flavor(4, 2, {'hw:cpu_policy': 'mixed',
                                 'hw:cpu_dedicated_mask': '0-1'}),
 }
-#: How many servers the bursts create at once.
+#: Numbers of servers that bursts create at once.
 NUMBERS = (40, 200)
-#: A burst repeats these: more than two hosts have, in each row.
+#: A burst repeats these flavors. It asks for more CPUs of each row than two
+#: hosts have.
 ORDER = ('load-low', 'load-high', 'load-ordinary', 'load-low', 'load-pinned',
          'load-low', 'load-mixed', 'load-ordinary')
 
@@ -56,9 +57,9 @@ ORDER = ('load-low', 'load-high', 'load-ordinary', 'load-low', 'load-pinned',
 class Outcome:
     """The outcome of a burst.
 
-    ``failed`` are the errors of creates that the API did not accept,
-    ``servers`` what it tells of all others once they settled, or time was up;
-    ``snapshot`` is a state.Snapshot of that time.
+    ``failed`` has the errors of creates that the API did not accept.
+    ``servers`` are all other servers, as the API shows them after they have
+    settled or the time is over. ``snapshot`` is a state.Snapshot of that time.
     """
 
     failed: list
@@ -67,27 +68,27 @@ class Outcome:
 
     @property
     def sold(self):
-        """Dict, host -> row -> CPUs that its guests have.
+        """Dict, host -> row -> CPUs in use by its guests.
 
-        To plain Nova, guests of low priority are ordinary.
+        With plain Nova, low-priority guests are ordinary.
         """
         return {host.name: _sold(host) for host in self.snapshot.hosts}
 
     @property
     def sellable(self):
-        """Dict, host -> row -> CPUs that it may sell."""
+        """Dict, host -> row -> CPUs that the host may sell."""
         return {host.name: host.sellable for host in self.snapshot.hosts}
 
     @property
     def oversold(self):
-        """Dict, host -> row -> CPUs that it sold and should not have."""
+        """Dict, host -> row -> CPUs in use beyond the sellable ones."""
         return {host: {row: max(0, units - self.sellable[host][row])
                        for row, units in rows.items()}
                 for host, rows in self.sold.items()}
 
     @property
-    def excess(self):
-        """Dict, host -> resource class -> units in use above the capacity."""
+    def overallocated(self):
+        """Dict, host -> resource class -> units allocated above capacity."""
         return {provider.name: {
             name: max(0, provider.usages[name] - int(
                 (inventory['total'] - inventory['reserved']) *
@@ -96,8 +97,8 @@ class Outcome:
             for provider in self.snapshot.providers}
 
     @property
-    def held(self):
-        """Dict, server -> resource class -> units that Placement holds.
+    def allocations(self):
+        """Dict, consumer -> Counter, resource class -> allocated units.
 
         If a server has allocations on both hosts, the value is their sum.
         """
@@ -111,7 +112,7 @@ class Outcome:
     def record(self):
         """The figures to record, JSON."""
         return json.dumps({name: getattr(self, name) for name in (
-            'sellable', 'sold', 'oversold', 'excess')})
+            'sellable', 'sold', 'oversold', 'overallocated')})
 
     def of(self, status):
         """Return the servers with a status."""
@@ -119,6 +120,7 @@ class Outcome:
 
 
 def _sold(host):
+    """Return dict, row -> CPUs in use by the guests of a state.Host."""
     found = {'high': 0, 'low': 0, 'ordinary': 0}
     for domain in host.domains:
         shared = host.shared_vcpus(domain)
@@ -129,19 +131,19 @@ def _sold(host):
 
 
 class Load:
-    """Creates servers of all classes at once, on all hosts."""
+    """Create servers of all classes at once, on all hosts."""
 
     def __init__(self, layout):
         self._layout = layout
         self._connection = catalog.connect(layout)
 
     def prepare(self):
-        """Make the flavors."""
+        """Create the flavors."""
         compute = self._connection.compute
         for name, flavor in FLAVORS.items():
-            made = compute.create_flavor(
+            created = compute.create_flavor(
                 name=name, vcpus=flavor.vcpus, ram=MEMORY_MB, disk=DISK_GB)
-            compute.create_flavor_extra_specs(made, flavor.extra_specs)
+            compute.create_flavor_extra_specs(created, flavor.extra_specs)
 
     def clean(self):
         """Delete the flavors."""
@@ -150,16 +152,16 @@ class Load:
             compute.delete_flavor(compute.find_flavor(name))
 
     def burst(self, number):
-        """Create that many servers at once; returns the Outcome."""
+        """Create a number of servers at once and return the Outcome."""
         compute = self._connection.compute
         flavors = {name: compute.find_flavor(name).id for name in FLAVORS}
         image = self._connection.image.find_image('guest').id
         start = threading.Barrier(number)
 
-        def create(place, flavor):
+        def create(index, flavor):
             start.wait()
             return compute.create_server(
-                name='%s-%d' % (flavor, place), flavor_id=flavors[flavor],
+                name='%s-%d' % (flavor, index), flavor_id=flavors[flavor],
                 image_id=image, networks='none')
 
         with concurrent.futures.ThreadPoolExecutor(number) as pool:
@@ -168,14 +170,14 @@ class Load:
         return Outcome(
             failed=[each.exception() for each in creates if each.exception()],
             servers=self._settled(),
-            snapshot=look.at_all(self._layout, self._connection))
+            snapshot=snapshots.read_all(self._layout, self._connection))
 
     @tenacity.retry(
         retry=tenacity.retry_if_result(lambda servers: any(
             server.status == 'BUILD' or server.task_state
             for server in servers)),
         stop=tenacity.stop_after_delay(SECONDS), wait=tenacity.wait_fixed(2),
-        # The caller handles servers that are stuck.
+        # Return servers that are stuck: the caller handles them.
         retry_error_callback=lambda state: state.outcome.result())
     def _settled(self):
         return self._servers()
@@ -184,10 +186,10 @@ class Load:
         return [server for server in self._connection.compute.servers()
                 if server.name.startswith('load-')]
 
-    def end(self):
+    def delete_servers(self):
         """Delete all servers of a burst.
 
-        :raises tenacity.RetryError: if some servers stay
+        :raises tenacity.RetryError: if servers still exist after SECONDS
         """
         compute = self._connection.compute
         with concurrent.futures.ThreadPoolExecutor(8) as pool:
@@ -195,10 +197,10 @@ class Load:
         waiting.soon(lambda: not self._servers(), every=2, within=SECONDS)
 
 
-def needs(server):
+def expected_allocation(server):
     """Return the expected allocation of a server, a Counter."""
     flavor = FLAVORS[server.name.rpartition('-')[0]]
-    # Adding drops zeros.
+    # The sum of two Counters has no zeros.
     return collections.Counter() + collections.Counter(
         PCPU=flavor.dedicated, VCPU=flavor.vcpus - flavor.dedicated,
         MEMORY_MB=MEMORY_MB, DISK_GB=DISK_GB)

@@ -5,16 +5,16 @@
 import re
 
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
-#: Text of nova-conductor when another host must build a server.
-FORMER = 'Error from last host'
+#: Text of nova-conductor when it schedules a server again.
+RESCHEDULED = 'Error from last host'
 #: Line of nova-compute if its recount fails because of pinned CPUs.
 RECOUNT = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)')
-#: A frame of a traceback, and the maximum number of lines to the next frame.
+#: A frame of a traceback. The next frame begins at most FRAME_LINES later.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
-WITHIN = 4
+FRAME_LINES = 4
 
 
-class Written:
+class NewLines:
     """The log lines since this object was created."""
 
     def __init__(self, layout):
@@ -37,8 +37,8 @@ class Written:
     def failures(self):
         """Return the innermost frames of tracebacks that are in this package.
 
-        Nova logs no traceback of the exceptions that it expects. The lines of
-        recounts that failed because of pinned CPUs are returned as well.
+        Nova logs no traceback of an exception that it expects. If a recount
+        failed because of pinned CPUs, its line is returned as well.
         """
         lines = self.lines()
         frames = {number: found[1] for number, line in enumerate(lines)
@@ -47,13 +47,13 @@ class Written:
         return recounts + [
             lines[number] for number, path in frames.items()
             if '/nova_prio/' in path and not any(
-                number + more in frames for more in range(1, WITHIN + 1))]
+                number + more in frames for more in range(1, FRAME_LINES + 1))]
 
 
-def built_anew(written):
-    """Return UUIDs of servers that nova-conductor scheduled again.
+def rescheduled_servers(written):
+    """Return the UUIDs of servers that nova-conductor scheduled again.
 
-    :param written: Written
+    :param written: NewLines
     """
     return {found[0] for line in written.lines('nova-conductor')
-            if FORMER in line for found in UUID.finditer(line)}
+            if RESCHEDULED in line for found in UUID.finditer(line)}

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random operations on servers of all kinds, as several users at once.
+"""Random operations on servers of all classes, by several users at once.
 
-Each user draws from numbers of its own and has servers of its own, so that a
-seed says what each of them draws, whatever the others do. Which operation that
-is depends on the state that its server is in by then.
+Each user has its own random generator and its own servers. A seed therefore
+determines the draws of each user. The operation that follows from a draw also
+depends on the state of the server at that time.
 """
 
 import collections
@@ -21,19 +21,20 @@ import tenacity
 from tests.live import catalog
 from tests.live import load
 
-#: Users, and servers that one of them has at most.
-USERS, MOST = 4, 3
-#: Seconds until a server that Nova works on counts as stuck.
+#: Number of users, and maximum number of servers of each user.
+USERS, MAX_SERVERS = 4, 3
+#: A server that still has a task after these seconds is stuck.
 SECONDS = 180
 DELETED, STUCK, REFUSED = 'DELETED', 'stuck', 'refused: '
-#: Outcome of a move if the server stays on its host: Nova does not report it.
+#: Outcome of a move that leaves the server on its host. Nova reports no error.
 UNMOVED = REFUSED + 'it has not moved'
-#: Exceptions of a request that the cloud refuses or cannot accept now.
+#: Exceptions of a request that the cloud refuses, or cannot answer.
 REFUSALS = (openstack.exceptions.SDKException,
             keystoneauth1.exceptions.ClientException)
 
-#: Status -> what a user may do to a server in it; what is there twice happens
-#: twice as often. In any other, it is deleted.
+#: Status -> operations on a server with this status. An operation that is
+#: listed twice is drawn twice as often. With any other status, the server is
+#: deleted.
 ALLOWED = {
     'ACTIVE': ('delete', 'stop', 'reboot', 'resize', 'resize', 'migrate',
                'live_migrate', 'live_migrate', 'shelve', 'rebuild', 'pause'),
@@ -42,26 +43,26 @@ ALLOWED = {
     'SHELVED_OFFLOADED': ('delete', 'unshelve', 'unshelve'),
     'PAUSED': ('delete', 'unpause'),
 }
-#: What makes guests: a create, or what takes a server from one host to another
-#: or ends that.
-MAKING = {'create', 'resize', 'migrate', 'live_migrate', 'confirm', 'revert'}
+#: Operations that create a guest, move it to another host, or end such a move.
+GUEST_CHANGES = {'create', 'resize', 'migrate', 'live_migrate', 'confirm',
+                 'revert'}
 #: Operations that move a server to another host.
 MOVES = {'resize', 'migrate', 'live_migrate'}
-#: Statuses that a server does not stay in, though it may have no task.
-PASSING = {'BUILD', 'SHELVED'}
+#: Statuses that end by themselves, even if the server has no task.
+TRANSIENT = {'BUILD', 'SHELVED'}
 
-#: Hints of a create: none, a priority, or a group of the user, by its policy.
+#: Hints of a create: none, a priority, or the policy of a group of the user.
 HINTS = ('', '', '', 'high', 'low', 'soft-affinity', 'soft-anti-affinity')
 POLICIES = HINTS[-2:]
 
-#: One operation: the user's number, its position among those of the user,
-#: its name, the server's name, what was drawn, and how it ended: the server's
-#: status, DELETED, STUCK, or why the request was refused.
+#: One operation: the number of the user, the number of the operation, the name
+#: of the operation, the name of the server, the Drawn, and the outcome. The
+#: outcome is the status of the server, DELETED, STUCK, or why it was refused.
 Step = collections.namedtuple('Step', 'user number name server drawn outcome')
 
 
 class Drawn(typing.NamedTuple):
-    """The flavor and the hint of a create; others use the flavor at most."""
+    """The flavor and hint of a create; a resize uses only the flavor."""
 
     flavor: str
     hint: str
@@ -71,16 +72,18 @@ class Drawn(typing.NamedTuple):
 
 
 class Users:
-    """Users who operate on servers of their own, beside the body of it.
+    """Context during which users operate on their servers in threads.
 
-    Their servers stay until ``leave``; it can be entered again before.
+    The context can be entered several times. The servers exist until
+    ``delete_all``.
     """
 
     def __init__(self, layout, seed, number=USERS, say=print):
-        """Make them.
+        """Create the users; no operation begins yet.
 
-        :param seed: int; the same one makes them try the same
-        :param say: function that is called with a line on each operation
+        :param seed: str or int; determines the draws of the users
+        :param number: number of users
+        :param say: function that prints a line for each operation
         """
         self.steps = []
         self._say = say
@@ -110,16 +113,17 @@ class Users:
                 self._stepped.notify_all()
 
     def wait_for_steps(self, number):
-        """Wait until that many more operations are done.
+        """Wait until more operations are done.
 
-        :raises RuntimeError: if it takes too long
+        :param number: number of operations
+        :raises RuntimeError: if they are not done after twice SECONDS
         """
         with self._stepped:
-            aim = len(self.done) + number
+            target = len(self.done) + number
             if not self._stepped.wait_for(
-                    lambda: len(self.done) >= aim, 2 * SECONDS):
+                    lambda: len(self.done) >= target, 2 * SECONDS):
                 raise RuntimeError('%d operations are not done.' % (
-                    aim - len(self.done)))
+                    target - len(self.done)))
 
     @property
     def done(self):
@@ -128,31 +132,31 @@ class Users:
                 not step.outcome.startswith(REFUSED)]
 
     @property
-    def unserved(self):
-        """The operations that a service had an error of its own at."""
+    def server_errors(self):
+        """The operations that a service answered with a server error."""
         return [step for step in self.steps if 'Server Error' in step.outcome]
 
     @property
     def stuck(self):
-        """The operations that Nova never ended."""
+        """The operations that did not end within SECONDS."""
         return [step for step in self.steps if step.outcome == STUCK]
 
     @property
-    def made_in_vain(self):
-        """UUIDs of the servers that Nova did not come to an end with making.
+    def failed_or_stuck(self):
+        """UUIDs of servers whose create or move failed or got stuck.
 
-        Those are among them that are deleted.
+        Servers that are deleted by now are included.
         """
-        return set().union(*(user.made_in_vain for user in self._users))
+        return set().union(*(user.failed_or_stuck for user in self._users))
 
     @property
     def lost(self):
-        """The names of the servers that went and were not to be deleted."""
+        """Names of servers that disappeared without a delete request."""
         return [name for user in self._users for name in user.lost]
 
     @property
-    def left(self):
-        """The names of their servers."""
+    def server_names(self):
+        """The names of the servers of all users."""
         return [name for user in self._users for name in user.servers]
 
     def confirm(self):
@@ -163,29 +167,34 @@ class Users:
         return {user.servers[step.server] for step in steps
                 for user in self._users if step.server in user.servers}
 
-    def leave(self):
-        """Delete all of their servers, and their groups."""
+    def delete_all(self):
+        """Delete all servers and server groups of the users."""
         self._delete(lambda user: user.servers)
         for user in self._users:
             user.delete_groups()
 
-    def give_up(self):
-        """Delete the servers that are stuck; returns their names.
+    def delete_stuck(self):
+        """Delete the stuck servers and return their names.
 
-        A server may seem to be at rest and have a task a moment later, which
-        Nova does not come to an end with: they are all waited for again.
+        Wait for all other servers first: a server without a task may get a
+        task later that never ends.
         """
-        return [step.server for step in self._delete(_User.still_stuck)]
+        return [step.server for step in self._delete(_User.find_stuck)]
 
-    def _delete(self, which):
+    def _delete(self, select):
+        """Delete servers of each user and return the steps.
+
+        :param select: function, _User -> names of servers
+        """
         with concurrent.futures.ThreadPoolExecutor(len(self._users)) as pool:
             steps = sum(pool.map(
-                lambda user: user.delete(which(user)), self._users), [])
+                lambda user: user.delete(select(user)), self._users), [])
         self.steps += steps
         return steps
 
 
 class _User:
+    """One user, its random generator and its servers."""
 
     def __init__(self, layout, seed, user):
         self._random = random.Random('%s %s' % (seed, user))
@@ -202,20 +211,22 @@ class _User:
                        for each in itertools.count(1))
         #: Name -> UUID.
         self.servers = {}
-        #: Names of those that Nova did not come to an end with.
+        #: Names of servers whose operation did not end.
         self.stuck = set()
-        self.made_in_vain = set()
-        #: Names of those that are gone and were not to be deleted.
+        self.failed_or_stuck = set()
+        #: Names of servers that disappeared without a delete request.
         self.lost = set()
-        self._unwanted = set()
+        #: Names of servers that the user asked to delete.
+        self._delete_requested = set()
 
     def operate(self):
-        """Try an operation and wait for its end; returns the Step."""
-        # As many draws each time, whatever becomes of them.
+        """Start a random operation, wait for its end, and return the Step."""
+        # Always draw four values: the later draws must not depend on the state
+        # of a server.
         place, share = self._random.random(), self._random.random()
         drawn = Drawn(self._random.choice(list(self._flavors)),
                       self._random.choice(HINTS))
-        position = int(place * MOST)
+        position = int(place * MAX_SERVERS)
         if position >= len(self.servers):
             server = next(self._names)
             return self._step('create', server, drawn)
@@ -223,23 +234,23 @@ class _User:
         try:
             found = self._compute.get_server(self.servers[server])
         except openstack.exceptions.NotFoundException:
-            self._note_gone(server)
-            return self._made('look', server, drawn, DELETED)
+            self._forget(server)
+            return self._new_step('show', server, drawn, DELETED)
         except REFUSALS as error:
-            return self._made('look', server, drawn, _refused(error))
+            return self._new_step('show', server, drawn, _refused(error))
         names = ALLOWED.get(found.status, ('delete',))
         return self._step(names[int(share * len(names))], server, drawn)
 
-    def still_stuck(self):
-        """Wait for all servers; returns the names of those that are stuck.
+    def find_stuck(self):
+        """Wait for all servers and return the names of the stuck ones.
 
-        So are those that Nova gave up itself, and does not say why.
+        A server in ERROR without a fault also counts as stuck.
         """
         for server in set(self.servers) - self.stuck:
             try:
-                status = self._wait(server, 'look')
+                status = self._wait(server, 'show')
                 if status == DELETED:
-                    self._note_gone(server)
+                    self._forget(server)
                 elif status == 'ERROR' and not self._compute.get_server(
                         self.servers[server]).fault:
                     self.stuck.add(server)
@@ -254,55 +265,62 @@ class _User:
                 if 'VERIFY_RESIZE' == self._compute.get_server(uuid).status]
 
     def delete(self, servers):
-        """Delete servers of the user, by name; returns the steps."""
+        """Delete servers of the user and return the steps.
+
+        :param servers: names
+        """
         return [self._step('delete', server, Drawn('', ''))
                 for server in list(servers)]
 
     def delete_groups(self):
-        """Delete the groups that hints may name."""
+        """Delete the server groups of the user."""
         for group in self._groups.values():
             self._compute.delete_server_group(group)
 
-    def _note_gone(self, server):
+    def _forget(self, server):
+        """Record that a server no longer exists."""
         del self.servers[server]
         self.stuck.discard(server)
-        if server not in self._unwanted:
+        if server not in self._delete_requested:
             self.lost.add(server)
 
     def _step(self, name, server, drawn):
+        """Run an operation by name and return the Step."""
         if name == 'delete':
-            self._unwanted.add(server)
+            self._delete_requested.add(server)
         try:
-            home = self._host(server) if name in MOVES else None
+            source = self._host(server) if name in MOVES else None
             getattr(self, '_' + name)(server, drawn)
             outcome = self._wait(server, name)
             if name in MOVES and outcome not in (DELETED, 'ERROR') and (
-                    home == self._host(server)):
+                    source == self._host(server)):
                 outcome = UNMOVED
         except REFUSALS as error:
             outcome = _refused(error)
         except tenacity.RetryError:
             outcome = STUCK
             self.stuck.add(server)
-        if name in MAKING and outcome in (STUCK, 'ERROR'):
-            self.made_in_vain.add(self.servers[server])
+        if name in GUEST_CHANGES and outcome in (STUCK, 'ERROR'):
+            self.failed_or_stuck.add(self.servers[server])
         if outcome == DELETED:
-            self._note_gone(server)
-        return self._made(name, server, drawn, outcome)
+            self._forget(server)
+        return self._new_step(name, server, drawn, outcome)
 
     def _host(self, server):
         return self._compute.get_server(self.servers[server]).compute_host
 
-    def _made(self, *words):
-        return Step(self._user, next(self._numbers), *words)
+    def _new_step(self, name, server, drawn, outcome):
+        return Step(self._user, next(self._numbers), name, server, drawn,
+                    outcome)
 
     def _wait(self, server, name):
-        """Return the status of a server at rest, or DELETED.
+        """Wait until a server is at rest; return its status, or DELETED.
 
-        :raises tenacity.RetryError: if it takes too long
+        :param name: name of the operation
+        :raises tenacity.RetryError: if the server is not at rest in SECONDS
         """
-        # Each call retries for itself: what tenacity counts of a function is
-        # shared by all threads that call it.
+        # Wrap the function in each call: threads that share a wrapped function
+        # share its number of attempts, too.
         return tenacity.retry(
             retry=tenacity.retry_if_result(lambda status: status is None) |
             tenacity.retry_if_exception_type(REFUSALS),
@@ -315,12 +333,12 @@ class _User:
             found = self._compute.get_server(self.servers[server])
         except openstack.exceptions.NotFoundException:
             return DELETED
-        is_passing = found.task_state or found.status in PASSING or (
+        is_transient = found.task_state or found.status in TRANSIENT or (
             name == 'confirm' and found.status == 'VERIFY_RESIZE') or (
-                # One that waits for its resize to be confirmed has none for a
-                # moment.
+                # A server in VERIFY_RESIZE that is being deleted has no task
+                # for a moment.
                 name == 'delete' and found.status != 'ERROR')
-        return None if is_passing else found.status
+        return None if is_transient else found.status
 
     def _create(self, server, drawn):
         self.servers[server] = self._compute.create_server(
@@ -355,10 +373,15 @@ class _User:
         self._compute.revert_server_resize(self.servers[server])
 
     def __getattr__(self, name):
-        """Return what only needs the server, such as ``_stop``."""
+        """Return an operation such as ``_stop``, which needs only the server.
+
+        :param name: name of a method of the compute proxy, but ``_stop`` for
+            ``stop_server``
+        """
         act = getattr(self._compute, '%s_server' % name.lstrip('_'))
         return lambda server, drawn: act(self.servers[server])
 
 
 def _refused(error):
+    """Return the outcome of a request that raised an error."""
     return REFUSED + str(error).partition('\n')[0]

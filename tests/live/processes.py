@@ -2,8 +2,9 @@
 
 """Processes of a live cloud, each in a session of its own.
 
-They outlive the command that starts them. A file in the directory ``run``
-tells which one is whose; psutil tells whether it is still the same one.
+A process outlives the command that starts it. For each process, a file in the
+directory ``run`` has its PID and creation time. With the creation time, psutil
+tells the process from a later one with the same PID.
 """
 
 import json
@@ -19,7 +20,7 @@ import tenacity
 
 from tests.live import layout as layouts
 
-#: Seconds that a service may take to start, to stop, or to run a command.
+#: Maximum seconds of the start and stop of a service, and of a command.
 START_SECONDS = 120
 STOP_SECONDS = 20
 COMMAND_SECONDS = 300
@@ -32,13 +33,13 @@ class Processes:
         self._layout = layout
 
     def log(self, name):
-        """Return the file that a process writes to."""
+        """Return the path of the log of a process."""
         return self._layout.log / (name + '.log')
 
     def run(self, name, *command, environment=None):
-        """Run a command to its end.
+        """Run a command and wait for its end.
 
-        :raises RuntimeError: if it fails
+        :raises RuntimeError: if the command fails
         """
         with open(self.log(name), 'ab') as log:
             done = subprocess.run(
@@ -51,7 +52,7 @@ class Processes:
                 ' '.join(map(str, command)), self.log(name)))
 
     def start(self, name, *command, environment=None):
-        """Start a process unless it runs; its log is added to."""
+        """Start a process unless it runs, and append its output to its log."""
         if self.is_running(name):
             return
         with open(self.log(name), 'ab') as log:
@@ -68,15 +69,15 @@ class Processes:
         return self._layout.run / (name + '.json')
 
     def names(self):
-        """Return the names of all that was started, the last one first."""
+        """Return the names of all started processes, the last one first."""
         started = {file.stem: json.loads(file.read_text())['started']
                    for file in self._layout.run.glob('*.json')}
         return sorted(started, key=started.get, reverse=True)
 
     def pid(self, name):
-        """Return the number of a process that runs, or None.
+        """Return the PID of a process that runs, or None.
 
-        It is that of its process group as well.
+        The PID is also the ID of its process group.
         """
         try:
             found = json.loads(self._file(name).read_text())
@@ -89,11 +90,14 @@ class Processes:
         return None
 
     def is_running(self, name):
-        """Whether a process runs."""
+        """Return whether a process runs."""
         return self.pid(name) is not None
 
     def stop(self, name, number=signal.SIGTERM):
-        """Stop a process and all of its group; none is left."""
+        """Send a signal to a process group and wait until it has ended.
+
+        Processes that still run after STOP_SECONDS are killed.
+        """
         pid = self.pid(name)
         if pid is not None:
             group = [process for process in psutil.process_iter()
@@ -106,9 +110,9 @@ class Processes:
         self._file(name).unlink(missing_ok=True)
 
     def wait_for_port(self, name, listener):
-        """Wait until a process listens.
+        """Wait until a process listens on the port of a listener.
 
-        :raises RuntimeError: if it ends
+        :raises RuntimeError: if the process ends, or START_SECONDS are over
         """
         address = layouts.ADDRESS, self._layout.port(listener)
 
@@ -119,22 +123,22 @@ class Processes:
         self.wait(name, listens)
 
     def wait(self, name, is_ready):
-        """Wait until a function returns something true; returns that.
+        """Wait until a function returns a true value, and return the value.
 
-        :raises RuntimeError: if the process ends, or it takes too long
+        :raises RuntimeError: if the process ends, or START_SECONDS are over
         """
         @tenacity.retry(
             retry=tenacity.retry_if_not_exception_type(_Ended) |
             tenacity.retry_if_result(operator.not_),
             stop=tenacity.stop_after_delay(START_SECONDS),
             wait=tenacity.wait_fixed(0.2))
-        def try_it():
+        def check():
             if not self.is_running(name):
                 raise _Ended('%s ended, see %s.' % (name, self.log(name)))
             return is_ready()
 
         try:
-            return try_it()
+            return check()
         except tenacity.RetryError as error:
             raise RuntimeError(
                 '%s is not ready after %d seconds (%s), see %s.' % (
@@ -143,7 +147,7 @@ class Processes:
 
 
 class _Ended(RuntimeError):
-    """A process that is waited for has ended."""
+    """The process ended before it was ready."""
 
 
 def _group_of(pid):

@@ -3,8 +3,8 @@
 
 """Snapshots of the services and hosts of a cloud.
 
-The arithmetic follows the contract with operators and imports nothing from
-the package: otherwise it could not find errors of the package.
+The arithmetic follows the documentation for operators and imports nothing
+from nova_prio. Otherwise it could not find errors of nova_prio.
 """
 
 import dataclasses
@@ -40,7 +40,7 @@ class Domain:
 
     @property
     def is_low(self):
-        """Whether it is in the partition of low priority."""
+        """Whether the guest is in the low-priority partition."""
         return self.partition == LOW
 
 
@@ -57,12 +57,12 @@ class Host:
 
     @property
     def floating(self):
-        """The CPUs that low-priority guests float over."""
+        """The CPUs on which low-priority guests may float."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     @property
     def sellable(self):
-        """Row -> CPUs that it may sell: high, low and ordinary."""
+        """Dict, row -> CPUs that the host may sell: high, low, ordinary."""
         shared = len(self.shared) * self.ratio
         surplus = len(self.dedicated) * max(self.ratio - 1, 0)
         return {'high': len(self.dedicated),
@@ -73,7 +73,7 @@ class Host:
         """Return the pinned dedicated CPUs of a guest, one for each vCPU.
 
         A low-priority guest has no pinned CPU. Isolated emulator threads count
-        like a vCPU.
+        as one vCPU.
         """
         if domain.is_low:
             return []
@@ -84,7 +84,7 @@ class Host:
         return found
 
     def shared_vcpus(self, domain):
-        """Return how many vCPUs of a guest are not pinned, an int."""
+        """Return the number of vCPUs of a guest that are not pinned."""
         return sum(domain.is_low or len(cpus) != 1 or
                    not cpus <= self.dedicated for cpus in domain.vcpus)
 
@@ -101,20 +101,20 @@ class Server:
     vcpus: int
     memory_mb: int
     disk_gb: int
-    #: Extra specs of the flavor inside of the server.
+    #: Extra specs of the flavor that is embedded in the server.
     specs: dict
     image_properties: dict
     hints: dict
     has_fault: bool
     #: Whether the guest is running or paused in the records of Nova.
     has_power: bool
-    #: Extra specs of that flavor as the operator wrote them, None if it is
-    #: deleted.
+    #: Extra specs of the same flavor as the operator wrote them, None if
+    #: the flavor is deleted.
     offered: dict = None
 
     @property
     def title(self):
-        """Name and number."""
+        """Name and UUID, for sentences."""
         return 'server %s (%s)' % (self.name, self.uuid)
 
     @property
@@ -143,14 +143,18 @@ class Server:
         """The expected allocation: dict, resource class -> int."""
         return self._needs(self.specs)
 
-    def asks(self, priority):
-        """Return the allocation for the flavor as written, and a priority."""
+    def needs_with(self, priority):
+        """Return the expected allocation for ``offered`` with a priority.
+
+        :param priority: high, low or None
+        """
         policy = {'hw:cpu_policy': 'dedicated'} if priority == 'high' and (
             'hw_cpu_policy' not in self.image_properties and
             'resources:PCPU' not in self.offered) else {}
         return self._needs({**policy, **self.offered})
 
     def _needs(self, specs):
+        """Return the allocation for extra specs after the fold."""
         policy = specs.get('hw:cpu_policy') or (
             self.image_properties.get('hw_cpu_policy', 'shared'))
         dedicated = {'shared': 0, 'dedicated': self.vcpus}.get(policy)
@@ -173,12 +177,12 @@ class Server:
 
     @property
     def shared_vcpus(self):
-        """Number of its floating vCPUs."""
+        """Number of floating vCPUs."""
         return self.needs.get('VCPU', 0)
 
     @property
     def pins(self):
-        """Number of its pinned CPUs."""
+        """Number of pinned CPUs."""
         return self.needs.get('PCPU', 0)
 
 
@@ -190,7 +194,7 @@ class Migration:
     server: str
     status: str
     source: str
-    #: The flavor is the same afterwards.
+    #: Whether the flavor is the same after the move.
     keeps_flavor: bool
 
 
@@ -221,7 +225,7 @@ class Hypervisor:
 
 @dataclasses.dataclass(frozen=True)
 class Snapshot:
-    """All of a cloud at one time."""
+    """The state of a cloud at one time."""
 
     hosts: tuple = ()
     servers: tuple = ()

@@ -19,7 +19,7 @@ def tenant(layout):
     """Create a project and a user for each role during the context.
 
     :param layout: Layout
-    :returns: dict, role -> connection of the user with it
+    :returns: dict, role -> connection of the user with this role
     """
     admin = catalog.connect(layout)
     identity = admin.identity

@@ -18,7 +18,7 @@ from tests.live import logs
 from tests.live import tenant
 
 BLOCKS = tenant.BLOCKS
-#: If a service logs a hostile text unescaped, a log line begins with this.
+#: If a service logs a hostile text unescaped, a log line begins with MARK.
 MARK = 'nova_prio_hostile'
 LINE = 'high\n' + MARK
 #: Maximum number of characters of an answer or a log line.
@@ -93,7 +93,7 @@ def extra_specs(admin):
 @pytest.fixture
 def written(layout):
     """The lines that Nova's services log during a test."""
-    return logs.Written(layout)
+    return logs.NewLines(layout)
 
 
 @pytest.fixture
@@ -105,7 +105,7 @@ def refused(written):
         message = response.json()['badRequest']['message']
         assert message.isprintable()
         lines = written.lines()
-        # The message is in a log, so an unescaped text would be there too.
+        # The message is in the log, so an unescaped text would be there too.
         assert any(line.endswith(message) for line in lines)
         check_harmless(lines)
         return message
@@ -113,7 +113,7 @@ def refused(written):
 
 
 def check_harmless(lines):
-    """Assert that log lines are printable, short and begin as Nova began."""
+    """Assert that log lines are printable, short and without a traceback."""
     for line in lines:
         assert not line.startswith(MARK)
         assert line.isprintable()
@@ -121,7 +121,7 @@ def check_harmless(lines):
         assert 'Traceback' not in line
 
 
-def create(connection, flavor, image, name='hostile', **body):
+def post_server(connection, flavor, image, name='hostile', **body):
     return connection.compute.post('/servers', json={'server': {
         'name': name, 'flavorRef': flavor.id, 'imageRef': image.id,
         'networks': 'none'}, **body})
@@ -129,30 +129,31 @@ def create(connection, flavor, image, name='hostile', **body):
 
 @pytest.mark.parametrize('block', BLOCKS)
 @pytest.mark.parametrize('name', HINTS)
-def test_hints(member, flavor, image, refused, name, block):
-    assert "Scheduler hint 'priority' is" in refused(create(
+def test_hostile_hint_is_refused(member, flavor, image, refused, name, block):
+    assert "Scheduler hint 'priority' is" in refused(post_server(
         member, flavor, image, **{block: {'priority': HINTS[name]}}))
 
 
 @pytest.mark.parametrize('block', BLOCKS)
 @pytest.mark.parametrize('hints', [
     None, 'priority', ['priority'], 1, LINE, [LINE], 'A' * 100000])
-def test_blocks_that_are_none(member, flavor, image, written, block, hints):
-    """Nova refuses these values and tells only the user."""
-    response = create(member, flavor, image, **{block: hints})
+def test_hints_of_wrong_type_are_refused(
+        member, flavor, image, written, block, hints):
+    """Nova refuses these values with a fault, and writes no log line."""
+    response = post_server(member, flavor, image, **{block: hints})
     assert 400 == response.status_code
     assert block in response.json()['badRequest']['message']
     check_harmless(written.lines())
 
 
-def test_a_request_of_a_megabyte(member, flavor, image, written):
-    response = create(
+def test_request_of_a_megabyte_is_refused(member, flavor, image, written):
+    response = post_server(
         member, flavor, image, **{BLOCKS[0]: {'priority': 'A' * 10 ** 6}})
     assert 413 == response.status_code
     assert max(map(len, written.lines())) < LENGTH
 
 
-def test_a_request_that_is_too_deep(member, written):
+def test_stock_error_for_too_deep_request_is_harmless(member, written):
     check_failed(member.compute.post(
         '/servers', headers={'Content-Type': 'application/json'},
         data='{"%s": {"priority": %s"%s"%s}}' % (
@@ -160,8 +161,9 @@ def test_a_request_that_is_too_deep(member, written):
         written.lines(), 'RecursionError')
 
 
-def test_a_nested_hint_of_another_name(member, flavor, image, written):
-    check_failed(create(
+def test_stock_error_for_nested_hint_of_other_name_is_harmless(
+        member, flavor, image, written):
+    check_failed(post_server(
         member, flavor, image, **{BLOCKS[0]: {'note': [{LINE: LINE}]}}),
         written.lines(), 'ValueError')
 
@@ -182,9 +184,9 @@ def check_failed(response, lines, error):
     {'Priority': 'high'}, {'priority ': 'high'}, {' priority': 'high'},
     {'priority\0': 'high'}, {'hw:cpu_priority': 'high'}, {'note': LINE},
     {LINE: 'high'}, {'note': 'A' * 50000}])
-def test_other_names_are_no_priority(
+def test_hints_of_other_names_give_no_priority(
         admin, member, flavor, image, written, hints):
-    response = create(member, flavor, image, **{BLOCKS[0]: hints})
+    response = post_server(member, flavor, image, **{BLOCKS[0]: hints})
     assert 202 == response.status_code
     server = admin.compute.get_server(response.json()['server']['id'])
     member.compute.delete_server(server)
@@ -214,16 +216,17 @@ def test_other_names_are_no_priority(
     ({'resources:PCPU': '9' * 255, 'resources:VCPU': '1'}, None),
     ({'resources:PCPU': '1', 'resources:VCPU': '1',
       'hw:cpu_dedicated_mask': LINE}, None)])
-def test_extra_specs(admin, extra_specs, image, refused, specs, hint):
-    refused(create(admin, extra_specs(specs), image, **(
+def test_server_with_hostile_extra_specs_is_refused(
+        admin, extra_specs, image, refused, specs, hint):
+    refused(post_server(admin, extra_specs(specs), image, **(
         {BLOCKS[0]: {'priority': hint}} if hint else {})))
 
 
 @pytest.mark.parametrize('value', [
     LINE, 'A' * 255, '<low/>&', '\x1b[2J', '\uff48\uff49\uff47\uff48',
     '\u202ehgih', 'high\ud800', 'high\0', '', 1, 1.5])
-def test_extra_specs_that_are_validated(admin, flavor, written, value):
-    """Nova refuses these from 2.86 on, and tells only the user."""
+def test_validated_extra_spec_is_refused(admin, flavor, written, value):
+    """Nova validates extra specs from microversion 2.86 on."""
     response = admin.compute.post(
         '/flavors/%s/os-extra_specs' % flavor.id, microversion='2.86',
         json={'extra_specs': {'hw:cpu_priority': value}})
@@ -236,9 +239,8 @@ def test_extra_specs_that_are_validated(admin, flavor, written, value):
 @pytest.mark.parametrize('microversion', ['2.85', '2.86'])
 @pytest.mark.parametrize('value', [
     {LINE: LINE}, [LINE], nested(DEEP), None, True, 'A' * 256, 'A' * 100000])
-def test_extra_specs_that_are_no_strings(
+def test_extra_spec_of_wrong_type_or_length_is_refused(
         admin, flavor, written, value, microversion):
-    """Nova refuses other types and long strings, and tells only the user."""
     response = admin.compute.post(
         '/flavors/%s/os-extra_specs' % flavor.id, microversion=microversion,
         json={'extra_specs': {'hw:cpu_priority': value}})
@@ -248,25 +250,27 @@ def test_extra_specs_that_are_no_strings(
 
 
 @pytest.mark.parametrize('value', [LINE, 'x' * 60000, '\x1b[2J'])
-def test_images(member, flavor, refused, value, tmp_path):
+def test_image_with_hostile_property_is_refused(
+        member, flavor, refused, value, tmp_path):
     """Users of any project may write any property into an image."""
     image = member.create_image(
         'own', filename=str(boot_sector.build(boot_sector.IDLE, tmp_path)),
         disk_format='raw', container_format='bare', allow_duplicates=True,
         wait=True, meta={'hw_cpu_policy': value})
-    response = create(
+    response = post_server(
         member, flavor, image, **{BLOCKS[0]: {'priority': 'low'}})
     member.image.delete_image(image)
     assert 'hw_cpu_policy' in refused(response)
 
 
-def test_xml(layout, admin, extra_specs, image, written):
-    """The domain XML contains the texts of the owner and of the operator."""
+def test_hostile_text_does_not_change_domain_xml(
+        layout, admin, extra_specs, image, written):
+    """The name and the extra specs appear in the metadata of the XML."""
     hostile = ']]></nova:name><resource>&amp;"\'\u2603'
     flavor = extra_specs({
         'hw:cpu_priority': 'low', 'note': hostile, 'a:b c': hostile,
         'line': LINE})
-    response = create(admin, flavor, image, hostile)
+    response = post_server(admin, flavor, image, hostile)
     compute = admin.compute
     server = compute.wait_for_server(
         compute.get_server(response.json()['server']['id']), wait=300)

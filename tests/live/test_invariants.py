@@ -11,7 +11,7 @@ import tenacity
 
 from tests.live import catalog
 from tests.live import client
-from tests.live import look
+from tests.live import snapshots
 from tests.live import watch
 
 FOREIGN = '''\
@@ -31,19 +31,19 @@ def watched():
 
 @pytest.fixture(scope='module')
 def connection(layout):
-    """The administrator's."""
+    """The openstacksdk connection of the administrator."""
     return catalog.connect(layout)
 
 
 @pytest.fixture(scope='module')
 def host(hosts):
-    """The name of the host that takes part."""
+    """The name of the host of all servers."""
     return hosts[0]
 
 
 @pytest.fixture(scope='module')
 def servers(openstack, connection, flavors, host):
-    """A high and a low one: dict, name -> server of the SDK."""
+    """A high and a low server: dict, name -> server of the SDK."""
     compute = connection.compute
     image = connection.image.find_image('guest')
     found = {name: compute.create_server(
@@ -68,9 +68,12 @@ def found(layout, servers):
 
 @pytest.fixture
 def allocate(connection):
-    """A function that writes what a consumer holds; it may be too late."""
+    """Function that writes the allocations of a consumer.
+
+    The write fails if another one was faster.
+    """
     def put(consumer, **body):
-        # What Nova wrote has a type that may not be written.
+        # The consumer type that Placement returns may not be written.
         return connection.placement.put('/allocations/' + consumer, json={
             'consumer_generation': None, **body,
             'consumer_type': 'INSTANCE'})
@@ -79,46 +82,48 @@ def allocate(connection):
 
 @pytest.fixture
 def virsh(layout, host):
-    """A function that runs virsh on the host."""
+    """Function that runs virsh on the host."""
     return lambda *words: client.virsh(layout, host, *map(str, words))
 
 
 def domain(layout, host, server):
     """Return the state.Domain of a server."""
-    of_host, = look.at_active_guests(layout, host).hosts
+    of_host, = snapshots.read_active_guests(layout, host).hosts
     return next(domain for domain in of_host.domains
                 if domain.uuid == server.id)
 
 
 def sentence(text, server):
-    """Fill in the title of a server."""
+    """Return a text with the title of a server filled in."""
     return text % 'server %s (%s)' % (server.name, server.id)
 
 
-def test_allocation_of_nobody(found, connection, allocate, servers, host):
-    nobody = str(uuid.uuid4())
+def test_orphaned_allocation_is_reported(
+        found, connection, allocate, servers, host):
+    consumer = str(uuid.uuid4())
     provider = connection.placement.find_resource_provider(host)
-    allocate(nobody, project_id=nobody, user_id=nobody, allocations={
+    allocate(consumer, project_id=consumer, user_id=consumer, allocations={
         provider.id: {'resources': {'VCPU': 3}}}).raise_for_status()
     violations = found()
-    connection.placement.delete('/allocations/' + nobody).raise_for_status()
+    connection.placement.delete('/allocations/' + consumer).raise_for_status()
     assert ['On %s, consumer %s holds VCPU 3 and needs nothing.' % (
-        host, nobody)] == violations
+        host, consumer)] == violations
 
 
-def test_missing_allocation(found, connection, allocate, servers, host):
+def test_missing_allocation_is_reported(
+        found, connection, allocate, servers, host):
     url = '/allocations/' + servers['high'].id
     body = connection.placement.get(url).json()
     connection.placement.delete(url).raise_for_status()
     violations = found()
-    # A nova-compute that was faster has put it right itself.
+    # If nova-compute has healed the allocation already, this write fails.
     allocate(servers['high'].id, **{**body, 'consumer_generation': None})
     assert [sentence(
         'On ' + host + ', %s holds nothing and needs '
         'DISK_GB 1, MEMORY_MB 64, PCPU 4.', servers['high'])] == violations
 
 
-def test_allocation_of_another_size(
+def test_wrong_amount_is_reported(
         found, connection, allocate, servers, host):
     def resize(units):
         body = connection.placement.get(
@@ -137,7 +142,7 @@ def test_allocation_of_another_size(
 
 @contextlib.contextmanager
 def pinned_twice(layout, host, server, virsh):
-    """Pin two vCPUs of a server onto one CPU; gives what that breaks."""
+    """Pin two vCPUs of a server onto one CPU; yield the violation."""
     guest = domain(layout, host, server)
     (first,), (second,), *others = guest.vcpus
 
@@ -155,13 +160,13 @@ def pinned_twice(layout, host, server, virsh):
     pin(first)
 
 
-def test_cpu_pinned_twice(found, layout, host, servers, virsh):
+def test_cpu_pinned_twice_is_reported(found, layout, host, servers, virsh):
     with pinned_twice(layout, host, servers['high'], virsh) as wanted:
         violations = found()
     assert [wanted] == violations
 
 
-def test_the_watcher_raises(found, layout, host, servers, virsh):
+def test_watch_raises_after_violation(found, layout, host, servers, virsh):
     with pytest.raises(AssertionError, match='is pinned 2 times'):
         with watch.watch(layout) as seen:
             with pinned_twice(layout, host, servers['high'], virsh) as wanted:
@@ -172,7 +177,8 @@ def test_the_watcher_raises(found, layout, host, servers, virsh):
                         assert wanted in seen
 
 
-def test_low_guest_on_some_of_its_cpus(found, layout, host, servers, virsh):
+def test_low_vcpu_with_too_few_cpus_is_reported(
+        found, layout, host, servers, virsh):
     guest = domain(layout, host, servers['low'])
     virsh('vcpupin', guest.name, 1, '8', '--live')
     violations = found()
@@ -181,7 +187,7 @@ def test_low_guest_on_some_of_its_cpus(found, layout, host, servers, virsh):
         guest.name, host)] == violations
 
 
-def test_emulator_of_low_guest_on_dedicated_cpus(
+def test_low_emulator_threads_on_dedicated_cpus_are_reported(
         found, layout, host, servers, virsh):
     guest = domain(layout, host, servers['low'])
     virsh('emulatorpin', guest.name, '0-11', '--live')
@@ -191,28 +197,29 @@ def test_emulator_of_low_guest_on_dedicated_cpus(
             'CPUs 8-11.' % (guest.name, host)] == violations
 
 
-def test_guest_that_ended(found, layout, host, servers, virsh):
+def test_stopped_guest_of_active_server_is_reported(
+        found, layout, host, servers, virsh):
     guest = domain(layout, host, servers['high'])
     virsh('destroy', guest.name)
     violations = found()
-    # Nova waits before it takes the server for stopped.
+    # Start the guest before Nova sets the server to SHUTOFF.
     virsh('start', guest.name)
     assert [sentence('%s is ACTIVE on ' + host + ', but has active guests on '
                      'no host.', servers['high'])] == violations
 
 
-def test_guest_of_nobody(found, virsh, host, tmp_path):
+def test_orphan_guest_is_reported(found, virsh, host, tmp_path):
     file = tmp_path / 'foreign.xml'
     file.write_text(FOREIGN)
     virsh('create', file)
     number = virsh('domuuid', 'foreign').strip()
     violations = found()
     virsh('destroy', 'foreign')
-    assert ['The guest foreign (%s) on %s is of no server there.' % (
+    assert ['The guest foreign (%s) on %s has no server on this host.' % (
         number, host)] == violations
 
 
-def test_inventory_of_another_size(found, connection, host):
+def test_wrong_inventory_is_reported(found, connection, host):
     placement = connection.placement
     provider = placement.find_resource_provider(host)
     url = '/resource_providers/%s/inventories/VCPU' % provider.id
@@ -229,12 +236,13 @@ def test_inventory_of_another_size(found, connection, host):
             ] == violations
 
 
-def test_server_without_aggregate(found, connection, servers, host):
+def test_priority_server_on_ordinary_host_is_reported(
+        found, connection, servers, host):
     compute = connection.compute
     aggregate = compute.find_aggregate('priority')
     compute.set_aggregate_metadata(aggregate, priority_mix=None)
     violations = found()
     compute.set_aggregate_metadata(aggregate, priority_mix='true')
     assert {sentence('%s has ' + name + ' priority and is on ' + host +
-                     ', which is not for it.', server)
+                     ', no priority host.', server)
             for name, server in servers.items()} == set(violations)

@@ -13,10 +13,10 @@ from tests.live import load as loads
 from tests.live import logs
 from tests.live import watch
 
-#: Fault of nova-scheduler, and fault of nova-conductor if the chosen hosts are
-#: full by then.
+#: Fault of nova-scheduler, and fault of nova-conductor if the claims of all
+#: chosen hosts failed.
 NO_HOST, RETRIED = 'No valid host was found', 'Exceeded maximum number of'
-#: Text after logs.FORMER if a claim refused an attempt.
+#: Text after logs.RESCHEDULED if a claim refused an attempt.
 CLAIMED = 're-scheduled: Insufficient compute resources: '
 
 
@@ -29,14 +29,14 @@ def number(request):
 @pytest.fixture(scope='module')
 def written(layout, number):
     """The log lines of Nova's services during a burst."""
-    return logs.Written(layout)
+    return logs.NewLines(layout)
 
 
 @pytest.fixture(scope='module')
 def outcome(load, number, written):
-    """The Outcome of a burst, whose servers are deleted at the end."""
+    """The Outcome of a burst. Its servers are deleted at the end."""
     yield load.burst(number)
-    load.end()
+    load.delete_servers()
 
 
 def test_each_create_is_accepted(outcome, number):
@@ -50,19 +50,19 @@ def test_each_server_runs_or_is_refused(outcome):
     assert {None} == {server.task_state for server in outcome.servers}
 
 
-def test_nothing_is_oversold(outcome, record_property):
+def test_no_row_is_oversold(outcome, record_property):
     record_property('hosts', outcome.record)
     assert {0} == {units for rows in outcome.oversold.values()
                    for units in rows.values()}
 
 
-def test_all_rules_hold(outcome, layout):
+def test_invariants_hold(outcome, layout):
     """All invariants hold once each nova-compute has counted the servers."""
     assert [] == watch.settle(layout).violations
 
 
-def test_most_is_sold(outcome):
-    """The hosts do not refuse too much: half of each row must be sold."""
+def test_half_of_each_row_is_sold(outcome):
+    """The hosts must not refuse servers that fit."""
     for host, sold in outcome.sold.items():
         for row in 'high', 'low':
             assert sold[row] > outcome.sellable[host][row] / 2, (host, row)
@@ -74,7 +74,7 @@ def test_each_refusal_has_a_reason(outcome, written):
     refused = outcome.of('ERROR')
     assert refused
     attempts = [line for line in written.lines('nova-conductor')
-                if logs.FORMER in line]
+                if logs.RESCHEDULED in line]
     for server in refused:
         assert server.fault['message'].startswith((NO_HOST, RETRIED))
         own = [line for line in attempts if server.id in line]
@@ -83,13 +83,13 @@ def test_each_refusal_has_a_reason(outcome, written):
             assert CLAIMED in line
 
 
-def test_placement_holds_what_runs(outcome):
-    needed = {server.id: loads.needs(server)
-              for server in outcome.of('ACTIVE')}
-    assert {server.id: needed.get(server.id, collections.Counter())
-            for server in outcome.servers} == outcome.held
+def test_active_servers_have_expected_allocations(outcome):
+    expected = {server.id: loads.expected_allocation(server)
+                for server in outcome.of('ACTIVE')}
+    assert {server.id: expected.get(server.id, collections.Counter())
+            for server in outcome.servers} == outcome.allocations
 
 
-def test_placement_gave_no_more_than_there_is(outcome):
-    assert {0} == {units for of_host in outcome.excess.values()
+def test_allocations_do_not_exceed_capacity(outcome):
+    assert {0} == {units for of_host in outcome.overallocated.values()
                    for units in of_host.values()}

@@ -18,17 +18,17 @@ from tests.live import layout as layouts
 from tests.live import waiting
 from tests.live import watch
 
-each_kind = pytest.mark.parametrize('kind', ['high', 'low', 'ordinary'])
+each_flavor = pytest.mark.parametrize('flavor', ['high', 'low', 'ordinary'])
 
 
 @pytest.fixture
-def here(hosts):
+def source(hosts):
     """The source host."""
     return hosts[0]
 
 
 @pytest.fixture
-def there(hosts):
+def destination(hosts):
     """The destination host."""
     return hosts[1]
 
@@ -39,39 +39,40 @@ def expect(layout, openstack):
 
     No other host may have a guest of the server.
     """
-    def expect_it(name, host, kind):
-        server = openstack.ask('server', 'show', name)
+    def check(name, host, flavor):
+        server = openstack.show('server', 'show', name)
         guest = server['OS-EXT-SRV-ATTR:instance_name']
         assert ('ACTIVE', [host]) == (server['status'], [
             each for each in layout.hosts
             if guest in client.guests(layout, each)])
         domain = client.domain(layout, server)
         pins = {pin.get('cpuset') for pin in domain.iter('vcpupin')}
-        if kind == 'high':
+        if flavor == 'high':
             # At the destination, Nova adds the shared CPUs to the XML. They
             # have no effect if all vCPUs are pinned.
             assert 4 == len(pins & {*'01234567'}) == len(pins)
         else:
-            assert {'low': '0-11', 'ordinary': '8-11'}[kind] == (
+            assert {'low': '0-11', 'ordinary': '8-11'}[flavor] == (
                 domain.find('vcpu').get('cpuset'))
             assert not pins
         assert domain.findtext('resource/partition') == {
             'high': '/high_prio_machine', 'low': '/low_prio_machine',
-            'ordinary': '/machine'}[kind]
+            'ordinary': '/machine'}[flavor]
         assert [] == watch.settle(layout).violations
 
-    return expect_it
+    return check
 
 
-@pytest.mark.parametrize('kind', ['high', 'low'])
-def test_hint(kind, boot, here, expect):
-    boot('hinted', 'ordinary', '--host', here, '--hint', 'priority=' + kind)
-    expect('hinted', here, kind)
+@pytest.mark.parametrize('priority', ['high', 'low'])
+def test_hint_sets_priority(priority, boot, source, expect):
+    boot('hinted', 'ordinary', '--host', source,
+         '--hint', 'priority=' + priority)
+    expect('hinted', source, priority)
 
 
 @pytest.mark.parametrize('before, after', [
     ('high', 'low'), ('low', 'ordinary'), ('ordinary', 'high')])
-def test_resize(before, after, openstack, boot, expect):
+def test_resize_changes_class(before, after, openstack, boot, expect):
     boot('resized', before)
     openstack.run('server', 'resize', '--flavor', after, '--wait', 'resized')
     openstack.run('server', 'resize', 'confirm', 'resized')
@@ -79,14 +80,17 @@ def test_resize(before, after, openstack, boot, expect):
     expect('resized', found['OS-EXT-SRV-ATTR:host'], after)
 
 
-@pytest.mark.parametrize('kind, other', [('high', 'low'), ('low', 'high')])
-def test_resize_of_a_server_with_a_hint(kind, other, openstack, boot, expect):
-    """The priority stays until a flavor takes the priority over."""
-    boot('hinted', 'ordinary', '--hint', 'priority=' + kind)
+@pytest.mark.parametrize('priority, other', [
+    ('high', 'low'), ('low', 'high')])
+def test_hint_stays_until_a_flavor_has_its_priority(
+        priority, other, openstack, boot, expect):
+    """After that resize, the flavor alone decides the priority."""
+    boot('hinted', 'ordinary', '--hint', 'priority=' + priority)
     with pytest.raises(RuntimeError, match='created with scheduler hint'):
         openstack.run('server', 'resize', '--flavor', other, 'hinted')
     for flavor, after in (
-            ('plain', kind), (kind, kind), ('ordinary', 'ordinary')):
+            ('plain', priority), (priority, priority),
+            ('ordinary', 'ordinary')):
         openstack.run('server', 'resize', '--flavor', flavor, '--wait',
                       'hinted')
         openstack.run('server', 'resize', 'confirm', 'hinted')
@@ -95,48 +99,49 @@ def test_resize_of_a_server_with_a_hint(kind, other, openstack, boot, expect):
 
 
 @pytest.mark.parametrize('end', ['confirm', 'revert'])
-@each_kind
-def test_cold_migration(kind, end, openstack, boot, here, there, expect):
-    boot('moved', kind, '--host', here)
+@each_flavor
+def test_cold_migration_keeps_class(
+        flavor, end, openstack, boot, source, destination, expect):
+    boot('moved', flavor, '--host', source)
     openstack.run('server', 'migrate', '--wait', 'moved')
     openstack.run('server', 'migration', end, 'moved')
     openstack.wait('moved', 'ACTIVE')
-    expect('moved', there if end == 'confirm' else here, kind)
+    expect('moved', destination if end == 'confirm' else source, flavor)
 
 
-@each_kind
-def test_live_migration_there_and_back(kind, openstack, boot, here, there,
-                                       expect):
-    boot('moved', kind, '--host', here)
-    for host in there, here:
+@each_flavor
+def test_live_migration_to_other_host_and_back(
+        flavor, openstack, boot, source, destination, expect):
+    boot('moved', flavor, '--host', source)
+    for host in destination, source:
         openstack.run('server', 'migrate', '--live-migration', '--host', host,
                       '--wait', 'moved')
-        expect('moved', host, kind)
+        expect('moved', host, flavor)
 
 
-def test_nova_compute_killed_while_libvirt_moves_a_guest(
-        layout, openstack, boot, here, there, expect):
-    """libvirt completes the move; the remedy of the audit works."""
+def test_audit_repairs_migration_after_killed_compute(
+        layout, openstack, boot, source, destination, expect):
+    """libvirt completes the move; the documented remedy works."""
     soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
-    server = boot('moved', 'high', '--host', here)
+    server = boot('moved', 'high', '--host', source)
     guest = server['OS-EXT-SRV-ATTR:instance_name']
-    client.virsh(layout, here, 'migrate-setspeed', guest, '1')
-    openstack.run('server', 'migrate', '--live-migration', '--host', there,
-                  'moved')
+    client.virsh(layout, source, 'migrate-setspeed', guest, '1')
+    openstack.run('server', 'migrate', '--live-migration',
+                  '--host', destination, 'moved')
     soon(lambda: 'Unbounded' in client.virsh(
-        layout, here, 'domjobinfo', guest))
+        layout, source, 'domjobinfo', guest))
     found = cloud.Cloud(layout)
-    service = 'nova-compute-' + here
+    service = 'nova-compute-' + source
     found.processes.stop(service, signal.SIGKILL)
-    soon(lambda: guest not in client.guests(layout, here))
-    found.start_compute(here)
+    soon(lambda: guest not in client.guests(layout, source))
+    found.start_compute(source)
     settled = functools.partial(waiting.soon, every=5,
                                 within=watch.SETTLE_SECONDS)
     # The audit reports a migration that has not changed for a minute.
-    settled(lambda: 'libvirt may have moved the guest to ' + there
+    settled(lambda: 'libvirt may have moved the guest to ' + destination
             in found.audit('--dry-run'))
     for word in 'destroy', 'undefine':
-        client.virsh(layout, there, word, guest)
+        client.virsh(layout, destination, word, guest)
     files = [layout.etc / 'nova' / name for name in ('common.conf',
                                                      'nova.conf')]
     # The other nova-compute updates its report within a minute.
@@ -144,79 +149,81 @@ def test_nova_compute_killed_while_libvirt_moves_a_guest(
         [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix',
          *('--config-file=%s' % file for file in files)]).returncode)
     openstack.run('server', 'reboot', '--hard', '--wait', 'moved')
-    expect('moved', here, 'high')
+    expect('moved', source, 'high')
 
 
-def test_live_migration_aborted_in_the_queue(
-        layout, openstack, admin, boot, here, there, expect):
+def test_abort_of_queued_live_migration_keeps_source_cpus(
+        layout, openstack, admin, boot, source, destination, expect):
     """A rebuild must not use the CPUs of the aborted destination."""
     def migration(server, status):
         return next((each for each in admin.compute.server_migrations(
             server['id']) if each.status == status), None)
 
     soon = functools.partial(waiting.soon, every=0.1, within=client.SECONDS)
-    # The first migration gets the CPUs at the destination that the other
+    # At the destination, the first migration claims the CPUs that the other
     # server has at the source.
-    queued, slow = [boot(name, 'high', '--host', here)
+    queued, slow = [boot(name, 'high', '--host', source)
                     for name in ('queued', 'slow')]
-    client.virsh(layout, here, 'migrate-setspeed',
+    client.virsh(layout, source, 'migrate-setspeed',
                  slow['OS-EXT-SRV-ATTR:instance_name'], '1')
     for server, status in (slow, 'running'), (queued, 'queued'):
         admin.compute.live_migrate_server(
-            server['id'], host=there, block_migration='auto')
+            server['id'], host=destination, block_migration='auto')
         waits = soon(migration, server, status)
     admin.compute.abort_server_migration(waits, queued['id'])
     soon(lambda: not admin.compute.get_server(queued['id']).task_state)
     openstack.run('server', 'rebuild', '--wait', 'queued')
     openstack.wait('slow', 'ACTIVE')
-    expect('slow', there, 'high')
-    expect('queued', here, 'high')
+    expect('slow', destination, 'high')
+    expect('queued', source, 'high')
 
 
-def test_evacuation_after_a_killed_compute(layout, openstack, boot, here,
-                                           there, expect):
-    kinds = 'high', 'low', 'ordinary'
-    for kind in kinds:
-        boot(kind + '-1', kind, '--host', here)
+def test_evacuation_keeps_class(
+        layout, openstack, boot, source, destination, expect):
+    flavors = 'high', 'low', 'ordinary'
+    for flavor in flavors:
+        boot(flavor + '-1', flavor, '--host', source)
     found = cloud.Cloud(layout)
-    found.processes.stop('nova-compute-' + here, signal.SIGKILL)
-    openstack.run('compute', 'service', 'set', '--down', here, 'nova-compute')
-    for kind in kinds:
-        openstack.run('server', 'evacuate', kind + '-1')
-    for kind in kinds:
+    found.processes.stop('nova-compute-' + source, signal.SIGKILL)
+    openstack.run(
+        'compute', 'service', 'set', '--down', source, 'nova-compute')
+    for flavor in flavors:
+        openstack.run('server', 'evacuate', flavor + '-1')
+    for flavor in flavors:
         # From microversion 2.95 on, Nova leaves evacuated servers stopped.
-        openstack.wait(kind + '-1', 'SHUTOFF')
-        openstack.run('server', 'start', kind + '-1')
-        openstack.wait(kind + '-1', 'ACTIVE')
-    found.start_compute(here)
+        openstack.wait(flavor + '-1', 'SHUTOFF')
+        openstack.run('server', 'start', flavor + '-1')
+        openstack.wait(flavor + '-1', 'ACTIVE')
+    found.start_compute(source)
     # nova-compute removes its evacuated guests before Nova accepts this.
     tenacity.retry(stop=tenacity.stop_after_delay(client.SECONDS),
                    wait=tenacity.wait_fixed(2))(openstack.run)(
-        'compute', 'service', 'set', '--up', here, 'nova-compute')
-    for kind in kinds:
-        expect(kind + '-1', there, kind)
+        'compute', 'service', 'set', '--up', source, 'nova-compute')
+    for flavor in flavors:
+        expect(flavor + '-1', destination, flavor)
 
 
-@each_kind
-def test_shelve_and_unshelve(kind, openstack, boot, expect):
-    boot('shelved', kind)
+@each_flavor
+def test_unshelve_keeps_class(flavor, openstack, boot, expect):
+    boot('shelved', flavor)
     openstack.run('server', 'shelve', 'shelved')
     openstack.wait('shelved', 'SHELVED_OFFLOADED')
     openstack.run('server', 'unshelve', '--wait', 'shelved')
-    found = openstack.ask('server', 'show', 'shelved')
-    expect('shelved', found['OS-EXT-SRV-ATTR:host'], kind)
+    found = openstack.show('server', 'show', 'shelved')
+    expect('shelved', found['OS-EXT-SRV-ATTR:host'], flavor)
 
 
-def test_soft_anti_affinity(openstack, boot, here, there):
-    """A fuller host is better than one with a member of the group."""
+def test_soft_anti_affinity_prefers_host_without_member(
+        openstack, boot, source, destination):
+    """The host without a member has more instances."""
     openstack.run('server', 'group', 'create', '--policy',
                   'soft-anti-affinity', 'apart')
-    group = openstack.ask('server', 'group', 'show', 'apart')['id']
+    group = openstack.show('server', 'group', 'show', 'apart')['id']
     member = '--hint', 'group=' + group
-    boot('member-1', 'low', '--host', here, *member)
+    boot('member-1', 'low', '--host', source, *member)
     for number in range(3):
-        boot('crowd-%d' % number, 'low', '--host', there)
+        boot('crowd-%d' % number, 'low', '--host', destination)
     found = [boot('alone', 'low'), boot('member-2', 'low', *member)]
     openstack.run('server', 'group', 'delete', 'apart')
-    assert [here, there] == [
+    assert [source, destination] == [
         server['OS-EXT-SRV-ATTR:host'] for server in found]

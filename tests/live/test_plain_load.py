@@ -14,7 +14,7 @@ from tests.live import load as loads
 
 @pytest.fixture(scope='module', autouse=True)
 def watched():
-    """Do not check invariants: plain Nova does not promise them."""
+    """Do not check the invariants: plain Nova does not keep them."""
 
 
 @pytest.fixture(scope='module')
@@ -27,12 +27,13 @@ def plain_load(layout, load):
 
 
 @pytest.mark.parametrize('number', loads.NUMBERS)
-def test_what_is_oversold(plain_load, number, record_property):
+def test_record_oversold_cpus_of_plain_nova(
+        plain_load, number, record_property):
     outcome = plain_load.burst(number)
-    plain_load.end()
+    plain_load.delete_servers()
     assert number == len(outcome.of('ACTIVE') + outcome.of('ERROR'))
     record_property('hosts', outcome.record)
-    # Otherwise the comparison would mean nothing.
+    # If less is sold, the comparison is not valid.
     for host, sold in outcome.sold.items():
         for row, units in outcome.sellable[host].items():
             assert sold[row] > units / 2, (host, row)

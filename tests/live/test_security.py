@@ -16,8 +16,8 @@ from tests.live import tenant
 
 RULE = 'nova_prio:create:hint:'
 BLOCKS = tenant.BLOCKS
-#: Flavor name -> extra specs, and whether the flavor is public.
-OFFERED = {'plain': ({}, True), 'larger': ({}, True),
+#: Flavor name -> (extra specs, whether the flavor is public).
+FLAVORS = {'plain': ({}, True), 'larger': ({}, True),
            'reserved': ({'hw:cpu_priority': 'high'}, False),
            'high': ({'hw:cpu_priority': 'high'}, True)}
 
@@ -34,7 +34,7 @@ def offered(admin, hosts):
     """Dict, name -> flavor, on hosts that accept priorities."""
     compute = admin.compute
     found = {}
-    for number, (name, (specs, is_public)) in enumerate(OFFERED.items(), 1):
+    for number, (name, (specs, is_public)) in enumerate(FLAVORS.items(), 1):
         found[name] = compute.create_flavor(
             name='offered-' + name, vcpus=number, ram=64, disk=1,
             is_public=is_public)
@@ -45,7 +45,7 @@ def offered(admin, hosts):
 
 
 @pytest.fixture(scope='module')
-def ask(offered, image):
+def post_server(offered, image):
     """Function that requests a server and returns the response."""
     def post(connection, flavor='plain', image=image, more=(), **body):
         return connection.compute.post('/servers', json={'server': {
@@ -55,11 +55,14 @@ def ask(offered, image):
 
 
 @pytest.fixture(scope='module')
-def boot(ask):
-    """Function that returns a context with a server, as ``ask`` requests."""
+def boot(post_server):
+    """Function that returns a context with a server.
+
+    The arguments are those of ``post_server``.
+    """
     @contextlib.contextmanager
     def booted(connection, *args, **body):
-        response = ask(connection, *args, **body)
+        response = post_server(connection, *args, **body)
         assert 202 == response.status_code, response.text
         compute = connection.compute
         server = compute.wait_for_server(
@@ -111,13 +114,13 @@ def rules(layout):
 @pytest.fixture
 def in_force(layout, admin):
     """Function that returns priority and partition of a server."""
-    def look(server):
+    def read(server):
         found = admin.compute.get_server(server.id)
         domain = xml.etree.ElementTree.fromstring(client.virsh(
             layout, found.compute_host, 'dumpxml', server.id))
         return (found.flavor.extra_specs.get('hw:cpu_priority'),
                 domain.findtext('resource/partition'))
-    return look
+    return read
 
 
 ORDINARY = None, '/machine'
@@ -128,8 +131,9 @@ HIGH = 'high', '/high_prio_machine'
 @pytest.mark.parametrize('block', BLOCKS)
 @pytest.mark.parametrize('count', [1, 2])
 @pytest.mark.parametrize('role', tenant.ROLES)
-def test_the_hint_high_is_for_administrators(users, ask, role, count, block):
-    response = ask(users[role], more={'min_count': count}, **{
+def test_hint_high_needs_the_administrator(
+        users, post_server, role, count, block):
+    response = post_server(users[role], more={'min_count': count}, **{
         block: {'priority': 'high'}})
     assert 403 == response.status_code
     if role != 'reader':
@@ -138,7 +142,7 @@ def test_the_hint_high_is_for_administrators(users, ask, role, count, block):
 
 
 @pytest.mark.parametrize('block', BLOCKS)
-def test_the_oldest_api_has_the_same_rules(users, offered, image, block):
+def test_oldest_microversion_has_the_same_rules(users, offered, image, block):
     response = users['member'].compute.post(
         '/servers', microversion='2.1', json={'server': {
             'name': 'mine', 'flavorRef': offered['plain'].id,
@@ -147,53 +151,50 @@ def test_the_oldest_api_has_the_same_rules(users, offered, image, block):
     assert RULE + 'high' in response.json()['forbidden']['message']
 
 
-def test_a_reader_has_no_hint_at_all(users, ask):
-    assert 403 == ask(users['reader'], **{
+def test_reader_cannot_use_hint_low(users, post_server):
+    assert 403 == post_server(users['reader'], **{
         BLOCKS[0]: {'priority': 'low'}}).status_code
 
 
 @pytest.mark.parametrize('role', ['member', 'manager'])
-def test_the_hint_low_is_for_members(users, boot, in_force, role):
+def test_members_can_use_hint_low(users, boot, in_force, role):
     with boot(users[role], **{BLOCKS[0]: {'priority': 'low'}}) as server:
         assert LOW == in_force(server)
 
 
-def test_one_block_of_hints_beside_the_other(users, boot, in_force):
-    with boot(users['member'], **{
-            BLOCKS[0]: {'priority': 'low'},
-            BLOCKS[1]: {'priority': 'high'}}) as server:
-        assert LOW == in_force(server)
-
-
-def test_a_block_of_hints_hides_no_other(users, ask):
-    assert 403 == ask(users['member'], **{
-        BLOCKS[0]: {'priority': 'high'},
-        BLOCKS[1]: {'priority': 'low'}}).status_code
+@pytest.mark.parametrize('first, second', [('low', 'high'), ('high', 'low')])
+def test_priority_hint_with_second_dict_of_hints_is_refused(
+        users, post_server, first, second):
+    response = post_server(users['member'], **{
+        BLOCKS[0]: {'priority': first}, BLOCKS[1]: {'priority': second}})
+    assert 400 == response.status_code
+    assert 'Nova reads only one of them' in (
+        response.json()['badRequest']['message'])
 
 
 @pytest.mark.parametrize('expected', [HIGH, LOW])
-def test_operators_keep_the_hint_to_a_role(
-        users, rules, boot, ask, in_force, expected):
+def test_operator_can_restrict_hint_to_a_role(
+        users, rules, boot, post_server, in_force, expected):
     priority, _ = expected
     hint = {BLOCKS[0]: {'priority': priority}}
     rules(**{RULE + priority: 'role:manager'})
     with boot(users['manager'], **hint) as server:
         assert expected == in_force(server)
-    response = ask(users['member'], **hint)
+    response = post_server(users['member'], **hint)
     assert 403 == response.status_code
     assert RULE + priority in response.json()['forbidden']['message']
     rules()
-    assert 403 == ask(users['manager'], **{
+    assert 403 == post_server(users['manager'], **{
         BLOCKS[0]: {'priority': 'high'}}).status_code
 
 
-def test_a_flavor_that_is_not_shown_is_not_there(
-        users, ask, act, offered, ordinary):
+def test_private_flavor_cannot_be_used(
+        users, post_server, act, offered, ordinary):
     compute = users['member'].compute
     reserved = offered['reserved'].id
     assert 404 == compute.get('/flavors/' + reserved).status_code
     assert reserved not in {flavor.id for flavor in compute.flavors()}
-    assert 400 == ask(users['member'], 'reserved').status_code
+    assert 400 == post_server(users['member'], 'reserved').status_code
     assert act(ordinary, resize={
         'flavorRef': reserved}).status_code in (400, 404)
 
@@ -206,7 +207,7 @@ def test_a_flavor_that_is_not_shown_is_not_there(
      {'extra_specs': {'hw:cpu_priority': 'high'}}),
     ('PUT', '/flavors/%(plain)s/os-extra_specs/hw:cpu_priority',
      {'hw:cpu_priority': 'high'})])
-def test_flavors_are_the_operators(
+def test_users_cannot_change_flavors(
         users, offered, role, method, path, body):
     assert 403 == users[role].compute.request(
         path % {name: flavor.id for name, flavor in offered.items()}, method,
@@ -214,7 +215,8 @@ def test_flavors_are_the_operators(
 
 
 @pytest.mark.parametrize('role', tenant.ROLES)
-def test_nobody_lets_himself_see_a_flavor(users, offered, role):
+def test_users_cannot_give_themselves_access_to_a_flavor(
+        users, offered, role):
     # Nova answers 404 if the user cannot see the flavor.
     assert users[role].compute.post(
         '/flavors/%s/action' % offered['reserved'].id, json={
@@ -226,35 +228,35 @@ def test_nobody_lets_himself_see_a_flavor(users, offered, role):
     {'resize': {'flavorRef': '%(larger)s'}},
     {'rebuild': {'imageRef': '%(image)s'}}, {'unshelve': {}},
     {'reboot': {'type': 'HARD'}}])
-def test_no_action_takes_a_hint(
+def test_actions_refuse_hints(
         admin, act, offered, image, ordinary, action):
     (name, body), = action.items()
     body = {key: value % {'image': image.id, 'larger': offered['larger'].id}
             for key, value in body.items()}
 
-    def done():
+    def count_actions():
         return len(list(admin.compute.server_actions(ordinary)))
 
-    before = done()
+    before = count_actions()
     for block in BLOCKS:
         hint = {block: {'priority': 'high'}}
-        for asked, reason in (
+        for request, reason in (
                 ({name: body, **hint}, 'Malformed request body'),
                 ({name: {**body, **hint}}, block)):
-            response = act(ordinary, **asked)
+            response = act(ordinary, **request)
             assert 400 == response.status_code
             assert reason in response.json()['badRequest']['message']
-    assert before == done()
+    assert before == count_actions()
 
 
-def test_a_flavor_does_not_raise_a_low_guest(act, offered, low, in_force):
+def test_resize_cannot_raise_hint_low_to_high(act, offered, low, in_force):
     response = act(low, resize={'flavorRef': offered['high'].id})
     assert 400 == response.status_code
     assert 'hw:cpu_priority' in response.json()['badRequest']['message']
     assert LOW == in_force(low)
 
 
-def test_nothing_that_a_user_writes_is_a_priority(
+def test_metadata_tags_and_images_give_no_priority(
         users, admin, ordinary, own_image, in_force):
     compute = users['member'].compute
     mine = {'hw:cpu_priority': 'high', 'priority': 'high',
@@ -264,11 +266,11 @@ def test_nothing_that_a_user_writes_is_a_priority(
                 ).raise_for_status()
     with own_image(**mine) as image:
         compute.rebuild_server(ordinary, image)
-        rebuilt(admin, ordinary, image)
+        wait_for_rebuild(admin, ordinary, image)
     assert ORDINARY == in_force(ordinary)
 
 
-def rebuilt(admin, server, image):
+def wait_for_rebuild(admin, server, image):
     """Wait until a server runs from an image."""
     for attempt in tenacity.Retrying(stop=tenacity.stop_after_delay(300),
                                      wait=tenacity.wait_fixed(1)):
@@ -301,17 +303,18 @@ def own_image(users, tmp_path_factory):
     {'trait:CUSTOM_CPU_PRIORITY': 'required'},
     # As in stock Nova, this pins the instance and gives no priority.
     {'hw_cpu_policy': 'dedicated'}])
-def test_an_image_is_no_priority(
+def test_image_properties_give_no_priority(
         users, boot, own_image, in_force, properties):
     with own_image(**properties) as image:
         with boot(users['member'], image=image) as server:
             assert ORDINARY == in_force(server)
 
 
-def test_an_image_does_not_pin_a_low_guest(users, ask, own_image):
+def test_create_refuses_pinning_image_with_hint_low(
+        users, post_server, own_image):
     with own_image(hw_cpu_policy='dedicated') as image:
-        response = ask(users['member'], image=image,
-                       **{BLOCKS[0]: {'priority': 'low'}})
+        response = post_server(users['member'], image=image,
+                               **{BLOCKS[0]: {'priority': 'low'}})
     assert 400 == response.status_code
     assert 'hw_cpu_policy' in response.json()['badRequest']['message']
 
@@ -319,7 +322,7 @@ def test_an_image_does_not_pin_a_low_guest(users, ask, own_image):
 @pytest.mark.parametrize('name, expected, reason', [
     # Stock Nova refuses a rebuild that changes the NUMA topology.
     ('ordinary', ORDINARY, 'NUMA'), ('low', LOW, 'hw_cpu_policy')])
-def test_an_image_pins_no_guest_later(
+def test_rebuild_refuses_pinning_image(
         request, act, own_image, in_force, name, expected, reason):
     server = request.getfixturevalue(name)
     with own_image(hw_cpu_policy='dedicated') as image:
@@ -329,7 +332,7 @@ def test_an_image_pins_no_guest_later(
     assert expected == in_force(server)
 
 
-def test_a_snapshot_of_a_high_guest_is_no_priority(users, boot, in_force):
+def test_snapshot_of_high_server_gives_no_priority(users, boot, in_force):
     member = users['member']
     with boot(member, 'high') as server:
         assert HIGH == in_force(server)

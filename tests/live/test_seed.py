@@ -34,13 +34,14 @@ def servers(openstack, flavors, host):
     openstack.run('server', 'delete', '--wait', *names)
 
 
-def of(servers, flavor, status='ACTIVE'):
+def select(servers, flavor, status='ACTIVE'):
+    """Return the servers of a flavor with a status."""
     return [server for server in servers
             if server['name'].startswith(flavor) and
             server['status'] == status]
 
 
-def test_two_high_and_four_low_run_and_all_else_is_refused(servers):
+def test_two_high_and_four_low_fill_the_host(servers):
     assert {
         'high-1': 'ACTIVE', 'high-2': 'ACTIVE', 'high-3': 'ERROR',
         'low-1': 'ACTIVE', 'low-2': 'ACTIVE', 'low-3': 'ACTIVE',
@@ -48,26 +49,26 @@ def test_two_high_and_four_low_run_and_all_else_is_refused(servers):
     } == {server['name']: server['status'] for server in servers}
 
 
-def test_each_refusal_has_a_fault(servers):
+def test_refused_servers_have_a_fault(servers):
     for name in 'high', 'low', 'ordinary':
-        refused, = of(servers, name, 'ERROR')
+        refused, = select(servers, name, 'ERROR')
         assert 'No valid host was found' in refused['fault']['message']
 
 
-def test_high_is_pinned_one_to_one_on_the_dedicated_cpus(servers, layout):
-    pins = [pin.get('cpuset') for server in of(servers, 'high')
+def test_high_vcpus_are_pinned_one_to_one_on_dedicated_cpus(servers, layout):
+    pins = [pin.get('cpuset') for server in select(servers, 'high')
             for pin in client.domain(layout, server).iter('vcpupin')]
     assert list('01234567') == sorted(pins)
 
 
-def test_low_floats_over_all_cpus(servers, layout):
-    for server in of(servers, 'low'):
+def test_low_vcpus_float_over_all_cpus(servers, layout):
+    for server in select(servers, 'low'):
         assert '0-11' == client.domain(layout, server).find(
             'vcpu').get('cpuset')
 
 
 @pytest.mark.parametrize('service', ['api', 'scheduler'])
-def test_the_configuration_is_right(servers, layout, service):
+def test_upgrade_check_succeeds(servers, layout, service):
     done = subprocess.run(
         [layouts.PROGRAMS / 'nova-prio-status', *(
             '--config-file=%s' % (layout.etc / 'nova' / (name + '.conf'))
@@ -77,20 +78,20 @@ def test_the_configuration_is_right(servers, layout, service):
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
-def test_partitions(servers, layout):
+def test_guests_are_in_their_partitions(servers, layout):
     found = collections.Counter(
         client.domain(layout, server).findtext('resource/partition')
-        for server in of(servers, ''))
+        for server in select(servers, ''))
     assert {'/high_prio_machine': 2, '/low_prio_machine': 4} == found
 
 
-def test_placement_is_full(servers, openstack, host):
-    provider, = openstack.ask('resource', 'provider', 'list', '--name', host)
+def test_placement_has_no_free_cpus(servers, openstack, host):
+    provider, = openstack.show('resource', 'provider', 'list', '--name', host)
     used = {usage['resource_class']: usage['usage'] for usage in
-            openstack.ask('resource', 'provider', 'usage', 'show',
-                          provider['uuid'])}
+            openstack.show('resource', 'provider', 'usage', 'show',
+                           provider['uuid'])}
     assert {'PCPU': 8, 'VCPU': 16, 'MEMORY_MB': 6 * 64, 'DISK_GB': 6} == used
 
 
-def test_services_and_hosts_agree(servers, layout):
+def test_invariants_hold(servers, layout):
     assert [] == watch.settle(layout).violations

@@ -2,8 +2,8 @@
 
 """Random operations of several users for a chosen time.
 
-``NOVA_PRIO_SOAK_SECONDS`` is the time. With the ``NOVA_PRIO_SOAK_SEED`` that a
-run printed, the users draw the same numbers as in that run.
+``NOVA_PRIO_SOAK_SECONDS`` sets the time. Each run prints its seed. Set
+``NOVA_PRIO_SOAK_SEED`` to that seed to repeat the draws of the run.
 """
 
 import collections
@@ -21,8 +21,8 @@ DEFAULT_SECONDS = 180
 ROUND_SECONDS = 300
 #: nova-compute recounts and heals within this time.
 PERIODIC_SECONDS = 70
-#: An operation that was tried this often must have succeeded once.
-TRIES = 20
+#: An operation that was attempted this often must have succeeded once.
+ATTEMPTS = 20
 
 
 @pytest.fixture(scope='module')
@@ -36,24 +36,25 @@ def soaked(layout, load, record_testsuite_property):
     record_testsuite_property('NOVA_PRIO_SOAK_SEED', seed)
     print('NOVA_PRIO_SOAK_SEED=' + seed)
     found = operations.Users(layout, seed)
-    left = int(os.environ.get('NOVA_PRIO_SOAK_SECONDS') or DEFAULT_SECONDS)
+    remaining = int(
+        os.environ.get('NOVA_PRIO_SOAK_SECONDS') or DEFAULT_SECONDS)
     violations = []
-    while left > 0:
+    while remaining > 0:
         with found:
-            time.sleep(min(left, ROUND_SECONDS))
-        left -= ROUND_SECONDS
-        violations += _when_settled(layout, found)
+            time.sleep(min(remaining, ROUND_SECONDS))
+        remaining -= ROUND_SECONDS
+        violations += _check_three_times(layout, found)
     record_testsuite_property('operations', len(found.steps))
     yield found, violations
-    found.leave()
+    found.delete_all()
 
 
-def _when_settled(layout, users):
+def _check_three_times(layout, users):
     """Return three lists of violations.
 
-    The first is from now, the second from after the periodic tasks of the
-    hosts. The third is from after all resizes were confirmed: the APIs do not
-    show all data of an unconfirmed resize.
+    The first check is when all operations have ended, the second after the
+    periodic tasks of the hosts. The third is after all resizes are confirmed,
+    because the APIs do not show all data of an unconfirmed resize.
     """
     found = [watch.settle(layout).violations]
     time.sleep(PERIODIC_SECONDS)
@@ -69,34 +70,35 @@ def users(soaked):
     return soaked[0]
 
 
-def test_nothing_is_stuck(users):
+def test_no_operation_is_stuck(users):
     assert [] == users.stuck
 
 
-def test_nothing_is_lost(users):
+def test_no_server_is_lost(users):
     assert [] == users.lost
 
 
-def test_all_is_right_after_each_round(soaked):
+def test_invariants_hold_after_each_round(soaked):
     _, violations = soaked
     assert [[]] * len(violations) == violations
 
 
-def test_no_service_fails(users):
-    assert [] == users.unserved
+def test_no_service_answers_with_server_error(users):
+    assert [] == users.server_errors
 
 
-def test_much_was_done(users):
-    """Most kinds of operations must have succeeded at least once."""
+def test_most_operations_succeed(users):
+    """Otherwise the run would have tested too little."""
     assert len(users.done) > len(users.steps) / 2
     done = {step.name for step in users.done}
     assert len(done) > 8
-    tries = collections.Counter(step.name for step in users.steps)
+    attempts = collections.Counter(step.name for step in users.steps)
     assert set() == {
-        name for name, times in tries.items() if times >= TRIES} - done
+        name for name, count in attempts.items()
+        if count >= ATTEMPTS} - done
 
 
-def test_nothing_is_left(users, layout):
-    users.leave()
-    assert [] == users.left
+def test_all_servers_can_be_deleted(users, layout):
+    users.delete_all()
+    assert [] == users.server_names
     assert [] == watch.settle(layout).violations

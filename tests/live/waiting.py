@@ -8,11 +8,11 @@ import tenacity
 
 
 def soon(check, *args, every, within):
-    """Return the result of a check as soon as the result is true.
+    """Call a check until its result is true, and return the result.
 
-    :param every: seconds between two checks
-    :param within: seconds that it may take
-    :raises tenacity.RetryError: if it takes longer
+    :param every: seconds between two calls
+    :param within: maximum seconds to wait
+    :raises tenacity.RetryError: if the result is not true in time
     """
     return tenacity.retry(
         retry=tenacity.retry_if_result(operator.not_),

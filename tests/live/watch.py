@@ -17,33 +17,35 @@ import openstack.exceptions
 from tests.live import catalog
 from tests.live import invariants
 from tests.live import logs
-from tests.live import look
+from tests.live import snapshots
 
-#: Seconds between two snapshots: of the hosts only, and of the whole cloud.
+#: Seconds between two snapshots of the hosts, and between two of the cloud.
 HOSTS_SECONDS = 3
 ALL_SECONDS = 2
-#: nova-compute heals differences each minute. This is more than twice as long.
+#: Maximum seconds until a cloud has settled. nova-compute heals each minute.
 SETTLE_SECONDS = 150
 #: Seconds between two runs of the audit.
 AUDIT_SECONDS = 30
 #: Exceptions of a snapshot while a service is down.
-DOWN = look.DOWN + (openstack.exceptions.SDKException,
-                    keystoneauth1.exceptions.ClientException)
+DOWN = snapshots.DOWN + (openstack.exceptions.SDKException,
+                         keystoneauth1.exceptions.ClientException)
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
     """The state of a cloud after it settled, or after the time was over."""
 
-    #: Sentences: violations at the end, and those healed without a log line.
+    #: Sentences: violations at the end, and violations that were healed
+    #: without a log line.
     violations: list
     seconds: float
-    #: Violations that ended while nothing was in motion -> seconds until then.
-    mended: dict
+    #: Dict, violation that was healed while no operation ran -> seconds until
+    #: then.
+    healed: dict
 
 
 def settle(layout, seconds=SETTLE_SECONDS, audit=None):
-    """Wait until nothing is in motion and no invariant is violated.
+    """Wait until no operation runs and no invariant is violated.
 
     :param layout: Layout
     :param seconds: maximum time to wait; at least one snapshot is taken
@@ -53,47 +55,49 @@ def settle(layout, seconds=SETTLE_SECONDS, audit=None):
     """
     connection = catalog.connect(layout)
     started = time.monotonic()
-    written = logs.Written(layout)
-    seen, mended, said, next_audit = set(), {}, [], 0
+    written = logs.NewLines(layout)
+    seen, healed, audit_lines, next_audit = set(), {}, [], 0
     while True:
         violations, is_at_rest = _now(layout, connection)
         passed = time.monotonic() - started
         if is_at_rest:
-            mended.update({sentence: passed for sentence in seen
+            healed.update({sentence: passed for sentence in seen
                            if sentence not in violations})
             seen = set(violations)
         if not violations or passed >= seconds:
             return Outcome(
-                [*violations, *_unsaid(
-                    mended, [*said, *written.lines('nova-compute-')])],
-                passed, mended)
+                [*violations, *_not_logged(
+                    healed, [*audit_lines, *written.lines('nova-compute-')])],
+                passed, healed)
         if audit and passed >= next_audit:
-            said += audit().splitlines()
+            audit_lines += audit().splitlines()
             next_audit = passed + AUDIT_SECONDS
         time.sleep(ALL_SECONDS)
 
 
-def _unsaid(mended, lines):
-    """Yield healed violations if no line names their server or guest.
+def _not_logged(healed, lines):
+    """Yield a sentence for each healed violation that no line reports.
 
-    :param mended: sentences
-    :param lines: list of str, of logs and of the audit
+    A line reports a violation if it has the UUID of the server or guest.
+
+    :param healed: sentences
+    :param lines: list of str, from logs and from the audit
     """
-    for sentence in mended:
+    for sentence in healed:
         uuids = [match[0] for match in logs.UUID.finditer(sentence)]
         if uuids and not any(
                 uuid in line for uuid in uuids for line in lines):
-            yield 'Mended without a word: ' + sentence
+            yield 'Healed without a log line: ' + sentence
 
 
 def _now(layout, connection):
-    """Return (violations or moves in motion, whether nothing is in motion)."""
+    """Return (running operations or violations, whether none is running)."""
     try:
-        snapshot = look.at_all(layout, connection)
+        snapshot = snapshots.read_all(layout, connection)
     except DOWN as error:
         return ['The cloud does not answer: %s' % error], False
-    in_motion = list(invariants.in_motion(snapshot))
-    return in_motion or invariants.violations(snapshot), not in_motion
+    running = list(invariants.running_operations(snapshot))
+    return running or invariants.violations(snapshot), not running
 
 
 @contextlib.contextmanager
@@ -112,9 +116,9 @@ def watch(layout):
         yield seen
     finally:
         watcher.stop()
-    for name, looks in watcher.looks.items():
-        if not looks:
-            raise AssertionError('%s could not be looked at.' % name)
+    for name, count in watcher.counts.items():
+        if not count:
+            raise AssertionError('%s was never checked.' % name)
     if seen:
         raise AssertionError('\n'.join(
             '%s to %s: %s' % (*times, sentence)
@@ -122,6 +126,7 @@ def watch(layout):
 
 
 class _Watcher(threading.Thread):
+    """Thread that checks the INSTANT invariants of each host."""
 
     def __init__(self, layout, seen):
         super().__init__(name='watch', daemon=True)
@@ -129,7 +134,8 @@ class _Watcher(threading.Thread):
         self._seen = seen
         self._end = threading.Event()
         self._error = None
-        self.looks = dict.fromkeys(layout.hosts, 0)
+        #: Host -> number of its checks.
+        self.counts = dict.fromkeys(layout.hosts, 0)
 
     def stop(self):
         """Stop the thread.
@@ -145,17 +151,17 @@ class _Watcher(threading.Thread):
         try:
             while True:
                 for name in self._layout.hosts:
-                    with contextlib.suppress(*look.DOWN):
-                        self._look_at(name)
+                    with contextlib.suppress(*snapshots.DOWN):
+                        self._check(name)
                 if self._end.wait(HOSTS_SECONDS):
                     return
         except Exception as error:
             self._error = error
 
-    def _look_at(self, name):
-        snapshot = look.at_active_guests(self._layout, name)
+    def _check(self, name):
+        snapshot = snapshots.read_active_guests(self._layout, name)
         now = time.strftime('%X')
-        self.looks[name] += 1
+        self.counts[name] += 1
         for sentence in invariants.violations(
                 snapshot, invariants.INSTANT):
             first, _ = self._seen.get(sentence, (now, now))

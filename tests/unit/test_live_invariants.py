@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""The rules that a live cloud is checked with, one by one."""
+"""The invariants of a live cloud, one by one."""
 
 import dataclasses
 import fractions
@@ -10,7 +10,7 @@ import inspect
 import pytest
 
 from tests.live import invariants
-from tests.live import offers
+from tests.live import inventories
 from tests.live import state
 
 D, S = frozenset(range(8)), frozenset(range(8, 12))
@@ -76,7 +76,7 @@ HELD = {'MEMORY_MB': 64, 'DISK_GB': 1}
 
 @pytest.fixture
 def good():
-    """A snapshot in which all is well."""
+    """A snapshot without a violation."""
     return state.Snapshot(
         (host(high(), low(), ordinary()),),
         (server(), server(B, LOW), server('cccc', {})), (),
@@ -89,26 +89,26 @@ def found(rule, **parts):
     return list(rule(state.Snapshot(**parts)))
 
 
-def test_all_is_well(good):
+def test_good_snapshot_has_no_violation(good):
     assert [] == invariants.violations(good)
-    assert [] == list(invariants.in_motion(good))
+    assert [] == list(invariants.running_operations(good))
 
 
-def test_each_rule_is_in_use():
-    public = {function for module in (invariants, offers)
+def test_each_invariant_is_listed():
+    public = {function for module in (invariants, inventories)
               for name, function in vars(module).items()
               if inspect.isgeneratorfunction(function) and name[0] != '_'}
-    assert public - {invariants.in_motion} == set(invariants.SETTLED)
-    assert {invariants.cpus_pinned_twice, invariants.guests_astray,
+    assert public - {invariants.running_operations} == set(invariants.SETTLED)
+    assert {invariants.cpus_pinned_twice, invariants.guests_on_wrong_cpus,
             invariants.classes_oversold_by_guests} == set(invariants.INSTANT)
 
 
-def test_a_hypervisor_without_provider():
+def test_hypervisor_without_provider_is_skipped():
     assert [] == found(invariants.hypervisors, hypervisors=(
         state.Hypervisor('h1', 7, 7, 7, True),))
 
 
-def test_all_rules_are_applied(good):
+def test_all_invariants_are_checked(good):
     empty = dataclasses.replace(
         good, servers=(), hosts=(host(high(), high(B)),))
     assert {'CPU 0', 'The guest', 'On h1,'} < {
@@ -122,7 +122,7 @@ def test_all_rules_are_applied(good):
     (2, False, {'high': 8, 'low': 8, 'ordinary': 8}),
     # 4 x 1.3 + 8 x 0.3 = 7.6, and 5.2.
     ('1.3', True, {'high': 8, 'low': 7, 'ordinary': 5}),
-    # Below 1 nothing is left of the dedicated ones.
+    # With a ratio below 1, dedicated CPUs add nothing to the low row.
     ('0.5', True, {'high': 8, 'low': 2, 'ordinary': 2})])
 def test_sellable(ratio, mix, wanted):
     assert wanted == host(ratio=fractions.Fraction(ratio), mix=mix).sellable
@@ -150,7 +150,7 @@ def test_needs(changes, specs, wanted):
 
 @pytest.mark.parametrize('guest, pins, shared', [
     (high(), [0, 1], 0), (low(), [], 2), (ordinary(), [], 2),
-    # One of low priority has no right to a CPU.
+    # A low-priority guest has no pinned CPU.
     (low(vcpus=(cpus(3), S)), [], 2),
     # Mixed, and with emulator threads on a CPU of their own.
     (high(vcpus=(cpus(3), S), threads=cpus(3) | S), [3], 1),
@@ -158,9 +158,9 @@ def test_needs(changes, specs, wanted):
     (high(threads=cpus(0)), [0, 1], 0),
     (high(threads=cpus(8)), [0, 1], 0),
     (ordinary(vcpus=(cpus(8), S)), [], 2),
-    # That floats where it should not.
+    # A guest that floats on dedicated CPUs.
     (high(vcpus=(cpus(3, 4), cpus(0))), [0], 1)])
-def test_what_guests_have(guest, pins, shared):
+def test_pins_and_shared_vcpus_of_guests(guest, pins, shared):
     assert (pins, shared) == (host().pins(guest), host().shared_vcpus(guest))
 
 
@@ -169,7 +169,7 @@ def test_what_guests_have(guest, pins, shared):
      ['CPU 1 of h1 is pinned 2 times, by high-aaaa and high-bbbb.']),
     ((high(), high(B, (2, 3), threads=cpus(1))),
      ['CPU 1 of h1 is pinned 2 times, by high-aaaa and high-bbbb.']),
-    # One that is stopped keeps its CPUs.
+    # A stopped guest keeps its CPUs.
     ((high(), high(B, (0, 3), is_active=False)),
      ['CPU 0 of h1 is pinned 2 times, by high-aaaa and high-bbbb.']),
     ((high(pins=(2, 2)),),
@@ -180,12 +180,12 @@ def test_cpus_pinned_twice(guests, wanted):
         invariants.cpus_pinned_twice, hosts=(host(*guests),))
 
 
-def test_the_same_cpu_of_another_host():
+def test_same_cpu_number_on_two_hosts_is_no_violation():
     assert [] == found(invariants.cpus_pinned_twice, hosts=(
         host(high()), host(high(B), name='h2')))
 
 
-def test_guests_that_fill_a_host():
+def test_full_host_is_not_oversold():
     assert [] == found(invariants.classes_oversold_by_guests, hosts=(host(
         high(pins=range(8)), low(size=8), ordinary(size=8)),))
 
@@ -195,7 +195,7 @@ def test_guests_that_fill_a_host():
     ((low(size=17),), 'low', 17, 16),
     ((low(size=9), ordinary(size=8)), 'low', 17, 16),
     ((ordinary(size=9),), 'ordinary', 9, 8),
-    # The shared vCPUs of a mixed one are ordinary, whatever its priority.
+    # The shared vCPUs of a mixed guest are ordinary, whatever its priority.
     ((high(vcpus=(cpus(0), *[S] * 9)),), 'ordinary', 9, 8)])
 def test_classes_oversold_by_guests(guests, row, units, sellable):
     assert ['Active guests of h1 have %d CPUs of the %s class, sellable are '
@@ -203,7 +203,7 @@ def test_classes_oversold_by_guests(guests, row, units, sellable):
                 invariants.classes_oversold_by_guests, hosts=(host(*guests),))
 
 
-def test_inactive_guests_take_no_room_of_active_ones():
+def test_inactive_guests_are_not_counted():
     assert [] == found(invariants.classes_oversold_by_guests, hosts=(host(
         low(size=16), ordinary(is_active=False)),))
 
@@ -239,7 +239,7 @@ def test_inactive_guests_take_no_room_of_active_ones():
     (high(partition='/machine'), True, [])])
 def test_guests_astray(guest, mix, wanted):
     assert wanted == found(
-        invariants.guests_astray, hosts=(host(guest, mix=mix),))
+        invariants.guests_on_wrong_cpus, hosts=(host(guest, mix=mix),))
 
 
 @pytest.mark.parametrize('parts, wanted', [
@@ -252,20 +252,20 @@ def test_guests_astray(guest, mix, wanted):
     ({'hypervisors': (state.Hypervisor('h1', 0, 0, 0, False),)},
      'The nova-compute of h1 is down.')])
 def test_in_motion(parts, wanted):
-    assert [wanted] == found(invariants.in_motion, **parts)
+    assert [wanted] == found(invariants.running_operations, **parts)
 
 
 @pytest.mark.parametrize('status', [
     'finished', 'confirmed', 'reverted', 'completed', 'done', 'cancelled',
     'error', 'failed'])
 def test_migrations_at_rest(status):
-    assert [] == found(invariants.in_motion,
+    assert [] == found(invariants.running_operations,
                        migrations=(migration(status=status),))
 
 
 @pytest.mark.parametrize('status, has_power, is_active, is_wrong', [
     ('ACTIVE', True, True, False), ('ACTIVE', True, False, True),
-    # Nova has not noticed yet, or never will.
+    # Nova has recorded that the guest has no power.
     ('ACTIVE', False, False, True),
     ('PAUSED', True, False, True), ('RESCUE', True, False, True),
     ('SHUTOFF', False, False, False), ('SHUTOFF', False, True, True),
@@ -297,14 +297,14 @@ def test_guests_elsewhere(status, active):
     ((), (), True),
     ((server(host='h2'),), (), True),
     ((server(status='SHELVED_OFFLOADED'),), (), True),
-    # It waits for its user on another host, and may come back.
+    # The resize is not confirmed and may be reverted.
     ((server(host='h2', status='VERIFY_RESIZE'),),
      (migration(source='h1'),), False),
     ((server(host='h2'),), (migration(source='h1'),), True),
     ((server(host='h2', status='VERIFY_RESIZE'),),
      (migration(source='h1', status='confirmed'),), True)])
 def test_guests_without_server(servers, migrations, is_wrong):
-    assert (['The guest high-aaaa (aaaa) on h1 is of no server there.']
+    assert (['The guest high-aaaa (aaaa) on h1 has no server on this host.']
             if is_wrong else []) == found(
                 invariants.guests_without_server, servers=servers,
                 hosts=(host(high(is_active=False)),), migrations=migrations)
@@ -320,7 +320,7 @@ def test_guests_without_server(servers, migrations, is_wrong):
     (high(is_active=False), LOW, False)])
 def test_guests_unlike_their_servers(guest, specs, is_wrong):
     assert is_wrong == bool(found(
-        invariants.guests_unlike_their_servers, hosts=(host(guest),),
+        invariants.guests_that_differ_from_servers, hosts=(host(guest),),
         servers=(server(A, specs),)))
 
 
@@ -342,7 +342,7 @@ def test_classes_oversold_by_servers(servers, row):
 @pytest.mark.parametrize('changes, is_wrong', [
     ({}, True), ({'keeps_flavor': False}, False),
     ({'status': 'confirmed'}, False), ({'source': 'h2'}, False)])
-def test_a_place_to_go_back_to_is_sold(changes, is_wrong):
+def test_source_of_unconfirmed_resize_counts(changes, is_wrong):
     waits = server(host='h2', vcpus=2, status='VERIFY_RESIZE')
     assert is_wrong == bool(found(
         invariants.classes_oversold_by_servers, hosts=(host(),),
@@ -352,7 +352,7 @@ def test_a_place_to_go_back_to_is_sold(changes, is_wrong):
 
 @pytest.mark.parametrize('status, has_fault, wanted', [
     ('ACTIVE', False, ['server name (aaaa) is ACTIVE and has no host.']),
-    ('ERROR', False, ['server name (aaaa) is in ERROR and does not say why.']),
+    ('ERROR', False, ['server name (aaaa) is in ERROR without a fault.']),
     ('ERROR', True, []), ('SHELVED_OFFLOADED', False, [])])
 def test_servers_without_host(status, has_fault, wanted):
     assert wanted == found(invariants.servers_without_host, servers=(
@@ -380,8 +380,9 @@ MIXED = {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}
     ({}, {'priority': 'low'}, {}, True), ({}, {'group': 'low'}, {}, False),
     (None, {}, HIGH, False)])
 def test_requests_not_in_force(offered, hints, specs, is_wrong):
-    assert is_wrong == bool(found(invariants.requests_not_in_force, servers=(
-        server(A, specs, hints=hints, offered=offered),)))
+    assert is_wrong == bool(found(
+        invariants.servers_with_wrong_priority,
+        servers=(server(A, specs, hints=hints, offered=offered),)))
 
 
 @pytest.mark.parametrize('specs', [HIGH, {}])
@@ -389,9 +390,10 @@ def test_requests_not_in_force(offered, hints, specs, is_wrong):
     ({}, False), ({'keeps_flavor': False}, True),
     ({'keeps_flavor': False, 'status': 'reverted'}, False),
     ({'keeps_flavor': False, 'server': 'another'}, False)])
-def test_a_resize_may_end_a_hint(changes, may_end, specs):
+def test_resize_may_end_priority_of_hint(changes, may_end, specs):
     assert (specs != HIGH and not may_end) == bool(found(
-        invariants.requests_not_in_force, migrations=(migration(**changes),),
+        invariants.servers_with_wrong_priority,
+        migrations=(migration(**changes),),
         servers=(server(
             A, specs, hints={'priority': 'high'}, offered={}),)))
 
@@ -402,7 +404,7 @@ def test_a_resize_may_end_a_hint(changes, may_end, specs):
     (HIGH, {'status': 'SHELVED_OFFLOADED'}, False)])
 def test_priorities_off_their_hosts(specs, changes, is_wrong):
     assert is_wrong == bool(found(
-        invariants.priorities_off_their_hosts, priority_hosts={'h2'},
+        invariants.servers_on_ordinary_hosts, priority_hosts={'h2'},
         servers=(server(A, specs, **changes),)))
 
 
@@ -417,7 +419,7 @@ FULL = {**HELD, 'PCPU': 2}
     ((server(),), (), {A: FULL}, {A: FULL},
      ['On h2, server name (aaaa) holds '
       'DISK_GB 1, MEMORY_MB 64, PCPU 2 and needs nothing.']),
-    # What high priority must never get: CPUs of the other class.
+    # A high-priority server must not have VCPU.
     ((server(),), (), {A: {**HELD, 'VCPU': 2}}, {},
      ['On h1, server name (aaaa) holds DISK_GB 1, MEMORY_MB 64, VCPU 2 and '
       'needs DISK_GB 1, MEMORY_MB 64, PCPU 2.']),
@@ -428,7 +430,7 @@ FULL = {**HELD, 'PCPU': 2}
      ['On h1, server name (aaaa) holds DISK_GB 1, MEMORY_MB 64, PCPU 2 and '
       'needs nothing.']),
     ((server(host=None, status='ERROR'),), (), {}, {}, []),
-    # A migration keeps the place that the server came from.
+    # The migration has the allocations at the source.
     ((server(status='VERIFY_RESIZE'),), (migration(),),
      {A: FULL}, {'mmmm': FULL}, []),
     ((server(status='VERIFY_RESIZE'),), (migration(),), {A: FULL}, {},
@@ -475,7 +477,7 @@ def with_inventory(name, **changes):
      "['CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'].")])
 def test_inventories(of_host, wanted):
     assert [wanted] == found(
-        offers.inventories, hosts=(host(),), providers=(of_host,))
+        inventories.wrong_inventories, hosts=(host(),), providers=(of_host,))
 
 
 @pytest.mark.parametrize('ratio, mix, wanted', [
@@ -490,7 +492,7 @@ def test_offered(ratio, mix, wanted):
         of_host = dataclasses.replace(
             of_host, traits=frozenset({'CUSTOM_CPU_PRIORITY'}))
     assert [] == found(
-        offers.inventories, providers=(of_host,),
+        inventories.wrong_inventories, providers=(of_host,),
         hosts=(host(ratio=fractions.Fraction(ratio), mix=mix),))
 
 
@@ -501,12 +503,12 @@ def test_providers_overfull(name, full):
             (full, []),
             (full + 1, ['%d %s of h1 are allocated, it has %d.' % (
                 full + 1, name, full)])):
-        assert wanted == found(offers.providers_overfull, providers=(
+        assert wanted == found(inventories.overfull_providers, providers=(
             dataclasses.replace(provider(), usages={name: units}),))
 
 
 @pytest.mark.parametrize('counted', [(3, 576, 1), (2, 575, 1), (2, 576, 0)])
-def test_hypervisors_that_count_wrong(counted):
+def test_wrong_usage_of_hypervisor_is_reported(counted):
     assert ['The nova-compute of h1 counts %d vCPUs, %d MB and %d GB; its '
             'servers have 2, 576 and 1.' % counted] == found(
                 invariants.hypervisors, servers=(server(),),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is read in logs of a live cloud."""
+"""Reading the logs of a live cloud."""
 
 import pytest
 
@@ -12,7 +12,7 @@ TRACKER = (
     '  File "/lib/nova_prio/compute/resource_tracker.py", line 1, in update')
 NOVA = '  File "/lib/nova/compute/manager.py", line 1, in update'
 SOURCE = ['    self.update()', '         ^^^^^^^^']
-#: What is quoted in a line is no frame of a traceback.
+#: A frame that is quoted within a line is not a frame of a traceback.
 QUOTED = "Error from last host: ['" + TRACKER + "\\n']"
 
 
@@ -30,8 +30,8 @@ def write(layout, name, *lines):
         log.writelines(line + '\n' for line in lines)
 
 
-def test_lines_are_those_written_since(layout):
-    written = logs.Written(layout)
+def test_lines_are_only_new_lines(layout):
+    written = logs.NewLines(layout)
     for name in 'compute.log', 'nova-scheduler.log', 'network.log':
         write(layout, name, name, 'a\rb')
     assert {'compute.log', 'nova-scheduler.log', 'a\rb', ''} == set(
@@ -47,8 +47,9 @@ def test_lines_are_those_written_since(layout):
     ([TRACKER, *SOURCE, NOVA, *SOURCE, 'ValueError'], False),
     ([TRACKER, *SOURCE, SOURCE[0], NOVA, *SOURCE], False),
     ([QUOTED], False)])
-def test_failures_are_of_this_package(layout, frames, is_ours):
-    written = logs.Written(layout)
+def test_failures_are_tracebacks_that_end_in_this_package(
+        layout, frames, is_ours):
+    written = logs.NewLines(layout)
     write(layout, 'nova-scheduler.log', *map(START.__add__, frames))
     assert is_ours == (written.failures() == [START + TRACKER])
     assert is_ours == bool(written.failures())
@@ -56,10 +57,10 @@ def test_failures_are_of_this_package(layout, frames, is_ours):
 
 @pytest.mark.parametrize('error', [
     'CPUPinningInvalid', 'CPUUnpinningInvalid', 'CPUPinningUnknown'])
-def test_a_recount_that_found_a_cpu_twice_is_a_failure(layout, error):
-    written = logs.Written(layout)
-    said = START + 'Error updating resources for node compute1.: '
-    pinned = said + 'nova.exception.%s: CPU set to pin [1] ...' % error
+def test_recount_error_of_pinned_cpus_is_a_failure(layout, error):
+    written = logs.NewLines(layout)
+    prefix = START + 'Error updating resources for node compute1.: '
+    pinned = prefix + 'nova.exception.%s: CPU set to pin [1] ...' % error
     write(layout, 'nova-scheduler.log',
-          pinned, said + 'DBConnectionError', START + NOVA)
+          pinned, prefix + 'DBConnectionError', START + NOVA)
     assert [pinned] == written.failures()

@@ -1,26 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Servers that nobody operates on, whatever befalls the cloud."""
+"""Servers that no user operates on, so that they must not change."""
 
 import psutil
 
 from tests.live import catalog
 from tests.live import load
-from tests.live import look
 from tests.live import operations
+from tests.live import snapshots
 
 
-class Bystanders:
-    """One server of each flavor of the load, within the body of it.
+class UntouchedServers:
+    """Context with one server of each flavor in load.FLAVORS.
 
-    :raises openstack.exceptions.SDKException: if one does not become ACTIVE,
-        or does not go
+    :raises openstack.exceptions.SDKException: if a server does not become
+        ACTIVE, or cannot be deleted
     """
 
     def __init__(self, layout, name):
-        """Name them; ``__enter__`` creates them.
+        """Create no server yet.
 
-        :param name: prefix of their names
+        :param name: prefix of the names of the servers
         """
         self._layout = layout
         self._name = name
@@ -40,35 +40,38 @@ class Bystanders:
                 self._compute.wait_for_server(
                     server, wait=operations.SECONDS)
         except Exception:
-            self._leave()
+            self._delete()
             raise
         return self
 
     def __exit__(self, *exc_info):
-        self._leave()
+        self._delete()
 
-    def _leave(self):
+    def _delete(self):
         for server in self._servers:
             self._compute.delete_server(server)
         for server in self._servers:
             self._compute.wait_for_delete(server, wait=operations.SECONDS)
 
-    def look(self):
+    def read_states(self):
         """Return the present state of the servers.
 
-        :returns: dict, UUID -> (status, host, the process of its guest and
-            what that has of the host, a state.Domain)
+        :returns: dict, UUID -> (status, host, PID of the guest, state.Domain)
         """
         statuses = {server.id: self._compute.get_server(server.id).status
                     for server in self._servers}
-        return {domain.uuid: (statuses[domain.uuid], name,
-                              _process(domain.uuid), domain)
-                for name in self._layout.hosts
-                for host in look.at_active_guests(self._layout, name).hosts
-                for domain in host.domains if domain.uuid in statuses}
+        states = {}
+        for name in self._layout.hosts:
+            host, = snapshots.read_active_guests(self._layout, name).hosts
+            for domain in host.domains:
+                if domain.uuid in statuses:
+                    states[domain.uuid] = (
+                        statuses[domain.uuid], name, _pid(domain.uuid), domain)
+        return states
 
 
-def _process(uuid):
-    found, = (process.pid for process in psutil.process_iter(['cmdline'])
-              if {'-uuid', uuid} <= {*(process.info['cmdline'] or ())})
-    return found
+def _pid(uuid):
+    """Return the PID of the QEMU process of a server."""
+    pid, = (process.pid for process in psutil.process_iter(['cmdline'])
+            if {'-uuid', uuid} <= {*(process.info['cmdline'] or ())})
+    return pid

@@ -24,7 +24,7 @@ PROBE = 'nova-prio-probe-'
 DOWN = (FileNotFoundError, subprocess.SubprocessError)
 
 
-def at_active_guests(layout, name):
+def read_active_guests(layout, name):
     """Return a state.Snapshot of one host, with the guests that are active.
 
     :param layout: Layout
@@ -46,31 +46,32 @@ def _host(layout, name, active_only):
 
 
 def _domains(layout, name, active_only):
-    which = () if active_only else ('--all',)
-    uuids = client.virsh(layout, name, 'list', '--uuid', *which).split()
-    # A guest may be gone by now: the last command always succeeds.
+    inactive = () if active_only else ('--all',)
+    uuids = client.virsh(layout, name, 'list', '--uuid', *inactive).split()
+    # If a guest has ended since, dumpxml fails. The echo always succeeds.
     text = client.virsh(layout, name, '; '.join(
         ['dumpxml ' + uuid for uuid in uuids] + ['echo']))
-    for found in xml.etree.ElementTree.fromstring(
+    for element in xml.etree.ElementTree.fromstring(
             '<domains>%s</domains>' % text):
-        is_active = 'id' in found.attrib
-        if active_only and found.findtext('name').startswith(PROBE):
+        is_active = 'id' in element.attrib
+        if active_only and element.findtext('name').startswith(PROBE):
             continue
         if is_active or not active_only:
-            yield _domain(found, is_active)
+            yield _domain(element, is_active)
 
 
-def _domain(found, is_active):
-    vcpu = found.find('vcpu')
+def _domain(element, is_active):
+    """Return the state.Domain that an XML element describes."""
+    vcpu = element.find('vcpu')
     cpuset = vcpu.get('cpuset')
     pins = {pin.get('vcpu'): pin.get('cpuset')
-            for pin in found.findall('cputune/vcpupin')}
+            for pin in element.findall('cputune/vcpupin')}
     threads = [pin.get('cpuset') for name in ('emulatorpin', 'iothreadpin')
-               for pin in found.findall('cputune/' + name)]
+               for pin in element.findall('cputune/' + name)]
     return state.Domain(
-        found.findtext('name'), found.findtext('uuid'), is_active,
+        element.findtext('name'), element.findtext('uuid'), is_active,
         # For a running guest, libvirt adds its default partition.
-        found.findtext('resource/partition', '/machine'),
+        element.findtext('resource/partition', '/machine'),
         tuple(_cpus(pins.get(str(number), cpuset))
               for number in range(int(vcpu.text))),
         frozenset().union(*map(_cpus, threads or [cpuset])))
@@ -80,20 +81,22 @@ def _cpus(text):
     return frozenset(hardware.parse_cpu_spec(text or ''))
 
 
-def at_all(layout, connection):
+def read_all(layout, connection):
     """Return a state.Snapshot of hosts and services.
 
-    :param connection: of the administrator, as catalog.connect() makes it
+    :param connection: openstacksdk connection of the administrator
     """
     compute = connection.compute
-    offered = {flavor['name']: flavor['extra_specs'] for flavor in compute.get(
+    flavors = compute.get(
         '/flavors/detail', params={'is_public': 'None'}, microversion='2.61'
-        ).json()['flavors']}
+        ).json()['flavors']
+    flavor_specs = {flavor['name']: flavor['extra_specs']
+                    for flavor in flavors}
     return state.Snapshot(
         hosts=tuple(_host(layout, name, active_only=False)
                     for name in layout.hosts),
         servers=tuple(
-            _server(found, offered) for found in servers.Server.list(
+            _server(found, flavor_specs) for found in servers.Server.list(
                 compute, base_path='/servers/detail', microversion='2.100',
                 all_projects=True)),
         migrations=tuple(map(_migration, compute.migrations())),
@@ -110,7 +113,12 @@ def at_all(layout, connection):
                 aggregate.metadata.get('priority'))))
 
 
-def _server(found, offered):
+def _server(found, flavor_specs):
+    """Return a state.Server.
+
+    :param found: server of the SDK
+    :param flavor_specs: dict, flavor name -> present extra specs
+    """
     image, flavor = found.image, found.flavor
     has_image = bool(image and image.id)
     return state.Server(
@@ -125,7 +133,7 @@ def _server(found, offered):
          for name, values in (found.scheduler_hints or {}).items()},
         bool(found.fault),
         found.power_state in (power_state.RUNNING, power_state.PAUSED),
-        offered.get(flavor.original_name))
+        flavor_specs.get(flavor.original_name))
 
 
 def _migration(found):
@@ -135,14 +143,14 @@ def _migration(found):
 
 
 def _provider(placement, provider):
-    said = {what: placement.get('/resource_providers/%s/%s' % (
-        provider.id, what)).json()[what] for what in (
+    records = {name: placement.get('/resource_providers/%s/%s' % (
+        provider.id, name)).json()[name] for name in (
             'inventories', 'usages', 'traits', 'allocations')}
     return state.Provider(
-        provider.name, said['inventories'], said['usages'],
-        frozenset(said['traits']),
+        provider.name, records['inventories'], records['usages'],
+        frozenset(records['traits']),
         {consumer: found['resources']
-         for consumer, found in said['allocations'].items()})
+         for consumer, found in records['allocations'].items()})
 
 
 def _hypervisor(found):

@@ -6,7 +6,7 @@
 import fractions
 
 
-def inventories(snapshot):
+def wrong_inventories(snapshot):
     """The inventories and traits of each host are as expected."""
     providers = {provider.name: provider for provider in snapshot.providers}
     for host in snapshot.hosts:
@@ -19,7 +19,7 @@ def inventories(snapshot):
                 'total', 'reserved', 'allocation_ratio'))
             for name, inventory in provider.inventories.items()
             if name in ('VCPU', 'PCPU')}
-        wanted = {'VCPU': _offered(host),
+        wanted = {'VCPU': _expected_vcpu(host),
                   'PCPU': (len(host.dedicated), 0, 1)}
         if found != wanted:
             yield '%s offers %s, it may sell %s.' % (
@@ -33,15 +33,15 @@ def inventories(snapshot):
         traits = {'CUSTOM_CPU_PRIORITY'}
         if host.mix:
             traits.add('CUSTOM_CPU_PRIORITY_MIX')
-        said = {trait for trait in provider.traits
-                if trait.startswith('CUSTOM_CPU_PRIORITY')}
-        if said != traits:
+        found_traits = {trait for trait in provider.traits
+                        if trait.startswith('CUSTOM_CPU_PRIORITY')}
+        if found_traits != traits:
             yield '%s has the traits %s, not %s.' % (
-                host.name, sorted(said), sorted(traits))
+                host.name, sorted(found_traits), sorted(traits))
 
 
-def _offered(host):
-    """Return total, reserved and ratio of the VCPU of a host."""
+def _expected_vcpu(host):
+    """Return the expected (total, reserved, allocation ratio) of VCPU."""
     total = len(host.floating)
     reserved = max(
         (units for units in range(total) if
@@ -50,7 +50,7 @@ def _offered(host):
     return total, reserved, float(host.ratio)
 
 
-def providers_overfull(snapshot):
+def overfull_providers(snapshot):
     """No provider has more allocations than capacity."""
     for provider in snapshot.providers:
         for name, units in provider.usages.items():
