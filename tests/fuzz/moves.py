@@ -91,10 +91,14 @@ class MoveOperations(base.Operations):
         Nova claims for an ordinary instance without a NUMA topology on hosts
         with cpu_priority_mix_enable only.
         """
-        kind = KINDS[server.kind]
-        if not (kind.priority or kind.cells or
-                self._model.hosts[server.host].mix):
+        if not (KINDS[server.kind].cells or
+                self._is_managed(server, server.host)):
             self._recount_destination(server)
+
+    def _is_managed(self, server, host):
+        """Return whether the driver of a host releases claims of a server."""
+        return bool(KINDS[server.kind].priority or
+                    self._model.hosts[host].mix)
 
     def _migrate_live(self, server, host):
         return self._cloud.act(server, **_live(host))
@@ -119,6 +123,9 @@ class MoveOperations(base.Operations):
     def _expect_home(self, server, call_failed=False):
         """Expect a server on its source host, after a failed migration.
 
+        The claim of an ordinary instance on a host without
+        cpu_priority_mix_enable stays until the next recount, as in Nova.
+
         :param call_failed: whether the call of libvirt failed: Nova from
             release 33 on rolls back, and then puts the instance into ERROR
             all the same, so that an operator has to reset its state
@@ -130,6 +137,10 @@ class MoveOperations(base.Operations):
         if (shown['status'], shown['OS-EXT-SRV-ATTR:host']) != (
                 'ACTIVE', server.host):
             raise base.Unexpected(shown)
+        destination = player.newest_migration(
+            self._cloud.api, server.uuid).get('dest_compute')
+        if destination and not self._is_managed(server, destination):
+            self._recount_destination(server)
 
     def abort_running(self, name, host):
         """Abort a live migration that runs."""
