@@ -2,11 +2,17 @@
 
 """How Sphinx builds the documentation."""
 
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
+
 extensions = [
     'cliff.sphinxext',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
+    'refusals',
 ]
 
 project = 'nova-prio'

@@ -71,17 +71,15 @@ class _ClassTest:
         request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
         if self.tracker.driver.is_overfull and request.needed_rows.low:
-            return ['the host has sold more vCPUs than it may, and takes no '
-                    'further ones until they fit'], compute_node, limit
+            return [admission.Refusal('oversold').detail], compute_node, limit
         if request.priority is None and not self.tracker.driver.mix:
             return [], compute_node, limit
         report = self.tracker.get_priority_report(compute_node)
-        refusals = [str(refusal.detail) for refusal in admission.find_refusals(
+        refusals = [refusal.detail for refusal in admission.find_refusals(
             report, request, report.room, compute_node.free_ram_mb)]
         if request.priority and (
                 self.tracker.is_disabled_for_priority(self.nodename)):
-            refusals.insert(0, 'the host is disabled for priority instances, '
-                            'until "nova-prio host enable"')
+            refusals.insert(0, admission.Refusal('disabled').detail)
         topology = compute_node.numa_topology
         if topology:
             topology = numa.limit_to_class(
@@ -106,7 +104,8 @@ class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
 
     def __init__(self, context, instance, nodename, flavor, image_meta,
                  tracker, compute_node, pci_requests, migration, limits=None):
-        if _has_ledger(tracker) and tracker.keeps_pci_requests(migration):
+        if _has_ledger(tracker) and tracker.keeps_pci_requests(
+                instance, migration):
             # Nova saves this object with the claim.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,

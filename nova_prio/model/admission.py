@@ -8,15 +8,24 @@ The NUMA fit is not among them: Nova decides it (:mod:`nova_prio.virt.numa`).
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import reasons
 
 
 class Refusal(typing.NamedTuple):
-    """One reason why a host cannot take an instance: a name and a sentence."""
+    """One reason why a host cannot take an instance.
+
+    ``reason`` is a key of ``reasons.REASONS``. ``values`` fill its text.
+    """
 
     reason: str
-    detail: str
+    values: tuple = ()
     needed: int | None = None
     available: int | None = None
+
+    @property
+    def detail(self):
+        """Return the text of the reason as a sentence with the values."""
+        return reasons.REASONS[self.reason].text % self.values
 
     def __str__(self):
         """Return reason, detail and the numbers that are not None."""
@@ -38,39 +47,39 @@ def find_refusals(host, request, remaining, free_memory_mb):
     :param free_memory_mb: memory of the host that no instance has
     """
     if request.priority is not None and host.problem:
-        yield Refusal('problem', host.problem)
+        yield Refusal('problem', (host.problem,))
     if request.priority is not None and host.partition_problem:
-        yield Refusal('no_partition', host.partition_problem)
+        yield Refusal('no_partition', (host.partition_problem,))
     if host.mix and request.wants_whole_cores:
-        yield Refusal(
-            'whole_cores', 'low-priority instances float on the dedicated '
-            'CPUs of the host, so it cannot take a real-time instance or one '
-            'with hw:cpu_thread_policy=isolate')
+        yield Refusal('whole_cores')
     if ((host.mix or request.priority == capacity.HIGH) and
             request.memory_mb > free_memory_mb):
         available = max(free_memory_mb, 0)
-        yield Refusal(
-            'memory', 'the host has %d MB of memory free, without overcommit; '
-            'the instance needs %d MB' % (available, request.memory_mb),
-            request.memory_mb, available)
+        yield Refusal('memory', (available, request.memory_mb),
+                      request.memory_mb, available)
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
-        yield Refusal(
-            'too_many_vcpus', 'the instance has more vCPUs than the host has '
-            'floating CPUs', request.vcpus, host.floating_cpus)
+        yield Refusal('too_many_vcpus', needed=request.vcpus,
+                      available=host.floating_cpus)
     shared = request.needed_rows.ordinary
     # Stock Nova sets this limit by max_unit of VCPU. A mix host has a larger
     # max_unit for its low-priority instances.
     if host.mix and shared > host.shared_cpus:
-        yield Refusal(
-            'too_many_shared_vcpus', 'the instance has more shared vCPUs '
-            'than the host has shared CPUs', shared, host.shared_cpus)
+        yield Refusal('too_many_shared_vcpus', needed=shared,
+                      available=host.shared_cpus)
     for row, needed, available in capacity.find_shortages(
             request.needed_rows, remaining):
-        detail = 'the %s row has %d of %d vCPUs free, %d are needed' % (
-            row, available, getattr(host.sellable, row), needed)
-        if row == capacity.HIGH and host.blocked:
-            detail += (' (guests on stale CPU sets use %d more until a hard '
-                       'reboot or a move of these guests)' % len(host.blocked))
-            if host.blocked_by:
-                detail += ' (orphan guests among them: %s)' % host.blocked_by
-        yield Refusal('%s_capacity' % row, detail, needed, available)
+        values = available, getattr(host.sellable, row), needed
+        if row == capacity.HIGH:
+            values += (_describe_blocked(host),)
+        yield Refusal('%s_capacity' % row, values, needed, available)
+
+
+def _describe_blocked(host):
+    """Return the text about the guests that block dedicated CPUs, or ''."""
+    if not host.blocked:
+        return ''
+    text = (' (guests on stale CPU sets use %d more until a hard reboot or a '
+            'move of these guests)' % len(host.blocked))
+    if host.blocked_by:
+        text += ' (orphan guests among them: %s)' % host.blocked_by
+    return text

@@ -20,9 +20,11 @@ import yaml
 from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan_format
 from nova_prio.cmd import main
+from nova_prio.compute import claims
 import nova_prio.conf
 from nova_prio.model import admission
 from nova_prio.model import capacity
+from nova_prio.model import reasons
 from nova_prio import policies
 from nova_prio.scheduler.filters import priority_filter
 from tests import pages
@@ -147,14 +149,17 @@ def test_sample_is_current(generate, config, sample, tmp_path):
 
 
 def test_each_reason_of_a_refusal_is_explained():
-    written = {reason for module in (admission, priority_filter)
+    written = {reason for module in (admission, priority_filter, claims)
                for reason in re.findall(
                    r"Refusal\(\s*'([\w%]+)'", inspect.getsource(module))}
-    reasons = {reason % row if '%' in reason else reason
-               for reason in written for row in capacity.Rows._fields}
-    assert 'low_capacity' in reasons and 'no_report' in reasons
-    page = (pages.ADMIN / 'refusals.rst').read_text()
-    assert reasons == set(re.findall(r'^   \* - ``(\w+)``', page, re.M))
+    used = {reason % row if '%' in reason else reason
+            for reason in written for row in capacity.Rows._fields}
+    explained = {}
+    for name in re.findall(r'^\.\. refusals:: (\w+)$',
+                           (pages.ADMIN / 'refusals.rst').read_text(), re.M):
+        explained |= getattr(reasons, name)
+    assert used == set(explained) == set(reasons.REASONS)
+    assert all(all(reason) for reason in explained.values())
 
 
 def test_each_part_of_a_plan_is_explained():

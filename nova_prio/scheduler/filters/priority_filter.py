@@ -80,15 +80,15 @@ class PriorityFilter(filters.BaseHostFilter):
         try:
             refusal = _find_refusal(host_state, request)
         except host_report.UnreadableReport as error:
-            refusal = admission.Refusal('unreadable_report', str(error))
+            refusal = admission.Refusal('unreadable_report', (str(error),))
         except Exception as error:
             failures.log_failure(type(self).__name__,
                                  'the host is refused to priority instances',
                                  host_state)
             if self._passes_as_stock(host_state, spec_obj):
                 return True
-            refusal = admission.Refusal('unreadable_host', '%s: %s' % (
-                type(error).__name__, error))
+            refusal = admission.Refusal(
+                'unreadable_host', (type(error).__name__, str(error)))
         if refusal:
             LOG.debug('Host %(host)s, node %(node)s refused: %(refusal)s.',
                       {'host': host_state.host, 'node': host_state.nodename,
@@ -120,17 +120,11 @@ def _check_aggregates(host_state, report, request):
     if request.priority is None:
         if (any(map(request.excludes_ordinary, host_state.aggregates)) and
                 request.is_new):
-            return admission.Refusal(
-                'not_for_ordinary', 'an aggregate of the host has '
-                'priority_ordinary=false, which keeps new ordinary instances '
-                'off')
+            return admission.Refusal('not_for_ordinary')
     elif report is None:
-        return admission.Refusal(
-            'no_report', 'the host reports no priority CPUs')
+        return admission.Refusal('no_report')
     elif not any(map(request.is_marked, host_state.aggregates)):
-        return admission.Refusal(
-            'not_a_priority_host',
-            'no aggregate of the host has priority_mix=true')
+        return admission.Refusal('not_a_priority_host')
     return None
 
 
@@ -156,42 +150,30 @@ def _check_capacity(host_state, report, request):
                             candidate['allocations'].values())]
     if host_state.allocation_candidates:
         return None
-    return admission.Refusal(
-        'no_pcpu_candidate', 'no allocation candidate of the host holds as '
-        'many PCPU as the instance has dedicated CPUs', dedicated)
+    return admission.Refusal('no_pcpu_candidate', needed=dedicated)
 
 
 def _check_topology(host_state, report, request):
     """Return the Refusal if the guest NUMA topology does not fit, or None."""
     topology = host_state.numa_topology
     if request.requires_threads and topology and not topology.has_threads:
-        return admission.Refusal(
-            'no_threads', 'the instance requires thread siblings, and the '
-            'host has none')
+        return admission.Refusal('no_threads')
     if request.numa_fit is None:
         return None
     if not topology:
-        return admission.Refusal(
-            'no_numa_topology', 'the instance has a NUMA topology, and the '
-            'host has none')
+        return admission.Refusal('no_numa_topology')
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and (report.mix or request.priority):
         if request.source_cell not in (None, host_state.cell_uuid):
             # Nova does not apply the migration context of the claim: the guest
             # would start unpinned, on the shared CPUs.
-            return admission.Refusal(
-                'other_cell', 'the host is in another cell than the instance, '
-                'and Nova loses the NUMA topology and the pinned CPUs of an '
-                'instance that moves to another cell')
+            return admission.Refusal('other_cell')
         host_view.limit_to_class(host_state, report, request)
         if report.mix:
             cpu_ratio = float(report.ratio)
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:
-        return admission.Refusal(
-            'no_ratio', 'the allocation ratios of the host are not known yet')
+        return admission.Refusal('no_ratio')
     if not request.numa_fit.fit_host(
             host_state, request.demand.dedicated, cpu_ratio):
-        return admission.Refusal(
-            'numa_topology',
-            'the NUMA topology of the instance does not fit on the host')
+        return admission.Refusal('numa_topology')
     return None
