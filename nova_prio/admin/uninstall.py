@@ -99,7 +99,7 @@ def find_leftovers(context, conf, paths):
 def _check_flavor(flavor):
     """Yield the extra specs that only this package understands."""
     keys = set(_FLAVOR_KEYS)
-    if mixed_cpus.names_both_classes(flavor.extra_specs):
+    if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
         # Stock Nova refuses a flavor with both classes.
         for resource_class in 'PCPU', 'VCPU':
             keys.update(flavor_specs.select_pinning_requests(

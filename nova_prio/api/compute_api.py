@@ -28,12 +28,13 @@ class PriorityAPI(api.API):
 
     @functools.cached_property
     def _enforcer(self):
-        """The enforcer of our rules, which may refer to rules of Nova.
+        """The oslo.policy enforcer of the rules of this package and of Nova.
 
-        Nova's own enforcer accepts no rules of other packages.
+        Nova's own enforcer accepts no rules of other packages, but the rules
+        of this package refer to Nova's rules.
         """
         enforcer = oslo_policy.Enforcer(CONF)
-        # Nova's enforcer already logs these.
+        # Nova's enforcer already logs these warnings.
         enforcer.suppress_default_change_warnings = True
         enforcer.suppress_deprecation_warnings = True
         nova_policy.register_rules(enforcer)
@@ -42,10 +43,11 @@ class PriorityAPI(api.API):
         return enforcer
 
     def _authorize_hint(self, context, priority):
+        """Refuse a hint with this priority unless the policy allows it."""
         rule = policies.get_hint_rule(priority)
         target = nova_policy.default_target(context)
         if not self._enforcer.authorize(rule, target, context):
-            # As nova.policy.authorize does.
+            # nova.policy.authorize logs this line, too.
             LOG.debug('Policy check for %(action)s failed with credentials '
                       '%(credentials)s', {
                           'action': rule,
@@ -64,7 +66,7 @@ class PriorityAPI(api.API):
 
     def _validate_and_build_base_options(
             self, context, flavor, boot_meta, *args, **kwargs):
-        # Here Nova has read the image of a new instance.
+        # This is the first method that gets the image of a new instance.
         if CONF.nova_prio.enabled:
             fold.complete_for_image(boot_meta, flavor)
         return super()._validate_and_build_base_options(
@@ -72,7 +74,7 @@ class PriorityAPI(api.API):
 
     @staticmethod
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
-        # Here Nova has read the image of a rebuild or resize.
+        # This method gets the image of a rebuild or resize.
         if CONF.nova_prio.enabled:
             fold.check_image(image, flavor)
         super(PriorityAPI, PriorityAPI)._validate_flavor_image_numa_pci(
@@ -81,7 +83,8 @@ class PriorityAPI(api.API):
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        # API.resize looks up the new flavor itself, and first passes it here.
+        # API.resize looks up the new flavor. This is the first method that
+        # gets the flavor.
         if CONF.nova_prio.enabled and not is_revert:
             fold.fold_for_resize(new_flavor, instance)
         super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
@@ -90,18 +93,18 @@ class PriorityAPI(api.API):
     def live_migrate(self, context, instance, block_migration,
                      disk_over_commit, host_name, force=None, *args,
                      **kwargs):
-        """Migrate live; the scheduler checks a host for a priority."""
+        """Migrate live; no priority instance bypasses the scheduler."""
         if CONF.nova_prio.enabled:
-            force = fold.get_force_of_move(instance, force, host_name)
+            force = fold.decide_force(instance, force, host_name)
         return super().live_migrate(
             context, instance, block_migration, disk_over_commit, host_name,
             force, *args, **kwargs)
 
     def evacuate(self, context, instance, host, on_shared_storage,
                  admin_password=None, force=None, *args, **kwargs):
-        """Evacuate; the scheduler checks a host for a priority."""
+        """Evacuate; no priority instance bypasses the scheduler."""
         if CONF.nova_prio.enabled:
-            force = fold.get_force_of_move(instance, force, host)
+            force = fold.decide_force(instance, force, host)
         return super().evacuate(
             context, instance, host, on_shared_storage, admin_password, force,
             *args, **kwargs)

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The instance that a flavor would make, without asking any service."""
-
-import dataclasses
+"""A preview of the instance of a flavor, without a call to any service."""
 
 from nova import exception
 from nova import objects
@@ -15,30 +13,17 @@ from nova_prio.compat import hooks
 from nova_prio.model import flavor_specs
 
 
-@dataclasses.dataclass(frozen=True)
-class FlavorPreview:
-    """An instance as a flavor makes it.
-
-    ``dedicated_cpus`` and ``shared_cpus`` are vCPUs of the guest in Nova's CPU
-    set notation, '' for none. ``numa_nodes`` has one dict per NUMA node of the
-    guest. ``placement_request`` is a dict, resource class -> amount, over all
-    request groups. ``extra_specs`` are embedded in the instance.
-    """
-
-    priority: str | None
-    cpu_policy: str
-    dedicated_cpus: str
-    shared_cpus: str
-    numa_nodes: list
-    placement_request: dict
-    extra_specs: dict
-
-
 def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
-    """Return the FlavorPreview of a request.
+    """Return the properties of the instance that a request would create.
 
     Extra specs, image properties and hints are dicts, name -> str.
 
+    :returns: dict, in the order for the operator. ``dedicated_cpus`` and
+        ``shared_cpus`` are vCPUs of the guest in Nova's CPU set notation, ''
+        for none. ``numa_nodes`` is a list of one dict for each NUMA node of
+        the guest. ``placement_request`` is a dict, resource class -> amount,
+        over all request groups. ``extra_specs`` are those of the embedded
+        flavor.
     :raises nova_prio.model.flavor_specs.RequestRefused: if the request
         contradicts itself, or Nova refuses an extra spec or image property
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
@@ -53,20 +38,23 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     dedicated = set().union(*(cell.pcpuset for cell in cells))
     request = utils.ResourceRequest.from_request_spec(objects.RequestSpec(
         flavor=flavor, image=image, is_bfv=False, requested_resources=[]))
-    return FlavorPreview(
-        flavor_specs.get_priority(flavor.extra_specs),
-        cells and cells[0].cpu_policy or 'shared',
-        hardware.format_cpu_spec(dedicated),
-        hardware.format_cpu_spec(set(range(vcpus)) - dedicated),
-        [{'node': cell.id,
-          'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
-          'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
-          'memory_mb': cell.memory} for cell in cells],
-        request.merged_resources(), flavor.extra_specs)
+    return {
+        'priority': flavor_specs.get_priority(flavor.extra_specs),
+        'cpu_policy': cells and cells[0].cpu_policy or 'shared',
+        'dedicated_cpus': hardware.format_cpu_spec(dedicated),
+        'shared_cpus': hardware.format_cpu_spec(
+            set(range(vcpus)) - dedicated),
+        'numa_nodes': [
+            {'node': cell.id,
+             'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
+             'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
+             'memory_mb': cell.memory} for cell in cells],
+        'placement_request': request.merged_resources(),
+        'extra_specs': flavor.extra_specs}
 
 
 def fit_request(flavor, image, hints):
-    """Return the flavor that is embedded in an instance, and its topology.
+    """Fold a flavor, and return it with the NUMA topology of the guest.
 
     :param image: nova.objects.ImageMeta
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
@@ -101,12 +89,16 @@ def _validate(extra_specs):
 
 
 def _read_image(properties):
+    """Return image properties as nova.objects.ImageMeta.
+
+    To name the property that Nova refuses, add the properties one by one.
+    """
     valid = {}
-    # Nova stops reading NUMA nodes at the first missing number.
+    # Nova reads the properties of NUMA nodes up to the first missing number.
     for name in sorted(properties, key=lambda name: (len(name), name)):
         valid[name] = properties[name]
         try:
-            # Nova removes the properties that it reads from the dict.
+            # Pass a copy: Nova removes the properties that it reads.
             objects.ImageMetaProps.from_dict(dict(valid))
         except ValueError as error:
             raise flavor_specs.RequestRefused(

@@ -23,20 +23,22 @@ _HINT_KEYS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
 
 @contextlib.contextmanager
 def _invalid_request():
+    """Raise InvalidRequest with the text of RequestRefused."""
     try:
         yield
     except flavor_specs.RequestRefused as error:
-        # Only for this error, create, rebuild and resize all answer with the
-        # text of the error.
+        # It is the only error of Nova with whose text create, rebuild and
+        # resize all answer.
         raise exception.InvalidRequest(str(error))
 
 
 def check_body(body):
-    """Refuse a priority hint if the body has both keys for hints.
+    """Refuse a priority hint if the body has two dicts of hints.
 
-    Nova would read only one of the two, and silently ignore the other one.
+    Nova would read only one of the dicts, and silently ignore the other.
 
-    :param body: body of the request, which Nova has not validated yet
+    :param body: body of a request to create servers, of any type, because
+        Nova has not validated it yet
     """
     if not isinstance(body, dict) or not body.keys() >= set(_HINT_KEYS):
         return
@@ -62,7 +64,7 @@ def fold_for_create(flavor, hints):
     """
     extra_specs = priority_fold.fold(flavor.vcpus, flavor.extra_specs, hints)
     if extra_specs is None:
-        if not mixed_cpus.names_both_classes(flavor.extra_specs):
+        if not mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
             return flavor
         extra_specs = dict(flavor.extra_specs)
     return copy_flavor(flavor, extra_specs)
@@ -70,14 +72,15 @@ def fold_for_create(flavor, hints):
 
 @_invalid_request()
 def complete_for_image(image, flavor):
-    """Complete the folded flavor of a new instance, and check the image.
+    """Apply the image to the folded flavor of a new instance.
 
-    Nova reads the image only after it has taken the flavor. Therefore change
-    the flavor in place.
+    If the flavor requests PCPU and VCPU, the image may decide which vCPUs are
+    dedicated. Nova reads the image after it has taken the flavor, so change
+    the flavor in place. Then check the image.
 
     :param image: dict with the 'properties' of the image, or None
     """
-    if mixed_cpus.names_both_classes(flavor.extra_specs):
+    if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
         flavor.extra_specs = apply_mixed_policy(
             flavor, objects.ImageMeta.from_dict(image or {}))
         flavor.obj_reset_changes()
@@ -86,13 +89,15 @@ def complete_for_image(image, flavor):
 
 @_invalid_request()
 def fold_for_resize(flavor, instance):
-    """Fold the new flavor of a resize in place, for Nova looked it up."""
+    """Fold the new flavor of a resize in place.
+
+    :param flavor: nova.objects.Flavor that Nova read for this resize alone
+    """
     extra_specs = priority_fold.fold_resize(
         flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
     if extra_specs is not None:
         flavor.extra_specs = extra_specs
-    if mixed_cpus.names_both_classes(flavor.extra_specs):
-        flavor.extra_specs = apply_mixed_policy(flavor, instance.image_meta)
+    flavor.extra_specs = apply_mixed_policy(flavor, instance.image_meta)
     flavor.obj_reset_changes()
 
 
@@ -103,20 +108,22 @@ def check_image(image, flavor):
                               (image or {}).get('properties', {}))
 
 
-def get_force_of_move(instance, force, host):
-    """Return ``force`` of a move, so that the scheduler checks the host.
+def decide_force(instance, force, host):
+    """Return the value of ``force`` for a live migration or evacuation.
 
-    In microversions that have ``force``, a move to a named host bypasses the
-    scheduler by default.
+    If ``force`` is true, or None for a named host, the scheduler does not
+    check the host. For a priority instance the scheduler must check it.
 
-    :param force: True, False or None, as the caller gives it
-    :param host: host that the caller names, or None
+    :param force: parameter of the request: True, False or None
+    :param host: host that the request names, or None
+    :raises nova.exception.ValidationError: if the request forces the move of
+        a priority instance
     """
     priority = flavor_specs.get_priority(instance.flavor.extra_specs)
     if force is False or not host or priority is None:
         return force
     if force:
-        # The only error that these calls answer with 400.
+        # Live migration and evacuation answer only this error with 400.
         raise exception.ValidationError(detail=(
             "Parameter 'force' is true, which bypasses the scheduler; for an "
             "instance of %s priority only false or no value is allowed."
@@ -133,22 +140,25 @@ def copy_flavor(flavor, extra_specs):
 
 
 def apply_mixed_policy(flavor, image_meta):
-    """Return the extra specs of a flavor with the mixed policy, if it applies.
+    """Return the extra specs of a flavor, with the mixed policy if required.
 
-    It applies if the flavor has numbers of PCPU and of VCPU above zero. The
-    image may give the guest its NUMA nodes.
+    A flavor that requests more than 0 PCPU and more than 0 VCPU requires the
+    policy. Other extra specs are returned unchanged.
+
+    :param image_meta: nova.objects.ImageMeta, which may give the guest NUMA
+        nodes
 
     :raises nova_prio.model.flavor_specs.RequestRefused: if the flavor or the
         image is refused
     """
     extra_specs = flavor.extra_specs
-    if not mixed_cpus.names_both_classes(extra_specs):
+    if not mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         return extra_specs
     dedicated = mixed_cpus.count_dedicated_vcpus(
         flavor.vcpus, extra_specs, image_meta.properties)
     if dedicated is None:
         return extra_specs
-    # Nova reads the nodes from flavor and image. The mask does not matter.
+    # Nova reads the NUMA nodes from flavor and image, whatever the mask is.
     topology = hardware.numa_get_constraints(copy_flavor(
         flavor, mixed_cpus.fold_to_mixed_policy(extra_specs, '0')), image_meta)
     nodes = [cell.total_cpus for cell in topology.cells]

@@ -2,9 +2,10 @@
 
 """The fold: the requested priority, written into the extra specs of a flavor.
 
-Extra specs in, extra specs out: dicts, extra spec -> str. The CPU policy is
-always spelled out, so that stock Nova places and pins the instance rightly.
-A request that contradicts itself raises ``flavor_specs.RequestRefused``.
+The functions read and return extra specs: dicts, extra spec -> str. The fold
+also writes the CPU policy, so that stock Nova places and pins the instance as
+its priority requires. If a request contradicts itself, the functions raise
+``flavor_specs.RequestRefused``.
 """
 
 import functools
@@ -19,6 +20,7 @@ _INSTEAD = 'resources:PCPU is allowed instead'
 def fold(vcpus, extra_specs, hints):
     """Return the extra specs with the requested priority folded in.
 
+    :param vcpus: number of vCPUs of the flavor
     :param hints: dict of scheduler hints, or None; a hint may be a string or
         a list of one string
     :returns: a new dict, or None if the request has no priority
@@ -30,28 +32,18 @@ def fold(vcpus, extra_specs, hints):
     hint = hints[flavor_specs.HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
-    subject = "Scheduler hint '%s'" % flavor_specs.HINT
-    faults = []
-    if hint not in capacity.PRIORITIES:
-        faults.append(flavor_specs.format_fault(subject, hint, _ALLOWED))
-    if value is not None and value == hint:
-        faults.append("%s is %s, and the flavor already gives %s; drop the "
-                      "hint." % (subject, flavor_specs.quote(hint), value))
-    elif value is not None:
-        faults.append("%s is %s, but extra spec %s of the flavor is %s; only "
-                      "one of the two is allowed." % (
-                          subject, flavor_specs.quote(hint),
-                          flavor_specs.EXTRA_SPEC, flavor_specs.quote(value)))
-    _check_value(value, faults)
+    _check_value(value, *_find_hint_faults(hint, value))
     return _fold_priority(vcpus, extra_specs, hint, source='hint')
 
 
 def fold_resize(vcpus, extra_specs, current):
     """Return the extra specs of a new flavor with the priority folded in.
 
-    A priority that came with the hint stays, unless the new flavor takes the
-    priority over by naming the same value. A priority of the old flavor ends.
+    The instance keeps a priority that came with the hint. If the new flavor
+    names the same priority, the flavor decides the priority from then on. A
+    priority that came with the old flavor ends.
 
+    :param vcpus: number of vCPUs of the new flavor
     :param current: extra specs of the present flavor
     :returns: a new dict, or None if there is nothing to fold
     """
@@ -60,22 +52,26 @@ def fold_resize(vcpus, extra_specs, current):
     if flavor_specs.SOURCE not in current:
         return _fold_priority(vcpus, extra_specs, value)
     if not flavor_specs.is_from_hint(current):
+        # Keep SOURCE without a priority, too: it tells nova-scheduler that the
+        # stored hint of the instance has been folded.
         return (_fold_priority(vcpus, extra_specs, value, source='flavor') or
                 {**extra_specs, flavor_specs.SOURCE: 'flavor'})
     hint = flavor_specs.get_priority(current)
-    if value is None:
-        return _fold_priority(vcpus, extra_specs, hint, source='hint')
-    if value != hint:
+    if value not in (None, hint):
         raise flavor_specs.RequestRefused(
             "Extra spec %s of the new flavor is '%s', but the instance was "
             "created with scheduler hint '%s' = '%s'; only '%s' or no value "
             "is allowed."
             % (flavor_specs.EXTRA_SPEC, value, flavor_specs.HINT, hint, hint))
-    return _fold_priority(vcpus, extra_specs, value, source='flavor')
+    return _fold_priority(vcpus, extra_specs, hint,
+                          source='flavor' if value else 'hint')
 
 
 def check_image(extra_specs, properties):
-    """Check that image properties, a dict, fit the priority in force."""
+    """Refuse image properties, a dict, that contradict the priority in force.
+
+    :param extra_specs: folded extra specs
+    """
     priority = flavor_specs.get_priority(extra_specs)
     image_policy = properties.get('hw_cpu_policy')
     if priority is None or image_policy is None:
@@ -87,25 +83,50 @@ def check_image(extra_specs, properties):
     else:
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
-        raise flavor_specs.RequestRefused(flavor_specs.format_fault(
+        flavor_specs.refuse(
             'Image property hw_cpu_policy', image_policy,
             'with %s priority and this flavor only %s or no value is allowed'
-            % (priority, ', '.join(map(flavor_specs.quote, allowed)))))
+            % (priority, ', '.join(map(flavor_specs.quote, allowed))))
 
 
-def _check_value(value, faults=()):
-    """Refuse a request with a wrong extra spec, or with other faults."""
-    faults = list(faults)
+def _find_hint_faults(hint, value):
+    """Yield a sentence for each fault of the hint.
+
+    :param hint: value of the hint, of any type
+    :param value: value of the extra spec of the flavor, or None
+    """
+    subject = "Scheduler hint '%s'" % flavor_specs.HINT
+    if hint not in capacity.PRIORITIES:
+        yield flavor_specs.format_fault(subject, hint, _ALLOWED)
+    if value is not None and value == hint:
+        yield ("%s is %s, and the flavor already gives %s; drop the hint."
+               % (subject, flavor_specs.quote(hint), value))
+    elif value is not None:
+        yield ("%s is %s, but extra spec %s of the flavor is %s; only one of "
+               "the two is allowed." % (
+                   subject, flavor_specs.quote(hint), flavor_specs.EXTRA_SPEC,
+                   flavor_specs.quote(value)))
+
+
+def _check_value(value, *hint_faults):
+    """Refuse a request with a wrong extra spec or with faults of the hint.
+
+    :param value: value of the extra spec of the flavor, or None
+    :param hint_faults: sentences of :func:`_find_hint_faults`
+    """
+    faults = list(hint_faults)
     if value is not None and value not in capacity.PRIORITIES:
-        faults.append(flavor_specs.format_flavor_fault(
-            flavor_specs.EXTRA_SPEC, value, _ALLOWED))
+        faults.append(flavor_specs.format_fault(
+            'Extra spec %s of the flavor' % flavor_specs.EXTRA_SPEC, value,
+            _ALLOWED))
     if faults:
         raise flavor_specs.RequestRefused(' '.join(faults))
 
 
 def _refuse(priority, key, value, allowed):
-    raise flavor_specs.RequestRefused(flavor_specs.format_flavor_fault(
-        key, value, 'with %s priority %s' % (priority, allowed)))
+    """Refuse the value of an extra spec of a flavor with a priority."""
+    flavor_specs.refuse_flavor(
+        key, value, 'with %s priority %s' % (priority, allowed))
 
 
 def _fold_priority(vcpus, extra_specs, priority, source=None):
@@ -128,6 +149,7 @@ def _fold_priority(vcpus, extra_specs, priority, source=None):
 
 
 def _fold_high(specs):
+    """Check the extra specs for high priority, and complete them in place."""
     refuse = functools.partial(_refuse, capacity.HIGH)
     cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy == 'shared':
@@ -137,8 +159,8 @@ def _fold_high(specs):
         refuse(key, value, _INSTEAD)
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
-    # Nova ignores any other value, and then pins nothing. If there are both
-    # numbers, one may be zero.
+    # If the value is no number, Nova ignores the request and pins nothing. If
+    # the flavor requests both PCPU and VCPU, one number may be 0.
     least = 0 if pcpus and shared else 1
     for key, value in {**pcpus, **shared}.items():
         if not flavor_specs.is_number(value) or int(value) < least:
@@ -151,6 +173,10 @@ def _fold_high(specs):
 
 
 def _fold_low(specs, vcpus):
+    """Check the extra specs for low priority, and complete them in place.
+
+    :param vcpus: number of vCPUs of the flavor, a str
+    """
     refuse = functools.partial(_refuse, capacity.LOW)
     for key, allowed in ((flavor_specs.CPU_POLICY, 'shared'),
                          ('hw:emulator_threads_policy', 'share')):
@@ -166,7 +192,7 @@ def _fold_low(specs, vcpus):
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     for key, value in flavor_specs.select_pinning_requests(
             specs, 'PCPU').items():
-        # Beside the number of VCPU, that of PCPU may be zero.
+        # If the flavor also requests VCPU, the number of PCPU may be 0.
         if not shared or not flavor_specs.is_number(value) or int(value):
             refuse(key, value, only_vcpu)
         del specs[key]

@@ -57,13 +57,8 @@ class Compile(show.ShowOne):
                 parsed_args.vcpus, parsed_args.ram, parsed_args.disk,
                 parsed_args.property, parsed_args.image_property,
                 parsed_args.hint)
-        return zip(*(
-            ('priority', preview.priority),
-            ('cpu_policy', preview.cpu_policy),
-            ('dedicated_cpus', preview.dedicated_cpus),
-            ('shared_cpus', preview.shared_cpus),
-            ('numa_nodes', format_columns.ListDictColumn(preview.numa_nodes)),
-            ('placement_request',
-             format_columns.DictColumn(preview.placement_request)),
-            ('extra_specs', format_columns.DictColumn(preview.extra_specs))),
-            strict=True)
+        preview['numa_nodes'] = format_columns.ListDictColumn(
+            preview['numa_nodes'])
+        for name in ('placement_request', 'extra_specs'):
+            preview[name] = format_columns.DictColumn(preview[name])
+        return tuple(preview), tuple(preview.values())

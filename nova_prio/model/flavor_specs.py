@@ -19,16 +19,17 @@ EXTRA_SPEC = 'hw:cpu_priority'
 HINT = 'priority'
 CPU_POLICY = 'hw:cpu_policy'
 VCPU = 'resources:VCPU'
-#: Marks a folded flavor of an instance that was created with the hint.
-#: 'hint': the priority came with the hint, and stays if the instance is
-#: resized to a flavor without one. 'flavor': a flavor took the priority over.
+#: Extra spec in the folded flavor of an instance that was created with the
+#: hint. With the value 'hint', the hint gave the priority, and the instance
+#: keeps the priority if it is resized to a flavor without one. With the value
+#: 'flavor', a later flavor decides the priority.
 SOURCE = 'nova_prio:source'
 
-# Nova 31 to 34 read resource requests in two ways. The request to Placement
-# has all groups, numbered and named (ResourceRequest.XS_KEYPAT in
-# nova.scheduler.utils). The decision on pinning reads numbered groups only,
-# and only the beginning of the resource class (_get_vcpu_pcpu_resources in
-# nova.virt.hardware).
+# Nova 31 to 34 read the extra specs resources:* in two ways. For the request
+# to Placement, Nova reads all groups, numbered and named
+# (ResourceRequest.XS_KEYPAT in nova.scheduler.utils). To decide on pinning,
+# Nova reads numbered groups only, and compares only the beginning of the
+# resource class (_get_vcpu_pcpu_resources in nova.virt.hardware).
 _PLACEMENT_REQUEST = re.compile(
     r'resources(?:[a-zA-Z0-9_-]{1,64})?:(PCPU|VCPU|MEMORY_MB)$')
 _PINNING_REQUEST = re.compile(r'resources(?:[1-9][0-9]*)?:(PCPU|VCPU)')
@@ -47,13 +48,18 @@ def format_fault(subject, value, allowed):
     return '%s is %s; %s.' % (subject, quote(value), allowed)
 
 
-def format_flavor_fault(key, value, allowed):
-    """Return the sentence that refuses an extra spec of a flavor."""
-    return format_fault('Extra spec %s of the flavor' % key, value, allowed)
+def refuse(subject, value, allowed):
+    """Raise RequestRefused with the sentence of :func:`format_fault`."""
+    raise RequestRefused(format_fault(subject, value, allowed))
+
+
+def refuse_flavor(key, value, allowed):
+    """Raise RequestRefused for the value of an extra spec of a flavor."""
+    refuse('Extra spec %s of the flavor' % key, value, allowed)
 
 
 def quote(value):
-    """Return any value of a user as short text on one line, for a log too."""
+    """Return any value from a user as a short text on one line."""
     return reprlib.repr(value)
 
 
@@ -61,13 +67,14 @@ def get_priority(extra_specs):
     """Return the priority in force, 'high' or 'low'; None if ordinary."""
     priority = extra_specs.get(EXTRA_SPEC)
     policy = extra_specs.get(CPU_POLICY)
-    if priority == capacity.LOW and policy == 'shared':
-        return capacity.LOW
-    if priority == capacity.HIGH and (
-            policy in ('dedicated', 'mixed') or policy is None and sum_amounts(
-                select_pinning_requests(extra_specs, 'PCPU'))):
-        return capacity.HIGH
-    return None
+    if policy is None and sum_amounts(
+            select_pinning_requests(extra_specs, 'PCPU')):
+        # Without a CPU policy, Nova pins an instance that requests PCPU.
+        policy = 'dedicated'
+    is_folded = (
+        priority == capacity.LOW and policy == 'shared' or
+        priority == capacity.HIGH and policy in ('dedicated', 'mixed'))
+    return priority if is_folded else None
 
 
 def is_from_hint(extra_specs):
@@ -77,9 +84,10 @@ def is_from_hint(extra_specs):
 
 
 def is_unfolded(extra_specs, hint):
-    """Return whether an instance has a requested, but not folded priority.
+    """Return whether an instance requested a priority that is not folded.
 
-    If the fold is not enabled, Nova stores any hint and any extra spec.
+    While ``[nova_prio] enabled`` is false, Nova stores any hint and any extra
+    spec without a fold.
 
     :param hint: the stored hint, of any type, or None
     """
@@ -116,9 +124,9 @@ def select_pinning_requests(extra_specs, *classes):
 
 
 def find_misread_requests(extra_specs):
-    """Return the extra specs for CPUs that Nova reads in one way only.
+    """Return the requests for CPUs that only one of Nova's two readers sees.
 
-    The guest would get other CPUs than Placement allocates.
+    With such a request, the guest gets other CPUs than Placement allocates.
     """
     misread = (select_placement_requests(extra_specs, 'PCPU', 'VCPU').keys() ^
                select_pinning_requests(extra_specs, 'PCPU', 'VCPU').keys())
@@ -126,18 +134,19 @@ def find_misread_requests(extra_specs):
 
 
 def _select(pattern, extra_specs, classes):
+    """Return the extra specs whose key has the pattern and one of classes."""
     matches = {key: pattern.match(key) for key in extra_specs}
     return {key: extra_specs[key] for key, match in matches.items()
             if match and match.group(1) in classes}
 
 
 def sum_amounts(requests):
-    """Return the sum of the values; like Nova, ignore all but numbers."""
+    """Return the sum of the values that are numbers, as Nova does."""
     return sum(int(value) for value in requests.values() if is_number(value))
 
 
 def is_number(value):
-    """Return whether the value of an extra spec is a natural number or 0."""
+    """Return whether the value of an extra spec is a whole number, 0 on."""
     return value.isascii() and value.isdigit()
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Flavors with resources:PCPU and resources:VCPU, folded to the mixed policy.
+"""Rewrite flavors with resources:PCPU and resources:VCPU to the mixed policy.
 
-Stock Nova knows the mixed CPU policy with a mask of dedicated vCPUs, and
-refuses a flavor that requests both resource classes. ``extra_specs`` are
+Stock Nova refuses a flavor that requests both resource classes. Instead, Nova
+has the mixed CPU policy with a mask of dedicated vCPUs. ``extra_specs`` are
 dicts, extra spec -> str. If a request contradicts itself, the functions raise
 flavor_specs.RequestRefused.
 """
@@ -18,19 +18,21 @@ REALTIME_MASK = 'hw:cpu_realtime_mask'
 _EMULATOR = 'hw:emulator_threads_policy'
 _BESIDE = 'with resources:PCPU and resources:VCPU'
 
+#: Extra spec of a numbered request group of Placement: its kind, the number of
+#: the group, and the resource class or trait.
 _GROUP_KEY = re.compile(r'(resources|trait)([1-9][0-9]*):(.+)$')
 
 
-def names_both_classes(extra_specs):
-    """Return whether a flavor requests both PCPU and VCPU."""
+def requests_pcpu_and_vcpu(extra_specs):
+    """Return whether a flavor requests both PCPU and VCPU, even 0 of them."""
     return all(flavor_specs.select_pinning_requests(extra_specs, name)
                for name in ('PCPU', 'VCPU'))
 
 
 def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
-    """Return the number of dedicated vCPUs of a flavor with both classes.
+    """Return the number of dedicated vCPUs of a flavor with PCPU and VCPU.
 
-    :param vcpus: vCPUs of the flavor
+    :param vcpus: number of vCPUs of the flavor
     :param image_properties: dict, image property -> str
     :returns: None if the flavor requests 0 PCPU or 0 VCPU
     """
@@ -38,11 +40,13 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
         extra_specs, 'PCPU', 'VCPU')
     for key, value in requests.items():
         if not flavor_specs.is_number(value):
-            _refuse_flavor(key, value, 'allowed is a whole number from 0 on')
+            flavor_specs.refuse_flavor(
+                key, value, 'allowed is a whole number from 0 on')
     pcpus = flavor_specs.sum_amounts(
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
     shared = flavor_specs.sum_amounts(requests) - pcpus
-    isolated = extra_specs.get(_EMULATOR) == 'isolate'
+    # Isolated emulator threads take one PCPU, which is no vCPU.
+    isolated = int(extra_specs.get(_EMULATOR) == 'isolate')
     if pcpus + shared != vcpus + isolated:
         raise flavor_specs.RequestRefused(
             "Extra specs resources:PCPU and resources:VCPU of the flavor are "
@@ -57,10 +61,10 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
             "isolated emulator threads take; allowed is a number from 2 on.")
     for key in (flavor_specs.CPU_POLICY, DEDICATED_MASK, REALTIME_MASK):
         if key in extra_specs:
-            _refuse_flavor(key, extra_specs[key],
-                           '%s no value is allowed' % _BESIDE)
+            flavor_specs.refuse_flavor(
+                key, extra_specs[key], '%s no value is allowed' % _BESIDE)
     for key, value in flavor_specs.find_misread_requests(extra_specs).items():
-        _refuse_flavor(
+        flavor_specs.refuse_flavor(
             key, value,
             '%s only groups with a number from 1 on are allowed' % _BESIDE)
     policy = image_properties.get('hw_cpu_policy')
@@ -74,28 +78,29 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
 
 
 def spread_dedicated_vcpus(nodes, dedicated):
-    """Return the dedicated vCPUs, as a sorted list.
+    """Choose the dedicated vCPUs, and return them as a sorted list.
 
-    The shared vCPUs are dealt to the NUMA nodes of the guest one by one, as
-    long as a node has vCPUs left. They come first on each node.
+    The shared vCPUs are spread evenly over the NUMA nodes of the guest, and
+    are the first vCPUs of each node. The other vCPUs are dedicated.
 
     :param nodes: list of the sets of vCPUs of each NUMA node of the guest
     :param dedicated: number of dedicated vCPUs
     """
     # The first vCPU of every node, the second of every node, ...
     rounds = itertools.zip_longest(*map(sorted, nodes))
-    dealt = [vcpu for each in rounds for vcpu in each if vcpu is not None]
-    return sorted(dealt[len(dealt) - dedicated:])
+    vcpus = [vcpu for vcpu in itertools.chain(*rounds) if vcpu is not None]
+    return sorted(vcpus[len(vcpus) - dedicated:])
 
 
 def check_emulator_threads(extra_specs, first_node, dedicated):
-    """Check that isolated emulator threads can get a CPU.
+    """Refuse a flavor whose isolated emulator threads can get no CPU.
 
-    Nova takes their CPU beside the dedicated vCPUs of the first NUMA node of
-    the guest. If that node has none, Nova finds no host
+    Nova pins the emulator threads beside the dedicated vCPUs of the first NUMA
+    node of the guest. If that node has no dedicated vCPU, Nova finds no host
     (nova.virt.hardware._pack_instance_onto_cores).
 
-    :param first_node: set of the vCPUs of that node
+    :param first_node: set of the vCPUs of the first NUMA node
+    :param dedicated: list of all dedicated vCPUs of the guest
     """
     if (extra_specs.get(_EMULATOR) == 'isolate' and
             first_node.isdisjoint(dedicated)):
@@ -107,47 +112,44 @@ def check_emulator_threads(extra_specs, first_node, dedicated):
 
 
 def fold_to_mixed_policy(extra_specs, mask):
-    """Return new extra specs with the mixed policy in place of both classes.
+    """Return the extra specs with the mixed policy for PCPU and VCPU requests.
 
     Nova requests the CPUs of a mixed instance outside all numbered groups. If
-    a group requested CPUs only, its traits move there too.
+    a group requested CPUs only, the traits of the group leave it, too.
 
-    :param mask: str, the dedicated (in a real-time flavor: real-time) vCPUs
+    :param mask: str, the dedicated vCPUs; in a real-time flavor, these are the
+        real-time vCPUs
+    :returns: a new dict
     """
     requests = flavor_specs.select_pinning_requests(
         extra_specs, 'PCPU', 'VCPU')
     folded = {key: value for key, value in extra_specs.items()
               if key not in requests}
-    emptied = _find_groups(requests) - _find_groups(folded)
+    emptied_groups = (_list_groups_with_resources(requests) -
+                      _list_groups_with_resources(folded))
     for key in list(folded):
         match = _GROUP_KEY.match(key)
-        if not match or match.group(2) not in emptied:
+        if not match or match.group(2) not in emptied_groups:
             continue
-        # Only the traits of this group are left.
+        # Without resources, the group has only traits.
         trait = 'trait:' + match.group(3)
         value = folded.pop(key)
         if folded.setdefault(trait, value) != value:
-            _refuse_flavor(
+            flavor_specs.refuse_flavor(
                 key, value, 'with %s = %s only the same or no value is allowed'
                 % (trait, flavor_specs.quote(folded[trait])))
-    folded[flavor_specs.CPU_POLICY] = 'mixed'
-    folded[REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
-           else DEDICATED_MASK] = mask
-    return folded
+    mask_key = (REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
+                else DEDICATED_MASK)
+    return {**folded, flavor_specs.CPU_POLICY: 'mixed', mask_key: mask}
 
 
-def _find_groups(extra_specs):
+def _list_groups_with_resources(extra_specs):
     """Return the numbers of the groups that request resources: set of str."""
     return {match.group(2) for match in map(_GROUP_KEY.match, extra_specs)
             if match and match.group(1) == 'resources'}
 
 
-def _refuse_flavor(key, value, allowed):
-    raise flavor_specs.RequestRefused(
-        flavor_specs.format_flavor_fault(key, value, allowed))
-
-
 def _refuse_image(name, value, allowed):
-    raise flavor_specs.RequestRefused(flavor_specs.format_fault(
+    flavor_specs.refuse(
         'Image property %s' % name, value,
-        '%s of the flavor %s is allowed' % (_BESIDE, allowed)))
+        '%s of the flavor %s is allowed' % (_BESIDE, allowed))

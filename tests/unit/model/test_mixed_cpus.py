@@ -29,7 +29,7 @@ def request(pcpu, vcpu, **others):
     ({'resources:PCPU': '4', 'resources:CUSTOM_VCPU': '4'}, False),
 ])
 def test_flavor_requests_both_classes(extra_specs, expected):
-    assert expected is mixed_cpus.names_both_classes(extra_specs)
+    assert expected is mixed_cpus.requests_pcpu_and_vcpu(extra_specs)
 
 
 @pytest.mark.parametrize('nodes, dedicated, vcpus', [
