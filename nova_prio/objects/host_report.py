@@ -5,7 +5,6 @@
 from nova import exception
 from nova.virt import hardware
 from oslo_serialization import jsonutils
-from oslo_utils import versionutils
 from oslo_versionedobjects import base
 from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
@@ -18,13 +17,10 @@ STATS_KEY = 'nova_prio'
 _MAX_NAMES, _MAX_NAME = 3, 64
 _SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
 _USED = [row + '_used' for row in capacity.Rows._fields]
-#: Field -> version of the report that added it.
-_ADDED_IN = {'low_by_cell': (1, 1), 'partition_problem': (1, 2),
-             'blocked_cpus': (1, 3), 'blocked_by': (1, 4), 'problem': (1, 4)}
 
 
 def parse_cpu_set(text):
-    """Return the CPU numbers in a text such as '0-7', or '', a frozenset."""
+    """Return a frozenset of the CPU numbers in a text such as '0-7' or ''."""
     return frozenset(hardware.parse_cpu_spec(text) if text else ())
 
 
@@ -37,8 +33,9 @@ class HostReport(base.VersionedObject):
     """CPU sets, ratio, and the sellable and used vCPUs of each row of a host.
 
     The report is JSON text in the ``stats`` of the compute node, which the
-    scheduler reads. It has no time stamp, so an unchanged report causes no
-    database write.
+    scheduler reads. The report has no time stamp, so that an unchanged report
+    causes no database write. A new minor version may only add fields with a
+    default: schedulers read all reports of their own major version.
     """
 
     VERSION = '1.4'
@@ -50,22 +47,22 @@ class HostReport(base.VersionedObject):
         'cpu_dedicated_set': fields.StringField(),
         'cpu_shared_set': fields.StringField(),
         'mix': fields.BooleanField(),
-        'floating_cpus': fields.IntegerField(),  # how many
+        'floating_cpus': fields.IntegerField(),  # number of floating CPUs
         'cpu_allocation_ratio': fields.StringField(),  # an exact decimal
-        # vCPUs of all instances at the time of this report. If the scheduler
-        # sees more, requests consumed the difference.
+        # vCPUs of all instances at the time of this report. The scheduler
+        # compares the number with vcpus_used of its host state.
         'vcpus_used': fields.IntegerField(),
         # high_sellable, high_used, low_sellable and so on.
         **{name: fields.IntegerField() for name in (*_SELLABLE, *_USED)},
-        # NUMA cell of the host -> vCPUs of its low-priority guests with a NUMA
-        # topology. Cells without such guests are left out.
+        # NUMA cell of the host -> vCPUs of the low-priority guests with a NUMA
+        # topology on this cell. The dict has no zeros.
         'low_by_cell': fields.DictOfIntegersField(default={}),
         # Why the host cannot start guests with a priority: a sentence or ''.
         'partition_problem': fields.StringField(default=''),
         # Dedicated CPUs that no instance is pinned on, but that guests on
         # stale CPU sets or orphan guests use.
         'blocked_cpus': fields.StringField(default=''),
-        # Names of the orphan guests on these CPUs.
+        # Names of the orphan guests on the CPUs of blocked_cpus.
         'blocked_by': fields.StringField(default=''),
         # Why the host refuses all priority instances: a sentence or ''.
         'problem': fields.StringField(default=''),
@@ -98,11 +95,14 @@ class HostReport(base.VersionedObject):
 
     @classmethod
     def from_problem(cls, problem, vcpus_used):
-        """Return a report for a host whose bookkeeping failed.
+        """Return a report for a host whose usage could not be counted.
 
         A scheduler that does not know the field ``problem`` must refuse
         priority instances, too. Therefore the report has no CPUs. Ordinary
         instances are scheduled as in stock Nova.
+
+        :param problem: sentence for the field ``problem``
+        :param vcpus_used: vCPUs of all instances, as Nova counts them
         """
         no_cpus = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
@@ -151,14 +151,6 @@ class HostReport(base.VersionedObject):
         """The remaining ``capacity.Rows``."""
         return capacity.calculate_remaining(self.sellable, self.taken)
 
-    def obj_make_compatible(self, primitive, target_version):
-        """Remove the fields that an older version does not have."""
-        super().obj_make_compatible(primitive, target_version)
-        target = versionutils.convert_version_to_tuple(target_version)
-        for name, version in _ADDED_IN.items():
-            if target < version:
-                primitive.pop(name, None)
-
     def to_stats(self):
         """Return the text for the stats of the compute node."""
         self.obj_reset_changes()
@@ -181,7 +173,7 @@ class HostReport(base.VersionedObject):
             missing = [name for name in cls.fields if name not in report]
             if missing:
                 raise ValueError('it lacks %s' % ', '.join(missing))
-            # These properties parse text.
+            # These properties raise ValueError if their text is invalid.
             report.ratio, report.blocked, report.shared_cpus
         except (ValueError, TypeError, KeyError, AttributeError,
                 RecursionError, exception.Invalid,
@@ -192,7 +184,7 @@ class HostReport(base.VersionedObject):
 
 
 def _shorten_names(names):
-    """Return names of guests as a text of bounded length."""
+    """Return a list of names of guests as a text of bounded length."""
     text = ', '.join(
         name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
         for name in names[:_MAX_NAMES])
@@ -201,11 +193,9 @@ def _shorten_names(names):
 
 
 def _adopt_version(primitive):
-    """Return a primitive of a later minor version as one of this version."""
-    # Minor versions only add fields, and unknown fields are ignored.
+    """Return the primitive of another minor version as one of this version."""
     key = 'nova_prio_object.version'
-    version, known = map(versionutils.convert_version_to_tuple,
-                         (primitive[key], HostReport.VERSION))
-    if version[0] == known[0] and version > known:
+    major, _, _ = HostReport.VERSION.partition('.')
+    if primitive[key].startswith(major + '.'):
         return {**primitive, key: HostReport.VERSION}
     return primitive

@@ -2,8 +2,9 @@
 
 """The start of this package in nova-scheduler."""
 
+from importlib import metadata
+
 from oslo_log import log as logging
-from stevedore import extension
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
@@ -16,7 +17,7 @@ LOG = logging.getLogger(__name__)
 def start():
     """Check the configuration, and install the request filter.
 
-    Log one line with the options in force. Calling it again changes nothing.
+    Log one line with the options in force. A second call only checks again.
 
     :raises nova_prio.compat.contract.StartRefused: if Nova or its
         configuration does not match
@@ -40,15 +41,12 @@ def start():
 def load_plugins(kind):
     """Start, and return the classes of the entry points, sorted by name.
 
-    Any package may add entry points. Raise the error of an entry point that
-    cannot be imported: without it, the scheduler would misplace instances.
+    Any package may add entry points. The error of an entry point that cannot
+    be imported ends nova-scheduler, because instances would be misplaced
+    without this filter or weigher.
 
     :param kind: 'filters' or 'weights'
     """
-    def fail(manager, entry_point, error):
-        raise error
-
     start()
-    manager = extension.ExtensionManager(
-        'nova_prio.scheduler.' + kind, on_load_failure_callback=fail)
-    return [manager[name].plugin for name in sorted(manager.names())]
+    entry_points = metadata.entry_points(group='nova_prio.scheduler.' + kind)
+    return [entry_points[name].load() for name in sorted(entry_points.names)]

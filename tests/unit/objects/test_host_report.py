@@ -44,20 +44,6 @@ def test_report_survives_a_round_trip():
     assert capacity.Rows(2, 8, 6) == read.room
 
 
-@pytest.mark.parametrize('version, missing', [
-    ('1.0', {'low_by_cell', 'partition_problem', 'blocked_cpus',
-             'blocked_by', 'problem'}),
-    ('1.1', {'partition_problem', 'blocked_cpus', 'blocked_by', 'problem'}),
-    ('1.2', {'blocked_cpus', 'blocked_by', 'problem'}),
-    ('1.3', {'blocked_by', 'problem'})])
-def test_older_version_lacks_newer_fields(version, missing):
-    primitive = make_report().obj_to_primitive(target_version=version)
-    assert version == primitive['nova_prio_object.version']
-    assert missing == {
-        name for name in host_report.HostReport.fields
-        if name not in primitive['nova_prio_object.data']}
-
-
 def read_as(version, **data):
     """Return the report that a compute of another version wrote."""
     primitive = make_report().obj_to_primitive()
