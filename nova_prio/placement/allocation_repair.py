@@ -20,17 +20,20 @@ from nova_prio.placement import allocations
 def repair(context, client, provider, host, uuid):
     """Write the expected allocations of an instance if the instance is idle.
 
-    Read the allocations first, then the instance: a move that begins later
-    changes the generation of the consumer, and Placement refuses the write.
+    An instance is idle if it has no task and no open migration.
 
+    :param host: host name of the instance
+    :param uuid: UUID of the instance
     :returns: the amounts before and after, two dicts, resource class -> int,
         with the disks at sharing providers; None if the instance is not idle
         on this host
-    :raises allocations.PlacementRefused: if Placement refused a part; if the
-        text says so, CPUs and memory were written
+    :raises allocations.PlacementRefused: if Placement refused the write, or
+        only its DISK_GB; the text says which
     """
     url = '/allocations/' + uuid
     for _ in range(allocations.ATTEMPTS):
+        # Read the allocations before the instance: if a move begins later, the
+        # move changes the generation, and Placement refuses the write.
         present = client.get_allocs_for_consumer(context, uuid)
         instance = allocations.get_if_idle(context, uuid)
         if instance is None or instance.host != host:
@@ -49,11 +52,12 @@ def repair(context, client, provider, host, uuid):
             if allocations.write(context, client, url, present, wanted):
                 return (_sum_amounts(present, provider, sharing),
                         _sum_amounts(wanted, provider, sharing))
+            # Another client changed the allocations.
             continue
         except allocations.PlacementRefused as error:
             problem = error
-        # The host uses the CPUs and the memory in any case. Placement must
-        # not sell them again because of the disk.
+        # Write CPUs and memory alone: Placement must not sell them again only
+        # because it refused the disk.
         without_disk = build(present_disks)
         if without_disk == wanted:
             raise problem
@@ -67,7 +71,11 @@ def repair(context, client, provider, host, uuid):
 
 
 def get_present_and_expected(context, client, provider, sharing, instance):
-    """Return the present and the expected amounts, with shared disks."""
+    """Return the present and the expected amounts of an instance.
+
+    :returns: two dicts, resource class -> int, with the disks at sharing
+        providers
+    """
     present = client.get_allocs_for_consumer(context, instance.uuid)
     return (_sum_amounts(present, provider, sharing),
             allocations.get_expected(
@@ -76,7 +84,7 @@ def get_present_and_expected(context, client, provider, sharing, instance):
 
 
 def find_sharing_providers(client, provider):
-    """Return the UUIDs of the providers that share disks with a host."""
+    """Return a list of the UUIDs of providers that share disks with a host."""
     aggregates = allocations.get_json(
         client, '/resource_providers/%s/aggregates' % provider)['aggregates']
     return [uuid for uuid in allocations.find_disk_sharers(client, aggregates)
@@ -84,7 +92,7 @@ def find_sharing_providers(client, provider):
 
 
 def _get_amounts(present, provider):
-    """Return the amounts that the flavor decides at one provider."""
+    """Return the amounts that the flavor decides at one provider: dict."""
     return allocations.select_managed(present['allocations'].get(
         provider, {'resources': {}})['resources'])
 
@@ -97,23 +105,24 @@ def _get_disks(present, provider, sharing):
 
 
 def _sum_amounts(present, provider, sharing):
-    """Return the amounts at a host and the disks at sharing providers."""
+    """Return the amounts at a host, with the disks at sharing providers."""
     amounts = _get_amounts(present, provider)
     disk = sum(_get_disks(present, provider, sharing).values())
     return {**amounts, orc.DISK_GB: disk} if disk else amounts
 
 
 def _assign_disk(disk_gb, provider, sharing, present_disks):
-    """Return the provider of the disk: dict, UUID -> DISK_GB.
+    """Return the provider to which the disk belongs: dict, UUID -> DISK_GB.
 
-    The disk stays at the provider that has its allocation. If both the host
-    and a sharing provider have one, the disk belongs to the host: an
-    evacuation leaves the old disk at the sharing provider. If none has one,
-    the disk belongs to the sharing provider: Nova's libvirt driver reports
-    local disks even if no instance uses them.
+    This is the provider with a DISK_GB allocation of the instance. If both the
+    host and a sharing provider have such an allocation, it is the host: an
+    evacuation leaves the old disk at the sharing provider. If neither has one,
+    it is the sharing provider: Nova's libvirt driver reports local disks even
+    if no instance uses them.
 
     :param disk_gb: DISK_GB of the instance, or None
-    :raises allocations.PlacementRefused: if the provider is unknown
+    :param present_disks: the result of :func:`_get_disks`
+    :raises allocations.PlacementRefused: if several sharing providers match
     """
     candidates = list(present_disks) or sharing or [provider]
     if not disk_gb:
@@ -129,14 +138,15 @@ def _assign_disk(disk_gb, provider, sharing, present_disks):
 
 
 def _build_allocations(present, provider, sharing, expected, instance, disks):
-    """Return the present allocations with the expected amounts.
+    """Return the present allocations, changed to the expected amounts.
 
+    :param expected: dict, resource class -> amount; {} deletes the amounts at
+        all providers
     :param disks: dict, UUID of a provider -> DISK_GB
     """
     wanted = copy.deepcopy(present)
-    # An instance without expected allocations has none at any provider.
     for uuid in (provider, *sharing) if expected else present['allocations']:
-        replaced = (allocations.OWN if uuid == provider or not expected
+        replaced = (allocations.MANAGED if uuid == provider or not expected
                     else {orc.DISK_GB})
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
         resources = {name: amount

@@ -4,8 +4,8 @@
 
 ``context`` is a nova.context.RequestContext of the cell of the instances,
 ``client`` a nova.scheduler.client.report.SchedulerReportClient. Functions that
-call Placement raise PlacementRefused if Placement refuses or fails. Methods of
-the client that only log such an error must not be used.
+call Placement raise PlacementRefused if Placement refuses or fails. They must
+not call methods of the client that only log such an error.
 """
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -18,12 +18,13 @@ from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
 
-#: Resource classes whose amounts the flavor of an instance decides. All other
-#: allocations, for example of PCI devices, are left unchanged.
-OWN = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
+#: Resource classes whose amounts the flavor of an instance decides. This
+#: package changes no other allocations, for example of PCI devices.
+MANAGED = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
 #: Number of attempts to write while other clients change the same object.
 ATTEMPTS = 4
 
+# Statuses of a migration that is over.
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
                     'cancelled', 'done'))
 # The first microversion with generations of consumers, and the first that
@@ -42,16 +43,19 @@ class NotInPlacement(PlacementRefused):
 
 
 def select_managed(resources):
-    """Return the amounts that the flavor decides, without zeros."""
+    """Return the amounts of the ``MANAGED`` resource classes, without zeros.
+
+    :param resources: dict, resource class -> amount
+    """
     return {name: amount for name, amount in resources.items()
-            if name in OWN and amount}
+            if name in MANAGED and amount}
 
 
 def get_expected(instance, is_volume_backed):
     """Return the expected allocation, a dict, resource class -> amount.
 
-    As in the scheduler, the embedded flavor and the image decide. Deleted and
-    shelved offloaded instances have no expected allocation.
+    As in the scheduler, the embedded flavor and the image decide. The
+    allocation of a deleted or shelved offloaded instance is empty.
     """
     if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
@@ -64,31 +68,26 @@ def get_expected(instance, is_volume_backed):
 
 
 def find_drifted(context, instances, present, classes):
-    """Yield (instance, expected allocation) of the instances that drifted.
+    """Yield (instance, expected allocation) if another one is present.
 
     :param instances: list of nova.objects.Instance on one host
     :param present: dict, UUID -> resource class -> amount at the host
     :param classes: resource classes of the host; others are not compared
     """
-    def get_drift(instance, is_volume_backed):
-        """Return the expected allocation, or None if it is present."""
-        expected = get_expected(instance, is_volume_backed)
-        if orc.PCPU in expected and orc.PCPU not in classes:
-            # Pinned instances have VCPU allocations on a host without PCPU.
-            return None
-        expected = {name: amount for name, amount in expected.items()
-                    if name in classes}
-        return None if expected == select_managed(
-            present.get(instance.uuid, {})) else expected
+    def find_drift(candidates, volume_backed):
+        for instance in candidates:
+            expected = get_expected(instance, instance.uuid in volume_backed)
+            if orc.PCPU in expected and orc.PCPU not in classes:
+                # On a host without PCPU, pinned instances get VCPU.
+                continue
+            expected = {name: amount for name, amount in expected.items()
+                        if name in classes}
+            if expected != select_managed(present.get(instance.uuid, {})):
+                yield instance, expected
 
-    # Do not query the block devices of all instances.
-    suspects = [instance for instance in instances
-                if get_drift(instance, False) is not None]
-    volume_backed = find_volume_backed(context, suspects)
-    for instance in suspects:
-        expected = get_drift(instance, instance.uuid in volume_backed)
-        if expected is not None:
-            yield instance, expected
+    # To query few block devices, first assume that no instance has a volume.
+    suspects = [instance for instance, _ in find_drift(instances, ())]
+    yield from find_drift(suspects, find_volume_backed(context, suspects))
 
 
 def find_volume_backed(context, instances):
@@ -102,14 +101,18 @@ def find_volume_backed(context, instances):
 
 
 def is_on_no_host(instance):
-    """Return whether an instance has no host and is not about to get one."""
+    """Return whether an instance has no host, and no task gives it one."""
     return (instance.host is None and instance.task_state is None and
             instance.vm_state in (vm_states.SHELVED_OFFLOADED,
                                   vm_states.ERROR))
 
 
 def get_if_idle(context, uuid):
-    """Return an instance; None if it is gone, has a task or a migration."""
+    """Return the nova.objects.Instance with a UUID.
+
+    :returns: None if the instance does not exist, has a task, or has an open
+        migration
+    """
     try:
         instance = objects.Instance.get_by_uuid(
             context, uuid, expected_attrs=['flavor', 'system_metadata'])
@@ -139,7 +142,7 @@ def delete(context, client, uuid):
 def return_to_instance(context, client, migration):
     """Move the allocations of a migration back to its instance.
 
-    The allocations that the instance had on the destination are deleted.
+    Placement deletes the allocations of the instance on the destination.
     """
     present = client.get_allocs_for_consumer(context, migration.uuid)
     if present['allocations'] and not client.move_allocations(
@@ -150,10 +153,11 @@ def return_to_instance(context, client, migration):
 def write(context, client, url, present, wanted):
     """Write to Placement, unless the wanted data are present.
 
-    :param url: str, relative to that of Placement
+    :param url: str, relative to the URL of Placement
     :param present: the answer of Placement at this URL
     :param wanted: dict, with the generation in ``present``
-    :returns: False if another client wrote meanwhile, else True
+    :returns: False if another client changed the data since ``present`` was
+        read, else True
     """
     if wanted == present:
         return True
@@ -177,13 +181,15 @@ def update_provider(context, client, provider, kind, change):
 
     :param provider: UUID of the resource provider
     :param kind: 'inventories', 'traits' or 'aggregates'
-    :param change: function of the present ones that returns the wanted ones
+    :param change: function that takes the present inventories, traits or
+        aggregates, and returns the wanted ones
     """
     url = '/resource_providers/%s/%s' % (provider, kind)
     for _ in range(ATTEMPTS):
         present = get_json(client, url)
         wanted = {**present, kind: change(present[kind])}
         if kind == 'traits':
+            # Placement refuses a provider with a trait that does not exist.
             for trait in set(wanted[kind]) - set(present[kind]):
                 client.put('/traits/' + trait, None, version='1.6')
         if write(context, client, url, present, wanted):
@@ -221,6 +227,7 @@ def get_json(client, url, version=_PROVIDERS_VERSION):
 
 
 def _build_error(url, response):
-    error = NotInPlacement if response.status_code == 404 else PlacementRefused
-    return error('Placement answers %s with status %s'
-                 % (url, response.status_code))
+    """Return the exception for a failed request."""
+    status = response.status_code
+    error_class = NotInPlacement if status == 404 else PlacementRefused
+    return error_class('Placement answers %s with status %s' % (url, status))
