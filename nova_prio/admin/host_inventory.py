@@ -69,7 +69,7 @@ class HostCapacity(typing.NamedTuple):
         else:
             is_allowed = not any(
                 map(aggregate_metadata.excludes_ordinary, self.aggregates))
-        remaining = self.report.room
+        remaining = self.report.remaining
         if not is_allowed or any(admission.find_refusals(
                 self.report, request, remaining, request.memory_mb)):
             return 0

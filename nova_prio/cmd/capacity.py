@@ -96,7 +96,7 @@ def _get_aggregates(host):
 
 def _count(host, request):
     """Return dict, column -> number, of one host."""
-    rows = zip(host.report.used, host.report.sellable, host.report.room)
+    rows = zip(host.report.used, host.report.sellable, host.report.remaining)
     return {'Hosts': 1,
             **dict(zip(COLUMNS, itertools.chain.from_iterable(rows))),
             'Units': host.count_instances(request) if request else 0}

@@ -76,7 +76,7 @@ class _ClassTest:
             return [], compute_node, limit
         report = self.tracker.get_priority_report(compute_node)
         refusals = [refusal.detail for refusal in admission.find_refusals(
-            report, request, report.room, compute_node.free_ram_mb)]
+            report, request, report.remaining, compute_node.free_ram_mb)]
         if request.priority and (
                 self.tracker.is_disabled_for_priority(self.nodename)):
             refusals.insert(0, admission.Refusal('disabled').detail)

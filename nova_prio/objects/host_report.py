@@ -142,14 +142,15 @@ class HostReport(base.VersionedObject):
         return parse_cpu_set(self.blocked_cpus)
 
     @property
-    def taken(self):
+    def used_or_blocked(self):
         """The ``capacity.Rows`` that are used or blocked."""
         return self.used._replace(high=self.high_used + len(self.blocked))
 
     @property
-    def room(self):
+    def remaining(self):
         """The remaining ``capacity.Rows``."""
-        return capacity.calculate_remaining(self.sellable, self.taken)
+        return capacity.calculate_remaining(
+            self.sellable, self.used_or_blocked)
 
     def to_stats(self):
         """Return the text for the stats of the compute node."""

@@ -15,17 +15,17 @@ from nova_prio.virt import numa
 #: most 10 MiB in all. Reading a report takes about 0.05 ms.
 MOST_REPORTS = 4096
 
-
 #: Attributes of a HostReport as plain values, which are read faster.
 ReportView = collections.namedtuple('ReportView', (
     'mix', 'floating_cpus', 'shared_cpus', 'vcpus_used', 'ratio',
-    'low_by_cell', 'sellable', 'taken', 'room', 'partition_problem', 'blocked',
-    'blocked_by', 'problem'))
+    'low_by_cell', 'sellable', 'used_or_blocked', 'remaining',
+    'partition_problem', 'blocked', 'blocked_by', 'problem'))
 
 
 def get_report(host_state):
-    """Return the ReportView of a host, shared by all requests.
+    """Return the ReportView of a host, which all requests share.
 
+    :param host_state: nova.scheduler.host_manager.HostState
     :returns: None if the host runs another driver or was not updated yet
     :raises nova_prio.objects.host_report.UnreadableReport: if the report
         cannot be read
@@ -36,10 +36,10 @@ def get_report(host_state):
 
 @functools.lru_cache(maxsize=MOST_REPORTS)
 def _read_report(text):
+    """Return the ReportView of a JSON text."""
     report = host_report.HostReport.from_stats({host_report.STATS_KEY: text})
     values = {name: getattr(report, name) for name in ReportView._fields}
-    # The dict of the object refers to the object, which is larger than all
-    # the rest.
+    # Copy the dict: it refers to the HostReport, which would stay in memory.
     values['low_by_cell'] = dict(report.low_by_cell)
     return ReportView(**values)
 
@@ -48,22 +48,26 @@ def get_remaining(host_state, report, request):
     """Return the remaining capacity for a request, ``capacity.Rows``.
 
     Nova schedules all instances of a request on host states that were read
-    once, and adds the vCPUs of each placed instance to ``vcpus_used``. The
-    vCPUs beyond those of the report belong to this request.
+    once, and adds the vCPUs of each placed instance to ``vcpus_used``. If
+    ``vcpus_used`` is larger than in the report, the difference is the vCPUs of
+    the instances of this request that were placed on the host.
+
+    :param report: ReportView
+    :param request: ``request_view.SchedulingRequest``
     """
     placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
     if placed <= 0:
-        return report.room
+        return report.remaining
     return capacity.calculate_remaining(report.sellable, [
-        taken + placed * needed
-        for taken, needed in zip(report.taken, request.needed_rows)])
+        vcpus + placed * needed for vcpus, needed
+        in zip(report.used_or_blocked, request.needed_rows)])
 
 
 def limit_to_class(host_state, report, request):
-    """Limit the NUMA topology of a host state to the class of a request.
+    """Limit the NUMA topology of a host state to the priority of a request.
 
-    Nova adds the placed instances of a request to this topology, and each
-    request has its own host states. Therefore replace the topology only once.
+    Each request has its own host states, and Nova adds the placed instances of
+    the request to their topologies. Therefore replace a topology only once.
     """
     if not getattr(host_state, 'is_limited_to_class', False):
         host_state.numa_topology = numa.limit_to_class(

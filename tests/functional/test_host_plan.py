@@ -71,7 +71,7 @@ class HostPlan(colocation.Colocation):
             self.assertEqual(
                 {'sellable': getattr(came.sellable, row),
                  'sold': getattr(came.used, row),
-                 'left': getattr(came.room, row)},
+                 'left': getattr(came.remaining, row)},
                 plan['room', row]['Then'], row)
         self.assertEqual(
             {server['id'] for server in over},
@@ -304,7 +304,7 @@ class HostPlan(colocation.Colocation):
         plan = self.on_the_host()
         self.assertEqual('CPUs 0-7', plan['floats', server['id']]['Now'])
         self.do()
-        self.assertEqual(self.report('mix1').room.high,
+        self.assertEqual(self.report('mix1').remaining.high,
                          plan['room', 'high']['Then']['left'])
 
     def test_plan_removes_options_that_conflict_with_cpu_sets(self):

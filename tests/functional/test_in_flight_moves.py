@@ -52,11 +52,11 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(full, self.report('mix1').to_stats())
         self._delete_server(self.server)
         self._delete_server(other)
-        self.assertEqual(8, self.report('mix1').room.high)
+        self.assertEqual(8, self.report('mix1').remaining.high)
 
     def test_source_counts_instance_that_a_revert_returns(self):
         self.revert(self.recount)
-        self.assertEqual(4, self.report('mix1').room.high)
+        self.assertEqual(4, self.report('mix1').remaining.high)
         self.assert_kept()
 
     def test_destination_leaves_out_reverted_instance(self):
@@ -69,7 +69,7 @@ class InFlightMoves(base.FunctionalTest):
         log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
         self.revert(lambda: self.update_host('mix2'))
         self.assertNotIn('Error updating resources', log.output)
-        self.assertEqual(4, self.report('mix2').room.high)
+        self.assertEqual(4, self.report('mix2').remaining.high)
         self.assert_kept()
 
     def _recount_before_it_leaves(self, move, *args):
@@ -86,7 +86,7 @@ class InFlightMoves(base.FunctionalTest):
                 leave):
             move(self.server, *args)
         self.assertNotIn('Error updating resources', log.output)
-        self.assertEqual(0, self.report('mix2').room.high)
+        self.assertEqual(0, self.report('mix2').remaining.high)
 
     def test_next_move_begins_before_live_migration_ends(self):
         """Another instance on mix2 has its CPU numbers of mix1."""
@@ -158,7 +158,7 @@ class InFlightMoves(base.FunctionalTest):
         with mock.patch.object(
                 objects.InstanceList, 'get_by_host_and_node', read):
             self.recount()
-        self.assertEqual(4, self.report('mix1').room.high)
+        self.assertEqual(4, self.report('mix1').remaining.high)
         self.assert_kept()
 
     def _move_to(self, host):
@@ -187,7 +187,7 @@ class InFlightMoves(base.FunctionalTest):
             self.server['id'], {'os-resetState': {'state': 'active'}})
         self.update_host('mix2')
         self._move_to('mix2')
-        self.assertEqual(8, self.report('mix1').room.high)
+        self.assertEqual(8, self.report('mix1').remaining.high)
         self.computes['mix2'].stop()
         self._force_down('mix2', True)
         stock = manager.ComputeManager.rebuild_instance
@@ -202,7 +202,7 @@ class InFlightMoves(base.FunctionalTest):
             self._wait_for_server_parameter(
                 self.server, {'OS-EXT-SRV-ATTR:host': 'mix1',
                               'OS-EXT-STS:task_state': None})
-        self.assertEqual(4, self.report('mix1').room.high)
+        self.assertEqual(4, self.report('mix1').remaining.high)
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)
 
@@ -232,6 +232,6 @@ class InFlightMoves(base.FunctionalTest):
                 manager.ComputeManager, 'prep_resize', prepare):
             self._migrate_server(self.server)
         self.assertEqual('mix1', self.host_of(self.server))
-        self.assertEqual(4, self.report('mix1').room.high)
+        self.assertEqual(4, self.report('mix1').remaining.high)
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)

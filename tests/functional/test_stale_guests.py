@@ -398,7 +398,7 @@ class StaleGuests(base.FunctionalTest):
             self.api.post_server_action(server['id'], {'os-migrateLive': {
                 'host': 'mix2', 'block_migration': 'auto'}})
             self._wait_for_migration_status(server, ['failed', 'error'])
-        self.assertEqual(4, self.report('mix2').room.high)
+        self.assertEqual(4, self.report('mix2').remaining.high)
         self.assertEqual(4, len(self.report('mix2').blocked))
         self.boot(self.flavor(5, **{'hw:cpu_priority': 'high'}), 'ERROR',
                   az='nova:mix2')

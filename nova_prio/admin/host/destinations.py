@@ -24,7 +24,7 @@ def find_destinations(context, client, view, instances):
     hosts, _ = host_inventory.list_hosts(context)
     hosts = {host.uuid: host for host in hosts if host.name != view.name}
     # UUID of a host -> remaining capacity and memory.
-    free = {uuid: (host.report.room, host.free_memory_mb)
+    free = {uuid: (host.report.remaining, host.free_memory_mb)
             for uuid, host in hosts.items() if host.report}
     volume_backed = allocations.find_volume_backed(
         view.context, [each.instance for each in instances if each.instance])

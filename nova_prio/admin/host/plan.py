@@ -130,7 +130,7 @@ def _list_capacity(view, now, cpus, floating):
     before = (now.sellable, sold,
               capacity.calculate_remaining(now.sellable, sold))
     if view.report:
-        before = now.sellable, view.report.used, view.report.room
+        before = now.sellable, view.report.used, view.report.remaining
     sold_then = sold._replace(high=len(pinned & cpus.dedicated))
     unavailable = sold_then._replace(
         high=sold_then.high + len(floating - pinned))

@@ -40,8 +40,8 @@ def test_report_survives_a_round_trip():
     assert '6-7' == read.blocked_cpus
     assert 'vm-b' == read.blocked_by
     assert 'no report' == read.problem
-    assert capacity.Rows(6, 8, 2) == read.taken
-    assert capacity.Rows(2, 8, 6) == read.room
+    assert capacity.Rows(6, 8, 2) == read.used_or_blocked
+    assert capacity.Rows(2, 8, 6) == read.remaining
 
 
 def read_as(version, **data):
@@ -64,7 +64,7 @@ def test_report_of_an_older_compute_is_read():
     assert {'1': 3} == read.low_by_cell
     assert '' == read.partition_problem
     read = read_as('1.2', blocked_cpus=None)
-    assert capacity.Rows(4, 8, 6) == read.room
+    assert capacity.Rows(4, 8, 6) == read.remaining
     read = read_as('1.3', blocked_by=None, problem=None)
     assert ('6-7', '', '') == (
         read.blocked_cpus, read.blocked_by, read.problem)
@@ -88,7 +88,7 @@ def test_report_of_a_problem_has_no_remaining_capacity():
         {host_report.STATS_KEY: made.to_stats()})
     assert ('no report', 14, False) == (
         read.problem, read.vcpus_used, read.mix)
-    assert capacity.Rows(0, 0, 0) == read.room
+    assert capacity.Rows(0, 0, 0) == read.remaining
 
 
 def test_report_of_a_newer_compute_is_read():
