@@ -2,8 +2,9 @@
 
 """The trees of cgroups in which libvirt looks for the partitions.
 
-Sources: libvirt's src/util/vircgroup.c, vircgroupv1.c and vircgroupv2.c for
-the directories, systemd's src/core/cgroup.c for the values of weights.
+A partition is the cgroup of all guests of one priority. Sources: libvirt's
+src/util/vircgroup.c, vircgroupv1.c and vircgroupv2.c for the directories,
+systemd's src/core/cgroup.c for the values of weights.
 """
 
 import os
@@ -22,9 +23,9 @@ PREPARE = 'run "{command}" as root'
 class Step(typing.NamedTuple):
     """One setting that the host must have.
 
-    ``problem`` names the current and the expected value, None if they match.
-    ``apply`` makes the setting, None if this command cannot. ``message`` is
-    the line to print after that.
+    ``problem`` names the current and the expected value; None if they match.
+    ``remedy`` tells the user what to do. ``apply`` makes the setting; None if
+    this command cannot. ``message`` is the line to print after ``apply``.
     """
 
     # The zip archive must run on Python 3.8.
@@ -35,7 +36,7 @@ class Step(typing.NamedTuple):
 
 
 class Weight(typing.NamedTuple):
-    """A file for a weight, with the kernel's default and range."""
+    """A file for a weight, with the default and the range of its values."""
 
     name: str
     default: int
@@ -43,7 +44,7 @@ class Weight(typing.NamedTuple):
     most: int
 
     def convert(self, weight):
-        """Return the text of this file for a weight of cgroup v2."""
+        """Return the text of this file for a weight whose default is 100."""
         return str(min(max(weight * self.default // 100, self.least),
                        self.most))
 
@@ -54,7 +55,10 @@ def read_file(path):
 
 
 def make_directory_step(path, apply=None, message=None):
-    """Return the Step for the directory of a cgroup; by default use mkdir."""
+    """Return the Step that makes the directory of a cgroup.
+
+    :param apply: function that has systemd make it, None to use mkdir
+    """
     return Step(None if path.is_dir() else
                 '%s is missing, but guests of this priority need it' % path,
                 apply=apply or (lambda: path.mkdir(exist_ok=True)),
@@ -62,10 +66,11 @@ def make_directory_step(path, apply=None, message=None):
 
 
 def make_value_step(path, expected, apply=None, accepted=(), remedy=PREPARE):
-    """Return the Step for the value of a file of a cgroup.
+    """Return the Step that sets the value of a file of a cgroup.
 
+    :param expected: text of the value
     :param apply: function that has systemd set the value, None to write it
-    :param accepted: further values that are as good
+    :param accepted: other values that are no problem
     """
     text = read_file(path)
     if text is None:
@@ -85,9 +90,11 @@ def make_value_step(path, expected, apply=None, accepted=(), remedy=PREPARE):
 class Hierarchy:
     """A tree of cgroups in which libvirt needs a directory per partition.
 
-    ``CPU`` is the file of the CPU weight, ``IO`` those of I/O weights.
-    ``SYSTEMD_IDLE`` lists the values that systemd may write for CPU weight
-    idle.
+    ``CPU`` is the Weight of the CPU, ``IO`` the Weights of I/O.
+    ``SYSTEMD_IDLE`` has the values that systemd may write for CPU weight idle.
+
+    :param top: pathlib.Path of the root of the tree
+    :param controllers: collection of names
     """
 
     def __init__(self, top, controllers):
@@ -95,7 +102,10 @@ class Hierarchy:
         self.controllers = controllers
 
     def plan_steps(self, options):
-        """Yield the steps of the directories that libvirt itself looks for."""
+        """Yield the steps of the directories that libvirt uses.
+
+        :param options: argparse.Namespace of nova-prio-host
+        """
         for name in PARTITIONS:
             path = self.top / (name + '.partition')
             yield make_directory_step(path)
@@ -106,6 +116,8 @@ class Hierarchy:
     def plan_settings(self, path, name, options, **systemd):
         """Yield the steps of the options for one partition.
 
+        :param path: directory of the partition
+        :param name: HIGH or LOW
         :param systemd: ``apply`` and ``remedy`` of make_value_step, if the
             directory belongs to systemd
         """
@@ -121,7 +133,10 @@ class Hierarchy:
                                       file.convert(options.io_weight))
 
     def _plan_cpu_weight(self, path, weight, systemd):
-        """Yield the steps that set the CPU weight, a number or idle."""
+        """Yield the steps that set the CPU weight of a directory.
+
+        :param weight: number for cgroup v2, or IDLE
+        """
         idle = path / 'cpu.idle'
         number = path / self.CPU.name
         if weight != IDLE:
@@ -131,7 +146,8 @@ class Hierarchy:
         elif idle.exists() and not systemd:
             yield make_value_step(idle, '1')
         elif read_file(idle) != '1':
-            # Kernels before 5.15, systemd before 252, systemd on cgroup v1.
+            # Kernels before 5.15, systemd before 252 and systemd on cgroup v1
+            # do not set cpu.idle: the least weight takes its place.
             yield make_value_step(
                 number, str(self.CPU.least), **systemd,
                 accepted=self.SYSTEMD_IDLE if systemd else ())
@@ -146,7 +162,7 @@ class CgroupV1(Hierarchy):
     SYSTEMD_IDLE = ('10',)
 
     def plan_prerequisites(self, path):
-        """Yield the steps without which no process can enter a directory."""
+        """Yield the steps without which no process may enter a directory."""
         if 'cpuset' in self.controllers:
             for name in ('cpuset.mems', 'cpuset.cpus'):
                 yield make_value_step(path / name, read_file(self.top / name))
@@ -165,10 +181,10 @@ class CgroupV2(Hierarchy):
         yield from super().plan_steps(options)
 
     def plan_prerequisites(self, path):
-        """Yield the steps that pass controllers on to child cgroups.
+        """Yield the steps that enable the controllers of child cgroups.
 
-        libvirt passes them on in a partition at the start of its first guest.
-        Then systemd can no longer take a controller away.
+        libvirt enables them in a partition when its first guest starts. Then
+        systemd can no longer disable a controller.
         """
         control = path / 'cgroup.subtree_control'
         offered = read_file(path / 'cgroup.controllers').split()
@@ -185,12 +201,13 @@ class CgroupV2(Hierarchy):
         if name == HIGH and 'memory' in self.controllers:
             page = os.sysconf('SC_PAGE_SIZE')
             for kind, size in list_memory_protections(options):
+                # The kernel rounds the size down to whole pages.
                 yield make_value_step(path / ('memory.' + kind),
                                       str(size // page * page), **systemd)
 
 
 def list_memory_protections(options):
-    """Return (kind, bytes) of each memory protection in the options."""
+    """Return ('low' or 'min', bytes) of each memory protection, a list."""
     sizes = {'low': options.memory_low, 'min': options.memory_min}
     return [(kind, size) for kind, size in sizes.items() if size is not None]
 

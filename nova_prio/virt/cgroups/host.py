@@ -33,7 +33,12 @@ MemoryAccounting=yes
 
 
 class Systemd:
-    """The slices in which machined puts guests, if libvirt uses machined."""
+    """The slices in which machined puts guests, if libvirt uses machined.
+
+    :param root: pathlib.Path of the root directory of the host
+    :param found: list of the Hierarchies of the host
+    :param is_running: whether systemd runs; otherwise only write unit files
+    """
 
     def __init__(self, root, found, is_running):
         self.directories = [root / name for name in UNIT_DIRECTORIES]
@@ -60,15 +65,16 @@ class Systemd:
                         % (hierarchies.PREPARE, unit))
 
     def _format_unit(self, name, options):
+        """Return the text of the unit file of a slice."""
         is_low = name == hierarchies.LOW
         weight = options.low_weight if is_low else options.high_weight
         if weight != hierarchies.IDLE:
             lines = ['CPUWeight=%d' % weight]
-        elif self._accepts_idle():
+        elif self._has_kernel_without_idle():
+            lines = ['CPUWeight=1']
+        else:
             lines = ['# systemd before 252 ignores idle, and keeps the 1.',
                      'CPUWeight=1', 'CPUWeight=idle']
-        else:
-            lines = ['CPUWeight=1']
         if is_low and options.io_weight:
             lines.append('IOWeight=%d' % options.io_weight)
         if not is_low:
@@ -76,18 +82,18 @@ class Systemd:
                       hierarchies.list_memory_protections(options)]
         return UNIT % (CONFIGURATION, name.split('_')[0], '\n'.join(lines))
 
-    def _accepts_idle(self):
-        """Return False if cgroup v2 has the CPUs, and the kernel no idle.
+    def _has_kernel_without_idle(self):
+        """Return whether the kernel has weights of cgroup v2, but not idle.
 
-        Then systemd sets no weight at all. On cgroup v1 it sets the least.
+        With such a kernel, systemd sets no weight for idle.
         """
         paths = [hierarchy.top / (hierarchies.LOW + '.partition')
                  for hierarchy in self.hierarchies]
-        return not any((path / 'cpu.weight').exists() and
-                       not (path / 'cpu.idle').exists() for path in paths)
+        return any((path / 'cpu.weight').exists() and
+                   not (path / 'cpu.idle').exists() for path in paths)
 
     def _plan_unit_file(self, unit, text):
-        """Return the step that systemd reads this text for a unit."""
+        """Return the step that makes systemd read this text for a unit."""
         target = self.directories[0] / unit
 
         def write():
@@ -126,18 +132,17 @@ class CgroupHost:
                          (root / 'etc/systemd/system').is_dir())
 
     def plan_steps(self):
-        """Yield each step; apply it before you ask for the next one."""
+        """Yield each step. A later step may depend on the earlier ones."""
         if not self.is_image:
             yield from self._plan_requirements()
-        trees = list(self.found)
-        # Only the start of a guest shows whether libvirt reaches machined.
-        # Therefore hosts with systemd have the directories as well. Those of
-        # v1 must come after the slices, or systemd removes them.
-        if self.has_systemd or self.is_image:
-            trees.insert(
-                sum(isinstance(tree, hierarchies.CgroupV2) for tree in trees),
-                Systemd(self.options.root, self.found, self.has_systemd))
-        for tree in trees:
+        v1, v2 = ([tree for tree in self.found if isinstance(tree, version)]
+                  for version in (hierarchies.CgroupV1, hierarchies.CgroupV2))
+        systemd = [Systemd(self.options.root, self.found, self.has_systemd)]
+        # Only the start of a guest shows whether libvirt uses machined.
+        # Therefore a host with systemd needs slices and directories. Make the
+        # directories of v1 last, or systemd removes them.
+        has_slices = self.has_systemd or self.is_image
+        for tree in (*v2, *(systemd if has_slices else ()), *v1):
             yield from tree.plan_steps(self.options)
 
     def _plan_requirements(self):
@@ -176,10 +181,12 @@ class CgroupHost:
                 if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
                     return [failed[-1] +
                             ' Run this as root, on the host itself.']
+        if failed:
+            return failed
         # systemd applies new settings a moment after systemctl has ended.
         deadline = time.monotonic() + SETTLE_SECONDS * self.has_systemd
-        problems = failed or self.check()
-        while problems and not failed and time.monotonic() < deadline:
+        problems = self.check()
+        while problems and time.monotonic() < deadline:
             time.sleep(0.1)
             problems = self.check()
         return problems
