@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read the domain XML of a guest, and add to it. Pure: no call of libvirt.
+"""Read the domain XML of a guest, and add to it, without a call of libvirt.
 
-Source: the co-location design names the two slices. openEuler's Skylark
-daemon reads the text of ``<partition>``.
+The co-location design names the two partitions. openEuler's Skylark daemon
+reads the text of ``<partition>``.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from nova_prio.model import flavor_specs
 # The namespace of Nova's metadata about an instance.
 _NOVA = '{http://openstack.org/xmlns/libvirt/nova/1.1}'
 _INSTANCE = 'metadata/%sinstance' % _NOVA
+#: Priority -> libvirt's name of the cgroup of its guests.
 PARTITIONS = {capacity.HIGH: '/high_prio_machine',
               capacity.LOW: '/low_prio_machine'}
 
@@ -25,14 +26,14 @@ PARTITIONS = {capacity.HIGH: '/high_prio_machine',
 def apply_priority(xml, priority, threads=None):
     """Return the domain XML of a guest with the settings of its priority.
 
-    These are the partition, and the CPUs of emulator and I/O threads. A
-    low-priority guest could neither start nor migrate if these threads had to
-    run beside a busy high-priority guest.
+    The settings are the partition, and the CPUs of emulator and I/O threads.
+    If these threads ran on the CPUs of a busy high-priority guest, a
+    low-priority guest could neither start nor migrate.
 
     :param xml: str, domain XML as Nova's driver makes it
-    :param priority: 'high', 'low', or None: nothing changes then
-    :param threads: set of CPU numbers for these threads, or None to leave
-        them as in the XML
+    :param priority: 'high', 'low', or None to return ``xml`` unchanged
+    :param threads: set of CPU numbers for emulator and I/O threads, or None to
+        keep their CPUs
     :returns: str
     """
     if priority is None:
@@ -55,12 +56,12 @@ def apply_priority(xml, priority, threads=None):
 class Guest(typing.NamedTuple):
     """A guest as libvirt shows it.
 
-    ``uuid`` is the UUID of its instance. ``vcpus`` and ``threads`` list the
-    CPUs of each vCPU, and of each emulator or I/O thread: a frozenset, or
-    None for all CPUs. ``has_cells`` tells whether the guest has a NUMA
-    topology, ``is_of_nova`` whether Nova made it. ``extra_specs`` are those
-    at its start, None if Nova wrote none. ``is_up`` is false if the guest
-    neither runs nor is saved, ``is_readable`` if libvirt did not show it.
+    ``uuid`` is the UUID of its instance. ``vcpus`` has the CPUs of each vCPU,
+    and ``threads`` those of each emulator or I/O thread: a frozenset, or None
+    for all CPUs. ``has_cells`` tells whether the guest has a NUMA topology,
+    ``is_of_nova`` whether Nova made the guest, ``is_up`` whether it runs or is
+    saved, and ``is_readable`` whether libvirt showed its XML. ``extra_specs``
+    are those of the flavor at the start, or None if the XML has none.
     """
 
     name: str
@@ -78,24 +79,27 @@ class Guest(typing.NamedTuple):
     def from_xml(cls, xml, is_up=True):
         """Return the guest of a domain XML, a str."""
         domain = etree.fromstring(xml)
+        # Without a pin of its own, a vCPU or thread has the CPUs of <vcpu>.
         default = domain.find('vcpu')
-        pins = {pin.get('vcpu'): pin
-                for pin in domain.iterfind('cputune/vcpupin')}
+        vcpu_pins = {pin.get('vcpu'): pin
+                     for pin in domain.iterfind('cputune/vcpupin')}
         emulator = domain.find('cputune/emulatorpin')
+        thread_pins = [default if emulator is None else emulator,
+                       *domain.iterfind('cputune/iothreadpin')]
         instance = domain.find(_INSTANCE)
         specs = None if instance is None else instance.find(
             '{0}flavor/{0}extraSpecs'.format(_NOVA))
         return cls(
-            domain.findtext('name'), domain.findtext('uuid'),
-            domain.findtext('resource/partition'),
-            [_parse_cpuset(pins.get(str(vcpu), default))
-             for vcpu in range(int(default.text))],
-            [_parse_cpuset(pin) for pin in (
-                default if emulator is None else emulator,
-                *domain.iterfind('cputune/iothreadpin'))],
-            domain.find('cpu/numa') is not None, instance is not None,
-            None if specs is None else {
-                spec.get('name'): spec.text for spec in specs}, is_up)
+            name=domain.findtext('name'), uuid=domain.findtext('uuid'),
+            partition=domain.findtext('resource/partition'),
+            vcpus=[_parse_cpuset(vcpu_pins.get(str(vcpu), default))
+                   for vcpu in range(int(default.text))],
+            threads=[_parse_cpuset(pin) for pin in thread_pins],
+            has_cells=domain.find('cpu/numa') is not None,
+            is_of_nova=instance is not None,
+            extra_specs=None if specs is None else {
+                spec.get('name'): spec.text for spec in specs},
+            is_up=is_up)
 
     @property
     def priority(self):
@@ -103,8 +107,8 @@ class Guest(typing.NamedTuple):
         if self.extra_specs is not None:
             return flavor_specs.get_priority(self.extra_specs)
         # Nova 31 does not write the extra specs.
-        return {path: priority for priority, path in
-                PARTITIONS.items()}.get(self.partition)
+        return next((priority for priority, partition in PARTITIONS.items()
+                     if partition == self.partition), None)
 
 
 def is_made_by_nova(xml):
@@ -112,30 +116,30 @@ def is_made_by_nova(xml):
     return etree.fromstring(xml).find(_INSTANCE) is not None
 
 
-def find_blocking_cpus(guest, is_low, all_cpus):
-    """Return the CPUs of a guest on which no other guest may be pinned.
+def find_blocking_cpus(guest, is_low, dedicated):
+    """Return the dedicated CPUs on which no other guest may be pinned.
 
-    The vCPUs of a low-priority guest may run beside a high-priority guest.
-    Its emulator and I/O threads must not.
+    The vCPUs of a low-priority guest may run beside a high-priority guest, but
+    its emulator and I/O threads must not.
 
-    :param guest: Guest
+    :param guest: Guest that may use these CPUs
     :param is_low: whether the guest has low priority
-    :param all_cpus: frozenset, the result if the guest may use all CPUs
+    :param dedicated: frozenset of the dedicated CPUs of the host
     :returns: frozenset of CPU numbers
     """
     users = guest.threads if is_low else [*guest.threads, *guest.vcpus]
     return frozenset().union(*(
-        all_cpus if cpus is None else cpus for cpus in users))
+        dedicated if cpus is None else dedicated & cpus for cpus in users))
 
 
 def _parse_cpuset(element):
-    """Return the ``cpuset`` of an element as a frozenset; None for all."""
+    """Return the ``cpuset`` of an element, a frozenset; None for all CPUs."""
     text = element.get('cpuset')
     return None if text is None else frozenset(hardware.parse_cpu_spec(text))
 
 
 def _get_child(parent, name, **attributes):
-    """Return the child with these attributes, after adding it if missing."""
+    """Return the child element with these attributes; add it if missing."""
     condition = ''.join('[@%s="%s"]' % item for item in attributes.items())
     child = parent.find(name + condition)
     return (etree.SubElement(parent, name, attributes)
@@ -143,7 +147,10 @@ def _get_child(parent, name, **attributes):
 
 
 def _list_iothreads(domain):
-    """Return the ids of the I/O threads, str, as libvirt numbers them."""
+    """Return the ids of the I/O threads, a list of str.
+
+    libvirt gives the threads without an id the smallest numbers that are free.
+    """
     total = int(domain.findtext('iothreads') or 0)
     ids = [thread.get('id')
            for thread in domain.iterfind('iothreadids/iothread')]

@@ -2,14 +2,15 @@
 
 """The guests of libvirt on this host, and the dedicated CPUs that they block.
 
-Guests on stale CPU sets: a guest that floats keeps the CPUs of its start until
-it is rebooted hard or moved, even if the CPU sets change.
+No instance may be pinned on a blocked CPU. Two kinds of guests block CPUs:
 
-Orphan guests: guests that run although their instances are not on this host.
-Nova leaves such a guest if the instance was deleted while nova-compute seemed
-to be down, if Nova takes a live migration for failed, or if libvirt or the
-database went away right after the start of the guest. A domain that Nova did
-not create blocks CPUs as well.
+* Guests on stale CPU sets. A guest that floats keeps the CPUs that it had at
+  its start until it is rebooted hard or moved, even if the CPU sets change.
+* Orphan guests, which run although their instances are not on this host. Nova
+  leaves such a guest if the instance was deleted while nova-compute seemed to
+  be down, if Nova takes a live migration for failed, or if libvirt or the
+  database went away right after the start of the guest. Domains that Nova did
+  not create are orphan guests too.
 """
 
 import contextlib
@@ -31,20 +32,17 @@ from nova_prio.virt.libvirt import partitions
 
 LOG = logging.getLogger(__name__)
 
-# In these states Nova starts a guest that is off with its old domain XML: the
-# guest was suspended, or is being rebooted. Otherwise Nova makes a new one.
+# If a guest is off, Nova makes a new domain XML for its next start, but keeps
+# the old one in these states: the guest is suspended or is being rebooted.
 _KEEPS_XML = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
               vm_states.RESCUED)
-
-# In the first recount that finds an orphan, Nova may be about to end it.
-_WARN_AT = 2
 
 
 class HostGuests:
     """Finds the dedicated CPUs of the host that guests block.
 
-    ``blocked`` is the frozenset of these CPUs, ``blocked_by`` a list of the
-    names of the orphan guests on them.
+    ``blocked`` is the frozenset of these CPUs, and ``blocked_by`` the list of
+    the names of the orphan guests that use them.
 
     :param host: nova.virt.libvirt.host.Host
     :param steps: ``containment.Steps`` of the service
@@ -56,40 +54,38 @@ class HostGuests:
         self._host = host
         self._steps = steps
         # The guests at the last read, and the dedicated CPUs and the value of
-        # _released just before it.
+        # _released just before that read.
         self._last_read = [], frozenset(), frozenset()
         # (UUID, CPUs) of each released claim whose guest may still run.
         self._released = set()
-        # UUID of an orphan guest of Nova -> number of recounts that found it.
+        # UUID of an orphan guest -> number of recounts that have found it.
         self._recounts = {}
-        # UUIDs of the foreign domains that are in the log.
-        self._foreign = set()
 
     def read_guests(self, dedicated):
-        """Read all guests from libvirt.
+        """Read all guests from libvirt, for ``update_blocked``.
 
         Call this before the recount takes the lock of the tracker: libvirt
-        may hang. A guest that libvirt cannot show counts as up, with the CPUs
-        of the read before, or with all CPUs.
+        may hang.
 
         :param dedicated: set of the dedicated CPUs of the host
         :raises: the errors of libvirt, if it does not list its guests
         """
         released = frozenset(self._released)
-        previous = {guest.uuid: guest for guest in self._last_read[0]}
+        last_guests, _, _ = self._last_read
+        last_by_uuid = {guest.uuid: guest for guest in last_guests}
         guests = []
         for domain in self._host.list_instance_domains(only_running=False):
             with self._steps.contain('read a guest of libvirt',
                                      refuses=False) as outcome:
                 guest = _read(domain)
             if outcome.problem:
-                guest = _assume(domain, previous, outcome.problem)
+                guest = _assume(domain, last_by_uuid, outcome.problem)
             if guest is not None:
                 guests.append(guest)
         self._last_read = guests, frozenset(dedicated), released
 
     def update_blocked(self, instances, is_counted, moving):
-        """Find the blocked CPUs, from the last read of the guests.
+        """Update ``blocked`` and ``blocked_by`` from the last read guests.
 
         :param instances: list of nova.objects.Instance, on this host
         :param is_counted: function that takes a UUID and returns whether the
@@ -97,31 +93,31 @@ class HostGuests:
         :param moving: UUIDs of instances that move from or to this host
         """
         guests, dedicated, released = self._last_read
-        known = {instance.uuid: instance for instance in instances}
-        blocked = [_find_stale_cpus(guest, known[guest.uuid], dedicated)
-                   for guest in [*guests, *_read_unrescue_xml(instances)]
-                   if guest.uuid in known]
+        by_uuid = {instance.uuid: instance for instance in instances}
+        stale_cpus = [
+            _find_stale_cpus(guest, by_uuid[guest.uuid], dedicated)
+            for guest in [*guests, *_read_unrescue_xml(instances)]
+            if guest.uuid in by_uuid]
         orphans = [(guest, _find_orphan_cpus(guest, dedicated))
-                   for guest in guests
-                   if guest.is_up and guest.uuid not in known and
-                   not is_counted(guest.uuid) and
-                   not guest.name.startswith(partitions.PROBE_PREFIX) and
-                   # The guest may have stopped since the read.
-                   self.is_running(guest.uuid)]
+                   for guest in guests if guest.uuid not in by_uuid and
+                   self._is_orphan(guest, is_counted)]
         self.blocked_by = sorted(guest.name for guest, cpus in orphans if cpus)
-        self._warn_of_orphans([guest for guest, _ in orphans if
-                               guest.is_of_nova and guest.uuid not in moving])
-        self._warn_of_foreign([
-            (guest, cpus) for guest, cpus in orphans
-            if cpus and guest.is_readable and not guest.is_of_nova])
+        self._warn_of_orphans(orphans, moving)
+        # The last read found the guests of claims released before that read.
         self._released -= released
         self.blocked = frozenset().union(
-            *blocked, *(cpus for _, cpus in [*orphans, *self._released]))
+            *stale_cpus, *(cpus for _, cpus in [*orphans, *self._released]))
+
+    def _is_orphan(self, guest, is_counted):
+        """Return whether a guest of no instance of this host still runs."""
+        return (guest.is_up and not is_counted(guest.uuid) and
+                not guest.name.startswith(partitions.PROBE_PREFIX) and
+                self.is_running(guest.uuid))
 
     def find_cpus_in_use(self, uuid, cpus):
         """Return the CPUs of a claim on which the guest may still run.
 
-        This asks libvirt: do not hold the lock of the tracker.
+        Call this without the lock of the tracker: libvirt may hang.
 
         :param uuid: UUID of the instance
         :param cpus: frozenset of the CPU numbers that the claim has pinned
@@ -130,7 +126,7 @@ class HostGuests:
         """
         guest = self._query(
             lambda connection: _read(connection.lookupByUUIDString(uuid)),
-            default=guest_xml.Guest('', uuid))
+            default=guest_xml.Guest('', uuid))  # may use all CPUs
         if guest is None or not guest.is_up:
             return frozenset()
         return _find_orphan_cpus(guest, cpus)
@@ -146,16 +142,22 @@ class HostGuests:
             self.blocked |= cpus
 
     def is_running(self, uuid):
-        """Return whether a guest runs; True if libvirt does not answer.
+        """Return whether the guest of an instance runs.
 
-        :param uuid: UUID of its instance
+        :param uuid: UUID of the instance
+        :returns: True also if libvirt does not answer
         """
         return bool(self._query(
             lambda connection: connection.lookupByUUIDString(uuid).isActive(),
             default=True))
 
     def _query(self, query, default):
-        """Return an answer of libvirt, or None if it has no such guest."""
+        """Return the answer of libvirt to a question about a guest.
+
+        :param query: function that asks a libvirt.virConnect
+        :returns: None if the guest does not exist, and ``default`` if libvirt
+            does not answer
+        """
         try:
             return query(self._host.get_connection())
         except libvirt_host.libvirt.libvirtError as error:
@@ -163,11 +165,23 @@ class HostGuests:
         except exception.HypervisorUnavailable:
             return default
 
-    def _warn_of_orphans(self, guests):
-        self._recounts = {guest.uuid: 1 + self._recounts.get(guest.uuid, 0)
-                          for guest in guests}
-        for guest in guests:
-            if self._recounts[guest.uuid] == _WARN_AT:
+    def _warn_of_orphans(self, orphans, moving):
+        """Warn of each orphan guest that must be removed, once while it runs.
+
+        :param orphans: list of (Guest, CPUs that it blocks)
+        """
+        last_recounts, self._recounts = self._recounts, {}
+        for guest, cpus in orphans:
+            if guest.is_of_nova:
+                needs_warning = guest.uuid not in moving
+            else:
+                needs_warning = cpus and guest.is_readable
+            if not needs_warning:
+                continue
+            recounts = last_recounts.get(guest.uuid, 0) + 1
+            self._recounts[guest.uuid] = recounts
+            # In the first recount, Nova may be about to end its guest.
+            if guest.is_of_nova and recounts == 2:
                 LOG.warning(
                     'The guest %s runs here, but its instance is not on this '
                     'host. Check first whether the instance runs on its host: '
@@ -175,10 +189,7 @@ class HostGuests:
                     'guest may be the only one. If it is of no use, and Nova '
                     'does not end it, destroy and undefine it with virsh.',
                     guest.name, instance_uuid=guest.uuid)
-
-    def _warn_of_foreign(self, orphans):
-        for guest, cpus in orphans:
-            if guest.uuid not in self._foreign:
+            elif not guest.is_of_nova and recounts == 1:
                 LOG.warning(
                     'The libvirt domain %(name)s (%(uuid)s), which Nova did '
                     'not create, may run on the dedicated CPUs %(cpus)s. '
@@ -188,13 +199,12 @@ class HostGuests:
                     'emulatorpin), or shut it down.',
                     {'name': guest.name, 'uuid': guest.uuid,
                      'cpus': hardware.format_cpu_spec(cpus)})
-        self._foreign = {guest.uuid for guest, _ in orphans}
 
 
 def _read(domain):
-    """Return the Guest of a libvirt.virDomain, or None if it is gone."""
+    """Return the Guest of a libvirt.virDomain; None if it does not exist."""
     try:
-        # The guest may be suspended or resumed between the questions.
+        # The guest may be suspended or resumed between these calls.
         is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
                      domain.isActive())
         return guest_xml.Guest.from_xml(domain.XMLDesc(0), is_up)
@@ -204,11 +214,16 @@ def _read(domain):
         raise
 
 
-def _assume(domain, previous, problem):
-    """Return the Guest to assume for a domain that libvirt cannot show."""
-    # libvirt-python knows both without a call of libvirt.
+def _assume(domain, last_by_uuid, problem):
+    """Return the Guest to assume for a domain that libvirt cannot show.
+
+    It is up, with the CPUs of the last read, or with all CPUs.
+
+    :param last_by_uuid: dict, UUID -> Guest at the last read
+    """
+    # libvirt-python knows name and UUID without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
-    last = previous.get(uuid)
+    last = last_by_uuid.get(uuid)
     if last is None or last.is_readable:
         LOG.warning(
             'Guest %s: libvirt does not show its domain XML. Pinned instances '
@@ -221,23 +236,26 @@ def _assume(domain, previous, problem):
 
 
 def _find_stale_cpus(guest, instance, dedicated):
-    """Return the dedicated CPUs on which a guest of an instance floats."""
+    """Return the dedicated CPUs that the guest of an instance blocks.
+
+    CPUs on which the instance is pinned do not count.
+    """
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
     is_low = flavor_specs.get_priority(
         instance.flavor.extra_specs) == capacity.LOW
-    return (dedicated & guest_xml.find_blocking_cpus(guest, is_low, dedicated)
-            ) - demand.get_instance_pins(instance)
+    return guest_xml.find_blocking_cpus(
+        guest, is_low, dedicated) - demand.get_instance_pins(instance)
 
 
 def _find_orphan_cpus(guest, dedicated):
     """Return the dedicated CPUs that an orphan guest blocks, a frozenset."""
     is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
-    return dedicated & guest_xml.find_blocking_cpus(guest, is_low, dedicated)
+    return guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 
 
 def _read_unrescue_xml(instances):
-    """Yield the guests to which rescued instances will return."""
+    """Yield the Guests to which rescued instances will return."""
     for instance in instances:
         if instance.vm_state == vm_states.RESCUED:
             path = os.path.join(

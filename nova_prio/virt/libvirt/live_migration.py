@@ -6,7 +6,8 @@ A destination with our driver claims for every instance that the driver
 manages: all instances with a priority and, with ``cpu_priority_mix_enable``,
 all others. Stock Nova claims only for an instance with a NUMA topology. For an
 instance with a priority, the destination also tells the source on which CPUs
-the emulator threads must run. The source then sends the XML of the priority.
+the emulator threads must run. The source then adds the partition and these
+CPUs to the domain XML that it sends.
 """
 
 from nova import exception
@@ -19,18 +20,16 @@ from nova_prio.virt.libvirt import guest_xml
 
 
 class LiveMigration:
-    """Extend a LibvirtDriver for live migrations.
-
-    This class stands before LibvirtDriver in the bases of our driver.
-    """
+    """Extend a LibvirtDriver, its next base class, for live migrations."""
 
     def check_can_live_migrate_destination(
             self, context, instance, src_compute_info, *args, **kwargs):
-        """Tell the source on which CPUs of this host the guest may float.
+        """Check this host, and tell the source which of its CPUs to use.
 
         Let Nova claim for every instance that the driver manages, also
         without a NUMA topology.
 
+        :returns: LibvirtLiveMigrateData of Nova, with more fields set
         :raises nova.exception.MigrationPreCheckError: if the guest would lose
             its priority on this host
         """
@@ -41,8 +40,8 @@ class LiveMigration:
             context, instance, src_compute_info, *args, **kwargs)
         if not self.manages(instance):
             return data
-        # For most guests a source with stock Nova sends back these values as
-        # it got them.
+        # Nova claims if the source returns both values. A source with stock
+        # Nova returns them unchanged, except for some guests.
         data.dst_supports_numa_live_migration = True
         data.src_supports_numa_live_migration = True
         if priority is not None:
@@ -55,6 +54,11 @@ class LiveMigration:
         return data
 
     def _check_destination(self, instance, priority, src_compute_info):
+        """Refuse an instance that would not keep its priority on this host.
+
+        :param src_compute_info: nova.objects.ComputeNode of the source, as a
+            primitive
+        """
         self.probe_partitions()
         if self.partitions.problem:
             raise exception.MigrationPreCheckError(
@@ -84,13 +88,12 @@ class LiveMigration:
             context, instance, dest_check_data, *args, **kwargs)
 
     def post_claim_migrate_data(self, context, instance, migrate_data, claim):
-        """Tell the source of the claim if the guest has a NUMA topology.
+        """Hide the claim of a guest without a NUMA topology from the source.
 
-        If a live migration fails, a source that knows of the claim waits for
-        this host to drop it, and gives the instance up if this host does not
-        answer. For a guest without a topology stock Nova would not have
-        claimed, so the source must not know of the claim:
-        nova_prio.compute.incoming_migrations drops it.
+        After a failure, a source that knows of the claim waits until this host
+        drops it; without an answer, the rollback fails. Stock Nova does not
+        claim for a guest without a topology, and never waits. Therefore
+        nova_prio.compute.incoming_migrations drops such a claim.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration
@@ -100,15 +103,14 @@ class LiveMigration:
 
     def rollback_live_migration_at_destination(
             self, context, instance, *args, **kwargs):
-        """Clean up this host, and keep the record of the instance.
+        """Clean up this host, but do not save changes of the instance.
 
-        Nova applied the migration context of this host, and saves the
-        instance if its disks are not shared, maybe after the source has. Then
-        the database would name CPUs of this host, and the source would give
-        the CPUs of the guest away.
-
-        libvirt starts the guest on this host, which may be what failed.
+        Nova has applied the migration context of this host to the instance. If
+        the disks are not shared, Nova also saves the instance, maybe after the
+        source has. Then the database would have the CPUs of this host, and the
+        source would give the CPUs of the running guest away.
         """
+        # Maybe libvirt could not start the guest in its partition here.
         if flavor_specs.get_priority(instance.flavor.extra_specs) is not None:
             self.partitions.record_failed_start()
         instance.obj_reset_changes(recursive=True)
@@ -118,6 +120,7 @@ class LiveMigration:
     def _live_migration_operation(self, context, instance, dest,
                                   block_migration, migrate_data, guest,
                                   *args, **kwargs):
+        """Migrate as Nova does, with the XML of the instance's priority."""
         priority = flavor_specs.get_priority(instance.flavor.extra_specs)
         if priority is not None:
             threads = None
@@ -130,7 +133,10 @@ class LiveMigration:
 
 
 def _migrate_with_priority(guest, priority, threads):
-    """Let a Guest of Nova migrate with the XML of its priority."""
+    """Change the method ``migrate`` of a Guest of Nova: adapt the XML first.
+
+    Nova's ``_live_migration_operation`` makes the XML and calls ``migrate``.
+    """
     migrate = guest.migrate
 
     def migrate_with_priority(*args, destination_xml, **kwargs):

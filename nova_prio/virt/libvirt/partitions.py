@@ -2,10 +2,11 @@
 
 """Whether libvirt can start guests in the partitions of both priorities.
 
-Without systemd and machined, libvirt makes no partition but its own. A guest
-in a missing partition does not start. nova-compute may run in a container,
-where the cgroups of the host cannot be seen: only libvirt knows whether they
-exist. A probe is a small guest that libvirt must start in a partition.
+A partition is the cgroup of all guests of one priority. Without systemd and
+machined, libvirt does not make these cgroups, and a guest does not start if
+its cgroup is missing. nova-compute may run in a container without the cgroups
+of the host: only libvirt knows whether they exist. A probe is a small guest
+that libvirt must start in a partition.
 """
 
 import math
@@ -23,16 +24,16 @@ from nova_prio.virt.libvirt import guest_xml
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
 
-#: Seconds that callers wait for a probe, from its start. libvirt puts the
-#: guest into its cgroups first, and fails at once if it cannot.
+#: Seconds from the start of a probe that callers wait for it. libvirt first
+#: puts the guest into its cgroup, and fails at once if the cgroup is missing.
 WAIT_SECONDS = 10
 
-#: Seconds for which the success of a probe is accepted instead of a new one.
+#: Seconds after the success of a probe in which no new probe is necessary.
 TRUST_SECONDS = 30
 
 PROBE_PREFIX = 'nova-prio-probe-'
 
-# A guest without devices, which never runs.
+# A guest without devices, which libvirt starts paused.
 _PROBE_XML = '''<domain type="%s">
   <name>%s</name>
   <uuid>%s</uuid>
@@ -45,8 +46,8 @@ _PROBE_XML = '''<domain type="%s">
 class Partitions:
     """The partitions of a host.
 
-    ``problem`` is a sentence if libvirt cannot start guests in one of them,
-    else None.
+    ``problem`` is a sentence if libvirt cannot start guests in one of the
+    partitions, else None.
 
     :param host: nova.virt.libvirt.host.Host
     """
@@ -55,9 +56,11 @@ class Partitions:
         self.problem = None
         self._host = host
         self._lock = threading.Lock()
-        # Priority -> the latest _Probe, and the error of the latest result.
+        # Priority -> the latest _Probe.
         self._probes = {}
+        # Priority -> error of the latest probe with a result, or None.
         self._errors = {}
+        # Time when a guest with a priority last failed to start.
         self._failed_at = -math.inf
         # The types of the unexpected errors that are in the log.
         self._logged = set()
@@ -70,48 +73,49 @@ class Partitions:
             for probe in list(self._probes.values()))
 
     def record_failed_start(self):
-        """Distrust earlier probes: a guest with a priority did not start."""
+        """Require new probes: a guest with a priority failed to start."""
         self._failed_at = time.monotonic()
 
     def probe(self, cpus):
-        """Update ``problem``: let libvirt start a guest in each partition.
+        """Let libvirt start a guest in each partition; update ``problem``.
 
-        Callers share probes, of which at most one runs for each partition. A
-        success is accepted for TRUST_SECONDS, unless a guest with a priority
-        failed to start since then. All callers wait at the same time, until
-        WAIT_SECONDS after the start of the probe at most.
+        Simultaneous callers share one probe for each partition, and wait for
+        it until WAIT_SECONDS after its start. No new probe starts in the
+        TRUST_SECONDS after a success, unless a guest with a priority failed to
+        start since then.
 
-        A caller may share a probe that started before the call. If the probe
-        succeeds, libvirt had its guest in the partition after the call. If it
-        takes longer, its guest holds the partition: the kernel removes no
-        cgroup that contains another one. If libvirtd hangs before that, no
-        other guest starts either.
+        A caller may share a probe that started before the call. A probe that
+        takes longer than callers wait is no problem: its guest is already in
+        the partition, or libvirtd hangs and starts no other guest either.
 
-        :param cpus: dict, priority -> set of CPU numbers for the guest
+        :param cpus: dict, priority -> set of CPU numbers for the guest of the
+            probe
         """
         with self._lock:
             probes = [self._get_valid_probe(priority, cpus[priority])
                       for priority in guest_xml.PARTITIONS]
         for probe in probes:
-            # Wait also until the guest has stopped: a nova-compute that is
-            # new in the database does not start if libvirt has guests.
-            probe.join(max(
-                0, probe.started_at + WAIT_SECONDS - time.monotonic()))
+            # The thread of a probe ends when its guest has stopped. Wait for
+            # that: a nova-compute that is new in the database does not start
+            # if libvirt has guests.
+            remaining = probe.started_at + WAIT_SECONDS - time.monotonic()
+            probe.join(max(0, remaining))
             if not self._is_trusted(probe):
                 self._record_result(probe)
 
     def _get_valid_probe(self, priority, cpus):
-        """Return the probe of a partition, a new one if none is valid."""
-        probe = self._probes.get(priority)
-        if probe is None or not (
-                probe.is_starting or self._is_trusted(probe)):
-            probe = _Probe(self._host, priority, cpus, self._record_result,
-                           probe)
-            self._probes[priority] = probe
-            probe.start()
+        """Return the probe of a partition; start one if none is valid."""
+        latest = self._probes.get(priority)
+        if latest and (latest.is_starting or self._is_trusted(latest)):
+            return latest
+        probe = _Probe(
+            self._host, priority, cpus, self._record_result, latest)
+        self._probes[priority] = probe
+        probe.start()
         return probe
 
     def _is_trusted(self, probe):
+        """Return whether a probe succeeded, and no newer one is necessary."""
         return probe.error is None and probe.succeeded_at > max(
             self._failed_at, time.monotonic() - TRUST_SECONDS)
 
@@ -119,19 +123,20 @@ class Partitions:
         """Update ``problem`` from a probe, unless a later probe exists.
 
         The thread of the probe calls this at its end. A caller of ``probe``
-        calls it if the probe takes too long.
+        calls this if the probe takes longer than WAIT_SECONDS.
         """
         with self._lock:
             if self._probes[probe.priority] is not probe:
                 return
             self._errors[probe.priority] = probe.error
             self._log_result(probe)
+            errors = [(partition, self._errors.get(priority))
+                      for priority, partition in guest_xml.PARTITIONS.items()]
             problem = next((
                 'libvirt cannot start a guest in the partition %s (%s); run '
                 'nova-prio-host prepare on the host'
                 % (partition, str(error) or type(error).__name__)
-                for priority, partition in guest_xml.PARTITIONS.items()
-                if (error := self._errors.get(priority)) is not None), None)
+                for partition, error in errors if error is not None), None)
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
             elif self.problem and not problem:
@@ -140,7 +145,7 @@ class Partitions:
             self.problem = problem
 
     def _log_result(self, probe):
-        """Log an unexpected error once per type, a slow probe once."""
+        """Log an unexpected error once per type, and a slow probe once."""
         partition = guest_xml.PARTITIONS[probe.priority]
         if probe.error is not None:
             if (type(probe.error) not in self._logged and not isinstance(
@@ -161,14 +166,16 @@ class Partitions:
 
 
 class _Probe(threading.Thread):
-    """Starts a guest and stops it, however long that takes.
+    """A thread that starts a guest and stops it, however long that takes.
 
     ``started_at`` and ``succeeded_at`` are times of the monotonic clock: when
     the thread was made, and when libvirt had started the guest, -inf before.
     ``error`` is the exception of a failed probe, or None. ``is_late`` tells
-    whether the log has a warning of this probe. The probe waits until the
-    guest of its ``predecessor`` has stopped, and at its end calls ``on_end``
-    with itself.
+    whether the log has a warning of this probe.
+
+    :param on_end: function that takes this probe, called at its end
+    :param predecessor: earlier _Probe of the partition, or None; its guest
+        must stop first
     """
 
     def __init__(self, host, priority, cpus, on_end, predecessor):
@@ -182,7 +189,7 @@ class _Probe(threading.Thread):
         self._host = host
         self._on_end = on_end
         self._predecessor = predecessor
-        # Every probe of a partition has the same UUID.
+        # All guests of probes of a partition have the same UUID.
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
 
     @property
@@ -202,8 +209,12 @@ class _Probe(threading.Thread):
         self._on_end(self)
 
     def _start_and_stop_guest(self):
+        """Let libvirt start the guest, then remove it.
+
+        If libvirtd or nova-compute stopped during an earlier probe, the guest
+        of that probe still exists: remove it first.
+        """
         connection = self._host.get_connection()
-        # A guest stays if libvirtd or nova-compute stopped during a probe.
         try:
             connection.lookupByUUIDString(self._uuid).destroy()
         except libvirt_host.libvirt.libvirtError as error:

@@ -110,9 +110,10 @@ def test_guest_from_domain_xml():
     assert [{0, 1, 2, 3}, {5}] == guest.threads
     assert (False, False, True) == (
         guest.has_cells, guest.is_of_nova, guest.is_up)
-    assert {0, 1, 2, 3, 5, 7} == guest_xml.find_blocking_cpus(
-        guest, False, {9})
-    assert {0, 1, 2, 3, 5} == guest_xml.find_blocking_cpus(guest, True, {9})
+    dedicated = frozenset({2, 3, 4, 5, 7})
+    assert {2, 3, 5, 7} == guest_xml.find_blocking_cpus(
+        guest, False, dedicated)
+    assert {2, 3, 5} == guest_xml.find_blocking_cpus(guest, True, dedicated)
 
 
 def test_guest_without_cpuset_runs_on_all_cpus():
