@@ -148,7 +148,7 @@ class Bench:
 
     def share(self, guest):
         """Return which part of a CPU the vCPU of a guest gets."""
-        guests.busy(guest)
+        guests.wait_until_busy(guest)
         return _share_during(guest, lambda: time.sleep(self.seconds))[0]
 
     def task(self, script, argument, partition=None):
@@ -278,7 +278,7 @@ def measure_crowded(crowded):
             meanwhile, of_bench = _share_during(high, bench.operations)
         # Otherwise it might not start.
         with bench.busy('low') as low:
-            guests.busy(low)
+            guests.wait_until_busy(low)
             with bench.busy('high') as high, bench.busy_ordinary():
                 beside = bench.share(high)
         found[name] = {**of_bench, 'share_meanwhile': meanwhile / alone,
@@ -300,20 +300,20 @@ def measure(bench, crowded, size):
             bench.prepare(low=setting)
         of_setting = found[setting] = {}
         with bench.busy('low', is_protected) as low:
-            guests.busy(low)
+            guests.wait_until_busy(low)
             of_setting['wake_up_us'] = bench.wake_up_us(
                 HIGH_PARTITION if is_protected else 'machine')
             with bench.busy('high', is_protected) as high:
                 of_setting['share'] = bench.share(high)
         if is_protected:
             with bench.busy('high') as high:
-                guests.busy(high)
+                guests.wait_until_busy(high)
                 of_setting['operations'] = bench.operations()
             of_setting[protection_tables.CROWDED] = measure_crowded(crowded)
     for weight in size.high_weights:
         bench.prepare(high=weight)
         with bench.busy('high') as high:
-            guests.busy(high)
+            guests.wait_until_busy(high)
             share, = bench.task(SPIN, bench.seconds)
             found['high weight ' + weight] = {'service_share': share}
     return found

@@ -3,8 +3,8 @@
 """Stock Nova and Placement in this process, on real libvirt and QEMU.
 
 Like ``nova_prio.scenario.cloud``, with a real host instead of Nova's fake
-libvirt. Only the event handling of Nova's libvirt driver is replaced: a test
-could not end its threads.
+libvirt. Only the event handling of Nova's libvirt driver is replaced, because
+a test could not end its threads.
 """
 
 import contextlib
@@ -38,28 +38,29 @@ EVENTS = ('_init_events', '_event_lifecycle_callback')
 
 @functools.cache
 def listen_to_libvirt():
-    """Start the thread that detects the end of libvirtd.
+    """Start a thread that detects when libvirtd ends.
 
-    Without this thread, a call of libvirt would detect the end, and the
-    handler of Nova needs a lock that Nova holds during the call.
+    Without this thread, a call of libvirt would detect the end. The handler of
+    Nova needs a lock that Nova holds during this call.
     """
     def listen():
         while True:
             libvirt.virEventRunDefaultImpl()
 
     libvirt.virEventRegisterDefaultImpl()
-    python = threading
+    module = threading
     if 'eventlet' in sys.modules:
-        # Up to Nova 33, threads are green: this one would block them all.
-        python = sys.modules['eventlet'].patcher.original('threading')
-    python.Thread(target=listen, daemon=True).start()
+        # Up to Nova 33, threads are green threads, and this one would block
+        # all of them.
+        module = sys.modules['eventlet'].patcher.original('threading')
+    module.Thread(target=listen, daemon=True).start()
 
 
 class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
     """A stock Nova and Placement with one real host.
 
-    ``self.api`` is the client of an administrator at the newest microversion,
-    ``self.placement`` that of Placement.
+    ``self.api`` is the client of an administrator for Nova at the newest
+    microversion, and ``self.placement`` the client for Placement.
     """
 
     ADMIN_API = True
@@ -69,7 +70,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
         """Prepare the cloud.
 
         :param host: ``daemon.Host``
-        :param cpus: ``capacity.HostCPUs`` of that host
+        :param cpus: ``capacity.HostCPUs`` of the host
         """
         super().__init__('_clear_attrs')
         self.host = host
@@ -79,12 +80,12 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
     @contextlib.contextmanager
     def running(cls, *args):
         """Return a context with a running cloud."""
-        bed = cls(*args)
+        running = cls(*args)
         try:
-            bed.setUp()
-            yield bed
+            running.setUp()
+            yield running
         finally:
-            bed.doCleanups()
+            running.doCleanups()
 
     def setUp(self):
         self._install()
@@ -148,7 +149,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
 
     def _wait_for_server_parameter(self, server, expected_params,
                                    max_retries=10, **kwargs):
-        """Wait 60 seconds; Nova's tests, without guests, wait 5 seconds."""
+        """Wait 60 seconds: Nova waits 5 seconds, but has no real guests."""
         return super()._wait_for_server_parameter(
             server, expected_params, 12 * max_retries, **kwargs)
 

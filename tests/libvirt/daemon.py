@@ -2,7 +2,7 @@
 
 """An isolated libvirtd: a host for real guests.
 
-It runs in mount, UTS, PID and cgroup namespaces of its own. Therefore it
+libvirtd runs in mount, UTS, PID and cgroup namespaces of its own. Therefore it
 cannot see the libvirtd, systemd and guests of this machine. When the first
 process of the namespaces ends, the kernel ends all others, guests included.
 """
@@ -18,12 +18,12 @@ import tempfile
 import time
 import uuid
 
-#: Seconds that anything outside this process may take.
+#: Maximum seconds of a command, and of a wait for another process.
 TIMEOUT_SECONDS = 60
 #: The v1 and v2 controllers for libvirt.
 CONTROLLERS = ('cpu', 'cpuacct', 'cpuset')
-#: Prefix of directories and cgroups, before the PID of the process that made
-#: them.
+#: Prefix of directories and cgroups. The PID of the process that created them
+#: follows.
 PREFIX = 'nova-prio-'
 #: The cgroup of all processes except guests, on cgroup v2.
 DAEMONS = 'daemons'
@@ -57,8 +57,8 @@ cgroup_controllers = ["cpu", "cpuacct", "cpuset"]
 ''',
 }
 
-# The first process of the host. Its wait also reaps guests that end: they are
-# its children.
+# The first process of the host. Guests are its children, so its wait reaps the
+# guests that end.
 INIT = '''
 set -e
 hostname "$1"
@@ -77,10 +77,10 @@ class Host:
     """A context manager: a host with libvirtd and virtlogd.
 
     ``uri`` is the libvirt URI for clients in this process. The PIDs in the
-    output of libvirt and QEMU are those of the host: see :meth:`path`.
+    output of libvirt and QEMU are valid on the host: see :meth:`path`.
     """
 
-    #: The constants of these names, which a subclass may replace.
+    #: MOUNTS and CONFIGURATION; a subclass may replace them.
     mounts, configuration = MOUNTS, CONFIGURATION
     #: Command line options of libvirtd.
     libvirtd_options = ()
@@ -93,7 +93,7 @@ class Host:
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            _remove_remains(pathlib.Path('/tmp'), functools.partial(
+            _remove_leftovers(pathlib.Path('/tmp'), functools.partial(
                 shutil.rmtree, ignore_errors=True))
             # A short path: the path of a socket has at most 107 characters.
             self.directory = pathlib.Path(tempfile.mkdtemp(
@@ -104,7 +104,7 @@ class Host:
             self._write_files()
             self._cgroups = _Cgroups(self.directory.name)
             stack.callback(self._cgroups.remove)
-            self._cgroups.make()
+            self._cgroups.create()
             self._start_init(stack)
             self._start_daemon('virtlogd')
             self.start_libvirtd()
@@ -146,7 +146,7 @@ class Host:
                 'as root, after tools/libvirt.' % self.name)
         self._init = int(pathlib.Path('/proc/%d/task/%d/children' % (
             process.pid, process.pid)).read_text())
-        self._cgroups.clear()
+        self._cgroups.move_processes()
 
     def _start_daemon(self, name, *options):
         self.run('sh', '-c', self._cgroups.join_as_daemon_command() +
@@ -157,7 +157,7 @@ class Host:
     def path(self, path):
         """Return the path in this process for a path of the host.
 
-        It also works for paths below /proc and /sys/fs/cgroup.
+        Paths below /proc and /sys/fs/cgroup are allowed.
         """
         return pathlib.Path('/proc/%d/root' % self._init, path.lstrip('/'))
 
@@ -179,10 +179,10 @@ class Host:
                    check=check, timeout=timeout)
 
     def prepare(self, low_weight='100', high_weight='100'):
-        """Make the partitions, as an operator does.
+        """Prepare the partitions, as an operator does.
 
-        By default, low-priority guests have the weight of all others, so that
-        they start in time even if this machine is busy.
+        By default, low-priority guests have the same weight as all others.
+        Otherwise they might not start in time on a busy machine.
 
         :param low_weight: str
         :param high_weight: str
@@ -194,7 +194,7 @@ class Host:
         """Start libvirtd and wait until it answers."""
         self._start_daemon('libvirtd', *self.libvirtd_options)
         try:
-            wait_for(self._serves, 'libvirtd does not answer')
+            wait_for(self._answers, 'libvirtd does not answer')
         except RuntimeError as error:
             raise RuntimeError('%s: %s' % (error, self.log)) from error
 
@@ -203,9 +203,10 @@ class Host:
         """The log of libvirtd, a str."""
         return (self.directory / 'log' / 'libvirtd.log').read_text()
 
-    def _serves(self):
+    def _answers(self):
+        """Return whether libvirtd answers."""
         try:
-            return self.virsh('uri')
+            return bool(self.virsh('uri'))
         except RuntimeError:
             return False
 
@@ -223,18 +224,19 @@ class Host:
 
 
 class _Cgroups:
-    """The cgroups that are the roots of the hierarchies of a host."""
+    """One cgroup in each hierarchy: the root of this hierarchy on a host."""
 
     def __init__(self, name):
         self._name = name
+        #: Tuples (mount point, file system type, controllers).
         self._mounts = []
         for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
-            _, target, kind, options, *_ = line.split()
+            _, target, fs_type, options, *_ = line.split()
             controllers = [option for option in options.split(',')
                            if option in CONTROLLERS]
-            if kind == 'cgroup2' or kind == 'cgroup' and controllers:
+            if fs_type == 'cgroup2' or fs_type == 'cgroup' and controllers:
                 self._mounts.append(
-                    (pathlib.Path(target), kind, ','.join(controllers)))
+                    (pathlib.Path(target), fs_type, ','.join(controllers)))
         if not self._mounts:
             raise RuntimeError('No cgroups are mounted.')
 
@@ -242,10 +244,10 @@ class _Cgroups:
     def _groups(self):
         return [target / self._name for target, _, _ in self._mounts]
 
-    def make(self):
-        """Make the cgroups, with all CPUs and memory nodes."""
+    def create(self):
+        """Create the cgroups, with all CPUs and memory nodes."""
         for group in self._groups:
-            _remove_remains(group.parent, _remove_groups)
+            _remove_leftovers(group.parent, _remove_groups)
             offered = group.parent / 'cgroup.controllers'
             if offered.exists():
                 enabled = set(offered.read_text().split()) & {*CONTROLLERS}
@@ -258,40 +260,41 @@ class _Cgroups:
                         (group.parent / name).read_text())
 
     def join_command(self):
-        """Return shell commands to join the cgroups from this machine."""
+        """Return the shell command that joins the cgroups on this machine."""
         return ''.join('echo $$ >%s/cgroup.procs; ' % group
                        for group in self._groups)
 
     def join_as_daemon_command(self):
-        """Return shell commands to join the cgroups on the host."""
+        """Return the shell command that joins the cgroups on the host."""
         return ''.join(
             'echo $$ >%s/cgroup.procs; ' % (
-                target / DAEMONS if kind == 'cgroup2' else target)
-            for target, kind, _ in self._mounts)
+                target / DAEMONS if fs_type == 'cgroup2' else target)
+            for target, fs_type, _ in self._mounts)
 
-    def clear(self):
+    def move_processes(self):
         """Move the processes of a v2 root to a child cgroup.
 
-        On v2, a cgroup that passes controllers on must have no processes.
+        On v2, a cgroup that enables controllers for its children must not have
+        processes.
         """
-        for target, kind, _ in self._mounts:
-            if kind == 'cgroup2':
+        for target, fs_type, _ in self._mounts:
+            if fs_type == 'cgroup2':
                 group = target / self._name
                 (group / DAEMONS).mkdir()
                 for pid in (group / 'cgroup.procs').read_text().split():
                     (group / DAEMONS / 'cgroup.procs').write_text(pid)
 
     def mount_commands(self):
-        """Return shell commands to mount the hierarchies of a host."""
-        for target, kind, controllers in self._mounts:
+        """Yield the shell commands that mount the hierarchies of a host."""
+        for target, fs_type, controllers in self._mounts:
             options = ' -o ' + controllers if controllers else ''
             yield 'mkdir -p %s' % target
-            yield 'mount -t %s%s none %s' % (kind, options, target)
+            yield 'mount -t %s%s none %s' % (fs_type, options, target)
 
     def remove(self):
         """Remove the cgroups and their children.
 
-        The processes have been killed, but may leave their cgroups later.
+        Killed processes may still be in the cgroups for a moment.
         """
         for group in self._groups:
             _remove_groups(group)
@@ -325,8 +328,11 @@ def wait_for(condition, message, seconds=TIMEOUT_SECONDS):
         time.sleep(0.02)
 
 
-def _remove_remains(directory, remove):
-    """Remove leftovers of test processes that were killed."""
+def _remove_leftovers(directory, remove):
+    """Remove the leftovers of killed test processes.
+
+    :param remove: function that removes a path
+    """
     for path in directory.glob(PREFIX + '*-*'):
         pid = path.name[len(PREFIX):].split('-')[0]
         if pid.isdigit() and not os.path.exists('/proc/' + pid):
@@ -334,6 +340,7 @@ def _remove_remains(directory, remove):
 
 
 def _remove_groups(group):
+    """Remove a cgroup and its children as soon as they have no process."""
     for directory, _, _ in os.walk(group, topdown=False):
         wait_for(lambda: _is_removed(directory),
                  'Cgroup %s is in use.' % directory)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Guests as our driver makes them, and their state in the kernel."""
+"""Guests with the XML of the priority driver, and their kernel state."""
 
 import collections
 import json
@@ -89,13 +89,13 @@ class Guest:
     def vcpus(self):
         """Dict, vCPU -> Thread."""
         return {cpu['cpu-index']: self._thread(cpu['thread-id'])
-                for cpu in self._ask('query-cpus-fast')}
+                for cpu in self._query('query-cpus-fast')}
 
     @property
     def iothreads(self):
         """Dict, id -> Thread."""
         return {thread['id']: self._thread(thread['thread-id'])
-                for thread in self._ask('query-iothreads')}
+                for thread in self._query('query-iothreads')}
 
     @property
     def emulator(self):
@@ -127,7 +127,8 @@ class Guest:
                     if flag == 'y')
         return found
 
-    def _ask(self, command):
+    def _query(self, command):
+        """Return the answer of the QEMU monitor to a command."""
         return json.loads(self.host.virsh(
             'qemu-monitor-command', self.name,
             json.dumps({'execute': command})))['return']
@@ -147,12 +148,12 @@ class Guest:
             run_ns=int((task / 'schedstat').read_text().split()[0]))
 
 
-def busy(guest, seconds=daemon.TIMEOUT_SECONDS):
+def wait_until_busy(guest):
     """Wait until all vCPUs of a guest run; return dict, vCPU -> Thread."""
-    def ran():
+    def are_busy():
         return all(thread.run_ns > before[vcpu].run_ns + 50_000_000
                    for vcpu, thread in guest.vcpus.items())
 
     before = guest.vcpus
-    daemon.wait_for(ran, 'A vCPU of %s does not run.' % guest.name, seconds)
+    daemon.wait_for(are_busy, 'A vCPU of %s does not run.' % guest.name)
     return guest.vcpus

@@ -23,17 +23,18 @@ def ordinary(start, idle_image):
 
 
 def allowed(threads):
+    """Return dict, number of a Thread -> CPUs on which it may run."""
     return {number: thread.allowed for number, thread in threads.items()}
 
 
 def test_high_vcpus_run_on_their_own_cpu(high, cpus):
-    vcpu = guests.busy(high)[0]
+    vcpu = guests.wait_until_busy(high)[0]
     assert cpus.dedicated == vcpu.allowed == {vcpu.last}
     assert {0: cpus.dedicated} == high.affinity
 
 
 def test_low_vcpus_run_on_both_sets(low, cpus):
-    threads = guests.busy(low)
+    threads = guests.wait_until_busy(low)
     assert {0: cpus.floating, 1: cpus.floating} == allowed(threads)
     assert {0: cpus.floating, 1: cpus.floating} == low.affinity
     assert {thread.last for thread in threads.values()} <= cpus.floating
@@ -59,14 +60,14 @@ def test_each_priority_has_its_partition(high, low, ordinary):
             assert cgroups[controller].startswith(partition), cgroups
 
 
-def test_guests_survive_a_restart_of_libvirtd(host, high, low, ordinary):
-    def seen():
+def test_guests_survive_restart_of_libvirtd(host, high, low, ordinary):
+    def read_state():
         return [(guest.pid, guest.affinity, allowed(guest.vcpus),
                  guest.emulator.allowed, guest.cgroups,
                  host.virsh('domstate', guest.name))
                 for guest in (high, low, ordinary)]
 
-    before = seen()
+    before = read_state()
     host.restart_libvirtd()
-    assert before == seen()
-    guests.busy(high)
+    assert before == read_state()
+    guests.wait_until_busy(high)

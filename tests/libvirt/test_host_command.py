@@ -27,8 +27,8 @@ GROUP = 'nova-prio-test-systemd-%d' % os.getpid()
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason='needs root')
 
-# A systemd without units, with all hierarchies of this machine: $1 lists their
-# mounts. It has its own /etc and /run.
+# Start a systemd without units, with its own /etc and /run. $1 lists the
+# mounts of all hierarchies of this machine.
 INSIDE = """
 set -e
 mount --make-rprivate /
@@ -50,6 +50,7 @@ exec %s --system --unit=test.target --log-target=null --show-status=no
 
 
 def partitions():
+    """Return the paths of all partitions on this machine."""
     return sorted(itertools.chain(CGROUPS.glob('*_prio_machine.partition'),
                                   CGROUPS.glob('*/*_prio_machine.partition')))
 
@@ -64,7 +65,7 @@ def run(command, *options, inside=()):
 
 @pytest.fixture
 def clean():
-    """Skip if partitions exist; remove those of the test."""
+    """Skip if partitions exist, and remove the partitions of the test."""
     if pathlib.Path('/run/systemd/system').exists() or partitions():
         pytest.skip('this machine serves guests')
     yield
@@ -72,15 +73,15 @@ def clean():
         path.rmdir()
 
 
-def test_prepare_makes_missing_partitions(clean):
+def test_prepare_creates_missing_partitions(clean):
     assert 1 == run('check')[0]
     assert (0, []) == run('prepare')[::2]
 
     # Each hierarchy with a controller has both partitions.
     tops = {path.parent for path in partitions()}
     for line in pathlib.Path('/proc/self/mounts').read_text().splitlines():
-        _, target, kind, options, *_ = line.split()
-        if kind == 'cgroup' and hierarchies.V1_CONTROLLERS & {
+        _, target, fs_type, options, *_ = line.split()
+        if fs_type == 'cgroup' and hierarchies.V1_CONTROLLERS & {
                 *options.split(',')}:
             assert pathlib.Path(target) in tops
     assert len(partitions()) == 2 * len(tops)
@@ -109,7 +110,7 @@ def test_prepare_makes_missing_partitions(clean):
     assert (0, [], []) == run('check')
 
 
-def test_weight_from_idle_and_back(clean):
+def test_prepare_changes_low_weight_from_idle_and_back(clean):
     run('prepare')
     assert 1 == run('check', '--low-weight', '10')[0]
     assert 0 == run('prepare', '--low-weight', '10')[0]
@@ -127,11 +128,12 @@ def test_weight_from_idle_and_back(clean):
 
 @pytest.fixture
 def inside():
-    """Start a systemd on cgroup v1; return the command to enter it."""
+    """Start a systemd on cgroup v1; yield the command that enters it."""
     mounts = [line.split()[1:4] for line in
               pathlib.Path('/proc/self/mounts').read_text().splitlines()]
-    mounts = [(target, kind, options) for target, kind, options in mounts
-              if kind in ('cgroup', 'cgroup2')]
+    mounts = [(target, fs_type, options)
+              for target, fs_type, options in mounts
+              if fs_type in ('cgroup', 'cgroup2')]
     if not SYSTEMD.exists() or not (CGROUPS / 'cpu').exists():
         pytest.skip('needs an installed systemd, and cgroup v1')
     groups = [pathlib.Path(target) / GROUP for target, _, _ in mounts]
@@ -158,7 +160,7 @@ def inside():
 
 
 def wait_for_systemd(process):
-    """Wait until a systemd answers; return the command to enter it."""
+    """Wait until a systemd answers; return the command that enters it."""
     children = pathlib.Path('/proc/%d/task/%d/children' % (
         process.pid, process.pid))
     deadline = time.monotonic() + TIMEOUT_SECONDS
@@ -176,7 +178,7 @@ def wait_for_systemd(process):
 
 
 def remove(group):
-    """Remove a cgroup and its children after their processes have ended."""
+    """Remove a cgroup and its children as soon as they have no process."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     below = [path for path in group.rglob('*') if path.is_dir()]
     for path in [*sorted(below, reverse=True), group]:

@@ -14,8 +14,8 @@ from tests.libvirt import daemon
 from tests.libvirt import guests
 from tests.libvirt import two_hosts
 
-#: Flavor of each kind: vCPUs and extra specs.
-KINDS = {
+#: Name of a flavor -> (vCPUs, extra specs).
+FLAVORS = {
     'high': (1, {'hw:cpu_priority': 'high'}),
     'high mixed': (2, {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
                        'hw:cpu_dedicated_mask': '0'}),
@@ -27,7 +27,7 @@ KINDS = {
 
 
 @pytest.fixture(scope='module')
-def bed(cpus):
+def cloud(cpus):
     with two_hosts.Host('mix1') as mix1, two_hosts.Host('mix2') as mix2:
         mix1.prepare()
         mix2.prepare()
@@ -39,25 +39,25 @@ def bed(cpus):
 
 
 @pytest.fixture(scope='module')
-def image(bed, busy_image):
-    return bed.image(busy_image)
+def image(cloud, busy_image):
+    return cloud.image(busy_image)
 
 
 @pytest.fixture
-def server(bed, image, kind):
+def server(cloud, image, flavor):
     """The only server on mix1."""
-    vcpus, extra_specs = KINDS[kind]
-    found = bed.boot_on('mix1', bed.flavor(vcpus, **extra_specs), image)
+    vcpus, extra_specs = FLAVORS[flavor]
+    found = cloud.boot_on('mix1', cloud.flavor(vcpus, **extra_specs), image)
     yield found
-    bed._delete_server(found)
+    cloud._delete_server(found)
 
 
-def in_place(bed, server, kind, host):
-    """Assert that a server runs only on a host, on the CPUs of its kind."""
-    assert host == bed.host_of(server)
-    assert [host] == list(bed.held_by(server['id']))
-    guest, cpus = bed.guest(server), bed.cpus_of[host]
-    for other in bed.hosts.values():
+def assert_on_its_cpus(cloud, server, flavor, host):
+    """Assert that a server is on one host only, on the CPUs of its flavor."""
+    assert host == cloud.host_of(server)
+    assert [host] == list(cloud.allocations_of(server['id']))
+    guest, cpus = cloud.guest(server), cloud.cpus_of[host]
+    for other in cloud.hosts.values():
         assert {other.name == host} == {
             guest.name in other.virsh('list', '--all', '--name').split(),
             (other.instances_path / server['id']).exists()}
@@ -67,114 +67,119 @@ def in_place(bed, server, kind, host):
         'low': [cpus.floating] * 2,
         'low in a cell': [cpus.floating] * 2,
         'ordinary': [cpus.shared] * 2}.get(
-            kind, [cpus.dedicated, cpus.shared])
+            flavor, [cpus.dedicated, cpus.shared])
     assert dict(enumerate(vcpus)) == guest.affinity
-    running = guests.busy(guest, daemon.TIMEOUT_SECONDS)
+    running = guests.wait_until_busy(guest)
     assert vcpus == [running[vcpu].allowed for vcpu in sorted(running)]
-    if kind.startswith('low'):
+    if flavor.startswith('low'):
         assert {cpus.shared} == {thread.allowed for thread in [
             guest.emulator, *guest.iothreads.values()]}
-    priority = kind.split()[0]
+    priority = flavor.split()[0]
     partition = ('/%s_prio_machine.partition/' % priority
                  if priority in ('high', 'low') else '/machine')
     for controller in 'cpu', 'cpuset':
         assert guest.cgroups[controller].startswith(partition), guest.cgroups
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_live_migration_to_other_host_and_back(bed, server, kind):
-    in_place(bed, server, kind, 'mix1')
-    bed.there_and_back(
-        server, lambda host: in_place(bed, server, kind, host))
+@pytest.mark.parametrize('flavor', FLAVORS)
+def test_live_migration_to_other_host_and_back(cloud, server, flavor):
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    cloud.migrate_and_return(
+        server, lambda host: assert_on_its_cpus(cloud, server, flavor, host))
 
 
-@pytest.mark.parametrize('kind', KINDS)
-def test_cold_migration_revert_and_confirm(bed, server, kind):
-    before = bed.recounted()
-    bed._migrate_server(server, 'mix2')
-    bed._revert_resize(server)
-    in_place(bed, server, kind, 'mix1')
-    assert before == bed.recounted()
+@pytest.mark.parametrize('flavor', FLAVORS)
+def test_cold_migration_revert_and_confirm(cloud, server, flavor):
+    before = cloud.recount()
+    cloud._migrate_server(server, 'mix2')
+    cloud._revert_resize(server)
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    assert before == cloud.recount()
     for host in 'mix2', 'mix1':
-        bed._migrate_server(server, host)
-        bed._confirm_resize(server)
-        in_place(bed, server, kind, host)
-        after = bed.recounted()
+        cloud._migrate_server(server, host)
+        cloud._confirm_resize(server)
+        assert_on_its_cpus(cloud, server, flavor, host)
+        after = cloud.recount()
     assert before == after
 
 
 @pytest.fixture
-def mix2_without_partitions(bed):
-    mix2 = bed.hosts['mix2']
+def mix2_without_partitions(cloud):
+    mix2 = cloud.hosts['mix2']
     for path in mix2.path('/sys/fs/cgroup').rglob('*_prio_machine.partition'):
         path.rmdir()
     # Otherwise nova-compute trusts its latest probes.
-    bed.computes['mix2'].manager.driver.partitions.record_failed_start()
+    cloud.computes['mix2'].manager.driver.partitions.record_failed_start()
     yield
     mix2.prepare()
-    bed.update_host()
+    cloud.update_host()
 
 
-@pytest.mark.parametrize('kind', ['high', 'low'])
+@pytest.mark.parametrize('flavor', ['high', 'low'])
 def test_host_without_partitions_refuses_only_priority_guests(
-        bed, image, server, kind, mix2_without_partitions):
-    before = bed.recounted()
+        cloud, image, server, flavor, mix2_without_partitions):
+    before = cloud.recount()
     with fixtures.FakeLogger('nova', logging.DEBUG) as log:
         with pytest.raises(client.OpenStackApiException):
-            bed.migrate(server, 'mix2')
+            cloud.migrate(server, 'mix2')
     assert ('Migration pre-check error: libvirt cannot start a guest in the '
             'partition /high_prio_machine (') in log.output
-    in_place(bed, server, kind, 'mix1')
-    assert before == bed.recounted()
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    assert before == cloud.recount()
     with fixtures.FakeLogger('nova_prio.scheduler.filters',
                              logging.DEBUG) as log:
-        refused = bed._create_server(
-            flavor_id=bed.flavor(**{'hw:cpu_priority': 'low'}),
+        refused = cloud._create_server(
+            flavor_id=cloud.flavor(**{'hw:cpu_priority': 'low'}),
             image_uuid=image, networks='none', host='mix2',
             expected_state='ERROR')
     assert 'Host mix2, node mix2 refused: no_partition: ' in log.output
-    bed._delete_server(refused)
-    bed._delete_server(bed.boot_on('mix2', bed.flavor(), image))
+    cloud._delete_server(refused)
+    cloud._delete_server(cloud.boot_on('mix2', cloud.flavor(), image))
 
 
-def fail(bed, server, host, option, value, happens=None):
-    """Let a live migration to mix2 fail, with an option of a host.
+def fail_migration(cloud, server, host, option, value, cause=None):
+    """Start a live migration to mix2 that must fail.
 
-    :param happens: function that is called during the transfer of memory
+    :param host: name of the host that gets the option
+    :param option: option of [libvirt] in nova.conf
+    :param value: value of the option
+    :param cause: function to call during the transfer of memory
     """
-    guest = bed.guest(server)
-    with mock.patch.dict(bed.options[host], {('libvirt', option): value}):
-        wait = bed.migrate(server, 'mix2')
-        if happens:
+    guest = cloud.guest(server)
+    with mock.patch.dict(cloud.options[host], {('libvirt', option): value}):
+        wait = cloud.migrate(server, 'mix2')
+        if cause:
             daemon.wait_for(lambda: 'Memory processed' in guest.host.virsh(
                 'domjobinfo', guest.name), 'No memory is sent.')
-            happens()
-        # Nova 33 and 34 take the error of libvirt for a failed rollback.
+            cause()
+        # Nova 33 and 34 set the status error after an error of libvirt.
         assert wait() in ('failed', 'error')
-    bed.api.post_server_action(
+    cloud.api.post_server_action(
         server['id'], {'os-resetState': {'state': 'active'}})
 
 
-@pytest.mark.parametrize('kind', ['high', 'low'])
-def test_failed_live_migration_keeps_guest_and_accounting(bed, server, kind):
-    mix2 = bed.hosts['mix2']
-    before = bed.recounted()
+@pytest.mark.parametrize('flavor', ['high', 'low'])
+def test_failed_live_migration_keeps_guest_and_accounting(
+        cloud, server, flavor):
+    mix2 = cloud.hosts['mix2']
+    before = cloud.recount()
 
-    def kill():
+    def kill_guest_on_mix2():
         mix2.run('kill', '-KILL', str(
-            guests.Guest(mix2, bed.guest(server).name).pid))
+            guests.Guest(mix2, cloud.guest(server).name).pid))
 
-    fail(bed, server, 'mix2', 'live_migration_inbound_addr',
-         two_hosts.UNREACHABLE % 2)
-    in_place(bed, server, kind, 'mix1')
-    assert before == bed.recounted()
-    fail(bed, server, 'mix1', 'live_migration_bandwidth', 1, kill)
-    in_place(bed, server, kind, 'mix1')
-    assert before == bed.recounted()
-    fail(bed, server, 'mix1', 'live_migration_bandwidth', 1,
-         mix2.stop_libvirtd)
+    fail_migration(cloud, server, 'mix2', 'live_migration_inbound_addr',
+                   two_hosts.UNREACHABLE % 2)
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    assert before == cloud.recount()
+    fail_migration(cloud, server, 'mix1', 'live_migration_bandwidth', 1,
+                   kill_guest_on_mix2)
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    assert before == cloud.recount()
+    fail_migration(cloud, server, 'mix1', 'live_migration_bandwidth', 1,
+                   mix2.stop_libvirtd)
     mix2.start_libvirtd()
     # Nova could not roll back on mix2; the next recount does.
-    bed.update_host()
-    in_place(bed, server, kind, 'mix1')
-    assert before == bed.recounted()
+    cloud.update_host()
+    assert_on_its_cpus(cloud, server, flavor, 'mix1')
+    assert before == cloud.recount()

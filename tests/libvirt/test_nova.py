@@ -12,40 +12,41 @@ import pytest
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt.partitions import PROBE_PREFIX
 from tests import commands
-from tests.libvirt import cloud
+from tests.libvirt import cloud as clouds
 from tests.libvirt import daemon
 from tests.libvirt import guests
 
 
 @pytest.fixture(scope='module')
-def bed(host, cpus):
-    with cloud.RealCloud.running(host, cpus) as found:
+def cloud(host, cpus):
+    with clouds.RealCloud.running(host, cpus) as found:
         yield found
 
 
 @pytest.fixture(scope='module', autouse=True)
-def servers(bed, busy_image, idle_image):
+def servers(cloud, busy_image, idle_image):
     """Dict, priority -> server."""
-    busy, idle = bed.image(busy_image), bed.image(idle_image)
+    busy, idle = cloud.image(busy_image), cloud.image(idle_image)
     return {
-        'high': bed.boot(bed.flavor(**{'hw:cpu_priority': 'high'}), busy),
-        'low': bed.boot(bed.flavor(2, **{'hw:cpu_priority': 'low'}), busy),
-        # Its vCPUs must not exceed the shared CPUs of the host.
-        None: bed.boot(bed.flavor(), idle)}
+        'high': cloud.boot(cloud.flavor(**{'hw:cpu_priority': 'high'}), busy),
+        'low': cloud.boot(cloud.flavor(2, **{'hw:cpu_priority': 'low'}), busy),
+        # An ordinary server must not have more vCPUs than the host has
+        # shared CPUs.
+        None: cloud.boot(cloud.flavor(), idle)}
 
 
 @pytest.fixture(autouse=True)
-def each_stays_in_place(bed, servers, cpus):
+def check_each_server(cloud, servers, cpus):
     """Check each server after each test."""
     yield
     for priority, server in servers.items():
-        assert 'ACTIVE' == bed.api.get_server(server['id'])['status']
-        in_place(bed, server, priority, cpus)
+        assert 'ACTIVE' == cloud.api.get_server(server['id'])['status']
+        assert_on_its_cpus(cloud, server, priority, cpus)
 
 
-def in_place(bed, server, priority, cpus):
+def assert_on_its_cpus(cloud, server, priority, cpus):
     """Assert that a server runs on the CPUs of its priority."""
-    guest = bed.guest(server)
+    guest = cloud.guest(server)
     vcpu_cpus = {'high': cpus.dedicated, 'low': cpus.floating,
                  None: cpus.shared}[priority]
     partition = '/%s_prio_machine.partition/' % priority
@@ -61,216 +62,220 @@ def in_place(bed, server, priority, cpus):
             partition if priority else '/machine'), guest.cgroups
 
 
-def resize(bed, server, priority):
-    bed._resize_server(server, bed.flavor(2, **{'hw:cpu_priority': priority}))
-    bed._confirm_resize(server)
+def resize(cloud, server, priority):
+    cloud._resize_server(
+        server, cloud.flavor(2, **{'hw:cpu_priority': priority}))
+    cloud._confirm_resize(server)
 
 
-def rescue(bed, server, priority):
-    bed._rescue_server(server)
-    in_place(bed, server, priority, bed.cpus)
-    bed._unrescue_server(server)
+def rescue(cloud, server, priority):
+    cloud._rescue_server(server)
+    assert_on_its_cpus(cloud, server, priority, cloud.cpus)
+    cloud._unrescue_server(server)
 
 
-def stop(bed, server, priority):
-    bed._stop_server(server)
-    bed._start_server(server)
+def stop_and_start(cloud, server, priority):
+    cloud._stop_server(server)
+    cloud._start_server(server)
 
 
-def shelve(bed, server, priority):
-    bed._shelve_server(server)
-    bed._unshelve_server(server)
+def shelve_and_unshelve(cloud, server, priority):
+    cloud._shelve_server(server)
+    cloud._unshelve_server(server)
 
 
-def hard_reboot(bed, server, priority=None):
-    bed._reboot_server(server, hard=True)
+def hard_reboot(cloud, server, priority=None):
+    cloud._reboot_server(server, hard=True)
 
 
-def restore(bed, servers, cpus):
-    """Undo a change of the CPU sets; the high server must be shelved."""
-    bed.set_cpus(cpus.dedicated, cpus.shared)
-    bed.restart_compute()
+def restore_cpus(cloud, servers, cpus):
+    """Undo a change of the CPU sets, and unshelve the high server."""
+    cloud.set_cpus(cpus.dedicated, cpus.shared)
+    cloud.restart_compute()
     for priority in 'low', None:
-        hard_reboot(bed, servers[priority])
-    bed.update_host()
-    bed._unshelve_server(servers['high'])
+        hard_reboot(cloud, servers[priority])
+    cloud.update_host()
+    cloud._unshelve_server(servers['high'])
 
 
 @pytest.mark.parametrize('priority, change', [
     *(('low', change) for change in (
-        hard_reboot, stop, rescue, resize, shelve)),
+        hard_reboot, stop_and_start, rescue, resize, shelve_and_unshelve)),
     # A resize of the high server would need a second dedicated CPU.
-    *(('high', change) for change in (hard_reboot, stop, rescue, shelve))])
+    *(('high', change) for change in (
+        hard_reboot, stop_and_start, rescue, shelve_and_unshelve))])
 def test_new_guest_of_server_gets_cpus_of_its_priority(
-        bed, servers, priority, change):
-    pid = bed.guest(servers[priority]).pid
-    change(bed, servers[priority], priority)
-    assert pid != bed.guest(servers[priority]).pid
+        cloud, servers, priority, change):
+    pid = cloud.guest(servers[priority]).pid
+    change(cloud, servers[priority], priority)
+    assert pid != cloud.guest(servers[priority]).pid
 
 
-def test_restarts_of_services_keep_guests_and_usage(bed, servers, host):
+def test_restarts_of_services_keep_guests_and_usage(cloud, servers, host):
     """After the restarts, the driver can reboot its guests."""
-    def seen():
-        bed.update_host()
-        return ([bed.guest(server).pid for server in servers.values()],
-                sorted(bed.driver.list_instance_uuids()), bed.report().used)
+    def read_state():
+        cloud.update_host()
+        return ([cloud.guest(server).pid for server in servers.values()],
+                sorted(cloud.driver.list_instance_uuids()),
+                cloud.report().used)
 
-    before = seen()
-    bed.restart_compute()
-    assert before == seen()
+    before = read_state()
+    cloud.restart_compute()
+    assert before == read_state()
     host.restart_libvirtd()
-    assert before == seen()
+    assert before == read_state()
     pids, uuids, used = before
     assert sorted(server['id'] for server in servers.values()) == uuids
     # The ordinary server draws from the low row as well.
     assert (1, 3, 1) == tuple(used)
     for server in servers.values():
-        hard_reboot(bed, server)
-    new_pids, *others = seen()
+        hard_reboot(cloud, server)
+    new_pids, *others = read_state()
     assert [uuids, used] == others
     assert not set(pids) & set(new_pids)
 
 
-def test_next_probe_destroys_leftover_guest_of_earlier_probe(bed, host):
-    """libvirtd or nova-compute may stop before the guest is destroyed."""
-    partitions = bed.driver.partitions
+def test_next_probe_destroys_leftover_guest_of_earlier_probe(cloud, host):
+    """A probe leaves a guest if libvirtd or nova-compute ends too early."""
+    partitions = cloud.driver.partitions
     partitions.record_failed_start()
     with mock.patch.object(libvirt.virDomain, 'destroy',
-                           side_effect=libvirt.libvirtError('gone')):
-        bed.driver.probe_partitions()
-    assert 'gone' in partitions.problem
+                           side_effect=libvirt.libvirtError('injected')):
+        cloud.driver.probe_partitions()
+    assert 'injected' in partitions.problem
     assert PROBE_PREFIX in host.virsh('list', '--name')
-    bed.update_host()
+    cloud.update_host()
     assert partitions.problem is None
     assert PROBE_PREFIX not in host.virsh('list', '--name')
 
 
 def test_low_guest_uses_new_cpu_sets_after_hard_reboot(
-        bed, servers, cpus):
-    low = bed.guest(servers['low'])
+        cloud, servers, cpus):
+    low = cloud.guest(servers['low'])
     # nova-compute does not start if pinned instances lack their CPUs.
-    bed._shelve_server(servers['high'])
+    cloud._shelve_server(servers['high'])
     for dedicated, shared, mix in (
             (cpus.shared, cpus.dedicated, True),
             (cpus.dedicated, cpus.shared, False),
             (cpus.dedicated, cpus.shared, True)):
         before = low.pid, low.affinity, low.emulator.allowed
-        bed.set_cpus(dedicated, shared)
-        bed.flags(cpu_priority_mix_enable=mix)
-        bed.restart_compute()
+        cloud.set_cpus(dedicated, shared)
+        cloud.flags(cpu_priority_mix_enable=mix)
+        cloud.restart_compute()
         assert before == (low.pid, low.affinity, low.emulator.allowed)
-        hard_reboot(bed, servers['low'])
+        hard_reboot(cloud, servers['low'])
         floating = shared | dedicated if mix else shared
         assert {0: floating, 1: floating} == low.affinity
         assert shared == low.emulator.allowed
-    bed._unshelve_server(servers['high'])
+    cloud._unshelve_server(servers['high'])
 
 
 def test_low_emulator_set_limits_emulator_threads(
-        bed, servers, cpus):
-    """This machine has two CPUs: one for the guest, one for its threads."""
-    low = bed.guest(servers['low'])
-    bed._shelve_server(servers['high'])
-    bed.flags(cpu_priority_mix_enable=False)
-    bed.set_cpus((), cpus.dedicated)
-    bed.flags(low_emulator_set=hardware.format_cpu_spec(cpus.shared),
-              group='nova_prio')
-    bed.restart_compute()
-    assert bed.driver.partitions.problem is None
-    for change in hard_reboot, stop:
-        change(bed, servers['low'], 'low')
+        cloud, servers, cpus):
+    """The vCPUs use one CPU of this machine, the emulator threads another."""
+    low = cloud.guest(servers['low'])
+    cloud._shelve_server(servers['high'])
+    cloud.flags(cpu_priority_mix_enable=False)
+    cloud.set_cpus((), cpus.dedicated)
+    cloud.flags(low_emulator_set=hardware.format_cpu_spec(cpus.shared),
+                group='nova_prio')
+    cloud.restart_compute()
+    assert cloud.driver.partitions.problem is None
+    for change in hard_reboot, stop_and_start:
+        change(cloud, servers['low'], 'low')
         assert {0: cpus.dedicated, 1: cpus.dedicated} == low.affinity
-        guests.busy(low)
+        guests.wait_until_busy(low)
         assert {cpus.shared} == {thread.allowed for thread in [
             low.emulator, *low.iothreads.values()]}
-    bed.flags(low_emulator_set=None, group='nova_prio')
-    bed.flags(cpu_priority_mix_enable=True)
-    restore(bed, servers, cpus)
+    cloud.flags(low_emulator_set=None, group='nova_prio')
+    cloud.flags(cpu_priority_mix_enable=True)
+    restore_cpus(cloud, servers, cpus)
 
 
 def test_ordinary_guest_on_stale_cpu_sets_blocks_its_cpus(
-        bed, servers, cpus):
+        cloud, servers, cpus):
     """A suspended guest returns to the CPUs of its start."""
     ordinary = servers[None]
-    bed._shelve_server(servers['high'])
-    bed.set_cpus(cpus.shared, cpus.dedicated)
-    bed.restart_compute()
-    kept = hardware.format_cpu_spec(cpus.shared)
-    for change in (bed._suspend_server, bed._resume_server):
-        assert kept == bed.report().blocked_cpus
+    cloud._shelve_server(servers['high'])
+    cloud.set_cpus(cpus.shared, cpus.dedicated)
+    cloud.restart_compute()
+    blocked = hardware.format_cpu_spec(cpus.shared)
+    for change in (cloud._suspend_server, cloud._resume_server):
+        assert blocked == cloud.report().blocked_cpus
         change(ordinary)
-        bed.update_host()
-    assert kept == bed.report().blocked_cpus
-    bed.api.post_server_action(servers['high']['id'], {'unshelve': None})
-    bed._wait_for_state_change(servers['high'], 'SHELVED_OFFLOADED')
-    hard_reboot(bed, ordinary)
-    bed.update_host()
+        cloud.update_host()
+    assert blocked == cloud.report().blocked_cpus
+    cloud.api.post_server_action(servers['high']['id'], {'unshelve': None})
+    cloud._wait_for_state_change(servers['high'], 'SHELVED_OFFLOADED')
+    hard_reboot(cloud, ordinary)
+    cloud.update_host()
     # The emulator threads of the low guest also run on these CPUs.
-    assert kept == bed.report().blocked_cpus
-    hard_reboot(bed, servers['low'])
-    bed.update_host()
-    assert '' == bed.report().blocked_cpus
-    bed._unshelve_server(servers['high'])
-    bed._shelve_server(servers['high'])
-    restore(bed, servers, cpus)
+    assert blocked == cloud.report().blocked_cpus
+    hard_reboot(cloud, servers['low'])
+    cloud.update_host()
+    assert '' == cloud.report().blocked_cpus
+    cloud._unshelve_server(servers['high'])
+    cloud._shelve_server(servers['high'])
+    restore_cpus(cloud, servers, cpus)
 
 
-def test_audit_finds_changed_cpuset_of_guest(bed, servers, cpus):
+def test_audit_finds_changed_cpuset_of_guest(cloud, servers, cpus):
     def audit():
         return commands.run('audit', '--all')
 
-    bed.flags(host=bed.host.name)
-    status, (row,), said = audit()
+    cloud.flags(host=cloud.host.name)
+    status, (row,), errors = audit()
     assert (0, 'floating=3 pinned=1', 'ok') == (
-        status, row['Libvirt'], row['State']), (row, said)
-    guest = bed.guest(servers['low'])
-    everywhere, shared = (hardware.format_cpu_spec(each)
-                          for each in (cpus.floating, cpus.shared))
-    bed.host.virsh('vcpupin', guest.name, '1', shared)
-    status, (found, row), said = audit()
-    assert (3, 'old_cpuset', servers['low']['id'], 'CPUs ' + everywhere,
+        status, row['Libvirt'], row['State']), (row, errors)
+    guest = cloud.guest(servers['low'])
+    floating, shared = (hardware.format_cpu_spec(each)
+                        for each in (cpus.floating, cpus.shared))
+    cloud.host.virsh('vcpupin', guest.name, '1', shared)
+    status, (found, row), errors = audit()
+    assert (3, 'old_cpuset', servers['low']['id'], 'CPUs ' + floating,
             'CPUs ' + shared) == (status, *(found[name] for name in (
-                'Finding', 'Consumer', 'Needed', 'Libvirt'))), said
-    bed.host.virsh('vcpupin', guest.name, '1', everywhere)
+                'Finding', 'Consumer', 'Needed', 'Libvirt'))), errors
+    cloud.host.virsh('vcpupin', guest.name, '1', floating)
     assert 0 == audit()[0]
-    bed.flags(connection_uri='qemu+unix:///system?socket=/none',
-              group='libvirt')
+    cloud.flags(connection_uri='qemu+unix:///system?socket=/none',
+                group='libvirt')
     status, (found,), _ = audit()
-    bed.flags(connection_uri=bed.host.uri, group='libvirt')
+    cloud.flags(connection_uri=cloud.host.uri, group='libvirt')
     assert (1, 'unread') == (status, found['Finding'])
     assert 'libvirt does not answer: ' in found['Remedy']
 
 
 def test_domain_xml_of_driver_matches_schema(
-        bed, servers, tmp_path, monkeypatch):
-    made = []
+        cloud, servers, tmp_path, monkeypatch):
+    documents = []
     apply_priority = guest_xml.apply_priority
 
     def record(*args):
-        made.append(apply_priority(*args))
-        return made[-1]
+        documents.append(apply_priority(*args))
+        return documents[-1]
 
     monkeypatch.setattr(guest_xml, 'apply_priority', record)
     for server in servers.values():
-        hard_reboot(bed, server)
-    for number, xml in enumerate(made):
+        hard_reboot(cloud, server)
+    for number, xml in enumerate(documents):
         file = tmp_path / str(number)
         file.write_text(xml)
         daemon.run('virt-xml-validate', str(file), 'domain')
     # The driver does not change the XML of an ordinary guest.
     assert set(guest_xml.PARTITIONS.values()) == {
-        etree.fromstring(xml).findtext('resource/partition') for xml in made}
+        etree.fromstring(xml).findtext('resource/partition')
+        for xml in documents}
 
 
 def test_delete_removes_guest_cgroup_and_allocations(
-        bed, servers, host, idle_image):
-    server = bed.boot(bed.flavor(**{'hw:cpu_priority': 'low'}),
-                      bed.image(idle_image))
-    guest = bed.guest(server)
+        cloud, servers, host, idle_image):
+    server = cloud.boot(cloud.flavor(**{'hw:cpu_priority': 'low'}),
+                        cloud.image(idle_image))
+    guest = cloud.guest(server)
     group = host.path('/sys/fs/cgroup/cpu' + guest.cgroups['cpu'])
     assert group.exists()
-    bed._delete_server(server)
+    cloud._delete_server(server)
     assert guest.name not in host.virsh('list', '--all')
     daemon.wait_for(lambda: not group.exists(), 'The cgroup still exists.')
-    assert {} == bed.placement.get(
+    assert {} == cloud.placement.get(
         '/allocations/%s' % server['id']).body['allocations']

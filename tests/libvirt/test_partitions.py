@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""libvirt and the partitions, also if a partition is missing."""
+"""Guests in partitions that exist, and in partitions that are missing."""
 
 import os
 import pathlib
@@ -10,7 +10,8 @@ import pytest
 from tests.libvirt import daemon
 
 
-def _removed(directory):
+def _remove(directory):
+    """Remove a cgroup and return whether it succeeded."""
     try:
         os.rmdir(directory)
     except OSError:
@@ -26,7 +27,7 @@ def test_guest_starts_only_if_its_partition_is_prepared(
     assert partitions
     # If one directory is missing, libvirt fails and removes the others. A
     # guest of an earlier test may still use it.
-    daemon.wait_for(lambda: _removed(partitions[0]),
+    daemon.wait_for(lambda: _remove(partitions[0]),
                     'A guest still uses the partition.')
     with pytest.raises(RuntimeError, match='error: Failed to create v. '):
         start(priority, priority, image=idle_image)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The domain XML of our driver matches the schema and parser of libvirt."""
+"""libvirt accepts and keeps the domain XML of the priority driver."""
 
 import itertools
 import pathlib
@@ -64,10 +64,15 @@ IOTHREADS = {
 }
 
 
-def document(shape, iothreads, kind='qemu'):
+def document(shape, iothreads, domain_type='qemu'):
+    """Return domain XML as Nova writes it, without a priority.
+
+    :param shape: key of SHAPES
+    :param iothreads: key of IOTHREADS
+    """
     parts = dict.fromkeys(
         ('backing', 'cpuset', 'cputune', 'numatune', 'cpu'), '')
-    return DOMAIN % {**parts, 'type': kind, 'vcpus': 2,
+    return DOMAIN % {**parts, 'type': domain_type, 'vcpus': 2,
                      'iothreads': IOTHREADS[iothreads], **SHAPES[shape]}
 
 
@@ -142,10 +147,10 @@ class EachRequest(test_requests.EmptyHosts):
         """Assert that the schema and the parser accept all of the XML."""
         file.write_text(xml)
         daemon.run('virt-xml-validate', str(file), 'domain')
-        made = etree.fromstring(xml)
-        made.set('type', 'test')
+        written = etree.fromstring(xml)
+        written.set('type', 'test')
         domain = self.connection.defineXML(
-            etree.tostring(made, encoding='unicode'))
+            etree.tostring(written, encoding='unicode'))
         kept = etree.fromstring(domain.XMLDesc())
         domain.undefine()
-        self.assertEqual(read_settings(made), read_settings(kept))
+        self.assertEqual(read_settings(written), read_settings(kept))

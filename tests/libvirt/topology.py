@@ -2,9 +2,9 @@
 
 """A host of NUMA cells and CPUs that this machine does not have.
 
-libvirt reads the cells from sysfs; the host has its own tree. System calls are
-folded onto the real machine: all even CPUs onto one CPU and all odd CPUs onto
-another, the memory of all cells onto the first cell.
+libvirt reads the cells from sysfs, and the host has its own copy. System calls
+are redirected to the real machine: all even CPUs to one CPU, all odd CPUs to
+another CPU, and the memory of all cells to the first cell.
 """
 
 import os
@@ -13,7 +13,7 @@ import pathlib
 from tests.libvirt import daemon
 
 # Replaces functions of the C library and of libnuma in libvirtd and QEMU.
-FOLD = '''\
+PRELOAD = '''\
 #define _GNU_SOURCE
 #include <sched.h>
 #include <sys/syscall.h>
@@ -22,13 +22,13 @@ FOLD = '''\
 int sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *wanted)
 {
     static const int real[] = {%(real)s};
-    cpu_set_t folded;
+    cpu_set_t mapped;
 
-    CPU_ZERO(&folded);
+    CPU_ZERO(&mapped);
     for (size_t cpu = 0; cpu < 8 * size; cpu++)
         if (CPU_ISSET_S(cpu, size, wanted))
-            CPU_SET(real[cpu %% 2], &folded);
-    return syscall(SYS_sched_setaffinity, pid, sizeof folded, &folded);
+            CPU_SET(real[cpu %% 2], &mapped);
+    return syscall(SYS_sched_setaffinity, pid, sizeof mapped, &mapped);
 }
 
 static const unsigned long first = 1;
@@ -48,8 +48,8 @@ long set_mempolicy(int mode, const unsigned long *nodes, unsigned long size)
 '''
 
 
-def folded(cpus):
-    """Return the CPUs of this machine onto which CPUs of a host are folded."""
+def real_cpus(cpus):
+    """Return the CPUs of this machine that stand for CPUs of a host."""
     real = sorted(os.sched_getaffinity(0))
     return {real[cpu % 2] for cpu in cpus}
 
@@ -69,9 +69,10 @@ class Host(daemon.Host):
 
     def _write_files(self):
         super()._write_files()
-        source, library = self.directory / 'fold.c', self.directory / 'fold.so'
+        source = self.directory / 'preload.c'
+        library = self.directory / 'preload.so'
         real = sorted(os.sched_getaffinity(0))[:2]
-        source.write_text(FOLD % {'real': ', '.join(map(str, real))})
+        source.write_text(PRELOAD % {'real': ', '.join(map(str, real))})
         daemon.run('gcc', '-shared', '-fPIC', '-o', str(library), str(source))
         self.environment['LD_PRELOAD'] = str(library)
         for path, text in _sysfs(self.cells):
@@ -88,15 +89,15 @@ class Host(daemon.Host):
 def _sysfs(cells):
     """Yield (path, text) of each file that libvirt and libnuma read."""
     cpus = '0-%d' % max(cpu for cell in cells.values() for cpu in cell)
-    numbers_of_cells = '0-%d' % max(cells)
+    cell_range = '0-%d' % max(cells)
     for name in 'online', 'possible', 'present':
         yield pathlib.Path('cpu', name), cpus
     for name in 'online', 'possible', 'has_cpu', 'has_memory':
-        yield pathlib.Path('node', name), numbers_of_cells
-    for cell, of_cell in cells.items():
+        yield pathlib.Path('node', name), cell_range
+    for cell, cpus_of_cell in cells.items():
         node = pathlib.Path('node/node%d' % cell)
-        numbers = ','.join(map(str, of_cell))
-        mask = '%x' % sum(1 << cpu for cpu in of_cell)
+        numbers = ','.join(map(str, cpus_of_cell))
+        mask = '%x' % sum(1 << cpu for cpu in cpus_of_cell)
         yield node / 'cpulist', numbers
         yield node / 'cpumap', mask
         yield node / 'distance', ' '.join(
@@ -104,7 +105,7 @@ def _sysfs(cells):
         yield node / 'meminfo', (
             'Node %d MemTotal: 4194304 kB\nNode %d MemFree: 4194304 kB' % (
                 cell, cell))
-        for core, cpu in enumerate(of_cell):
+        for core, cpu in enumerate(cpus_of_cell):
             topology = pathlib.Path('cpu/cpu%d/topology' % cpu)
             yield topology / 'physical_package_id', cell
             yield topology / 'die_id', 0

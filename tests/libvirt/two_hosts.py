@@ -19,8 +19,9 @@ from tests.libvirt import cloud
 from tests.libvirt import daemon
 from tests.libvirt import guests
 
-#: Patterns for the address of a host with a number, unique to this process.
-#: Migrations to REACHABLE addresses work, those to UNREACHABLE ones fail.
+#: Patterns for the address of a host, unique to this process. The number of
+#: the host replaces %d.
+#: Migrations to REACHABLE addresses work, migrations to UNREACHABLE ones fail.
 REACHABLE = '127.%d.%d.%%d' % divmod(os.getpid() % 2 ** 16, 2 ** 8)
 UNREACHABLE = '240.0.0.%d'
 
@@ -83,7 +84,7 @@ class TwoHosts(cloud.RealCloud):
         super().__init__(*next(iter(cpus_of.items())))
         self.hosts = {host.name: host for host in cpus_of}
         self.cpus_of = {host.name: cpus for host, cpus in cpus_of.items()}
-        self._is_over = threading.Event()
+        self._migration_ended = threading.Event()
 
     def setUp(self):
         super().setUp()
@@ -138,21 +139,22 @@ class TwoHosts(cloud.RealCloud):
                 self.computes[name] = self.start_service('compute', host=name)
             manager = self.computes[name].manager
             host_options.run_with(manager, options, {})
-            manager._do_live_migration = self._telling(
+            manager._do_live_migration = self._set_event_after(
                 manager._do_live_migration)
 
-    def _telling(self, migrate):
-        """Return a function that sets an event after a live migration.
+    def _set_event_after(self, migrate):
+        """Return a function that migrates and then sets an event.
 
-        The status of the migration changes before Nova has cleaned up.
+        The status of the migration is no sign of the end: Nova sets it before
+        it cleans up.
         """
-        def migrate_and_tell(*args, **kwargs):
+        def migrate_and_set(*args, **kwargs):
             try:
                 migrate(*args, **kwargs)
             finally:
-                self._is_over.set()
+                self._migration_ended.set()
 
-        return migrate_and_tell
+        return migrate_and_set
 
     def update_host(self):
         """Run the periodic resource update of each host."""
@@ -167,7 +169,7 @@ class TwoHosts(cloud.RealCloud):
                 host.virsh('destroy', name)
 
     def boot_on(self, name, flavor, image):
-        """Create a server on a host, wait until it is ACTIVE, return it."""
+        """Create a server on a host and return it once it is ACTIVE."""
         return self._create_server(flavor_id=flavor, image_uuid=image,
                                    networks='none', host=name)
 
@@ -186,12 +188,12 @@ class TwoHosts(cloud.RealCloud):
         :returns: function that waits until Nova has cleaned up, and returns
             the status of the migration
         """
-        self._is_over.clear()
+        self._migration_ended.clear()
         self.api.post_server_action(server['id'], {'os-migrateLive': {
             'host': name, 'block_migration': 'auto'}})
 
         def wait():
-            if not self._is_over.wait(daemon.TIMEOUT_SECONDS):
+            if not self._migration_ended.wait(daemon.TIMEOUT_SECONDS):
                 raise RuntimeError('The migration does not end.')
             return self.api.api_get(
                 '/os-migrations?limit=1&instance_uuid=%s' % server['id']
@@ -199,7 +201,7 @@ class TwoHosts(cloud.RealCloud):
 
         return wait
 
-    def held_by(self, consumer):
+    def allocations_of(self, consumer):
         """Return the allocations of a consumer in Placement.
 
         :returns: dict, host -> dict, resource class -> int
@@ -214,10 +216,10 @@ class TwoHosts(cloud.RealCloud):
         return {name: compute.manager.driver._host.get_node_uuid()
                 for name, compute in self.computes.items()}
 
-    def accounts(self):
+    def read_accounting(self):
         """Return the accounting of the hosts.
 
-        :returns: dict, host -> (used Rows of its report, low vCPUs of each
+        :returns: dict, host -> (used Rows of the report, low vCPUs of each
             cell, usages in Placement)
         """
         found = {}
@@ -234,21 +236,22 @@ class TwoHosts(cloud.RealCloud):
                     ).body['usages'])
         return found
 
-    def recounted(self):
-        """Recount, assert that the accounts stay the same, return them."""
-        before = self.accounts()
+    def recount(self):
+        """Recount, assert that the accounting stays, and return it."""
+        before = self.read_accounting()
         self.update_host()
-        assert before == self.accounts()
+        assert before == self.read_accounting()
         return before
 
-    def there_and_back(self, server, check):
+    def migrate_and_return(self, server, check):
         """Migrate a server live to mix2 and back to mix1.
 
-        :param check: function that takes the host and checks the server
+        :param check: function that checks the server; its argument is the
+            name of the host
         """
-        before = self.recounted()
+        before = self.recount()
         for host in 'mix2', 'mix1':
             assert 'completed' == self.migrate(server, host)()
             check(host)
-            after = self.recounted()
+            after = self.recount()
         assert before == after

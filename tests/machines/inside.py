@@ -43,8 +43,12 @@ def run(*command):
             done.stderr.splitlines()]
 
 
-def guest(name, tuning=''):
-    """Start a paused guest in a partition; return its cgroups or errors."""
+def start_guest(name, tuning=''):
+    """Start a paused guest in a partition; return its cgroups or errors.
+
+    :param name: name of the partition and of the guest
+    :param tuning: elements of cputune in the domain XML
+    """
     path = pathlib.Path('/run/%s.xml' % name)
     path.write_text(GUEST % {'name': name, 'tuning': tuning})
     started = run('virsh', 'create', '--paused', str(path))
@@ -60,8 +64,8 @@ def guest(name, tuning=''):
     return found
 
 
-def weights():
-    """Return dict, file of the cgroup of a partition -> text."""
+def read_weights():
+    """Return dict, file in the cgroup of a partition -> text."""
     top = pathlib.Path('/sys/fs/cgroup')
     return {str(group.relative_to(top) / name): (group / name).read_text()
             for pattern in ('*_prio_machine.*', '*/*_prio_machine.*')
@@ -72,40 +76,40 @@ def weights():
 def collect():
     """Return the results, a dict."""
     if pathlib.Path('/run/systemd/system').exists():
-        found = boot()
+        found = read_boot()
     else:
         found = {'check before': run(*COMMAND, 'check', '--json'),
                  'prepare': run(*COMMAND, 'prepare')}
         subprocess.run(['libvirtd', '-d'], check=True)
     found |= {'check': run(*COMMAND, 'check', '--json'),
               'prepare again': run(*COMMAND, 'prepare'),
-              'weights': weights()}
+              'weights': read_weights()}
     while run('virsh', 'version')[0]:
         time.sleep(0.2)
     for name, tuning in zip(PARTITIONS, (REAL_TIME, '')):
-        found[name] = guest(name, tuning)
+        found[name] = start_guest(name, tuning)
     found['check after guests'] = run(*COMMAND, 'check', '--json')
-    found['weights after guests'] = weights()
+    found['weights after guests'] = read_weights()
     return found
 
 
-def boot():
-    """Return the results and times of the boot; times in microseconds."""
+def read_boot():
+    """Return the results and the times (in microseconds) of the boot."""
     before, output, errors = (
         pathlib.Path('/run', name).read_text().splitlines()
         for name in ('before', 'prepared', 'errors'))
     return {'check before': [int(before[0])],
-            'prepare': [shown(UNIT, 'ExecMainStatus'), output, errors],
-            'prepared': shown(UNIT, 'ActiveEnterTimestampMonotonic'),
-            'libvirtd starts': shown('libvirtd.service',
-                                     'InactiveExitTimestampMonotonic'),
+            'prepare': [read_number(UNIT, 'ExecMainStatus'), output, errors],
+            'prepared': read_number(UNIT, 'ActiveEnterTimestampMonotonic'),
+            'libvirtd starts': read_number(
+                'libvirtd.service', 'InactiveExitTimestampMonotonic'),
             'active': run('systemctl', 'is-active', UNIT, 'libvirtd.service',
                           *('%s.slice' % name for name in PARTITIONS))}
 
 
-def shown(unit, number):
+def read_number(unit, name):
     """Return a numeric property of a systemd unit."""
-    return int(run('systemctl', 'show', '--value', '--property=' + number,
+    return int(run('systemctl', 'show', '--value', '--property=' + name,
                    unit)[1][0])
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Virtual machines: another kernel on the files of this machine, in QEMU.
+"""Virtual machines in QEMU: another kernel with the files of this machine.
 
 The test chooses the cgroups of the virtual machine, and whether its first
 process is systemd. The virtual machine reads the files of this machine; its
@@ -15,16 +15,16 @@ import shutil
 import subprocess
 
 TIMEOUT_SECONDS = 300
-#: Environment variable: the directory into which tools/kernel unpacked.
+#: Environment variable with the directory into which tools/kernel unpacked.
 KERNEL = 'NOVA_PRIO_TEST_KERNEL'
 VIRTIOFSD = ('/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd')
-#: In the order of their dependencies.
+#: Kernel modules, in the order of their dependencies.
 MODULES = ('virtio_ring', 'virtio', 'virtio_pci_modern_dev',
            'virtio_pci_legacy_dev', 'virtio_pci', 'fuse', 'virtiofs',
            'overlay')
 
-# The first process: it makes the root directory and executes a script in it
-# (SETUP, from the kernel command line).
+# The first process. It prepares the root directory and executes a script in
+# it. The kernel command line sets SETUP, the path of the script.
 INIT = '''\
 #!/bin/busybox sh
 /bin/busybox mkdir /proc /sys /dev /files /own /root
@@ -72,7 +72,7 @@ def _make_initrd(directory, kernel):
 
 
 @contextlib.contextmanager
-def _files(socket):
+def _serve_files(socket):
     """Serve the files of this machine on a socket during the context."""
     program = next(path for path in VIRTIOFSD if os.path.exists(path))
     process = subprocess.Popen(
@@ -104,7 +104,7 @@ def run(directory, setup, *parameters):
     image, = kernel.glob('boot/vmlinuz-*')
     written = directory / 'written'
     socket = directory / 'files'
-    with _files(socket):
+    with _serve_files(socket):
         done = subprocess.run(
             ['qemu-system-x86_64', '-nodefaults', '-display', 'none',
              '-no-reboot', '-accel', 'tcg,thread=multi', '-cpu', 'max',

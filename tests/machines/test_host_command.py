@@ -18,7 +18,7 @@ HIGH, LOW = PARTITIONS = ('high_prio_machine', 'low_prio_machine')
     'v2-none', 'v2-systemd', 'v2-systemd-machined', 'v1-none',
     'v1-systemd-machined'])
 def found(request, tmp_path_factory):
-    """Return (name of the machine, dict of the results of inside.py)."""
+    """Tuple (name of the machine, dict with the results of inside.py)."""
     cgroups, *manager = request.param.split('-')
     text = machine.run(
         tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
@@ -43,13 +43,13 @@ def test_guests_start_in_their_partitions(found):
     name, found = found
     for partition in PARTITIONS:
         assert 'cgroups' in found[partition], found[partition]['error']
-        of_cpu, = (
+        cgroup, = (
             path for _, controllers, path in (
                 line.split(':', 2) for line in found[partition]['cgroups'])
             if 'cpu' in controllers.split(',') or
             ('v2' in name and not controllers))
-        below = '.slice' if 'machined' in name else '.partition'
-        assert of_cpu.startswith('/%s%s/' % (partition, below))
+        suffix = '.slice' if 'machined' in name else '.partition'
+        assert cgroup.startswith('/%s%s/' % (partition, suffix))
     # The high guest is real-time. This kernel allows it in any cgroup.
     assert [1, 0] == [found[partition]['real-time threads']
                       for partition in PARTITIONS]

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Loads this package into Nova's own tests; a plug-in of pytest.
+"""Load nova_prio into Nova's own tests; a plug-in of pytest.
 
-Nova's tests run as Nova ships them. They find the configuration that the
-operator of priority hosts writes, nova-api with the hooks of this package,
-and our filter, driver and tracker wherever they ask for Nova's own.
+Nova's tests run as Nova ships them. They use the configuration of an operator
+of priority hosts, and nova-api with the hooks of nova_prio. The filter, driver
+and tracker of nova_prio replace Nova's own.
 """
 
 import functools
 import importlib
 import types
 
-# First of all that is Nova's: it decides between threads and eventlet.
+# Import this first: it decides between threads and eventlet for Nova.
 from nova_prio.scenario import cloud  # noqa: I100
 
 from nova.api.validation.extra_specs import validators
@@ -34,24 +34,24 @@ from tests.nova_own import selection
 CONF = nova.conf.CONF
 
 STOCK_FILTER = 'NUMATopologyFilter'
-OUR_FILTER = 'PriorityFilter'
-OUR_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
-# A weigher of Nova that weighs nothing in these tests: our scheduler refuses
-# to start if none of Nova's is configured.
-NO_WEIGHER = 'nova.scheduler.weights.io_ops.IoOpsWeigher'
+PRIORITY_FILTER = 'PriorityFilter'
+PRIORITY_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
+# A weigher of Nova that has no effect in these tests. nova-scheduler with
+# nova_prio refuses to start without a weigher of Nova.
+WEIGHER_WITHOUT_EFFECT = 'nova.scheduler.weights.io_ops.IoOpsWeigher'
 
 
 def enabled_filters(names):
-    """Return the filters that an operator enables instead of Nova's.
+    """Return filter names, with PriorityFilter for NUMATopologyFilter.
 
-    :param names: list of the names of Nova's filters
+    :param names: list of the names of filters
     """
     return [name for name in names
-            if name not in (STOCK_FILTER, OUR_FILTER)] + [OUR_FILTER]
+            if name not in (STOCK_FILTER, PRIORITY_FILTER)] + [PRIORITY_FILTER]
 
 
-class OperatorsConf(nova_fixtures.ConfFixture):
-    """Nova's configuration for tests, and what an operator adds to it."""
+class OperatorConf(nova_fixtures.ConfFixture):
+    """Nova's configuration for tests, with the options of an operator."""
 
     def setUp(self):
         super().setUp()
@@ -66,14 +66,14 @@ class OperatorsConf(nova_fixtures.ConfFixture):
                         CONF.filter_scheduler.enabled_filters),
                     'weight_classes': [
                         'nova.scheduler.weights.all_weighers',
-                        OUR_WEIGHERS],
+                        PRIORITY_WEIGHERS],
                     'cpu_weight_multiplier': 0.0})):
             for name, value in options.items():
                 self.conf.set_default(name, value, group=group)
 
 
-def flags_of_operator(stock):
-    """Return TestCase.flags, for an operator who has Nova's driver replaced.
+def wrap_flags(stock):
+    """Return a TestCase.flags that replaces the driver, filter and weighers.
 
     :param stock: TestCase.flags
     """
@@ -85,13 +85,14 @@ def flags_of_operator(stock):
                 options['enabled_filters'])
         if 'weight_classes' in options:
             options['weight_classes'] = (
-                options['weight_classes'] or [NO_WEIGHER]) + [OUR_WEIGHERS]
+                options['weight_classes'] or [WEIGHER_WITHOUT_EFFECT]
+            ) + [PRIORITY_WEIGHERS]
         stock(self, **options)
     return flags
 
 
-def start_checked(stock):
-    """Return TestCase.start_service, which checks that our package is loaded.
+def wrap_start_service(stock):
+    """Return a TestCase.start_service that checks the classes of nova-compute.
 
     :param stock: TestCase.start_service
     """
@@ -106,13 +107,14 @@ def start_checked(stock):
     return start_service
 
 
-class FilterByNovasName(priority_filter.PriorityFilter):
-    """The filter that Nova's tests find where its own was."""
+class RenamedFilter(priority_filter.PriorityFilter):
+    """The PriorityFilter under the name of the NUMATopologyFilter."""
 
     def host_passes(self, host_state, spec_obj):
         """Return whether one host can take the instance.
 
-        Nova's unit tests leave out what the flavor of every request has.
+        The flavors in Nova's unit tests lack attributes that every real flavor
+        has.
         """
         flavor = spec_obj.flavor
         for name in ('vcpus', 'memory_mb'):
@@ -121,27 +123,27 @@ class FilterByNovasName(priority_filter.PriorityFilter):
         return super().host_passes(host_state, spec_obj)
 
 
-FilterByNovasName.__name__ = STOCK_FILTER
+RenamedFilter.__name__ = STOCK_FILTER
 
 
-def filter_heard(stock):
-    """Return PriorityFilter.filter_all, which Nova's tests can listen to.
+def wrap_filter_all(stock):
+    """Return a PriorityFilter.filter_all that also calls Nova's filter.
 
-    They ask whether Nova's filter was called.
+    Nova's tests mock their filter and check that it was called.
 
     :param stock: PriorityFilter.filter_all
     """
     def filter_all(self, filter_obj_list, spec_obj):
-        def tell(host_state):
+        def call_filter(host_state):
             numa_topology_filter.NUMATopologyFilter().host_passes(
                 host_state, spec_obj)
             return host_state
-        return stock(self, map(tell, filter_obj_list), spec_obj)
+        return stock(self, map(call_filter, filter_obj_list), spec_obj)
     return filter_all
 
 
-def cells_switched(stock):
-    """Return CellDatabases._wrap_target_cell, without its lock for one cell.
+def wrap_cell_switch(stock):
+    """Return a CellDatabases._wrap_target_cell without lock for one cell.
 
     A thread that holds the lock for cell0 and a thread that waits for the
     first thread block each other.
@@ -156,8 +158,8 @@ def cells_switched(stock):
     return wrap_target_cell
 
 
-class ModuleWith(types.ModuleType):
-    """A module of Nova with one class replaced, to be tested instead of it."""
+class PatchedModule(types.ModuleType):
+    """A view of a module of Nova in which some classes are replaced."""
 
     def __init__(self, stock, **replaced):
         super().__init__(stock.__name__)
@@ -174,63 +176,64 @@ class ModuleWith(types.ModuleType):
 
 
 def load():
-    """Load the package into this process."""
+    """Load nova_prio into this process."""
     hooks.register_options()
-    # Nova's tests mock methods of Nova, which then have other parameters.
+    # Check now: Nova's tests mock methods, which then have other parameters.
     contract.check(contract.COMPUTE)
     contract.check = lambda service: None
     CONF.set_default('enabled', True, group='nova_prio')
-    # What nova-api does when it starts.
+    # nova-api does this when it starts.
     validators.VALIDATORS.clear()
     validators.load_validators()
     hooks.install_tracker(resource_tracker.PriorityResourceTracker,
                           claims.PriorityClaim, claims.PriorityMoveClaim)
-    nova_fixtures.ConfFixture = OperatorsConf
-    nova_fixtures.CellDatabases._wrap_target_cell = cells_switched(
+    nova_fixtures.ConfFixture = OperatorConf
+    nova_fixtures.CellDatabases._wrap_target_cell = wrap_cell_switch(
         nova_fixtures.CellDatabases._wrap_target_cell)
-    test.TestCase.flags = flags_of_operator(test.TestCase.flags)
-    test.TestCase.start_service = start_checked(test.TestCase.start_service)
+    test.TestCase.flags = wrap_flags(test.TestCase.flags)
+    test.TestCase.start_service = wrap_start_service(
+        test.TestCase.start_service)
     # pytest reads some of the attributes after the test.
     test.TestCase._clear_attrs = lambda self: None
-    numa_topology_filter.NUMATopologyFilter = FilterByNovasName
-    priority_filter.PriorityFilter.filter_all = filter_heard(
+    numa_topology_filter.NUMATopologyFilter = RenamedFilter
+    priority_filter.PriorityFilter.filter_all = wrap_filter_all(
         priority_filter.PriorityFilter.filter_all)
-    # Its tests make drivers without asking the configuration which.
-    libvirt.driver = ModuleWith(
+    # The tests of the driver create LibvirtDriver without the configuration.
+    libvirt.driver = PatchedModule(
         libvirt_driver, LibvirtDriver=driver.PriorityLibvirtDriver)
     importlib.import_module('nova.tests.unit.virt.libvirt.test_driver')
     libvirt.driver = libvirt_driver
 
 
 load()
-#: Full names of all tests that were found and chosen, before --short.
-FOUND = set()
+#: Full names of all selected tests, before --short.
+SELECTED = set()
 
 
 def pytest_addoption(parser):
-    """Add the option for a run of two to three minutes."""
+    """Add the option --short, for a run of two to three minutes."""
     parser.addoption('--short', action='store_true',
                      help='run a few tests of each module')
 
 
 def pytest_collection_modifyitems(config, items):
-    """Keep the chosen tests, and expect those to fail that have to."""
-    chosen = [item for item in items if selection.is_chosen(item)]
-    FOUND.update(map(selection.full_name, chosen))
+    """Keep the selected tests, and mark the tests that must fail."""
+    selected = [item for item in items if selection.is_selected(item)]
+    SELECTED.update(map(selection.full_name, selected))
     if config.getoption('short'):
-        chosen = [item for item in chosen if selection.is_in_short(item)]
-    for item in chosen:
+        selected = [item for item in selected if selection.is_in_short(item)]
+    for item in selected:
         reason = selection.FAILING.get(selection.full_name(item))
         if reason:
             item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
     config.hook.pytest_deselected(
-        items=[item for item in items if item not in chosen])
-    items[:] = chosen
+        items=[item for item in items if item not in selected])
+    items[:] = selected
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_makereport(item, call):
-    """Count a test that fails as expected, here or by Nova, as passed."""
+    """Report an expected failure as passed, also one that Nova expects."""
     report = yield
     if report.skipped and hasattr(report, 'wasxfail'):
         report.outcome = 'passed'

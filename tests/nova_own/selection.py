@@ -1,27 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which of Nova's own tests run with this package loaded.
+"""Select the tests of Nova that run with nova_prio loaded.
 
-The unit tests are those that concern the mixed CPU policy. The functional
-tests are the whole suites of the features that this package touches.
+The selected unit tests concern the mixed CPU policy. The functional tests are
+the whole suites of the features that nova_prio changes.
 """
 
 import inspect
 import re
 import typing
 
-#: Tests that name it, or pinned CPUs, in their names or their code.
+#: Pattern for tests of the mixed CPU policy or of pinned CPUs.
 PINNED = 'mixed|pcpu|dedicated|cpu_policy|cpu_pinning'
 ALL = ''
 
 
 class Suite(typing.NamedTuple):
-    """The tests of one of Nova's modules that run.
+    """The selected tests in one of Nova's modules.
 
-    :param at_least: the least number of tests that the pattern selects
+    :param at_least: minimum number of tests that the pattern must select
     :param pattern: regular expression for the name and the code of a test
-    :param short: regular expression for the names of those tests that are in
-        the short form
+    :param short: regular expression for the names of the tests that run with
+        --short
     """
 
     at_least: int
@@ -69,20 +69,21 @@ MODULES = {
 }
 PACKAGE = 'nova.tests.'
 
-#: Modules whose computes have one of Nova's fake drivers, which this package
-#: cannot replace. Its API, scheduler and tracker are loaded there, too.
+#: Modules whose computes have a fake driver of Nova, which nova_prio cannot
+#: replace. The API, scheduler and tracker are still those of nova_prio.
 FAKE_DRIVERS = ('functional.compute.test_live_migration',
                 'functional.test_server_group')
 
 
 def _each(prefix, tests, reason):
+    """Return dict, full name of a test -> reason."""
     return {'%s.%s' % (prefix, test): reason for test in tests}
 
 
 _NEEDS_FALLBACK = (
     'A pinned guest gets VCPU on a host without cpu_dedicated_set. The option '
-    '[workarounds] disable_fallback_pcpu_query ends that, and our scheduler '
-    'demands it. With that option the test fails without this package, too.')
+    '[workarounds] disable_fallback_pcpu_query disables this, and nova_prio '
+    'requires the option. With the option, the test also fails in stock Nova.')
 _SERVERS = 'functional.libvirt.test_numa_servers'
 _MIGRATION = 'functional.libvirt.test_numa_live_migration'
 _PINNED_SERVERS = (
@@ -92,7 +93,7 @@ _PINNED_SERVERS = (
     'test_create_server_with_isolate_thread_policy_old_configuration',
     'test_create_server_with_numa_topology_and_cpu_topology_and_pinning',
 )
-#: Full name of a test that has to fail with this package -> why.
+#: Full name of a test that must fail with nova_prio -> reason.
 FAILING = {
     **_each(_SERVERS + '.NUMAServersTest', _PINNED_SERVERS, _NEEDS_FALLBACK),
     **_each(_SERVERS + '.NUMAServerTestWithCountingQuotaFromPlacement',
@@ -115,13 +116,13 @@ FAILING = {
     ), _NEEDS_FALLBACK),
     **_each(_MIGRATION + '.NUMALiveMigrationRollbackTests', (
         'test_bug_1894095_pre_drop', 'test_bug_1894095_post_drop',
-    ), 'It asserts wrong pins, which are bug 1894095 of Nova. With this '
-       'package the pins stay right.'),
+    ), 'The test asserts the wrong pins of Nova bug 1894095. With nova_prio, '
+       'the pins are right.'),
 }
-#: Full name of a test that is left out -> why.
-LEFT_OUT = _each(_SERVERS + '.NUMAServersWithNetworksTest', (
+#: Full name of a test that is not selected -> reason.
+EXCLUDED = _each(_SERVERS + '.NUMAServersWithNetworksTest', (
     'test_attach_interface_with_network_affinity_violation',
-), 'Nova skips it: bug 1855332.')
+), 'Nova skips this test: bug 1855332.')
 
 
 def full_name(item):
@@ -136,22 +137,23 @@ def has_fake_driver(cls):
 
 
 def _suite(item):
+    """Return the Suite of a test, or None for a test of this project."""
     return MODULES.get(item.module.__name__.removeprefix(PACKAGE))
 
 
-def is_chosen(item):
-    """Return whether a test is to be run."""
+def is_selected(item):
+    """Return whether a test is selected."""
     suite = _suite(item)
     if suite is None:
         return True
     name = full_name(item)
     source = inspect.getsource(inspect.unwrap(item.function))
-    return name not in LEFT_OUT and bool(re.search(
+    return name not in EXCLUDED and bool(re.search(
         suite.pattern, name + source, re.DOTALL | re.IGNORECASE))
 
 
 def is_in_short(item):
-    """Return whether a chosen test is in the short form, too."""
+    """Return whether a selected test also runs with --short."""
     suite = _suite(item)
     return suite is None or bool(re.search(
         suite.short, '%s.%s' % (item.cls.__name__, item.name)))

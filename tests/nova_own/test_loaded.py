@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The package is loaded, and Nova still has the selected tests."""
+"""nova_prio is loaded, and Nova still has the selected tests."""
 
 from nova.scheduler.filters import numa_topology_filter
 from nova.tests.fixtures import libvirt as fakelibvirt
@@ -13,7 +13,7 @@ from tests.nova_own import selection
 
 
 class LoadedTest(test_numa_servers.NUMAServersTestBase):
-    """The hosts of Nova's own test class run the classes of this package."""
+    """The hosts of Nova's own test class use the classes of nova_prio."""
 
     microversion = 'latest'
 
@@ -24,7 +24,7 @@ class LoadedTest(test_numa_servers.NUMAServersTestBase):
         self.start_compute('host', fakelibvirt.HostInfo(
             cpu_nodes=1, cpu_sockets=1, cpu_cores=4, cpu_threads=1))
 
-    def test_services_have_our_classes(self):
+    def test_services_use_priority_classes(self):
         manager = self.computes['host'].manager
         self.assertEqual('PriorityLibvirtDriver',
                          type(manager.driver).__name__)
@@ -38,7 +38,7 @@ class LoadedTest(test_numa_servers.NUMAServersTestBase):
         self.assertIn('PriorityWeighter',
                       [type(weigher).__name__ for weigher in hosts.weighers])
 
-    def test_api_takes_both_numbers(self):
+    def test_api_folds_resources_vcpu_and_pcpu(self):
         server = self._create_server(
             networks='none', flavor_id=self._create_flavor(vcpu=3, extra_spec={
                 'resources:PCPU': '2', 'resources:VCPU': '1'}))
@@ -56,10 +56,10 @@ class LoadedTest(test_numa_servers.NUMAServersTestBase):
 
 
 @pytest.mark.parametrize('name', selection.MODULES)
-def test_module_has_as_many_tests(name):
-    found = [each for each in loaded.FOUND if each.startswith(name + '.')]
+def test_module_has_enough_selected_tests(name):
+    found = [each for each in loaded.SELECTED if each.startswith(name + '.')]
     assert selection.MODULES[name].at_least <= len(found)
 
 
-def test_tests_that_fail_exist():
-    assert set(selection.FAILING) <= loaded.FOUND
+def test_each_failing_test_exists():
+    assert set(selection.FAILING) <= loaded.SELECTED
