@@ -26,15 +26,15 @@ from nova_prio.scenario import host_options
 _PASTE = os.path.join(
     sysconfig.get_path('data'), 'etc', 'nova', 'api-paste.ini')
 
-# Nova's tests read both variables on import. Up to Nova 33 its fixtures need
-# eventlet; from Nova 34 on they run with native threads.
+# Nova's tests read two environment variables on import. Up to Nova 33 its
+# fixtures need eventlet; from Nova 34 on they run with native threads.
 try:
     if os.path.exists(_PASTE):
         os.environ.setdefault('OS_WSGI__API_PASTE_CONFIG', _PASTE)
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = str(
         int(metadata.version('nova').split('.')[0]) >= 34)
-    # It decides between threads and eventlet: no other module of Nova may be
-    # imported before.
+    # This import decides between threads and eventlet, so no other module of
+    # Nova may be imported before.
     import nova.tests.functional  # noqa: I100
 
     from nova.api.validation.extra_specs import validators
@@ -57,16 +57,16 @@ except ImportError as exc:
 CONF = nova.conf.CONF
 PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
 STOCK_DRIVER = 'libvirt.LibvirtDriver'
-# The original of the function that Nova's tests replace: see Cloud.setUp().
+# Nova's tests replace this function: see Cloud.setUp().
 _TARGET_CELL = context.target_cell
 
 
 class Installed:
-    """A test environment of Nova in which this package is installed."""
+    """A mix-in for a TestCase of Nova: this package is installed."""
 
     def _install(self):
         """Install and configure the package for the duration of the test."""
-        self._aggregates = {}
+        self._aggregates = {}  # metadata as text to id
         nova_prio.conf.register_opts(CONF)
         self._configure()
         # The package replaces these names; after the test the fixture
@@ -108,6 +108,7 @@ class Installed:
         """Keep the attributes, because pytest reads some after the test."""
 
     def _join_aggregate(self, name, metadata):
+        """Add a host to the aggregate with this metadata; create it once."""
         key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
         if key not in self._aggregates:
             self._aggregates[key] = self._create_aggregate(key)
@@ -120,9 +121,10 @@ class Installed:
 class Cloud(Installed, base.ServersTestBase):
     """A stock Nova and Placement that loads this package.
 
-    ``self.api`` is the client of an administrator at the newest microversion,
-    ``self.placement`` the client of Placement. ``self.hosts_down`` is the set
-    of the names of hosts that are down.
+    ``api`` is the client of an administrator at the newest microversion,
+    ``placement`` the client of Placement. ``hosts_down`` is the set of the
+    names of hosts that are down. ``affinity_domains`` is the option of
+    nova-scheduler.
     """
 
     ADMIN_API = True
@@ -130,11 +132,11 @@ class Cloud(Installed, base.ServersTestBase):
     affinity_domains = ('host',)
 
     def setUp(self):
-        self._host_options = {}
-        self._guest_xmls = {}
+        self._host_options = {}  # name to options, see host_options
+        self._guest_xmls = {}  # server id to domain XML
         self.hosts_down = set()
         self._install()
-        # The kernel of this machine says nothing about the CPUs of the hosts.
+        # The kernel of this machine does not know the CPUs of the hosts.
         for name in 'ISOLATED', 'ONLINE':
             self.stub_out('nova_prio.compute.config_checks.' + name,
                           pathlib.Path(os.devnull))
@@ -179,6 +181,7 @@ class Cloud(Installed, base.ServersTestBase):
             cloud.doCleanups()
 
     def _get_connection(self, *args, **kwargs):
+        """Return a connection to Nova's fake libvirt."""
         # Nova refuses hosts of 16 CPUs and more because of its mock of
         # get_online_cpus, which setUp() has replaced. Nova's fake returns the
         # memory of a host in KiB, libvirt-python in MiB.
@@ -190,7 +193,10 @@ class Cloud(Installed, base.ServersTestBase):
         return connection
 
     def start_compute(self, hostname='compute1', *args, **kwargs):
-        """Start or restart a compute with the options of its host."""
+        """Start or restart a compute with the options of its host.
+
+        The other arguments are those of Nova's method.
+        """
         options = self._host_options.setdefault(
             hostname, {(None, 'host'): hostname})
         with self._options_fixture.starting(options):
@@ -207,12 +213,16 @@ class Cloud(Installed, base.ServersTestBase):
 
         :param cpus: a multiple of cells * threads; sibling threads have
             neighbouring numbers
+        :param cells: number of NUMA cells
+        :param threads: number of threads per core
         :param dedicated: str, ``cpu_dedicated_set``; shared likewise
         :param ratio: ``cpu_allocation_ratio``; None leaves it to Nova
         :param mix: ``cpu_priority_mix_enable``
+        :param driver: ``compute_driver``
         :param aggregate: dict, str to str: the metadata of the aggregate,
             which hosts with the same metadata share; None or {} for none
-        :param cell: name of the cell; None for the first cell
+        :param low_emulator_set: str, ``[nova_prio] low_emulator_set``
+        :param cell: name of Nova's cell; None for the first cell
         """
         self._host_options[name] = {
             (None, 'host'): name,
@@ -229,7 +239,7 @@ class Cloud(Installed, base.ServersTestBase):
             kB_mem=memory_mb * units.Ki), cell_name=cell)
         if aggregate:
             self._join_aggregate(name, aggregate)
-        # Nova's host state has the ratio from the second update on.
+        # nova-scheduler knows the ratio from the second update on.
         self.update_host(name)
         return self.computes[name]
 
@@ -241,7 +251,7 @@ class Cloud(Installed, base.ServersTestBase):
             self.computes[name].manager.update_available_resource(cctxt)
 
     def host_conf(self, name):
-        """Return a context manager in which CONF has that host's options."""
+        """Return a context manager in which CONF has a host's options."""
         return host_options.use(self._host_options[name])
 
     def host_down(self, name):
@@ -258,6 +268,7 @@ class Cloud(Installed, base.ServersTestBase):
         self.update_host(name)
 
     def _force_down(self, name, is_down):
+        """Set or clear the forced-down state of the service of a host."""
         service, = self.admin_api.get_services(
             host=name, binary='nova-compute')
         self.admin_api.put_service_force_down(service['id'], is_down)
@@ -265,15 +276,14 @@ class Cloud(Installed, base.ServersTestBase):
     def let_guests_migrate(self):
         """Make live migration work, which Nova's fake libvirt refuses.
 
-        ``self.migrated_xml`` is the XML that the source sends.
+        ``migrated_xml`` is the domain XML of the last live migration.
         """
         def migrate(domain, destination, params, flags):
             self.migrated_xml = params['destination_xml']
             host = urllib.parse.urlparse(destination).netloc
             self.computes[host].driver._host.get_connection().defineXML(
                 self.migrated_xml).create()
-            server_id = domain.UUIDString()
-            self._guest_xmls[server_id] = self.migrated_xml
+            self._guest_xmls[domain.UUIDString()] = self.migrated_xml
             domain.destroy()
             domain.undefine()
             domain.complete_job()
@@ -284,6 +294,6 @@ class Cloud(Installed, base.ServersTestBase):
     def guest_xml(self, server_id):
         """Return the domain XML of the last start or live migration.
 
-        ``XMLDesc()`` of Nova's fake libvirt drops parts of it.
+        ``XMLDesc()`` of Nova's fake libvirt drops parts of the XML.
         """
         return self._guest_xmls[server_id]

@@ -21,8 +21,9 @@ DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
 #: errors; a signal ended the player.
 FAILED, BAD_FILE, INTERRUPTED = 1, 2, 130
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-#: A shell replaces the process, so that no thread of Nova goes on writing
-#: files, and no function that eventlet replaced in Python's library runs.
+#: A shell replaces the process, so that no thread of Nova continues to write
+#: files, and no function that eventlet replaced in Python's library runs. $0
+#: is the directory of temporary files.
 LAST_COMMANDS = 'echo Interrupted. >&2; rm -rf "$0"; exit %d' % INTERRUPTED
 
 
@@ -55,46 +56,58 @@ class Play(command.Command):
             scenario = document.load(parsed_args.file)
             played = self._play(scenario)
         except document.BadScenario as error:
-            self._progress(str(error))
+            self._show_progress(str(error))
             return BAD_FILE
         except Exception as error:
             if self.app.options.debug:
                 raise
-            is_clear = isinstance(error, (result.PlayFailed, ImportError))
-            self._progress('Cannot play the scenario: %s%s' % (
-                '' if is_clear else type(error).__name__ + ': ',
+            is_sentence = isinstance(error, (result.PlayFailed, ImportError))
+            self._show_progress('Cannot play the scenario: %s%s' % (
+                '' if is_sentence else type(error).__name__ + ': ',
                 ' '.join(str(error).split())))
             return FAILED
         self.app.stdout.write(
             json.dumps(played.document(), indent=2) + '\n'
-            if parsed_args.format == 'json' else render.text(played))
+            if parsed_args.format == 'json' else render.text(
+                played, scenario.hosts))
         for surprise in played.surprises:
-            self._progress(surprise)
+            self._show_progress(surprise)
         return FAILED if played.surprises else 0
 
-    def _progress(self, line):
+    def _show_progress(self, line):
+        """Write a line to standard error."""
         self.app.stderr.write(line + '\n')
         self.app.stderr.flush()
 
     def _play(self, scenario):
-        with _ends_process(), _silence():
+        """Play a Document; return the Result.
+
+        :raises document.BadScenario: if Nova refuses a part of the file
+        :raises result.PlayFailed: if Nova fails
+        """
+        # The name of the directory becomes the default of the module.
+        with tempfile.TemporaryDirectory(
+                prefix='nova-prio-', ignore_cleanup_errors=True
+                ) as tempfile.tempdir, _silence():
+            _end_process_on_signal(tempfile.tempdir)
             if scenario.description:
-                self._progress(scenario.description)
+                self._show_progress(scenario.description)
             # The import of Nova's test code changes the process, and the
             # module cloud must be the first that imports it.
             from nova_prio.scenario import cloud
             from nova_prio.scenario import player
             from nova_prio.scenario import refusals
-            with refusals.to_start(result.PlayFailed), cloud.Cloud.running(
-                    scenario.affinity_domains) as running:
-                self._progress('Nova and Placement started')
-                return player.Player(running, scenario, self._progress).play()
+            with refusals.convert_refused_start(result.PlayFailed), (
+                    cloud.Cloud.running(scenario.affinity_domains)) as running:
+                self._show_progress('Nova and Placement started')
+                return player.Player(
+                    running, scenario, self._show_progress).play()
 
 
 @contextlib.contextmanager
 def _silence():
     """Keep logs, warnings and output of Nova off the terminal."""
-    # Handlers of Nova keep the stream: it is never closed.
+    # The stream is never closed, because log handlers of Nova keep it.
     stream = open(os.devnull, 'w')
     with contextlib.redirect_stdout(stream), \
             contextlib.redirect_stderr(stream), \
@@ -102,29 +115,21 @@ def _silence():
         yield
 
 
-@contextlib.contextmanager
-def _ends_process():
+def _end_process_on_signal(directory):
     """End the process with :data:`INTERRUPTED` on SIGINT and SIGTERM.
 
     Nova waits for its threads, and would ignore an exception in the main
-    thread or delay it for a minute. All temporary files are in one directory,
-    which is removed at the end.
-    """
-    with tempfile.TemporaryDirectory(
-            prefix='nova-prio-', ignore_cleanup_errors=True) as directory:
-        def end(number, frame):
-            for each in SIGNALS:
-                signal.signal(each, signal.SIG_IGN)
-            try:
-                os.execv('/bin/sh', ['sh', '-c', LAST_COMMANDS, directory])
-            finally:
-                os._exit(INTERRUPTED)
+    thread or delay it for a minute.
 
-        before = {each: signal.signal(each, end) for each in SIGNALS}
-        tempdir, tempfile.tempdir = tempfile.tempdir, directory
+    :param directory: the directory of all temporary files, to be removed
+    """
+    def end(number, frame):
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
         try:
-            yield
+            os.execv('/bin/sh', ['sh', '-c', LAST_COMMANDS, directory])
         finally:
-            tempfile.tempdir = tempdir
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            os._exit(INTERRUPTED)
+
+    for each in SIGNALS:
+        signal.signal(each, end)

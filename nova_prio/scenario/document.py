@@ -2,7 +2,8 @@
 
 """Reads a scenario file, and names the line of each error in it; pure.
 
-``doc/source/user/scenario.rst`` describes the format.
+``doc/source/user/scenario.rst`` describes the format. A path is a tuple of
+keys and list positions in the file, such as ``('hosts', 0, 'cpus')``.
 """
 
 import yaml
@@ -12,30 +13,84 @@ from nova_prio.scenario import schema
 from nova_prio.scenario import verbs
 
 DEFAULT_IMAGE = 'default'
+#: Keys whose values are text for Nova, although YAML may read a number.
+_TEXT_KEYS = ('aggregate', 'extra_specs', 'properties', 'dedicated', 'shared')
+_STEP = {**schema.mapping({
+    **{name: schema.mapping(verb.properties)
+       for name, verb in verbs.VERBS.items()}, 'expect': schema.TEXT}),
+    'required': []}
+#: The rule of a whole file.
+RULE = schema.mapping({
+    'description': schema.TEXT,
+    'hosts': schema.list_of(schema.mapping(schema.HOST), 'hosts', minItems=1),
+    'flavors': schema.list_of(
+        schema.mapping(schema.FLAVOR), 'flavors', default=[]),
+    'images': schema.list_of(
+        schema.mapping(schema.IMAGE), 'images', default=[]),
+    'server_groups': schema.list_of(
+        schema.mapping(schema.SERVER_GROUP), 'server groups', default=[]),
+    'affinity_domains': schema.list_of(
+        schema.DOMAIN, 'different keys of aggregate metadata with host as the '
+        'last one', minItems=1, uniqueItems=True, default=['host']),
+    'steps': schema.list_of(_STEP, 'steps', minItems=1),
+})
 
 
 class BadScenario(Exception):
-    """A file that cannot be played; ``problems`` has one line for each."""
+    """A file that cannot be played; ``problems`` is a list of lines."""
 
     def __init__(self, problems):
         super().__init__('\n'.join(problems))
         self.problems = problems
 
 
-class Source:
-    """The value of a YAML text, and the line of each of its parts."""
+class Document:
+    """A scenario file without errors, with all defaults.
 
-    def __init__(self, name, text):
-        self.name = name
-        self.problems = []
-        self._lines = {}
+    ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
+    dicts with all keys of their rules, ``steps`` is a list of
+    :class:`nova_prio.scenario.verbs.Step`. ``affinity_domains`` is the option
+    of nova-scheduler, a list of texts.
+
+    :param text: YAML
+    :param name: name of the file in the errors
+    :raises BadScenario: if the text breaks a rule
+    """
+
+    def __init__(self, text, name):
+        self._name = name
+        self._lines = {}  # path to number
+        self._duplicates = []  # (path, sentence) of each duplicate key
         self._loader = yaml.SafeLoader('')
+        value = self._parse(text)
+        problems = [*self._duplicates, *schema.find_problems(RULE, value)]
+        if all(len(path) > 1 for path, _ in problems):
+            value = schema.with_defaults(RULE['properties'], value)
+            # Only well-formed items and steps are checked further.
+            broken = {path[:2] for path, _ in problems}
+            problems += _check_items(value, broken)
+            problems += _check_steps(value, broken)
+        if problems:
+            lines = {(self._get_line(path), self.describe(path, sentence))
+                     for path, sentence in problems}
+            raise BadScenario([line for _, line in sorted(lines)])
+        self.description = value['description']
+        self.affinity_domains = value['affinity_domains']
+        self.hosts, self.flavors, self.images, self.server_groups = (
+            [schema.with_defaults(properties, item) for item in value[key]]
+            for key, properties in schema.ITEMS.items())
+        self.steps = [
+            verbs.Step(name, schema.with_defaults(
+                verbs.VERBS[name].properties, step[name]), step.get('expect'))
+            for step in value['steps'] for name in _get_verbs(step)]
+
+    def _parse(self, text):
+        """Return the value of a YAML text; record lines and duplicate keys."""
         line = 1
         try:
             node = yaml.compose(text, Loader=yaml.SafeLoader)
             if node is not None:
-                self.value = self._read(node, ())
-                return
+                return self._read(node, ())
             problem = 'is empty'
         except yaml.MarkedYAMLError as error:
             mark = error.problem_mark or error.context_mark
@@ -45,20 +100,21 @@ class Source:
             problem = 'contains itself'
         except (yaml.YAMLError, ValueError) as error:
             problem = 'is not YAML: %s' % str(error).splitlines()[0]
-        raise BadScenario(['%s:%d: %s' % (name, line, problem)])
+        raise BadScenario(['%s:%d: %s' % (self._name, line, problem)])
 
     def _read(self, node, path):
+        """Return the value of a YAML node at a path."""
         self._lines.setdefault(path, node.start_mark.line + 1)
         if isinstance(node, yaml.SequenceNode):
             return [self._read(item, path + (position,))
                     for position, item in enumerate(node.value)]
-        if not isinstance(node, yaml.MappingNode):
+        if isinstance(node, yaml.ScalarNode):
             value = self._loader.construct_object(node)
-            if not _must_be_text(path):
+            if len(path) < 3 or path[2] not in _TEXT_KEYS:
                 return value
             if isinstance(value, bool):
                 return str(value).lower()
-            # For example 010 and 2.0 stay as they are written.
+            # For example, 010 and 2.0 remain as they are written.
             return node.value if isinstance(value, (int, float)) else value
         mapping = {}
         for key_node, item in node.value:
@@ -66,68 +122,35 @@ class Source:
             if not isinstance(key, str):
                 key = str(self._loader.construct_object(key_node, deep=True))
             if key in mapping:
-                self.problems.append((path + (key,), 'is given twice'))
+                self._duplicates.append((path + (key,), 'is given twice'))
             self._lines[path + (key,)] = key_node.start_mark.line + 1
             mapping[key] = self._read(item, path + (key,))
         return mapping
 
-    def line(self, path):
-        """Return the line of a part; of the enclosing part if missing."""
+    def _get_line(self, path):
+        """Return the line of a path, or of the path that should contain it."""
         while path not in self._lines:
             path = path[:-1]
         return self._lines[path]
 
-    def problem(self, path, sentence):
-        """Return FILE:LINE: key 'KEY': SENTENCE.
-
-        :param path: tuple of keys and list positions
-        """
+    def describe(self, path, sentence):
+        """Return a problem as text: FILE:LINE: key 'KEY': SENTENCE."""
         key = ''.join('[%d]' % part if isinstance(part, int) else '.' + part
                       for part in path).lstrip('.')
-        return '%s:%d: %s%s' % (self.name, self.line(path),
+        return '%s:%d: %s%s' % (self._name, self._get_line(path),
                                 key and 'key %r: ' % key, sentence)
-
-
-def _must_be_text(path):
-    return len(path) == 4 and path[2] in (
-        'aggregate', 'extra_specs', 'properties') or (
-            len(path) == 3 and path[2] in ('dedicated', 'shared'))
-
-
-class Document:
-    """A scenario file without errors, with all defaults.
-
-    ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
-    dicts with all keys of their rules, ``steps`` is a list of
-    :class:`nova_prio.scenario.verbs.Step`. ``affinity_domains`` is the option
-    of nova-scheduler, a list of texts. ``problem`` is the method of
-    :class:`Source`.
-    """
-
-    def __init__(self, source):
-        value = source.value
-        self.problem = source.problem
-        self.description = value.get('description')
-        self.affinity_domains = _get_domains(value)
-        for key, rules in schema.ITEMS.items():
-            setattr(self, key, [schema.with_defaults(rules, item)
-                                for item in value.get(key, ())])
-        self.steps = [
-            verbs.Step(name, schema.with_defaults(
-                verbs.VERBS[name].properties, step[name]), step.get('expect'))
-            for step in value['steps'] for name in _get_verbs(step)]
 
 
 def load(path):
     """Return the Document of a file.
 
     :param path: path of the file; '-' for standard input
-    :raises BadScenario: if it cannot be read or breaks a rule
+    :raises BadScenario: if the file cannot be read or breaks a rule
     """
     name, file = ('<stdin>', 0) if path == '-' else (path, path)
     try:
         with open(file, encoding='utf-8', closefd=file != 0) as stream:
-            return parse(stream.read(), name)
+            return Document(stream.read(), name)
     except OSError as error:
         problem = 'cannot be read: %s' % (error.strerror or error)
     except UnicodeDecodeError as error:
@@ -135,40 +158,20 @@ def load(path):
     raise BadScenario(['%s: %s' % (name, problem)])
 
 
-def parse(text, name):
-    """Return the Document of a text.
-
-    :param name: name of the file in the errors
-    :raises BadScenario: if it breaks a rule
-    """
-    source = Source(name, text)
-    problems = [*source.problems, *schema.find_problems(
-        schema.scenario(verbs.step_rules()), source.value)]
-    if all(len(path) > 1 for path, _ in problems):
-        # Only well-formed items and steps are checked further.
-        broken = {path[:2] for path, _ in problems}
-        problems += _check_items(source.value, broken)
-        problems += _check_steps(source.value, broken)
-    if problems:
-        lines = {(source.line(path), source.problem(path, sentence))
-                 for path, sentence in problems}
-        raise BadScenario([problem for _, problem in sorted(lines)])
-    return Document(source)
-
-
 def _get_verbs(step):
+    """Return the names of the verbs in a step of the file."""
     return [name for name in verbs.VERBS if name in step]
 
 
-def _get_domains(value):
-    return value.get('affinity_domains', [schema.HOST_DOMAIN])
-
-
 def _check_items(value, broken):
-    """Yield (path, sentence) for each key that contradicts others."""
-    for key, rules in schema.ITEMS.items():
+    """Yield (path, sentence) for each item that contradicts itself or others.
+
+    :param value: dict, the file with all its keys
+    :param broken: set of paths of items and steps that are not well-formed
+    """
+    for key, properties in schema.ITEMS.items():
         names = {DEFAULT_IMAGE} if key == 'images' else set()
-        for position, item in enumerate(value.get(key, ())):
+        for position, item in enumerate(value[key]):
             path = (key, position)
             if path in broken:
                 continue
@@ -177,22 +180,25 @@ def _check_items(value, broken):
             names.add(item['name'])
             if key == 'hosts':
                 for name, sentence in _check_host(
-                        schema.with_defaults(rules, item)):
+                        schema.with_defaults(properties, item)):
                     yield path + (name,), sentence
-    *wider, last = _get_domains(value)
-    if last != schema.HOST_DOMAIN:
+    *wider, last = value['affinity_domains']
+    if last != 'host':
         yield ('affinity_domains', len(wider)), (
-            'the last domain must be %s, not %r' % (schema.HOST_DOMAIN, last))
+            'the last domain must be host, not %r' % last)
 
 
 def _check_host(host):
-    """Yield (key, sentence) for each key of a host that contradicts others."""
+    """Yield (key, sentence) for each key of a host that contradicts others.
+
+    :param host: dict with all keys of ``schema.HOST``
+    """
     parts = host['cells'] * host['threads']
     if host['cpus'] % parts:
         yield 'cpus', '%d is not a multiple of %d (cells times threads)' % (
             host['cpus'], parts)
-    sets = {}
-    for key in ('dedicated', 'shared'):
+    sets = {'dedicated': frozenset(), 'shared': frozenset()}
+    for key in sets:
         if host[key] is None:
             continue
         try:
@@ -200,13 +206,13 @@ def _check_host(host):
         except ValueError as error:
             yield key, '%r is not a CPU set: %s' % (host[key], error)
             continue
-        missing = sets[key] - set(range(host['cpus']))
+        missing = sets[key].difference(range(host['cpus']))
         if missing:
             yield key, '%r has CPUs that the host lacks: %s; it has 0-%d' % (
                 host[key], result.format_cpus(missing), host['cpus'] - 1)
         if not sets[key]:
             yield key, '%r has no CPUs' % host[key]
-    both = sets.get('dedicated', set()) & sets.get('shared', set())
+    both = sets['dedicated'] & sets['shared']
     if both:
         yield 'shared', '%r and dedicated %r have CPUs in common: %s' % (
             host['shared'], host['dedicated'], result.format_cpus(both))
@@ -219,10 +225,13 @@ def _check_host(host):
 def _check_steps(value, broken):
     """Yield (path, sentence) for each step that cannot be taken.
 
-    After a step that breaks a rule the servers are unknown: the check ends.
+    After a step that breaks a rule, the servers are unknown: the check ends.
+
+    :param value: dict, the file with all its keys
+    :param broken: set of paths of items and steps that are not well-formed
     """
     names = {'server': set(), 'down': set(), **{
-        kind: {item['name'] for item in value.get(key, ())
+        kind: {item['name'] for item in value[key]
                if isinstance(item, dict) and isinstance(item.get('name'), str)}
         for kind, key in (('flavor', 'flavors'), ('image', 'images'),
                           ('group', 'server_groups'), ('host', 'hosts'))}}

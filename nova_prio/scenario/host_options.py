@@ -3,7 +3,8 @@
 """Options for each host of one process.
 
 Nova has one configuration per process, but the process of an embedded cloud
-runs many computes.
+runs many computes. The options of a host are a dict, (name of the group or
+None, name of the option) to value.
 """
 
 import contextlib
@@ -14,7 +15,7 @@ import inspect
 import fixtures
 from oslo_config import cfg
 
-#: Options of the host whose code runs now: (group or None, name) to value.
+#: Options of the host whose code this thread runs, or None.
 _OPTIONS = contextvars.ContextVar('host_options', default=None)
 
 
@@ -47,10 +48,7 @@ class HostOptionsFixture(fixtures.Fixture):
 
 @contextlib.contextmanager
 def use(options):
-    """Show the options of one host to this thread.
-
-    :param options: dict, (group or None, option) to value
-    """
+    """Show the options of one host to this thread."""
     token = _OPTIONS.set(options)
     try:
         yield
@@ -70,11 +68,15 @@ def run_with(manager, options, guest_xmls):
     """
     for part in manager.driver, manager.rt:
         part.__class__ = functools.update_wrapper(
-            _on_host(part.__class__, options, guest_xmls), part.__class__,
-            updated=())
+            _make_subclass(part.__class__, options, guest_xmls),
+            part.__class__, updated=())
 
 
-def _on_host(stock, options, guest_xmls):
+def _make_subclass(stock, options, guest_xmls):
+    """Return a subclass whose methods run with the options of a host.
+
+    :param stock: class of the driver or of the tracker
+    """
     class OnHost(stock):
 
         def __getattribute__(self, name):

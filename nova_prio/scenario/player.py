@@ -2,6 +2,8 @@
 
 """Takes the steps of a scenario through the API of a stock Nova."""
 
+import collections
+
 from nova.tests.functional.api import client
 import tenacity
 
@@ -24,15 +26,14 @@ class Player:
     :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio.scenario.document.Document`
     :param progress: callable, called with each line of progress
-    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
-        flavor or server group of the file
+    :raises nova_prio.scenario.document.BadScenario: as ``stage.Stage``
     """
 
     def __init__(self, cloud, document, progress):
         self._cloud = cloud
         self._document = document
         self._progress = progress
-        self._servers = {}
+        self._servers = {}  # name to result.Server
         cloud.let_guests_migrate()
         self._watch = cloud.useFixture(refusals.SchedulerWatch())
         self._stage = stage.Stage(cloud, document, progress)
@@ -49,22 +50,25 @@ class Player:
         for number, step in enumerate(steps, 1):
             self._number, self._step = number, step
             outcomes = self._take(step)
-            if verbs.VERBS[step.name].vacates:
-                self._update_hosts()
+            # A host offers the CPUs of a server that left it only after its
+            # periodic task, which otherwise takes a minute.
+            for host in self._document.hosts:
+                if host['name'] not in self._cloud.hosts_down:
+                    self._cloud.update_host(host['name'])
             summary = outcomes[0] if len(outcomes) == 1 else ', '.join(
-                '%d %s' % (outcomes.count(outcome), outcome)
-                for outcome in dict.fromkeys(outcomes))
+                '%d %s' % (count, outcome) for outcome, count in
+                collections.Counter(outcomes).items())
             self._progress('[%d/%d] %s: %s' % (
                 number, len(steps), step.title, summary))
             if step.expect and set(outcomes) != {step.expect}:
-                surprises.append(self._document.problem(
+                surprises.append(self._document.describe(
                     ('steps', number - 1, 'expect'),
                     '%r was expected, but %s is %s' % (
                         step.expect, step.title, summary)))
-        self._update_hosts()
+        for server in self._servers.values():
+            self._stage.update_server(server)
         return result.Result(
-            [self._stage.update_server(server)
-             for server in self._servers.values()],
+            list(self._servers.values()),
             [self._stage.get_host(host) for host in self._document.hosts],
             surprises)
 
@@ -76,32 +80,23 @@ class Player:
             requests = [names] if args['multi'] else [[name] for name in names]
             return [outcome for names in requests
                     for outcome in self._create(names, args)]
-        verb = verbs.VERBS[step.name]
+        works = True
         if step.name == 'host-down':
             self._cloud.host_down(args['host'])
-            works = True
         elif step.name == 'host-up':
             self._cloud.host_up(args['host'])
-            works = True
         else:
             server = self._servers[args['server']]
+            # A server without an id was refused by nova-api.
             works = server.id is not None and (
                 self._delete(server) if step.name == 'delete' else
-                self._change(server, verb, args))
-        return [verb.outcomes[0] if works else 'refused']
-
-    def _update_hosts(self):
-        """Run the periodic task of each host, which otherwise takes a minute.
-
-        Only then does a host offer the CPUs of a server that left it.
-        """
-        for host in self._document.hosts:
-            if host['name'] not in self._cloud.hosts_down:
-                self._cloud.update_host(host['name'])
+                self._change(server, step.name, args))
+        return [verbs.VERBS[step.name].outcomes[0] if works else 'refused']
 
     def _create(self, names, args):
         """Create servers with one request.
 
+        :param args: dict, the keys of the verb ``create``
         :returns: list of 'active' or 'refused', one for each name
         """
         self._watch.clear()
@@ -113,10 +108,10 @@ class Player:
         except client.OpenStackApiException as error:
             if error.response.status_code >= 500:
                 raise result.PlayFailed('Nova cannot create %s: %s' % (
-                    args['name'], stage.answer(error))) from error
+                    args['name'], stage.get_message(error))) from error
             for server in servers:
                 server.priority = self._stage.requested_priority(args)
-                self._refuse(server, stage.answer(error))
+                self._refuse(server, stage.get_message(error))
             return ['refused'] * len(names)
         ids = {names[0]: created['id']} if len(names) == 1 else {
             item['name']: item['id'] for item in self._cloud.api.api_get(
@@ -126,31 +121,32 @@ class Player:
             server.id = ids[server.name]
         return [self._await_build(server) for server in servers]
 
-    def _refuse(self, server, text, *reasons):
+    def _refuse(self, server, text, reasons=()):
         """Record why Nova refused the current step; return False."""
         server.faults[self._number] = '\n'.join([
-            'step %d (%s): %s' % (self._number, self._step.deed, text),
+            'step %d (%s): %s' % (self._number, self._step.short_title, text),
             *reasons])
         return False
 
     def _await_build(self, server):
         """Wait until a server is active or in error; return the outcome."""
-        shown = self._until(
+        shown = self._await(
             server, 'neither active nor refused', lambda shown:
             shown['status'] == 'ACTIVE' or
             (shown['status'] == 'ERROR' and 'fault' in shown))
         if shown['status'] == 'ACTIVE':
             return 'active'
         self._refuse(
-            server, shown['fault']['message'].strip(), *self._reasons())
+            server, shown['fault']['message'].strip(), self._find_reasons())
         return 'refused'
 
-    def _until(self, server, problem, is_reached):
-        """Wait for a state of a server; return the server.
+    def _await(self, server, problem, is_reached):
+        """Wait for a state of a server; return the server as the API shows it.
 
-        :param problem: the adjective of the error after the timeout
+        :param problem: what the server is after the timeout, for the error
         :param is_reached: function, server as the API shows it (None if it
             is deleted) to bool
+        :raises result.PlayFailed: after the timeout
         """
         def show():
             try:
@@ -167,57 +163,67 @@ class Player:
             raise result.PlayFailed('%s is %s after %d seconds' % (
                 server.name, problem, PATIENCE_SECONDS)) from error
 
-    def _reasons(self, own_host=None):
-        """Yield why no host takes the request, one sentence for each host."""
+    def _find_reasons(self, own_host=None):
+        """Yield why no host takes the request, one sentence for each host.
+
+        :param own_host: name of the host that the server must leave, or None
+        """
         request = self._watch.request
         if request is None:
             return
         if not self._watch.has_candidates:
-            yield 'Placement has no candidate for %s:' % (
-                refusals.describe(request))
+            yield 'Placement has no candidate for %s:' % ', '.join(
+                '%s %d' % resource for resource in sorted(
+                    request.merged_resources().items()))
         aggregates = self._cloud.api.api_get(
             '/os-aggregates').body['aggregates']
         yield from refusals.explain(
-            request, self._stage.list_providers(),
+            request, refusals.list_providers(self._cloud.placement),
             {aggregate['uuid']: aggregate['name'] for aggregate in aggregates},
             {host: ('the host is down' if host in self._cloud.hosts_down
                     else reason)
              for host, reason in self._watch.refusals.items()}, own_host)
 
-    def _change(self, server, verb, args):
-        """Send the action of a verb to a server; return whether it worked."""
-        action = verb.action(args, self._stage.flavors)
-        down = self._cloud.hosts_down & self._hosts_of(server)
-        if down and 'evacuate' not in action:
+    def _change(self, server, name, args):
+        """Send the action of a verb to a server; return whether it worked.
+
+        :param name: name of the verb
+        :param args: dict, the keys of the verb
+        """
+        api, verb = self._cloud.api, verbs.VERBS[name]
+        down = self._cloud.hosts_down & self._get_hosts(server)
+        if down and name != 'evacuate':
             # Nova would wait for the host, and this cloud for Nova.
             return self._refuse(
                 server, 'Host %s of the server is down.' % min(down))
         self._watch.clear()
         try:
-            self._cloud.api.post_server_action(server.id, action)
+            api.post_server_action(
+                server.id, verb.action(args, self._stage.flavors))
         except client.OpenStackApiException as error:
-            text = stage.answer(error)
+            text = stage.get_message(error)
             if error.response.status_code < 500:
                 return self._refuse(server, text)
-            # This cloud waits for the scheduler; a real nova-api does not.
+            # The API of this cloud waits for the scheduler, and answers 500 if
+            # no host is found. A real nova-api does not wait.
             if 'NoValidHost' not in text:
                 raise result.PlayFailed('Nova cannot change %s: %s' % (
                     server.name, text)) from error
-        shown = self._until(
+        shown = self._await(
             server, 'not done with its task', lambda shown:
             shown['OS-EXT-STS:task_state'] is None and
-            newest_is_settled(self._cloud.api, server.id))
-        newest = newest_migration(self._cloud.api, server.id).get('status')
+            newest_is_settled(api, server.id))
+        migration = newest_migration(api, server.id).get('status')
         if (verb.status not in (None, shown['status']) or
-                verb.migration not in (None, newest)):
+                verb.migration not in (None, migration)):
+            own_host = shown['OS-EXT-SRV-ATTR:host']
             return self._refuse(server, 'No valid host was found.',
-                                *self._reasons(shown['OS-EXT-SRV-ATTR:host']))
-        end = ('revert' if args.get('revert') else
-               'confirm' if args.get('confirm') else None)
-        return not end or self._change(
-            server, verbs.VERBS[end], {'server': server.name})
+                                self._find_reasons(own_host))
+        if args.get('revert'):
+            return self._change(server, 'revert', {})
+        return not args.get('confirm') or self._change(server, 'confirm', {})
 
-    def _hosts_of(self, server):
+    def _get_hosts(self, server):
         """Return the hosts of a server: two if a move awaits confirmation."""
         api = self._cloud.api
         hosts = {api.get_server(server.id)['OS-EXT-SRV-ATTR:host']}
@@ -227,12 +233,12 @@ class Player:
         return hosts
 
     def _delete(self, server):
-        """Delete a server; return whether it is gone."""
+        """Delete a server; return whether Nova accepted the request."""
         try:
             self._cloud.api.delete_server(server.id)
         except client.OpenStackApiException as error:
-            return self._refuse(server, stage.answer(error))
-        self._until(server, 'not deleted', lambda shown: shown is None)
+            return self._refuse(server, stage.get_message(error))
+        self._await(server, 'not deleted', lambda shown: shown is None)
         server.status = 'DELETED'
         return True
 

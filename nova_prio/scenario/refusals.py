@@ -3,14 +3,14 @@
 """Why a service does not start, and why no host takes a request.
 
 Nova keeps neither the refusals of the filters nor the request to Placement:
-:class:`SchedulerWatch` records both. For the hosts that Placement left out,
-this module repeats the checks of ``GET /allocation_candidates`` and
-``placement.objects.inventory`` (Placement 16).
+:class:`SchedulerWatch` records both. If Placement leaves a host out of its
+answer, this module repeats the checks of ``GET /allocation_candidates`` and
+``placement.objects.inventory`` (Placement 16) to find the reason.
 """
 
 import contextlib
-import dataclasses
 import logging
+import operator
 
 import fixtures
 from nova.scheduler.client import report
@@ -19,163 +19,154 @@ from nova.scheduler import filters
 PRIORITY_FILTER_LOGGER = 'nova_prio.scheduler.filters.priority_filter'
 
 
-def _listen(logger, lowest_level, receive, **kwargs):
-    """Return a fixture that passes the records of a logger to a function."""
-    handler = logging.Handler(lowest_level)
-    handler.emit = receive
-    return fixtures.LogHandler(handler, logger, nuke_handlers=False, **kwargs)
-
-
 @contextlib.contextmanager
-def to_start(error):
-    """Raise an error if a service refuses to start.
+def convert_refused_start(make_error):
+    """Raise another error if a service in this context refuses to start.
 
-    :param error: function, last critical message of this package to error
+    :param make_error: function, critical log message of the service to error
     """
-    messages = [None]
-    with _listen('nova_prio', logging.CRITICAL,
-                 lambda record: messages.append(record.getMessage())):
-        try:
-            yield
-        except SystemExit as exc:
-            raise error(messages[-1]) from exc
+    try:
+        yield
+    except SystemExit as exc:
+        # nova_prio.compat.contract logs this text and then exits.
+        raise make_error('nova_prio: %s' % exc.__context__) from exc
 
 
 class SchedulerWatch(fixtures.Fixture):
     """Records why hosts were refused since the last :meth:`clear`.
 
-    ``request`` is the last ``nova.scheduler.utils.ResourceRequest``, or None.
-    ``has_candidates`` tells whether Placement returned any. ``refusals`` is a
-    dict, host to sentence, of the hosts that a filter refused.
+    ``request`` is the last ``nova.scheduler.utils.ResourceRequest`` to
+    Placement, or None. ``has_candidates`` tells whether Placement returned any
+    host for the request. ``refusals`` is a dict, host that a filter refused to
+    sentence.
     """
 
     def _setUp(self):
         self.clear()
-        self.useFixture(_listen(PRIORITY_FILTER_LOGGER, logging.DEBUG,
-                                self._record, level=logging.DEBUG))
-        for owner, name, watched in (
-                (filters.BaseHostFilter, '_filter_one', self._filter_one),
-                (report.SchedulerReportClient, 'get_allocation_candidates',
-                 self._get_candidates)):
-            self.useFixture(fixtures.MockPatchObject(
-                owner, name, watched(getattr(owner, name))))
+        # PriorityFilter overrides filter_all and does not call _filter_one.
+        handler = logging.Handler()
+        handler.emit = self._record_priority_filter
+        self.useFixture(fixtures.LogHandler(
+            handler, PRIORITY_FILTER_LOGGER, logging.DEBUG,
+            nuke_handlers=False))
+        self._wrap(filters.BaseHostFilter, '_filter_one', self._record_filter)
+        self._wrap(report.SchedulerReportClient, 'get_allocation_candidates',
+                   self._record_candidates)
 
     def clear(self):
-        """Forget all."""
+        """Forget the last request and its refusals."""
         self.request = None
         self.has_candidates = False
         self.refusals = {}
 
-    def _record(self, record):
-        # PriorityFilter has its own filter_all and calls no _filter_one.
+    def _wrap(self, owner, name, record):
+        """Call a function with the arguments and the result of a method."""
+        method = getattr(owner, name)
+
+        def call_and_record(*args):
+            result = method(*args)
+            record(*args, result)
+            return result
+
+        self.useFixture(
+            fixtures.MockPatchObject(owner, name, call_and_record))
+
+    def _record_priority_filter(self, record):
+        """Record a refusal from the log record of PriorityFilter."""
         if isinstance(record.args, dict) and 'refusal' in record.args:
             refusal = record.args['refusal']
             self.refusals[record.args['host']] = '%s (%s)' % (
                 refusal.detail, refusal.reason)
 
-    def _filter_one(self, stock):
-        def filter_one(host_filter, host_state, spec):
-            passes = stock(host_filter, host_state, spec)
-            if passes:
-                self.refusals.pop(host_state.host, None)
-            else:
-                self.refusals[host_state.host] = (
-                    'refused by %s' % type(host_filter).__name__)
-            return passes
+    def _record_filter(self, host_filter, host_state, spec, passes):
+        """Record that a filter of Nova refuses a host."""
+        if not passes:
+            self.refusals[host_state.host] = (
+                'refused by %s' % type(host_filter).__name__)
 
-        return filter_one
-
-    def _get_candidates(self, stock):
-        def get_allocation_candidates(client, context, resources):
-            answer = stock(client, context, resources)
-            self.request = resources
-            self.has_candidates = bool(answer and answer[0])
-            return answer
-
-        return get_allocation_candidates
+    def _record_candidates(self, client, context, request, answer):
+        """Record a ResourceRequest, and whether Placement has candidates."""
+        self.request = request
+        self.has_candidates = bool(answer and answer[0])
 
 
-@dataclasses.dataclass(frozen=True)
-class Provider:
-    """A resource provider in Placement.
+def list_providers(placement):
+    """Return the resource providers, a list of dicts.
 
-    ``inventories`` is a dict, resource class to dict of total, reserved,
-    allocation_ratio and max_unit. ``usages`` is a dict, resource class to
-    int. ``traits`` and ``aggregates`` are sets of str.
+    The keys are those of Placement: name, uuid, inventories, usages, traits,
+    aggregates.
+
+    :param placement: client of Placement
     """
-
-    name: str
-    uuid: str
-    inventories: dict
-    usages: dict
-    traits: frozenset = frozenset()
-    aggregates: frozenset = frozenset()
-
-    def get_free(self, resource_class):
-        """Return the free amount of a resource class, negative if oversold."""
-        inventory = self.inventories[resource_class]
-        return int((inventory['total'] - inventory['reserved'])
-                   * inventory['allocation_ratio']
-                   ) - self.usages.get(resource_class, 0)
-
-
-def describe(request):
-    """Return the resources of a ResourceRequest, such as "PCPU 4"."""
-    return ', '.join('%s %d' % pair for pair in sorted(
-        request.merged_resources().items()))
+    providers = placement.get('/resource_providers').body['resource_providers']
+    for provider in providers:
+        for key in ('inventories', 'usages', 'traits', 'aggregates'):
+            provider[key] = placement.get('/resource_providers/%s/%s' % (
+                provider['uuid'], key), version='1.19').body[key]
+    return providers
 
 
 def find_obstacles(request, provider, aggregate_names):
     """Yield a sentence for each reason why a provider is no candidate.
 
+    :param request: ``nova.scheduler.utils.ResourceRequest``
+    :param provider: dict, see :func:`list_providers`
     :param aggregate_names: dict, UUID of an aggregate to its name
     """
     group = request.get_request_group(None)
-    if group.in_tree not in (None, provider.uuid):
+    if group.in_tree not in (None, provider['uuid']):
         yield 'the request names another host'
         return
 
-    def name_all(aggregates):
+    def join_names(uuids):
         return ' or '.join(sorted(
-            aggregate_names.get(uuid, uuid) for uuid in aggregates))
+            aggregate_names.get(uuid, uuid) for uuid in uuids))
 
+    traits = set(provider['traits'])
     required = group.required_traits | request._root_required
-    for trait in sorted(required - provider.traits):
+    for trait in sorted(required - traits):
         yield 'lacks the trait %s' % trait
     forbidden = group.forbidden_traits | request._root_forbidden
-    for trait in sorted(forbidden & provider.traits):
+    for trait in sorted(forbidden & traits):
         yield 'has the forbidden trait %s' % trait
-    for aggregates in group.aggregates:
-        if provider.aggregates.isdisjoint(aggregates):
-            yield 'is in no aggregate with %s' % name_all(aggregates)
-    unwanted = group.forbidden_aggregates & provider.aggregates
-    if unwanted:
-        yield 'is in the forbidden aggregate %s' % name_all(unwanted)
+    aggregates = set(provider['aggregates'])
+    # The provider must be in one aggregate of each list.
+    for alternatives in group.aggregates:
+        if aggregates.isdisjoint(alternatives):
+            yield 'is in no aggregate with %s' % join_names(alternatives)
+    forbidden = group.forbidden_aggregates & aggregates
+    if forbidden:
+        yield 'is in the forbidden aggregate %s' % join_names(forbidden)
     for name, amount in sorted(request.merged_resources().items()):
         needed = '%d %s needed, ' % (amount, name)
-        if name not in provider.inventories:
+        if name not in provider['inventories']:
             yield needed + 'the host has none'
             continue
-        free = provider.get_free(name)
-        largest = provider.inventories[name]['max_unit']
+        inventory = provider['inventories'][name]
+        capacity = int((inventory['total'] - inventory['reserved'])
+                       * inventory['allocation_ratio'])
+        # An oversold provider has more used than capacity.
+        free = max(capacity - provider['usages'].get(name, 0), 0)
         if amount > free:
-            yield needed + '%d free of %d' % (
-                max(free, 0), free + provider.usages.get(name, 0))
-        elif amount > largest:
-            yield needed + '%d at most for one instance' % largest
+            yield needed + '%d free of %d' % (free, capacity)
+        elif amount > inventory['max_unit']:
+            yield needed + '%d at most for one instance' % (
+                inventory['max_unit'])
 
 
 def explain(request, providers, aggregate_names, refusals, own_host=None):
-    """Yield why no host takes a request, one sentence per provider.
+    """Yield why no host takes a request, one sentence for each provider.
 
     :param request: ``nova.scheduler.utils.ResourceRequest``
+    :param providers: list of dicts, see :func:`list_providers`
+    :param aggregate_names: dict, UUID of an aggregate to its name
     :param refusals: dict, name of a provider to why a filter refused it
-    :param own_host: name of the provider of the server, if there is one: a
-        move must leave it
+    :param own_host: name of the host that the server must leave in a move;
+        None if the request is for a new server
     """
-    for provider in sorted(providers, key=lambda provider: provider.name):
-        reason = refusals.get(provider.name) or '; '.join(
+    for provider in sorted(providers, key=operator.itemgetter('name')):
+        reason = refusals.get(provider['name']) or '; '.join(
             find_obstacles(request, provider, aggregate_names))
-        if not reason and provider.name == own_host:
+        if not reason and provider['name'] == own_host:
             reason = 'the server is on this host; a move needs another host'
-        yield '%s: %s' % (provider.name, reason or 'no reason found')
+        yield '%s: %s' % (provider['name'], reason or 'no reason found')

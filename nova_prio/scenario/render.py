@@ -14,24 +14,26 @@ from nova_prio.scenario import result as data
 #: Hosts up to this size get one numbered box per CPU, on one line each.
 #: Larger hosts get one letter per CPU, in groups of eight.
 BOXED_CPUS = 20
+BOX_WIDTH = 2
 GROUP = 8
 GROUPS_PER_LINE = 8
 LABEL_WIDTH = 10
 
 
-def text(result):
+def text(result, hosts):
     """Return the whole result: servers, refusals, and a map of each host.
 
     :param result: :class:`nova_prio.scenario.result.Result`
+    :param hosts: list of dicts, the hosts of the scenario file
     """
-    faults = sorted(((step, server.name, fault) for server in result.servers
-                     for step, fault in server.faults.items()),
-                    key=operator.itemgetter(0))
+    faults = [(step, '%s, %s' % (server.name, fault.replace('\n', '\n  ')))
+              for server in result.servers
+              for step, fault in server.faults.items()]
     parts = [
         server_table(result.servers),
-        *('%s, %s' % (name, fault.replace('\n', '\n  '))
-          for _, name, fault in faults),
-        *(host_map(host, result.servers) for host in result.hosts)]
+        *(fault for step, fault in sorted(faults, key=operator.itemgetter(0))),
+        *(host_map(host, report, result.servers)
+          for host, report in zip(hosts, result.hosts))]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
 
@@ -41,7 +43,7 @@ def server_table(servers):
         ['name', 'priority', 'status', 'host', 'CPUs', 'partition'])
     table.align = 'l'
     for server in servers:
-        cpus = ', '.join(_name_cpus(pinned=server.pins.values(),
+        cpus = ', '.join(_name_cpus(pinned=server.pinned_on,
                                     floats=server.floats_on))
         table.add_row([server.name, *(value or '-' for value in (
             server.priority, server.status, server.host, cpus,
@@ -55,32 +57,35 @@ def _name_cpus(**cpu_sets):
             for name, cpus in cpu_sets.items() if cpus]
 
 
-def host_map(host, servers):
+def host_map(host, report, servers):
     """Return the CPUs of a host: which servers are pinned and float on them.
 
-    :param host: :class:`nova_prio.scenario.result.Host`
+    Each server with pinned vCPUs gets a letter, its code.
+
+    :param host: dict, the host in the scenario file
+    :param report: dict, the host in the result
     :param servers: all Servers of the result
     """
     guests = [server for server in servers
-              if server.host == host.name and server.cpus is not None]
-    codes = _assign_codes([guest.name for guest in guests if guest.pins])
+              if server.host == host['name'] and server.cpus is not None]
+    codes = _assign_codes([guest.name for guest in guests if guest.pinned_on])
+    is_boxed = host['cpus'] <= BOXED_CPUS
+    width = BOX_WIDTH if is_boxed else max(map(len, codes.values()), default=1)
     # Row to dict of CPU to code, and (row, CPUs) to names of servers.
     pinned, floating = {}, {}
-    for guest in sorted(guests, key=lambda guest: data.ROWS.index(
-            guest.priority or 'ordinary')):
-        row = guest.priority or 'ordinary'
-        for cpu in guest.pins.values():
-            pinned.setdefault(row, {})[cpu] = codes[guest.name]
+    # The order of the rows is alphabetical: high, low, ordinary.
+    for guest in sorted(guests, key=operator.attrgetter('row')):
+        for cpu in guest.pinned_on:
+            pinned.setdefault(guest.row, {})[cpu] = codes[guest.name]
         if guest.floats_on:
-            floating.setdefault((row, guest.floats_on), []).append(guest.name)
-    width = max(map(len, codes.values()), default=1)
-    draw = _draw_boxes if host.cpus <= BOXED_CPUS else _draw_letters
+            floating.setdefault((guest.row, guest.floats_on), []).append(
+                guest.name)
+    lines = [*pinned.items(), *(
+        (row, dict.fromkeys(cpus, '~' * width)) for row, cpus in floating)]
+    draw = _draw_boxes if is_boxed else _draw_letters
     return '\n'.join([
-        ', '.join(_describe(host)),
-        *draw(host.cpus, width, [
-            *pinned.items(),
-            *((row, dict.fromkeys(cpus)) for row, cpus in floating)]),
-        *_legend(codes, floating), *_usage(host)])
+        ', '.join(_describe(host, report)), *draw(host['cpus'], width, lines),
+        *_list_names(codes, floating), *_list_usage(report)])
 
 
 def _assign_codes(names):
@@ -90,12 +95,15 @@ def _assign_codes(names):
         ''.join, itertools.product(letters, repeat=2))))
 
 
-def _describe(host):
+def _describe(host, report):
+    """Yield the name and state, the CPU sets and the domains of a host."""
     yield 'host %s%s: %d CPUs' % (
-        host.name, '' if host.state == 'up' else ' (%s)' % host.state,
-        host.cpus)
-    yield from _name_cpus(dedicated=host.dedicated, shared=host.shared)
-    for domain in host.domains.items():
+        host['name'], ' (down)' if report['state'] == 'down' else '',
+        host['cpus'])
+    yield from _name_cpus(**{
+        key: data.parse_cpus(host[key]) for key in ('dedicated', 'shared')
+        if host[key]})
+    for domain in report['domains'].items():
         yield '%s %s' % domain
 
 
@@ -103,38 +111,43 @@ def _label(label, content):
     return label.ljust(LABEL_WIDTH) + content
 
 
-def _mark(codes, cpu, width, free):
-    """Return the code of the CPU, "~" if guests float on it, or ``free``."""
-    return codes.get(cpu, free * width) or '~' * width
+def _draw_boxes(cpus, width, lines):
+    """Yield a line of numbered boxes, one for each CPU, and all other lines.
 
-
-def _draw_boxes(cpus, width, rows):
-    """Yield a numbered box for each CPU, and a line of boxes for each row."""
-    width = max(width, 2)
+    :param cpus: number of CPUs
+    :param width: number of characters of a mark
+    :param lines: list of (label, dict of CPU to mark)
+    """
     numbers = {cpu: str(cpu) for cpu in range(cpus)}
-    for label, codes in [('CPU', numbers), *rows]:
+    for label, marks in [('CPU', numbers), *lines]:
         yield _label(label, '|%s|' % '|'.join(
-            _mark(codes, cpu, width, ' ').rjust(width)
-            for cpu in range(cpus)))
+            marks.get(cpu, '').rjust(width) for cpu in range(cpus)))
 
 
-def _draw_letters(cpus, width, rows):
-    """Yield blocks of lines with a mark for each CPU, in groups of eight."""
-    per_line = GROUP * max(GROUPS_PER_LINE // width, 1)
-    for start in range(0, cpus, per_line):
-        block = range(start, min(start + per_line, cpus))
+def _draw_letters(cpus, width, lines):
+    """Yield blocks of lines with a mark for each CPU, in groups of eight.
+
+    The arguments are those of :func:`_draw_boxes`.
+    """
+    per_block = GROUP * max(GROUPS_PER_LINE // width, 1)
+    for start in range(0, cpus, per_block):
+        block = range(start, min(start + per_block, cpus))
         yield _label('CPU', ' '.join(
             str(first).ljust(GROUP * width) for first in block[::GROUP])
         ).rstrip()
-        for label, codes in rows:
-            if not codes.keys().isdisjoint(block):
-                marks = ''.join(_mark(codes, cpu, width, '.') for cpu in block)
+        for label, marks in lines:
+            if not marks.keys().isdisjoint(block):
+                text = ''.join(marks.get(cpu, '.' * width) for cpu in block)
                 yield _label(label, ' '.join(
-                    textwrap.wrap(marks, GROUP * width)))
+                    textwrap.wrap(text, GROUP * width)))
 
 
-def _legend(codes, floating):
-    """Yield the servers for which the marks stand, in lines of 80 columns."""
+def _list_names(codes, floating):
+    """Yield the names of the servers on the map, in lines of 80 columns.
+
+    :param codes: dict, name of a server with pinned vCPUs to its code
+    :param floating: dict, (row, CPUs) to names of the servers that float there
+    """
     lines = [('pinned', ['%s %s' % (code, name)
                          for name, code in codes.items()])] if codes else []
     lines += [('floats', [*names[:-1], '%s (%s, over %s)' % (
@@ -149,18 +162,22 @@ def _legend(codes, floating):
             break_on_hyphens=False).replace('\xa0', ' ')
 
 
-def _usage(host):
-    """Yield the sold CPUs of each row, and the usage in Placement."""
-    if host.classes is not None:
+def _list_usage(report):
+    """Yield the sold vCPUs of each row, and the CPU usage in Placement."""
+    if report['classes'] is not None:
+        left = {row: max(vcpus['sellable'] - vcpus['used'], 0)
+                for row, vcpus in report['classes'].items()}
+        # An ordinary instance draws from the low row too.
+        left['ordinary'] = min(left['low'], left['ordinary'])
         yield _label('sold', ', '.join(
             '%d of %d %s (%d left)' % (
-                cpus['used'], cpus['sellable'], row, host.remaining[row])
-            for row, cpus in host.classes.items()))
-    for name in sorted(host.inventory.keys() & {'PCPU', 'VCPU'}):
-        total, reserved, ratio = (host.inventory[name][key] for key in (
+                vcpus['used'], vcpus['sellable'], row, left[row])
+            for row, vcpus in report['classes'].items()))
+    for name in sorted(report['inventory'].keys() & {'PCPU', 'VCPU'}):
+        total, reserved, ratio = (report['inventory'][name][key] for key in (
             'total', 'reserved', 'allocation_ratio'))
         used = sum(allocation['resources'].get(name, 0)
-                   for allocation in host.allocations.values())
+                   for allocation in report['allocations'].values())
         yield _label('placement', (
             '%d of %d %s (total %d, reserved %d, allocation ratio %s)' % (
                 used, int((total - reserved) * ratio), name, total, reserved,

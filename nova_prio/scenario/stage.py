@@ -6,6 +6,7 @@ import uuid
 
 from nova.tests.functional.api import client
 
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.scenario import cloud as embedded
 from nova_prio.scenario import document as scenario
@@ -18,18 +19,20 @@ DRIVERS = {'prio': embedded.PRIORITY_DRIVER, 'stock': embedded.STOCK_DRIVER}
 class Stage:
     """The hosts, flavors, images and server groups of one scenario.
 
-    ``flavors``, ``images`` and ``groups`` are dicts, name -> id.
+    ``flavors``, ``images`` and ``groups`` are dicts, name to id.
 
     :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio.scenario.document.Document`
     :param progress: callable, called with one line for each host
+    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
+        flavor or server group of the file
     """
 
     def __init__(self, cloud, document, progress):
         self._cloud = cloud
         self._document = document
         for position, host in enumerate(document.hosts):
-            with refusals.to_start(lambda message: self._bad(
+            with refusals.convert_refused_start(lambda message: self._blame(
                     ('hosts', position), 'nova-compute of %s refuses to '
                     'start: %s' % (host['name'], message))):
                 cloud.start_host(**dict(host, driver=DRIVERS[host['driver']]))
@@ -46,22 +49,31 @@ class Stage:
             cloud.glance.image1, id=str(uuid.uuid4()), **image))['id']
             for image in [default, *document.images]}
 
-    def _bad(self, path, sentence):
-        return scenario.BadScenario([self._document.problem(path, sentence)])
+    def _blame(self, path, sentence):
+        """Return the BadScenario of a path in the file."""
+        return scenario.BadScenario(
+            [self._document.describe(path, sentence)])
 
     def _create_all(self, key, create):
-        """Create all items of a list; return a dict, name -> id."""
+        """Create all items of a list of the file.
+
+        :param create: function, item to the id that Nova gives it
+        :returns: dict, name to id
+        """
         ids = {}
         for position, item in enumerate(getattr(self._document, key)):
             try:
                 ids[item['name']] = create(item)
             except client.OpenStackApiException as error:
-                raise self._bad((key, position), 'Nova refuses %s: %s' % (
-                    item['name'], answer(error))) from error
+                raise self._blame((key, position), 'Nova refuses %s: %s' % (
+                    item['name'], get_message(error))) from error
         return ids
 
     def requested_priority(self, args):
-        """Return the priority of a create request: high, low or None."""
+        """Return the priority of a create request: high, low or None.
+
+        :param args: dict, the keys of the verb ``create``
+        """
         return args['hint'] or next(
             flavor['extra_specs'].get('hw:cpu_priority')
             for flavor in self._document.flavors
@@ -91,22 +103,10 @@ class Stage:
         return {'server': server, 'os:scheduler_hints': {
             key: value for key, value in hints.items() if value}}
 
-    def list_providers(self):
-        """Return the resource providers, a list of refusals.Provider."""
-        cloud = self._cloud
-        return [
-            refusals.Provider(
-                item['name'], item['uuid'],
-                cloud._get_provider_inventory(item['uuid']),
-                cloud._get_provider_usages(item['uuid']),
-                frozenset(cloud._get_provider_traits(item['uuid'])),
-                frozenset(cloud._get_provider_aggregates(item['uuid'])))
-            for item in cloud._get_all_providers()]
-
     def update_server(self, server):
-        """Update a Server from Nova and the XML of its guest; return it."""
+        """Update a result.Server from Nova and the XML of its guest."""
         if server.id is None or server.status == 'DELETED':
-            return server
+            return
         shown = self._cloud.api.get_server(server.id)
         server.status = shown['status']
         server.priority = shown['flavor'].get('extra_specs', {}).get(
@@ -117,35 +117,39 @@ class Stage:
                 self._cloud.guest_xml(server.id), next(
                     host['cpus'] for host in self._document.hosts
                     if host['name'] == server.host))
-        return server
 
     def get_host(self, host):
-        """Return the result.Host of a host of the document.
+        """Return a host as a dict, as ``--format json`` prints it.
 
-        It is read from the report of the compute, and from Placement.
+        ``classes`` is a dict, name of a row (``nova_prio.model.capacity``) to
+        dict of ``sellable`` and ``used`` vCPUs; None with the stock driver.
+        ``inventory`` (resource class to inventory) and ``allocations``
+        (consumer to allocation) come from Placement. ``domains`` is a dict,
+        key of aggregate metadata to value, the widest failure domain first.
+
+        :param host: dict, the host in the scenario file
         """
         cloud, name = self._cloud, host['name']
         provider = cloud.compute_rp_uuids[name]
         node, = cloud.computes[name].manager.rt.compute_nodes.values()
         report = host_report.HostReport.from_stats(node.stats)
-        return result.Host(
-            name, host['cpus'],
-            *(result.parse_cpus(host[key]) if host[key] else frozenset()
-              for key in ('dedicated', 'shared')),
-            classes=None if report is None else {
+        return {
+            'name': name,
+            'state': 'down' if name in cloud.hosts_down else 'up',
+            'domains': {key: host['aggregate'][key]
+                        for key in self._document.affinity_domains
+                        if key in host['aggregate']},
+            'classes': None if report is None else {
                 row: {'sellable': sellable, 'used': used}
                 for row, sellable, used in zip(
-                    result.ROWS, report.sellable, report.used)},
-            inventory=cloud._get_provider_inventory(provider),
-            allocations=cloud._get_allocations_by_provider_uuid(provider),
-            state='down' if name in cloud.hosts_down else 'up',
-            domains={key: host['aggregate'][key]
-                     for key in self._document.affinity_domains
-                     if key in host['aggregate']})
+                    capacity.Rows._fields, report.sellable, report.used)},
+            'inventory': cloud._get_provider_inventory(provider),
+            'allocations': cloud._get_allocations_by_provider_uuid(provider),
+        }
 
 
-def answer(error):
-    """Return the message of an error answer of Nova's API, in one line."""
+def get_message(error):
+    """Return the message of an OpenStackApiException, in one line."""
     response = error.response
     try:
         message, = (part['message'] for part in response.json().values())

@@ -16,36 +16,36 @@ REFERENCES = {'server': 'server at this step', 'flavor': 'flavor',
 class Verb:
     """One kind of step.
 
-    ``properties`` are the rules of its keys, and ``outcomes`` the values that
-    ``expect`` may have. ``action`` is a function, (args, flavor ids) to the
-    body of a server action. The action has worked if the server then has
-    ``status`` and its migration the status ``migration``; None stands for any
-    status. ``vacates`` tells whether a server may leave a host.
+    ``properties`` is a dict, key of the step to its rule (see ``schema``).
+    ``outcomes`` are the values that ``expect`` may have; the first one means
+    that the step worked. ``action`` is a function, (args of the step, dict of
+    flavor name to id) to the body of a server action. The action has worked if
+    the server then has ``status`` and its newest migration the status
+    ``migration``; None stands for any status.
     """
 
     properties: dict
-    required: tuple
     outcomes: tuple
     action: abc.Callable | None = None
     status: str | None = None
     migration: str | None = None
-    vacates: bool = True
 
 
-def _server(outcome, *action, required=(), vacates=True, **properties):
-    """Return a verb about one server, which Nova may refuse."""
-    return Verb({'server': schema.NAME, **properties}, ('server', *required),
-                (outcome, 'refused'), *action, vacates=vacates)
+def _server_verb(outcome, action=None, status=None, migration=None, **more):
+    """Return a verb about one server, which Nova may refuse.
 
-
-def _host(outcome):
-    return Verb({'host': schema.NAME}, ('host',), (outcome,), vacates=False)
+    :param more: the rules of the other keys
+    """
+    return Verb({'server': schema.NAME, **more}, (outcome, 'refused'),
+                action, status, migration)
 
 
 def _to_host(args):
+    """Return the parameters of a move; None lets the scheduler choose."""
     return {'host': args['host']} if args['host'] else None
 
 
+_OPTIONAL_NAME = dict(schema.NAME, default=None)
 _FALSE = dict(schema.BOOLEAN, default=False)
 _END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _FALSE}
 
@@ -53,44 +53,46 @@ _END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _FALSE}
 VERBS = {
     'create': Verb(
         {'name': schema.NAME, 'count': schema.COUNT, 'multi': _FALSE,
-         'flavor': schema.NAME, 'image': schema.NAME, 'hint': schema.PRIORITY,
-         'group': schema.NAME, 'host': schema.NAME, 'force': _FALSE},
-        ('name', 'flavor'), ('active', 'refused'), vacates=False),
-    'delete': _server('deleted'),
-    'resize': _server(
+         'flavor': schema.NAME, 'image': _OPTIONAL_NAME,
+         'hint': schema.PRIORITY, 'group': _OPTIONAL_NAME,
+         'host': _OPTIONAL_NAME, 'force': _FALSE}, ('active', 'refused')),
+    'delete': _server_verb('deleted'),
+    'resize': _server_verb(
         'resized', lambda args, flavors: {
             'resize': {'flavorRef': flavors[args['flavor']]}},
-        'VERIFY_RESIZE', 'finished', required=('flavor',), **_END,
-        flavor=schema.NAME),
-    'migrate': _server(
+        'VERIFY_RESIZE', 'finished', **_END, flavor=schema.NAME),
+    'migrate': _server_verb(
         'migrated', lambda args, flavors: {'migrate': _to_host(args)},
-        'VERIFY_RESIZE', 'finished', host=schema.NAME, **_END),
-    'confirm': _server(
+        'VERIFY_RESIZE', 'finished', host=_OPTIONAL_NAME, **_END),
+    'confirm': _server_verb(
         'confirmed', lambda *_: {'confirmResize': None},
         'ACTIVE', 'confirmed'),
-    'revert': _server(
+    'revert': _server_verb(
         'reverted', lambda *_: {'revertResize': None}, 'ACTIVE', 'reverted'),
-    'live-migrate': _server(
+    'live-migrate': _server_verb(
         'migrated', lambda args, flavors: {'os-migrateLive': {
             'host': args['host'], 'block_migration': 'auto'}},
-        'ACTIVE', 'completed', host=schema.NAME),
-    'shelve': _server(
+        'ACTIVE', 'completed', host=_OPTIONAL_NAME),
+    'shelve': _server_verb(
         'shelved', lambda *_: {'shelve': None}, 'SHELVED_OFFLOADED'),
-    'unshelve': _server('active', lambda *_: {'unshelve': None}, 'ACTIVE'),
-    'host-down': _host('down'),
+    'unshelve': _server_verb(
+        'active', lambda *_: {'unshelve': None}, 'ACTIVE'),
+    'host-down': Verb({'host': schema.NAME}, ('down',)),
     # Nova leaves the server stopped, unless it was in ERROR before.
-    'evacuate': _server(
+    'evacuate': _server_verb(
         'evacuated', lambda args, flavors: {
             'evacuate': _to_host(args) or {}},
-        None, 'done', vacates=False, host=schema.NAME),
-    'start': _server(
-        'active', lambda *_: {'os-start': None}, 'ACTIVE', vacates=False),
-    'host-up': _host('up'),
+        None, 'done', host=_OPTIONAL_NAME),
+    'start': _server_verb('active', lambda *_: {'os-start': None}, 'ACTIVE'),
+    'host-up': Verb({'host': schema.NAME}, ('up',)),
 }
 
 
 def list_servers(args):
-    """Return the names of the new servers: NAME, or NAME-1 to NAME-COUNT."""
+    """Return the names of the new servers: NAME, or NAME-1 to NAME-COUNT.
+
+    :param args: dict, the keys of a step ``create``
+    """
     count = args.get('count', 1)
     return [args['name']] if count == 1 else [
         '%s-%d' % (args['name'], number + 1) for number in range(count)]
@@ -98,7 +100,11 @@ def list_servers(args):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One step: the name of its verb, all keys, and the expected outcome."""
+    """One step of a scenario.
+
+    ``name`` is the name of its verb, ``args`` a dict of all keys of the verb
+    with their defaults, and ``expect`` the expected outcome or None.
+    """
 
     name: str
     args: dict
@@ -106,11 +112,11 @@ class Step:
 
     @property
     def title(self):
-        """The step, with the names of its servers or host."""
+        """The step with the names of its servers or host, as text."""
         args = self.args
         if self.name != 'create':
             return '%s %s%s' % (self.name, args.get('server') or args['host'],
-                                self._details())
+                                self._get_details())
         servers = list_servers(args)
         details = [args['flavor'], *(
             '%s %s' % (word, args[key]) for key, word in (
@@ -121,27 +127,33 @@ class Step:
             ', '.join(details))
 
     @property
-    def deed(self):
-        """The step, without the name of the server."""
-        return self.name + self._details()
+    def short_title(self):
+        """The step without the names of its servers, as text."""
+        return self.name + self._get_details()
 
-    def _details(self):
+    def _get_details(self):
+        """Return the target of a move, and how the move ends, as text."""
         if 'server' not in self.args:
             return ''
         target = self.args.get('flavor') or self.args.get('host')
-        end = (', and revert it' if self.args.get('revert') else
-               ', to be confirmed' if self.args.get('confirm') is False else
-               '')
-        return (' to ' + target if target else '') + end
+        text = ' to ' + target if target else ''
+        if self.args.get('revert'):
+            return text + ', and revert it'
+        if self.args.get('confirm') is False:
+            return text + ', to be confirmed'
+        return text
 
 
 def check(name, args, names):
-    """Yield (key, sentence) for each key that the steps before rule out.
+    """Yield (key, sentence) for each wrong value of a step.
 
-    :param name: name of a verb
+    A value is wrong if it names an object that does not exist after the steps
+    before, or if it contradicts another value.
+
+    :param name: name of the verb
     :param args: dict, the keys of the step in the file
     :param names: dict, key of REFERENCES to existing names, and 'down' to
-        the hosts that are down; the step updates it
+        the names of the hosts that are down; the step updates it
     """
     for key, kind in REFERENCES.items():
         if key in args and args[key] not in names[key]:
@@ -166,10 +178,3 @@ def check(name, args, names):
         if args['host'] in names['host'] - names['down']:
             yield 'host', '%r is not down at this step' % args['host']
         names['down'].discard(args['host'])
-
-
-def step_rules():
-    """Return the schema of one step: one verb, and its expected outcome."""
-    return schema.mapping(
-        {**{name: schema.mapping(verb.properties, verb.required)
-            for name, verb in VERBS.items()}, 'expect': schema.TEXT}, [])

@@ -28,12 +28,12 @@ steps:
 
 def problems(text):
     with pytest.raises(document.BadScenario) as caught:
-        document.parse(text, 'x.yaml')
+        document.Document(text, 'x.yaml')
     return caught.value.problems
 
 
 def test_document_has_all_defaults():
-    found = document.parse(GOOD, 'x.yaml')
+    found = document.Document(GOOD, 'x.yaml')
     assert found.hosts == [{
         'name': 'a', 'cpus': 12, 'cells': 1, 'threads': 1,
         'dedicated': '0-7', 'shared': '8-11', 'ratio': None, 'mix': False,
@@ -53,13 +53,13 @@ def test_document_has_all_defaults():
     ('true', 'true'), ('True', 'true'), ('yes', 'true'), ('"yes"', 'yes'),
     ('2.0', '2.0'), ('010', '010'), ('high', 'high')])
 def test_metadata_becomes_text(written, value):
-    found = document.parse(GOOD.replace(
+    found = document.Document(GOOD.replace(
         '0-7,', '0-7, aggregate: {key: %s},' % written), 'x.yaml')
     assert found.hosts[0]['aggregate'] == {'key': value}
 
 
 def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
-    found = document.parse(GOOD.replace('8-11', '8'), 'x.yaml')
+    found = document.Document(GOOD.replace('8-11', '8'), 'x.yaml')
     assert found.hosts[0]['shared'] == '8'
 
 
@@ -222,19 +222,20 @@ def test_all_errors_are_listed_in_the_order_of_the_file():
 
 
 def test_servers_of_one_create_are_numbered():
-    found = document.parse(GOOD.replace('flavor: f', 'flavor: f, count: 2')
-                           + '  - delete: {server: s-2}\n', 'x.yaml')
+    two = GOOD.replace('flavor: f', 'flavor: f, count: 2')
+    found = document.Document(
+        two + '  - delete: {server: s-2}\n', 'x.yaml')
     assert [step.title for step in found.steps] == [
         'create s-1 to s-2 (f)', 'delete s-2']
-    assert problems(GOOD.replace('flavor: f', 'flavor: f, count: 2')
-                    + '  - delete: {server: s}\n') == [
+    assert problems(two + '  - delete: {server: s}\n') == [
         "x.yaml:7: key 'steps[1].delete.server': 's' is no known server "
         "at this step; allowed: s-1, s-2"]
 
 
 def test_name_of_a_deleted_server_can_be_used_again():
-    document.parse(GOOD + '  - delete: {server: s}\n'
-                   '  - create: {name: s, flavor: f}\n', 'x.yaml')
+    document.Document(
+        GOOD + '  - delete: {server: s}\n  - create: {name: s, flavor: f}\n',
+        'x.yaml')
 
 
 @pytest.mark.parametrize('text, problem', [
@@ -268,8 +269,8 @@ def test_unreadable_files_are_reported(tmp_path):
 
 
 def test_problem_of_a_document_names_the_line():
-    found = document.parse(GOOD, 'x.yaml')
-    assert found.problem(('flavors', 0), 'is refused') == (
+    found = document.Document(GOOD, 'x.yaml')
+    assert found.describe(('flavors', 0), 'is refused') == (
         "x.yaml:4: key 'flavors[0]': is refused")
 
 
@@ -283,7 +284,7 @@ def test_examples_are_valid_and_expect_outcomes(path):
 
 def test_documentation_names_every_key():
     page = (ROOT / 'doc' / 'source' / 'user' / 'scenario.rst').read_text()
-    keys = set(schema.scenario(verbs.step_rules())['properties'])
+    keys = set(document.RULE['properties'])
     for rules in (schema.HOST, schema.FLAVOR, schema.IMAGE,
                   schema.SERVER_GROUP, verbs.VERBS,
                   *(verb.properties for verb in verbs.VERBS.values())):

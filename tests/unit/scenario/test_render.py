@@ -2,30 +2,45 @@
 
 """The result as text: the table, the refusals and the maps."""
 
+import pytest
+
 from nova_prio.scenario import render
 from nova_prio.scenario import result
 
 
 def server(name, cpus, priority=None, host='seed', **kwargs):
+    """Return an active server with a guest."""
     return result.Server(name, 'id', priority, 'ACTIVE', host, cpus,
                          priority and '/%s_prio_machine' % priority, **kwargs)
 
 
-def seed(**kwargs):
-    rows = {'high': (8, 8), 'low': (16, 4), 'ordinary': (8, 0)}
-    return result.Host(
-        'seed', 12, frozenset(range(8)), frozenset(range(8, 12)),
-        classes={row: {'sellable': sellable, 'used': used}
-                 for row, (sellable, used) in rows.items()},
-        inventory={
-            'PCPU': {'total': 8, 'reserved': 0, 'allocation_ratio': 1.0},
-            'VCPU': {'total': 12, 'reserved': 4, 'allocation_ratio': 2.0},
-            'MEMORY_MB': {'total': 1, 'reserved': 0,
-                          'allocation_ratio': 1.0}},
-        allocations={'a': {'resources': {'PCPU': 8}},
-                     'b': {'resources': {'VCPU': 4, 'MEMORY_MB': 1}}},
-        **kwargs)
+def host(name='seed', cpus=12, dedicated='0-7', shared='8-11'):
+    """Return a host of a scenario file."""
+    return {'name': name, 'cpus': cpus, 'dedicated': dedicated,
+            'shared': shared}
 
+
+def report(**values):
+    """Return a host of a result, without any usage."""
+    return {'state': 'up', 'domains': {}, 'classes': None, 'inventory': {},
+            'allocations': {}, **values}
+
+
+def rows(low_used=4, ordinary_used=0):
+    """Return the ``classes`` of the seed host."""
+    return {'high': {'sellable': 8, 'used': 8},
+            'low': {'sellable': 16, 'used': low_used},
+            'ordinary': {'sellable': 8, 'used': ordinary_used}}
+
+
+SEED = report(
+    classes=rows(),
+    inventory={
+        'PCPU': {'total': 8, 'reserved': 0, 'allocation_ratio': 1.0},
+        'VCPU': {'total': 12, 'reserved': 4, 'allocation_ratio': 2.0},
+        'MEMORY_MB': {'total': 1, 'reserved': 0, 'allocation_ratio': 1.0}},
+    allocations={'a': {'resources': {'PCPU': 8}},
+                 'b': {'resources': {'VCPU': 4, 'MEMORY_MB': 1}}})
 
 SERVERS = [
     server('high-1', [[0], [2], [4], [6]], 'high'),
@@ -62,7 +77,7 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 
 
 def test_text_shows_servers_refusals_and_maps():
-    assert render.text(result.Result(SERVERS, [seed()])) == GOLDEN
+    assert render.text(result.Result(SERVERS, [SEED]), [host()]) == GOLDEN
 
 
 def test_refused_steps_are_shown_in_their_order():
@@ -70,46 +85,57 @@ def test_refused_steps_are_shown_in_their_order():
         server('s', [0], faults={2: 'step 2 (shelve): no',
                                  10: 'step 10 (x): n'}),
         server('t', [0], faults={3: 'step 3 (x): n'})]
-    shown = render.text(result.Result(servers, []))
+    shown = render.text(result.Result(servers, []), [])
     assert shown.split('\n\n')[1:] == [
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
 
 def test_map_says_that_the_host_is_down():
-    assert render.host_map(seed(state='down'), []).startswith(
+    assert render.host_map(host(), report(state='down'), []).startswith(
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
 
 def test_mixed_policy_is_pinned_and_floats():
     mixed = server('m', [[3], [8, 9], [8, 9]])
     assert '| pinned 3, floats 8-9 |' in render.server_table([mixed])
-    lines = render.host_map(seed(), [mixed]).splitlines()
+    lines = render.host_map(host(), SEED, [mixed]).splitlines()
     assert lines[2] == 'ordinary  |  |  |  | A|  |  |  |  |  |  |  |  |'
     assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
 
 
 def test_map_leaves_out_servers_of_other_hosts():
-    text = render.host_map(seed(), [server('x', [[0]], 'high', host='other')])
+    other = server('x', [[0]], 'high', host='other')
+    text = render.host_map(host(), SEED, [other])
     assert 'pinned' not in text
 
 
-def test_a_host_with_the_stock_driver_shows_its_placement_usage():
-    host = result.Host('stock', 2, frozenset(), frozenset(), domains={
-        'zone': 'a', 'rack': '1'}, inventory={
+@pytest.mark.parametrize('low_used, ordinary_used, left', [
+    (4, 2, '12 left), 2 of 8 ordinary (6 left)'),   # 16 - 4, 8 - 2
+    (16, 0, '0 left), 0 of 8 ordinary (0 left)'),   # the low row is full
+    (18, 9, '0 left), 9 of 8 ordinary (0 left)'),   # oversold
+])
+def test_map_shows_remaining_vcpus_of_each_row(low_used, ordinary_used, left):
+    sold = render.host_map(
+        host(), report(classes=rows(low_used, ordinary_used)), [])
+    assert sold.endswith('%d of 16 low (%s' % (low_used, left))
+
+
+def test_map_of_a_host_with_the_stock_driver_shows_placement_usage():
+    stock = report(domains={'zone': 'a', 'rack': '1'}, inventory={
         'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
-    assert render.host_map(host, []) == (
+    assert render.host_map(host('stock', 2, None, None), stock, []) == (
         'host stock: 2 CPUs, zone a, rack 1\n'
         'CPU       | 0| 1|\n'
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
 
 
 def test_a_wide_host_fits_into_100_columns():
-    host = result.Host('wide', 144, frozenset(range(128)), frozenset())
     servers = [server('high-with-a-long-name-%d' % number,
                       [[2 * number], [2 * number + 1]], 'high', 'wide')
                for number in range(40)]
     servers.append(server('low', list(range(144)), 'low', 'wide'))
-    lines = render.host_map(host, servers).splitlines()
+    lines = render.host_map(
+        host('wide', 144), report(), servers).splitlines()
     assert max(len(line) for line in lines) <= 100
     assert lines[1:7] == [
         'CPU       0        8        16       24       '
@@ -127,10 +153,10 @@ def test_a_wide_host_fits_into_100_columns():
 
 
 def test_map_has_two_letters_per_server_beyond_52_servers():
-    host = result.Host('wide', 64, frozenset(range(64)), frozenset())
     servers = [server('s%d' % number, [[number]], 'high', 'wide')
                for number in range(60)]
-    lines = render.host_map(host, servers).splitlines()
+    lines = render.host_map(
+        host('wide', 64), report(), servers).splitlines()
     assert lines[2].startswith('high      AAABACADAEAFAGAH AIAJ')
     assert max(len(line) for line in lines) <= 100
     assert 'BH s59' in lines[-1]

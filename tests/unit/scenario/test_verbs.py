@@ -8,7 +8,7 @@ from nova_prio.scenario import schema
 from nova_prio.scenario import verbs
 
 
-@pytest.mark.parametrize('name, keys, title, deed', [
+@pytest.mark.parametrize('name, keys, title, short_title', [
     ('create', {'name': 's', 'flavor': 'f'}, 'create s (f)', 'create'),
     ('create', {'name': 's', 'count': 3, 'flavor': 'f', 'image': 'i',
                 'hint': 'low', 'group': 'g', 'host': 'h'},
@@ -36,7 +36,7 @@ from nova_prio.scenario import verbs
     ('host-down', {'host': 'h'}, 'host-down h', 'host-down'),
     ('host-up', {'host': 'h'}, 'host-up h', 'host-up'),
 ])
-def test_title_and_deed(name, keys, title, deed):
+def test_titles_of_a_step(name, keys, title, short_title):
     step = verbs.Step(name, schema.with_defaults(
         verbs.VERBS[name].properties, keys), None)
-    assert (step.title, step.deed) == (title, deed)
+    assert (step.title, step.short_title) == (title, short_title)
