@@ -7,7 +7,7 @@ import re
 import textwrap
 
 ROOT = pathlib.Path(__file__).parents[1]
-PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst',
+PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst', ROOT / 'HACKING.rst',
          *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
 ADMIN = ROOT / 'doc' / 'source' / 'admin'
 INSTALL = ADMIN / 'install.rst'
