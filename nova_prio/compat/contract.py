@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The check that the running Nova has what this package relies on.
+"""The check that the running Nova has the interfaces of this package.
 
-:mod:`nova_prio.compat.interfaces` lists the names for each service. A service
-checks its own part when it starts, and refuses to start if anything differs.
+:mod:`nova_prio.compat.interfaces` lists the names of Nova that each service
+relies on. A service checks its names when it starts, and refuses to start if
+one of them differs.
 """
 
 import contextlib
@@ -11,11 +12,12 @@ import dataclasses
 import functools
 import importlib.metadata
 import inspect
-import itertools
 import pathlib
 import re
 import typing
 
+import nova.conf
+from nova import version
 from oslo_log import log as logging
 from oslo_utils import importutils
 
@@ -27,10 +29,10 @@ LOG = logging.getLogger(__name__)
 #: Releases of Nova that this package is tested with.
 TESTED_RELEASES = (31, 33, 34)
 
-#: A name of Nova, and its parameters or '', as written in the table.
+#: A name of Nova in ``interfaces.NAMES``, and its parameters in parentheses.
 _NAME = re.compile(r'([\w.:]+)(\([^)]*\))?')
-#: An option that is read as an attribute of the configuration. Names with
-#: ``config_`` are those of oslo.config itself.
+#: Group and name of an option that is read as an attribute of the
+#: configuration. Names with ``config_`` belong to oslo.config itself.
 _OPTION = re.compile(
     r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
 _LACKS = '%s has no parameter %r in its place'
@@ -52,8 +54,7 @@ class StartRefused(Exception):
 def exit_if_refused():
     """End the service with one line in its log if its start is refused.
 
-    Checks raise StartRefused. Only functions that Nova itself calls have this
-    decorator.
+    This is a decorator of functions that Nova calls.
 
     :raises SystemExit: instead of StartRefused
     """
@@ -68,8 +69,8 @@ def exit_if_refused():
 class Contract:
     """A part of Nova that a service relies on.
 
-    ``mismatch`` is a function without arguments. It returns how the running
-    Nova differs, or None.
+    ``mismatch`` is a function without arguments. It returns a sentence that
+    tells how the running Nova differs, or None.
     """
 
     service: str
@@ -82,7 +83,7 @@ def compare_name(path, parameters=()):
 
     :param path: "module:name", where the name may have dots
     :param parameters: names that must be among the parameters of a callable,
-        in this order; empty for data
+        in this order; empty if the name need not be callable
     """
     module, _, names = path.partition(':')
     found = importutils.try_import(module)
@@ -95,47 +96,57 @@ def compare_name(path, parameters=()):
         return '%s is not callable' % name
     accepted = iter(inspect.signature(found).parameters if parameters else ())
     for parameter in parameters:
+        # This also skips the parameters before this one.
         if parameter not in accepted:
             return _LACKS % (name, parameter)
     return None
 
 
 def compare_methods(path):
-    """Return how the base of our class, a full name, differs, or None."""
+    """Return how the base class of a class of ours differs, or None.
+
+    :param path: full name of our class
+    """
     try:
         ours = importutils.import_class(path)
     except Exception as error:
         return '%s cannot be loaded: %s' % (path, error)
+    mismatches = [_compare_method(*methods)
+                  for methods in find_extensions(ours)]
     # Two of our classes may extend the same method.
-    return '; '.join(dict.fromkeys(filter(None, itertools.starmap(
-        _compare_method, find_extensions(ours))))) or None
+    return '; '.join(dict.fromkeys(filter(None, mismatches))) or None
 
 
 def find_extensions(ours):
-    """Yield the methods that call ``super()`` for the method of that name.
+    """Yield our methods that extend a method of Nova by ``super()``.
 
-    :param ours: class that is derived from a class of Nova
+    :param ours: class of ours that is derived from a class of Nova
     :returns: iterator of (full name of Nova's method, Nova's method or None,
         our function)
     """
-    first = [each.__module__.startswith('nova.')
-             for each in ours.__mro__].index(True)
+    first = [base.__module__.startswith('nova.')
+             for base in ours.__mro__].index(True)
     stock = ours.__mro__[first]
-    for name, found in itertools.chain.from_iterable(
-            vars(each).items() for each in ours.__mro__[:first]):
-        function = inspect.unwrap(getattr(found, '__func__', found))
-        if inspect.isfunction(function) and {'super', name}.issubset(
-                function.__code__.co_names):
-            yield ('%s.%s.%s' % (stock.__module__, stock.__qualname__, name),
-                   getattr(stock, name, None), function)
+    for base in ours.__mro__[:first]:
+        for name, member in vars(base).items():
+            # Look at our code below the decorators.
+            function = inspect.unwrap(getattr(member, '__func__', member))
+            if inspect.isfunction(function) and {'super', name}.issubset(
+                    function.__code__.co_names):
+                yield ('%s.%s.%s' % (
+                    stock.__module__, stock.__qualname__, name),
+                    getattr(stock, name, None), function)
 
 
 def _compare_method(name, stock, ours):
-    """Return how a method of Nova differs from ours, or None.
+    """Return how a method of Nova differs from our extension, or None.
 
-    Each parameter of ours must be one of Nova's in the same place. One before
-    ``/`` may have another name: Nova passes it by its place. ``*args`` and
-    ``**kwargs`` of ours forward the rest.
+    Each parameter of ours must be a parameter of Nova's in the same place. A
+    parameter before ``/`` may have another name: Nova passes it by its place.
+    If ours has ``*args`` or ``**kwargs``, it forwards all other parameters.
+
+    :param name: full name of Nova's method
+    :param stock: Nova's method, or None if it does not exist
     """
     if stock is None:
         return '%s does not exist' % name
@@ -156,16 +167,19 @@ def _compare_method(name, stock, ours):
 
 
 def compare_options(package):
-    """Return which options that our package reads do not exist, or None."""
-    conf = importutils.import_module('nova.conf').CONF
+    """Return which options that a package of ours reads do not exist, or None.
+
+    :param package: full name of the package
+    """
+    conf = nova.conf.CONF
     prio_conf.register_opts(conf)
     directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')
-    options = {(group or 'DEFAULT', option)
+    options = {(group or 'DEFAULT', name)
                for path in directory.rglob('*.py')
-               for group, option in _OPTION.findall(path.read_text('utf-8'))}
-    return '; '.join('[%s] %s does not exist' % option
-                     for option in sorted(options)
-                     if not is_registered(conf, *option)) or None
+               for group, name in _OPTION.findall(path.read_text('utf-8'))}
+    return '; '.join('[%s] %s does not exist' % (group, name)
+                     for group, name in sorted(options)
+                     if not is_registered(conf, group, name)) or None
 
 
 def is_registered(conf, group, option):
@@ -179,10 +193,11 @@ def is_registered(conf, group, option):
 
 
 def _list_contracts():
-    """Yield a Contract for each entry of the tables."""
+    """Yield a Contract for each entry of the tables in ``interfaces``."""
     for services, text in interfaces.NAMES.items():
         for name, parameters in _NAME.findall(text):
             if '.' in name:
+                # An owner, a module or module:class; its names follow.
                 owner = name + ('.' if ':' in name else ':')
                 continue
             mismatch = functools.partial(
@@ -213,7 +228,6 @@ def find_mismatches(service):
 
 def get_nova_release():
     """Return the version of the running Nova, such as "34.0.0"."""
-    from nova import version
     return version.version_string()
 
 

@@ -5,21 +5,29 @@
 Nova has entry points for filters, weighers, extra specs and os-vif plug-ins,
 but not for the rest. This module replaces these attributes of Nova's modules:
 
-* ``nova.compute.api.API``
-* ``nova.api.openstack.compute.servers.ServersController.create``
-* ``nova.compute.resource_tracker.ResourceTracker``
-* ``nova.compute.resource_tracker.claims``
+* ``nova.compute.api.API``: the controllers make an ``API`` by its name.
+* ``nova.api.openstack.compute.servers.ServersController.create``: a request
+  may have two dicts of hints, and ``API.create`` gets only one of them.
+* ``nova.compute.resource_tracker.ResourceTracker``: ``ComputeManager`` makes
+  the tracker by its name.
+* ``nova.compute.resource_tracker.claims``: the tracker makes claims by their
+  names, and ``nova.compute.claims.MoveClaim`` looks itself up by its name, so
+  that ``nova.compute.claims`` must not change.
 
 It also adds a function to
-``nova.scheduler.request_filter.ALL_REQUEST_FILTERS``, and
-:mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``. The
-chapter Design says why. No file of Nova is changed or copied.
+``nova.scheduler.request_filter.ALL_REQUEST_FILTERS``: no option adds a request
+filter. :mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``:
+``compute_driver`` must name a class below ``nova.virt``. No file of Nova is
+changed or copied.
 """
 
 import functools
 import types
 
+import nova.conf
+
 from nova_prio.compat import contract
+from nova_prio import conf as prio_conf
 
 
 def register_options():
@@ -27,10 +35,7 @@ def register_options():
 
     :returns: Nova's ``oslo_config.cfg.ConfigOpts``
     """
-    import nova.conf
-
-    from nova_prio import conf
-    conf.register_opts(nova.conf.CONF)
+    prio_conf.register_opts(nova.conf.CONF)
     return nova.conf.CONF
 
 
@@ -49,11 +54,11 @@ def install_api(api_class, check_body):
     if api.API is api_class:
         return
     api.API = api_class
-    # API.create does not get the whole body, which Nova passes by its name.
     stock_create = servers.ServersController.create
 
     @functools.wraps(stock_create)
     def create(*args, **kwargs):
+        # Nova passes the body as a keyword argument.
         if conf.nova_prio.enabled:
             check_body(kwargs.get('body'))
         return stock_create(*args, **kwargs)
@@ -66,8 +71,9 @@ def install_request_filter(function):
 
     A second call changes nothing.
 
-    :param function: (context, request spec) -> whether the spec was changed
-    :returns: whether the function is new
+    :param function: takes a context and a nova.objects.RequestSpec, and
+        returns whether it changed the RequestSpec
+    :returns: whether this call added the function
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
     contract.check(contract.SCHEDULER)
@@ -79,9 +85,9 @@ def install_request_filter(function):
 
 
 def install_tracker(tracker_class, claim_class, move_claim_class):
-    """Let nova-compute make these trackers and claims.
+    """Let nova-compute make trackers and claims of these classes.
 
-    Call this before nova-compute has made a tracker.
+    Call this before nova-compute makes its tracker.
 
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
@@ -90,8 +96,6 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     from nova.compute import claims
     from nova.compute import resource_tracker
     resource_tracker.ResourceTracker = tracker_class
-    # Nova's MoveClaim looks itself up by name in its own module, so that
-    # module must not change.
     resource_tracker.claims = types.SimpleNamespace(
         Claim=claim_class, MoveClaim=move_claim_class,
         NopClaim=claims.NopClaim)
