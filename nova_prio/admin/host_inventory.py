@@ -33,9 +33,10 @@ class HostCapacity(typing.NamedTuple):
     """A compute host.
 
     ``report`` is a HostReport. It is None if the host runs another driver, or
-    if the report cannot be read; ``problem`` then says why. ``aggregates`` is
-    a list of nova.objects.Aggregate. ``uuid`` is the UUID of the compute node
-    and of its resource provider, ``free_memory_mb`` the unsold memory.
+    if the report cannot be read: ``problem`` is the reason or None.
+    ``aggregates`` is the list of nova.objects.Aggregate with this host.
+    ``uuid`` is the UUID of the compute node and of its resource provider,
+    ``free_memory_mb`` the unsold memory.
     """
 
     name: str
@@ -47,19 +48,21 @@ class HostCapacity(typing.NamedTuple):
 
     @property
     def cpus_by_mix(self):
-        """The ``capacity.HostCPUs`` without mix and with mix.
+        """The ``capacity.HostCPUs`` without and with cpu_priority_mix_enable.
 
         The host must have a report.
         """
-        without, mixed = (dataclasses.replace(self.report.cpus, mix=mix)
-                          for mix in (False, True))
+        cpus = self.report.cpus
         # nova-compute refuses mix unless both CPU sets are given.
-        return without, mixed if mixed.dedicated and mixed.shared else without
+        can_mix = bool(cpus.dedicated and cpus.shared)
+        return (dataclasses.replace(cpus, mix=False),
+                dataclasses.replace(cpus, mix=can_mix))
 
     def count_instances(self, request):
-        """Return how many equal instances the free CPUs can take.
+        """Return how many equal instances fit on the remaining CPUs.
 
-        NUMA cells and memory are not considered, so fewer may fit.
+        NUMA cells and memory are not considered, so fewer may fit. The host
+        must have a report.
 
         :param request: ``demand.ResourceRequest`` of one instance
         """
@@ -70,16 +73,18 @@ class HostCapacity(typing.NamedTuple):
             is_allowed = not any(
                 map(aggregate_metadata.excludes_ordinary, self.aggregates))
         remaining = self.report.remaining
+        # Pass the memory of one instance as free, so that memory never limits.
         if not is_allowed or any(admission.find_refusals(
                 self.report, request, remaining, request.memory_mb)):
             return 0
-        return min(free // needed for needed, free in zip(
+        return min(row // needed for needed, row in zip(
             request.needed_rows, remaining) if needed)
 
 
 def get_resource_request(flavor, hints=None):
     """Return the ``demand.ResourceRequest`` of an instance of a flavor.
 
+    :param flavor: nova.objects.Flavor
     :param hints: dict of scheduler hints, or None
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
         contradict each other
@@ -95,27 +100,28 @@ def list_hosts(context):
     :returns: (list of HostCapacity in the order of their names, list of str,
         UUIDs of cells)
     """
-    aggregates = collections.defaultdict(list)
+    aggregates_of_host = collections.defaultdict(list)
     for aggregate in objects.AggregateList.get_all(context):
         for name in aggregate.hosts:
-            aggregates[name].append(aggregate)
+            aggregates_of_host[name].append(aggregate)
     hosts, silent_cells = [], []
     answers = nova_context.scatter_gather_skip_cell0(
         context, objects.ComputeNodeList.get_all)
-    for cell, nodes in answers.items():
+    for cell_uuid, nodes in answers.items():
         if nova_context.is_cell_failure_sentinel(nodes):
-            silent_cells.append(cell)
+            silent_cells.append(cell_uuid)
             continue
         hosts += [
-            HostCapacity(node.host, *read_report(node), aggregates[node.host],
-                         node.uuid, node.free_ram_mb) for node in nodes]
+            HostCapacity(
+                node.host, *read_report(node), aggregates_of_host[node.host],
+                node.uuid, node.free_ram_mb) for node in nodes]
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 
 def read_report(node):
-    """Return the report of a compute node, and the error of reading it.
+    """Return the report of a nova.objects.ComputeNode.
 
-    :returns: (HostReport or None, sentence or None)
+    :returns: (HostReport or None, why the report cannot be read or None)
     """
     try:
         return host_report.HostReport.from_stats(node.stats), None
@@ -124,23 +130,23 @@ def read_report(node):
 
 
 def iterate_pages(read_page, marker_name, limit):
-    """Yield the records of a query, with one page in memory at a time.
+    """Yield the records of a query that is read page by page.
 
-    :param read_page: function of ``limit`` and ``marker``
-    :param marker_name: attribute of the last record that is the next marker
+    :param read_page: function of ``limit`` and ``marker`` that returns records
+    :param marker_name: the attribute of the last record of a page that is the
+        marker of the next page
+    :param limit: number of records of a page
     """
     marker = None
-    while page := list(read_page(limit=limit, marker=marker)):
+    while page := read_page(limit=limit, marker=marker):
+        yield from page
         marker = getattr(page[-1], marker_name)
-        # Release each record before the next page is read.
-        while page:
-            yield page.pop(0)
 
 
 def connect_databases(conf):
     """Let Nova's objects read the databases, as nova-status does.
 
-    ``conf`` must have read its files.
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts`` that has read its files
     """
     objects.register_all()
     # The URLs of cells may refer to options of oslo.messaging.

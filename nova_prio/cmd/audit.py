@@ -122,11 +122,12 @@ class Audit(report.Report):
 
     def _audit_cloud(self, parsed_args):
         """Yield the rows of the hosts of the cloud."""
+        from nova import objects
+
         from nova_prio.admin.audit import guests
-        from nova_prio.admin.audit import host_view
         from nova_prio.admin.audit import run
         names = parsed_args.host
-        total = len(names) if names else host_view.count_hosts(self.context)
+        total = len(names or objects.HostMappingList.get_all(self.context))
         audit = run.CloudAudit(
             self.context, self.placement,
             self.conf.host if self._is_compute else None,

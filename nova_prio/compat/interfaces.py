@@ -163,8 +163,7 @@ NAMES = {
             marker)
         nova.objects.flavor:FlavorList get_all(context, inactive)
         nova.objects.host_mapping:HostMapping get_by_host(context, host)
-        nova.objects.host_mapping:HostMappingList get_by_cell_id(context,
-            cell_id)
+        nova.objects.host_mapping:HostMappingList get_all(context)
         nova.objects.instance:InstanceList get_by_host_and_node(context, host,
             node, expected_attrs)
         nova.objects.migration:Migration get_by_uuid(context, migration_uuid)

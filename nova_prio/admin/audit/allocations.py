@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare the allocations in Placement with the expected allocations."""
+"""Compare the allocations in Placement with the expected allocations.
 
+``view`` is a HostView, ``context`` a nova.context.RequestContext that targets
+no cell, and ``client`` a nova.scheduler.client.report.SchedulerReportClient.
+"""
+
+import collections
 import functools
 
 from nova import objects
@@ -18,19 +23,19 @@ from nova_prio.placement import allocations
 # From this version on, consumers have a type. Nova sets none.
 _TYPE_VERSION, _NO_TYPE = '1.38', 'unknown'
 
+_LEFT_BY_MOVE = repairs.AllocationFault('left_allocation', has_no_host=False)
+_LEFT = repairs.AllocationFault('left_allocation', has_no_host=True)
+_ORPHANED = repairs.AllocationFault('orphaned_allocation', has_no_host=True)
+
 
 def check(view, context, client):
-    """Yield the findings of the allocations at the host of a HostView.
-
-    :param context: nova.context.RequestContext that targets no cell
-    :param client: nova.scheduler.client.report.SchedulerReportClient
-    """
+    """Yield the findings of the allocations at a host."""
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
         if not allocations.select_managed(resources):
             continue
         find_fault = functools.partial(
-            _find_fault, view, context, client, consumer)
+            _find_fault, view.name, context, client, consumer)
         try:
             fault = find_fault()
         except host_view.CellUnreachable as error:
@@ -40,7 +45,7 @@ def check(view, context, client):
             continue
         if fault:
             yield finding.Finding(
-                view.name, fault[0], consumer, finding.format_amounts({}),
+                view.name, fault.kind, consumer, finding.format_amounts({}),
                 finding.format_amounts(resources), repair=functools.partial(
                     repairs.delete_allocations, view, consumer, fault,
                     find_fault))
@@ -49,6 +54,7 @@ def check(view, context, client):
 
 
 def _check_instances(view, client):
+    """Yield a finding for each instance with unexpected allocations."""
     for instance, expected in allocations.find_drifted(
             view.context, view.idle_instances, view.total_allocations,
             view.classes):
@@ -60,15 +66,6 @@ def _check_instances(view, client):
                 view.context, client, view.node.uuid, view.sharing, instance)
             if present == expected:
                 continue
-        (pcpu, vcpu), (expected_pcpu, expected_vcpu) = (
-            (amounts.get(orc.PCPU, 0), amounts.get(orc.VCPU, 0))
-            for amounts in (present, expected))
-        kind = finding.WRONG_AMOUNT
-        if not present:
-            kind = finding.MISSING_ALLOCATION
-        elif (pcpu != expected_pcpu and
-              pcpu + vcpu == expected_pcpu + expected_vcpu):
-            kind = finding.WRONG_CLASS
         notes = []
         if _is_pinned_by_image(instance):
             notes.append('"nova-manage placement heal_allocations" would ask '
@@ -80,56 +77,80 @@ def _check_instances(view, client):
                          'providers that share disks with it (%s).'
                          % ', '.join(view.sharing))
         yield finding.Finding(
-            view.name, kind, instance.uuid, finding.format_amounts(expected),
-            finding.format_amounts(present), note=' '.join(notes),
-            repair=functools.partial(
+            view.name, _choose_kind(present, expected), instance.uuid,
+            finding.format_amounts(expected), finding.format_amounts(present),
+            note=' '.join(notes), repair=functools.partial(
                 repairs.repair_instance, view, instance.uuid))
 
 
+def _choose_kind(present, expected):
+    """Return the kind of finding of wrong allocations.
+
+    :param present: dict, resource class -> amount; ``expected`` is one, too
+    """
+    if not present:
+        return 'missing_allocation'
+    surplus = collections.Counter(present)
+    surplus.subtract(expected)
+    # VCPU in place of PCPU, or the reverse.
+    if surplus[orc.PCPU] and surplus[orc.PCPU] == -surplus[orc.VCPU]:
+        return 'wrong_class'
+    return 'wrong_amount'
+
+
 def _is_pinned_by_image(instance):
+    """Return whether the image of an instance, not its flavor, pins it."""
     policy = fields.CPUAllocationPolicy
-    return (instance.image_meta.properties.get('hw_cpu_policy') in (
-            policy.DEDICATED, policy.MIXED) and
-            'hw:cpu_policy' not in instance.flavor.extra_specs)
+    return ('hw:cpu_policy' not in instance.flavor.extra_specs and
+            instance.image_meta.properties.get('hw_cpu_policy') in (
+                policy.DEDICATED, policy.MIXED))
 
 
-def _find_fault(view, context, client, consumer):
-    """Return why a consumer must not have an allocation at the host.
+def _find_fault(host, context, client, consumer):
+    """Return why a consumer must not have an allocation at a host.
 
-    :returns: (kind of finding, whether to delete all its allocations), or None
-        if the allocation is right, or may become right
+    The consumer may have arrived at the host after the HostView was read.
+
+    :param host: name of the host
+    :param consumer: UUID of the consumer
+    :returns: AllocationFault, or None if the allocation is right, or may
+        become right
     :raises nova_prio.admin.audit.host_view.CellUnreachable: if the owner of
         the allocation cannot be determined
     """
     try:
-        cctxt, instance = host_view.find_instance(context, consumer)
+        instance = host_view.find_instance(context, consumer)
     except host_view.NotScheduledYet:
         return None
     if instance is None:
         migration = host_view.find_migration(context, consumer)
-        if migration is None:
-            return (None if _is_of_other_service(client, consumer) else
-                    (finding.ORPHANED_ALLOCATION, True))
-        uuid = migration.instance_uuid
-        cctxt, instance = host_view.find_instance(context, uuid)
-        # A deleted instance may have left its migration open.
-        if instance is not None and (
-                allocations.is_open_migration(migration) or
-                allocations.get_if_idle(cctxt, uuid) is None or
-                migrations.keeps_claim(instance, migration)):
-            return None
-        return finding.LEFT_ALLOCATION, True
-    if allocations.get_if_idle(cctxt, consumer) is None:
+        if migration:
+            return _find_migration_fault(context, migration)
+        return None if _is_of_other_service(client, consumer) else _ORPHANED
+    if _is_busy(instance):
         return None
     if instance.host is None:
         # An instance has its allocation before its host when it is built.
-        return ((finding.LEFT_ALLOCATION, True)
-                if allocations.is_on_no_host(instance) else None)
-    # The instance may have arrived after the HostView was read.
-    if instance.host == view.name or _was_evacuated(
-            cctxt, consumer, view.name):
+        return _LEFT if allocations.is_on_no_host(instance) else None
+    if instance.host == host or _was_evacuated(instance, host):
         return None
-    return finding.LEFT_ALLOCATION, False
+    return _LEFT_BY_MOVE
+
+
+def _find_migration_fault(context, migration):
+    """Return why a migration must not have allocations, or None."""
+    instance = host_view.find_instance(context, migration.instance_uuid)
+    # If the instance was deleted, its migration may still be open.
+    if instance and (allocations.is_open_migration(migration) or
+                     _is_busy(instance) or
+                     migrations.keeps_claim(instance, migration)):
+        return None
+    return _LEFT
+
+
+def _is_busy(instance):
+    """Return whether an instance is being changed, moved or deleted."""
+    return allocations.get_if_idle(instance._context, instance.uuid) is None
 
 
 def _is_of_other_service(client, consumer):
@@ -140,13 +161,13 @@ def _is_of_other_service(client, consumer):
         _NO_TYPE, 'INSTANCE', 'MIGRATION')
 
 
-def _was_evacuated(context, uuid, host):
+def _was_evacuated(instance, host):
     """Return whether nova-compute of a host must still delete an instance.
 
     Nova deletes the allocation of an evacuated instance when the source host
     starts again.
     """
-    moves = objects.MigrationList.get_by_filters(
-        context, {'instance_uuid': uuid, 'source_compute': host,
-                  'migration_type': fields.MigrationType.EVACUATION})
+    moves = objects.MigrationList.get_by_filters(instance._context, {
+        'instance_uuid': instance.uuid, 'source_compute': host,
+        'migration_type': fields.MigrationType.EVACUATION})
     return any(move.status == 'done' for move in moves)

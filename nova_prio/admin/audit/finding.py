@@ -2,63 +2,53 @@
 
 """The findings of an audit."""
 
-import collections
 import dataclasses
 
 from nova.virt import hardware
 
-#: Kinds of findings that the audit can repair.
-MISSING_ALLOCATION = 'missing_allocation'
-WRONG_CLASS = 'wrong_class'
-WRONG_AMOUNT = 'wrong_amount'
-ORPHANED_ALLOCATION = 'orphaned_allocation'
-LEFT_ALLOCATION = 'left_allocation'
-UNFINISHED_MIGRATION = 'unfinished_migration'
-WRONG_INVENTORY = 'wrong_inventory'
-WRONG_TRAITS = 'wrong_traits'
-WRONG_AGGREGATES = 'wrong_aggregates'
-#: Kinds of findings that an operator must correct.
-UNREADABLE_REPORT = 'unreadable_report'
-OLD_REPORT = 'old_report'
-OVERSOLD = 'oversold'
-SAME_CPU = 'same_cpu'
-CPU_OUTSIDE = 'cpu_outside'
-OTHER_CPUS = 'other_cpus'
-OLD_CPUSET = 'old_cpuset'
-WRONG_PARTITION = 'wrong_partition'
-UNKNOWN_GUEST = 'unknown_guest'
-UNREAD = 'unread'
-
 _FIX = 'Run the audit with --fix.'
 _MOVE = 'Migrate the instance, live or cold.'
 _REBOOT = 'Reboot the instance hard, or migrate it.'
-_REMEDIES = {
-    UNREADABLE_REPORT: 'Restart nova-compute there, with a release of '
-                       'nova-prio that the controllers have too.',
-    OLD_REPORT: 'nova-compute should correct the report in its next update: '
-                'if it does not, see its log.',
-    OVERSOLD: 'Migrate instances away, or set the CPU sets, '
-              'cpu_priority_mix_enable and the CPU allocation ratio as they '
-              'were.',
-    SAME_CPU: _MOVE,
-    CPU_OUTSIDE: _MOVE,
-    OTHER_CPUS: _REBOOT,
-    OLD_CPUSET: _REBOOT,
-    WRONG_PARTITION: _REBOOT,
-    UNKNOWN_GUEST: 'See running_deleted_instance_action in nova.conf, or stop '
-                   'the guest with virsh.',
+#: Kind of the finding that a source of the audit cannot be read.
+UNREAD = 'unread'
+#: Kind of finding -> what the operator should do.
+REMEDIES = {
+    'missing_allocation': _FIX,
+    'wrong_class': _FIX,
+    'wrong_amount': _FIX,
+    'orphaned_allocation': _FIX,
+    'left_allocation': _FIX,
+    'unfinished_migration': _FIX,
+    'wrong_inventory': _FIX,
+    'wrong_traits': _FIX,
+    'wrong_aggregates': _FIX,
+    'unreadable_report': 'Restart nova-compute there, with a release of '
+                         'nova-prio that the controllers have too.',
+    'old_report': 'nova-compute should correct the report in its next update: '
+                  'if it does not, see its log.',
+    'oversold': 'Migrate instances away, or set the CPU sets, '
+                'cpu_priority_mix_enable and the CPU allocation ratio as they '
+                'were.',
+    'same_cpu': _MOVE,
+    'cpu_outside': _MOVE,
+    'other_cpus': _REBOOT,
+    'old_cpuset': _REBOOT,
+    'wrong_partition': _REBOOT,
+    'unknown_guest': 'See running_deleted_instance_action in nova.conf, or '
+                     'stop the guest with virsh.',
     UNREAD: 'Correct that, and run the audit again.',
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """A difference, or a state that must not be.
+    """A difference between the sources of an audit, or an invalid state.
 
-    ``consumer`` is the UUID of the instance or migration, '' for the host.
-    ``needed`` is the expected state as a text; ``placement``, ``compute`` and
-    ``libvirt`` are the states that these know, '' if they were not asked.
-    ``note`` is one more sentence, or ''. ``repair`` is None or a function of
+    ``kind`` is a key of ``REMEDIES``. ``consumer`` is the UUID of the instance
+    or migration, '' if the finding is about the host. ``needed`` is the
+    expected state as a text; ``placement``, ``compute`` and ``libvirt`` are
+    the states in these sources, '' if the audit did not compare a source.
+    ``note`` is one more sentence, or ''. ``repair`` is None, or a function of
     a context and a report client; see :mod:`nova_prio.admin.audit.repairs`.
     """
 
@@ -75,8 +65,7 @@ class Finding:
     @property
     def remedy(self):
         """The note, and what the operator should do."""
-        remedy = _FIX if self.repair else _REMEDIES.get(self.kind)
-        return ' '.join(filter(None, (self.note, remedy)))
+        return ('%s %s' % (self.note, REMEDIES.get(self.kind, ''))).strip()
 
 
 def format_amounts(amounts):
@@ -86,17 +75,15 @@ def format_amounts(amounts):
 
 
 def find_shared_cpus(pins):
-    """Yield (UUID, text) for each guest with a CPU of another one.
+    """Yield (UUID, text) for each instance with a CPU of another instance.
 
-    :param pins: dict, UUID -> set of CPU numbers
+    :param pins: dict, UUID of an instance -> set of the CPU numbers to which
+        the instance is pinned
     """
-    users = collections.defaultdict(set)
-    for uuid, cpus in pins.items():
-        for cpu in cpus:
-            users[cpu].add(uuid)
     for uuid, cpus in sorted(pins.items()):
-        shared = {cpu for cpu in cpus if len(users[cpu]) > 1}
-        if shared:
-            others = set().union(*map(users.get, shared)) - {uuid}
+        others = sorted(other for other in pins
+                        if other != uuid and cpus & pins[other])
+        if others:
+            shared = cpus.intersection(set().union(*map(pins.get, others)))
             yield uuid, 'CPUs %s, with %s' % (
-                hardware.format_cpu_spec(shared), ' '.join(sorted(others)))
+                hardware.format_cpu_spec(shared), ' '.join(others))

@@ -2,6 +2,7 @@
 
 """Compare the guests that run on this host with their expected state."""
 
+import contextlib
 import typing
 
 from lxml import etree
@@ -16,15 +17,15 @@ from nova_prio.virt.libvirt import guest_xml
 
 
 class GuestsUnreadable(Exception):
-    """The guests of this host cannot be read; a sentence says why."""
+    """The guests of this host cannot be read; the text says why."""
 
 
 class GuestHost(typing.NamedTuple):
     """The CPUs of this host.
 
-    ``cpus`` are its ``capacity.HostCPUs``, with a ratio of 1; ``cells`` is a
-    list of frozensets, the CPUs of each NUMA cell; ``low_emulator`` is the
-    frozenset of CPUs for emulator and I/O threads of low-priority guests.
+    ``cpus`` are its ``capacity.HostCPUs``; the ratio is not used. ``cells`` is
+    a list of frozensets, the CPUs of each NUMA cell. ``low_emulator`` is the
+    frozenset of CPUs for the emulator and I/O threads of low-priority guests.
     """
 
     cpus: capacity.HostCPUs
@@ -35,16 +36,18 @@ class GuestHost(typing.NamedTuple):
     def from_libvirt(cls, conf, capabilities):
         """Return this host.
 
+        :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
         :param capabilities: str, libvirt's capabilities XML
         """
-        dedicated, shared = (frozenset(cpus or ()) for cpus in (
-            hardware.get_cpu_dedicated_set(), hardware.get_cpu_shared_set()))
+        dedicated = frozenset(hardware.get_cpu_dedicated_set() or ())
+        shared = frozenset(hardware.get_cpu_shared_set() or ())
+        cells = etree.fromstring(capabilities).iterfind(
+            'host/topology/cells/cell')
         return cls(
             capacity.HostCPUs(dedicated, shared, capacity.parse_ratio(1),
                               conf.cpu_priority_mix_enable),
             [frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
-             for cell in etree.fromstring(capabilities).iterfind(
-                 'host/topology/cells/cell')],
+             for cell in cells],
             frozenset(config_checks.get_low_emulator_set(conf) or shared))
 
     def is_pinned(self, cpus):
@@ -66,38 +69,39 @@ def check(name, host, guests, view=None):
     :param name: name of the host
     :param host: GuestHost
     :param guests: list of ``guest_xml.Guest``
-    :param view: HostView, or None without Nova's databases
+    :param view: HostView, or None without Nova's databases: the priorities
+        are those at the start of the guests then
     """
+    instances = {}
     if view:
         for guest in guests:
             if guest.uuid not in view.consumers:
                 yield finding.Finding(
-                    name, finding.UNKNOWN_GUEST, guest.uuid, needed='no guest',
+                    name, 'unknown_guest', guest.uuid, needed='no guest',
                     libvirt='running')
-    instances = {instance.uuid: instance
-                 for instance in (view.idle_instances if view else ())}
-    pins = {}
+        instances = {instance.uuid: instance
+                     for instance in view.idle_instances}
+        # The instances of other guests are unknown, changed or moved.
+        guests = [guest for guest in guests if guest.uuid in instances]
     for guest in guests:
         priority = guest.priority
         if view:
-            instance = instances.get(guest.uuid)
-            if instance is None:
-                # The instance is unknown, or is being changed or moved.
-                continue
+            instance = instances[guest.uuid]
             priority = flavor_specs.get_priority(instance.flavor.extra_specs)
             yield from _check_pins(name, guest, instance)
-        partition = guest_xml.PARTITIONS.get(priority)
-        if partition != guest.partition and (
-                partition or
+        expected = guest_xml.PARTITIONS.get(priority)
+        # An ordinary guest may be in any partition without a priority.
+        if expected != guest.partition and (
+                expected or
                 guest.partition in guest_xml.PARTITIONS.values()):
             yield finding.Finding(
-                name, finding.WRONG_PARTITION, guest.uuid,
-                needed=partition or 'none of a priority',
+                name, 'wrong_partition', guest.uuid,
+                needed=expected or 'none of a priority',
                 libvirt=guest.partition or 'none')
         yield from _check_cpus(name, host, guest, priority)
-        pins[guest.uuid] = host.get_pins(guest)
+    pins = {guest.uuid: host.get_pins(guest) for guest in guests}
     for uuid, text in finding.find_shared_cpus(pins):
-        yield finding.Finding(name, finding.SAME_CPU, uuid, libvirt=text)
+        yield finding.Finding(name, 'same_cpu', uuid, libvirt=text)
 
 
 def _check_pins(name, guest, instance):
@@ -109,51 +113,59 @@ def _check_pins(name, guest, instance):
     if any(running.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
         present = [running[vcpu] for vcpu in pins if vcpu in running]
         yield finding.Finding(
-            name, finding.OTHER_CPUS, guest.uuid,
+            name, 'other_cpus', guest.uuid,
             compute=_format_cpus(pins.values()),
             libvirt=_format_cpus(None if None in present
                                  else frozenset().union(*present)))
 
 
 def _check_cpus(name, host, guest, priority):
-    """Yield the findings of pinned vCPUs, then of floating ones."""
+    """Yield a finding for pinned vCPUs, and one for all other threads."""
     if not (host.cpus.dedicated or host.cpus.shared):
         # Without CPU sets, Nova does not limit guests that float.
         return
     outside = host.get_pins(guest) - host.cpus.dedicated
     if outside:
         yield finding.Finding(
-            name, finding.CPU_OUTSIDE, guest.uuid,
+            name, 'cpu_outside', guest.uuid,
             needed=_format_cpus(host.cpus.dedicated),
             libvirt=_format_cpus(outside))
-    checked = [
-        (cpus, _get_expected_cpus(host, guest, cpus, priority),
-         host.cpus.shared)
-        for cpus in guest.vcpus if not host.is_pinned(cpus)]
+    floating = [(cpus, _get_expected_cpus(host, guest, cpus, priority))
+                for cpus in guest.vcpus if not host.is_pinned(cpus)]
     if priority == capacity.LOW:
-        checked += [(cpus, host.low_emulator & (cpus or frozenset()),
-                     host.low_emulator) for cpus in guest.threads]
-    for cpus, expected, allowed in checked:
-        if cpus != expected or not cpus:
+        floating += [(cpus, _limit(cpus, host.low_emulator))
+                     for cpus in guest.threads]
+    for cpus, expected in floating:
+        if cpus != expected:
             yield finding.Finding(
-                name, finding.OLD_CPUSET, guest.uuid,
-                needed=_format_cpus(expected or allowed),
+                name, 'old_cpuset', guest.uuid, needed=_format_cpus(expected),
                 libvirt=_format_cpus(cpus))
             break
 
 
 def _get_expected_cpus(host, guest, cpus, priority):
-    """Return the CPUs on which a floating vCPU should run.
+    """Return the CPUs on which a vCPU of a guest should float, a frozenset.
 
-    An ordinary guest may run on fewer CPUs if the shared set was smaller when
-    it started.
+    An ordinary guest may float on fewer CPUs if the shared set was smaller
+    when the guest started.
+
+    :param cpus: frozenset of the present CPUs of the vCPU, None for all CPUs
     """
     if priority != capacity.LOW:
-        return cpus & host.cpus.shared if cpus else host.cpus.shared
-    if not guest.has_cells or cpus is None:
+        return _limit(cpus, host.cpus.shared)
+    if cpus is None or not guest.has_cells:
         return host.cpus.floating
-    return host.cpus.floating & frozenset().union(*(
+    used_cells = frozenset().union(*(
         cell for cell in host.cells if cell & cpus))
+    return host.cpus.floating & used_cells or host.cpus.shared
+
+
+def _limit(cpus, allowed):
+    """Return the allowed ones of some CPUs; all allowed CPUs if none is.
+
+    :param cpus: frozenset of CPU numbers, None for all CPUs
+    """
+    return allowed if cpus is None else cpus & allowed or allowed
 
 
 def summarize(host, guests):
@@ -166,6 +178,7 @@ def summarize(host, guests):
 def read_guests(conf):
     """Return this host and the guests that run on it.
 
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: (GuestHost, list of ``guest_xml.Guest``)
     :raises GuestsUnreadable: if libvirt does not answer
     """
@@ -174,17 +187,14 @@ def read_guests(conf):
         raise GuestsUnreadable('The Python module libvirt is not installed')
     # Without a handler, libvirt writes its errors to the terminal.
     libvirt.registerErrorHandler(lambda *args: None, None)
+    uri = conf.libvirt.connection_uri or 'qemu:///system'
     try:
-        connection = libvirt.openReadOnly(
-            conf.libvirt.connection_uri or 'qemu:///system')
-        try:
+        with contextlib.closing(libvirt.openReadOnly(uri)) as connection:
             domains = connection.listAllDomains(
                 libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
             return (GuestHost.from_libvirt(conf, connection.getCapabilities()),
                     select_nova_guests(domain.XMLDesc(0)
                                        for domain in domains))
-        finally:
-            connection.close()
     except libvirt.libvirtError as error:
         raise GuestsUnreadable(
             'libvirt does not answer: %s' % error) from error
@@ -200,5 +210,6 @@ def select_nova_guests(xmls):
 
 
 def _format_cpus(cpus):
+    """Return CPU numbers as a text; None means all CPUs."""
     return 'all CPUs' if cpus is None else (
         'CPUs ' + hardware.format_cpu_spec(cpus))

@@ -18,7 +18,7 @@ from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
-#: The most compute nodes in memory at a time.
+#: Number of compute nodes that one query reads.
 PAGE = 100
 
 
@@ -26,15 +26,18 @@ PAGE = 100
 class HostView:
     """The records of a host in Nova and in Placement, read at one moment.
 
-    ``report`` is its HostReport or None; ``problem`` says why it cannot be
-    read. ``idle_instances`` are the ``instances`` of the host that are neither
-    changed nor moved. ``migrations`` are the open ones from and to the host,
-    ``consumers`` the UUIDs of these instances and migrations. ``allocations``
-    at the host are a dict, consumer -> resource class -> amount.
-    ``inventories``, ``traits`` and ``aggregates`` are those of its resource
-    provider. ``sharing`` lists the UUIDs of the providers that share disks
-    with the host, ``disks`` is a dict, consumer -> DISK_GB at these providers,
-    which may be older than the rest.
+    ``context`` targets the cell of the host. ``report`` is the HostReport of
+    nova-compute or None; if the report cannot be read, ``problem`` says why.
+    ``instances`` are on the host; the ``idle_instances`` among them are
+    neither changed nor moved. ``migrations`` are the open migrations from and
+    to the host. ``consumers`` are the UUIDs of these instances and migrations.
+
+    The other fields are from Placement. ``allocations`` at the host are a
+    dict, consumer -> resource class -> amount. ``inventories``, ``traits`` and
+    ``aggregates`` are those of the resource provider of the host. ``sharing``
+    lists the UUIDs of the providers that share disks with the host. ``disks``
+    is a dict, consumer -> DISK_GB at these providers, of this and of other
+    hosts. It may be older than the other fields.
     """
 
     context: object
@@ -60,40 +63,40 @@ class HostView:
     @property
     def is_idle(self):
         """Whether no instance of the host is being changed or moved."""
-        return (len(self.idle_instances) == len(self.instances) ==
-                len(self.consumers))
+        return (not self.migrations and
+                len(self.idle_instances) == len(self.instances))
 
     @functools.cached_property
     def total_allocations(self):
-        """The allocations with the shared disks added, a dict like them."""
+        """The ``allocations``, with ``disks`` added to DISK_GB."""
         totals = dict(self.allocations)
         for uuid in (self.consumers | totals.keys()) & self.disks.keys():
             resources = totals.get(uuid, {})
-            totals[uuid] = {**resources, orc.DISK_GB: self.disks[uuid] +
-                            resources.get(orc.DISK_GB, 0)}
+            disk_gb = self.disks[uuid] + resources.get(orc.DISK_GB, 0)
+            totals[uuid] = {**resources, orc.DISK_GB: disk_gb}
         return totals
 
     @property
     def classes(self):
-        """The resource classes that an instance can hold for this host."""
+        """The set of resource classes that Placement offers for the host."""
         return {*self.inventories, *([orc.DISK_GB] if self.sharing else [])}
 
     @functools.cached_property
     def demands(self):
-        """The ``capacity.Demand`` of each instance on the host, a list."""
+        """The ``capacity.Demand`` of each of the ``instances``, a list."""
         return [demand.get_demand(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
 
     @functools.cached_property
     def cells(self):
-        """The NUMA cells of the host as nova-compute counts them, a list."""
+        """The nova.objects.NUMACell of the host, a list."""
         text = self.node.numa_topology
         return (objects.NUMATopology.obj_from_db_obj(text).cells
                 if text else [])
 
     @functools.cached_property
     def usage(self):
-        """The ``compute.usage.UsageLedger`` of the instances on the host."""
+        """The ``compute.usage.UsageLedger`` of the ``instances``."""
         ledger = usage.UsageLedger()
         for instance in self.instances:
             ledger.add(instance.uuid, usage.RESIDENT, usage.Usage.from_flavor(
@@ -102,7 +105,7 @@ class HostView:
 
     @property
     def used_rows(self):
-        """The ``capacity.Rows`` that the instances on the host use."""
+        """The ``capacity.Rows`` that the ``instances`` use."""
         return capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
             self.usage.low_shared, self.usage.ordinary_shared)
@@ -111,14 +114,14 @@ class HostView:
 def read_shared_disks(client, aggregates):
     """Return the allocations at the providers that share disks in aggregates.
 
+    :param client: nova.scheduler.client.report.SchedulerReportClient
     :param aggregates: frozenset, UUIDs of aggregates in Placement
     :returns: dict, UUID of a provider -> consumer -> DISK_GB
     """
     disks = {}
     for provider in allocations.find_disk_sharers(client, aggregates):
-        consumers = allocations.get_json(
-            client, '/resource_providers/%s/allocations' % provider
-            )['allocations']
+        url = '/resource_providers/%s/allocations' % provider
+        consumers = allocations.get_json(client, url)['allocations']
         disks[provider] = {
             uuid: allocation['resources'][orc.DISK_GB]
             for uuid, allocation in consumers.items()
@@ -129,12 +132,13 @@ def read_shared_disks(client, aggregates):
 def read_host(context, client, node, read_disks=read_shared_disks):
     """Return the HostView of a compute node.
 
-    :param context: nova.context.RequestContext of its cell
-    :param read_disks: function to call instead of :func:`read_shared_disks`
+    :param context: nova.context.RequestContext of the cell of the node
+    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param read_disks: :func:`read_shared_disks`, or the same with a cache
     """
     def read(kind):
-        return allocations.get_json(client, '/resource_providers/%s/%s' % (
-            node.uuid, kind))[kind]
+        url = '/resource_providers/%s/%s' % (node.uuid, kind)
+        return allocations.get_json(client, url)[kind]
 
     try:
         inventories = read('inventories')
@@ -147,11 +151,12 @@ def read_host(context, client, node, read_disks=read_shared_disks):
     present = {uuid: allocation['resources']
                for uuid, allocation in read('allocations').items()}
     aggregates = read('aggregates')
-    shared = read_disks(client, frozenset(aggregates))
-    sharing = [provider for provider in shared if provider != node.uuid]
+    disks_of_sharers = read_disks(client, frozenset(aggregates))
+    sharing = [provider for provider in disks_of_sharers
+               if provider != node.uuid]
     disks = collections.Counter()
     for provider in sharing:
-        disks.update(shared[provider])
+        disks.update(disks_of_sharers[provider])
     migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
         context, node.host, node.hypervisor_hostname))
     moving = {migration.instance_uuid for migration in migrations}
@@ -168,28 +173,23 @@ def read_host(context, client, node, read_disks=read_shared_disks):
         aggregates, sharing, disks)
 
 
-def count_hosts(context):
-    """Return the number of compute hosts in all cells."""
-    return sum(len(objects.HostMappingList.get_by_cell_id(context, cell.id))
-               for cell in objects.CellMappingList.get_all(context))
-
-
 def list_nodes(context, cell):
-    """Yield the compute nodes of a cell, one page in memory at a time.
+    """Yield the compute nodes of a cell, page by page.
 
+    :param cell: nova.objects.CellMapping
     :returns: iterator of (context of the cell, nova.objects.ComputeNode)
     """
     with nova_context.target_cell(context, cell) as cctxt:
-        for node in host_inventory.iterate_pages(
-                functools.partial(
-                    objects.ComputeNodeList.get_by_pagination, cctxt),
-                'id', PAGE):
+        read_page = functools.partial(
+            objects.ComputeNodeList.get_by_pagination, cctxt)
+        for node in host_inventory.iterate_pages(read_page, 'id', PAGE):
             yield cctxt, node
 
 
 def list_nodes_of_host(context, host):
     """Return the compute nodes of a host, like :func:`list_nodes`.
 
+    :param host: name of the host
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, host)
@@ -199,11 +199,11 @@ def list_nodes_of_host(context, host):
 
 
 class CellUnreachable(Exception):
-    """The cell with the given UUID does not answer."""
+    """A cell does not answer, so the owner of an allocation is unknown."""
 
-    def __init__(self, cell):
+    def __init__(self, cell_uuid):
         super().__init__('Cannot determine the owner of the allocation: cell '
-                         '%s does not answer.' % cell)
+                         '%s does not answer.' % cell_uuid)
 
 
 class NotScheduledYet(Exception):
@@ -211,23 +211,22 @@ class NotScheduledYet(Exception):
 
 
 def find_instance(context, uuid):
-    """Return an instance of any cell.
+    """Return the nova.objects.Instance of any cell, or None.
 
-    :returns: (context of its cell, nova.objects.Instance), or (None, None)
-    :raises NotScheduledYet: if it is being created
-    :raises CellUnreachable: if its cell does not answer
+    :raises NotScheduledYet: if the instance is being created
+    :raises CellUnreachable: if the cell of the instance does not answer
     """
     try:
         mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
     except exception.InstanceMappingNotFound:
-        return None, None
+        return None
     if mapping.cell_mapping is None:
         raise NotScheduledYet(uuid)
     with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
         try:
-            return cctxt, objects.Instance.get_by_uuid(cctxt, uuid)
+            return objects.Instance.get_by_uuid(cctxt, uuid)
         except exception.InstanceNotFound:
-            return None, None
+            return None
         except host_inventory.DATABASE_ERRORS as error:
             raise CellUnreachable(mapping.cell_mapping.uuid) from error
 
@@ -235,16 +234,17 @@ def find_instance(context, uuid):
 def find_migration(context, uuid):
     """Return the nova.objects.Migration of any cell, or None.
 
-    :raises CellUnreachable: if a cell does not answer
+    :raises CellUnreachable: if a cell does not answer, and no other cell has
+        the migration
     """
     answers = nova_context.scatter_gather_all_cells(
         context, objects.Migration.get_by_uuid, uuid)
     unreachable = None
-    for cell, answer in answers.items():
+    for cell_uuid, answer in answers.items():
         if isinstance(answer, objects.Migration):
             return answer
         if not isinstance(answer, exception.MigrationNotFound):
-            unreachable = CellUnreachable(cell)
+            unreachable = cell_uuid
     if unreachable:
-        raise unreachable
+        raise CellUnreachable(unreachable)
     return None

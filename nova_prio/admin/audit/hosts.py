@@ -15,44 +15,49 @@ from nova_prio.model import inventory
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
+#: The traits that the report of a host decides.
 _TRAITS = {prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX}
 #: The fields of inventories that this package decides.
-_FIELDS = {orc.VCPU: ('total', 'reserved', 'max_unit'),
-           orc.PCPU: ('total',),
+_FIELDS = {orc.PCPU: ('total',),
+           orc.VCPU: ('total', 'reserved', 'max_unit'),
            orc.MEMORY_MB: ('allocation_ratio',)}
 
 
 def check(view):
-    """Yield the findings of a HostView."""
+    """Yield the findings of a host.
+
+    :param view: HostView
+    """
     if view.problem:
-        yield finding.Finding(view.name, finding.UNREADABLE_REPORT,
+        yield finding.Finding(view.name, 'unreadable_report',
                               compute=view.problem)
     else:
         yield from _check_traits(view)
     yield from _check_pins(view)
     if view.report and view.is_idle:
         yield from _check_inventories(view)
-        yield from _check_usage(view)
+        yield from _check_report(view)
     if view.report:
         sellable, used = view.report.sellable, view.report.used
-        oversold = ', '.join(
-            '%s: %d of %d sold' % (
-                row, getattr(used, row), getattr(sellable, row))
-            for row in capacity.find_oversold_rows(sellable, used))
+        oversold = ['%s: %d of %d sold' % (
+                        row, getattr(used, row), getattr(sellable, row))
+                    for row in capacity.find_oversold_rows(sellable, used)]
         if oversold:
             yield finding.Finding(
-                view.name, finding.OVERSOLD, compute=oversold)
+                view.name, 'oversold', compute=', '.join(oversold))
 
 
 def _check_traits(view):
+    """Yield a finding if Placement has other traits than expected."""
     expected = set()
     if view.report:
-        expected = set(prio_traits.list_for_host(
-            view.report.mix, prio_traits.CPU_PRIORITY_DISABLED in view.traits))
+        is_disabled = prio_traits.CPU_PRIORITY_DISABLED in view.traits
+        expected = set(
+            prio_traits.list_for_host(view.report.mix, is_disabled))
     present = _TRAITS.intersection(view.traits)
     if expected != present:
         yield finding.Finding(
-            view.name, finding.WRONG_TRAITS,
+            view.name, 'wrong_traits',
             needed=' '.join(sorted(expected)) or 'none',
             placement=' '.join(sorted(present)) or 'none',
             repair=functools.partial(
@@ -63,14 +68,13 @@ def _check_traits(view):
 def _check_inventories(view):
     """Yield one finding for all wrong inventories of a host."""
     expected = _build_expected_inventories(view)
-    wrong = [name for name in expected if any(
-        expected[name][field] != view.inventories.get(name, {}).get(field)
-        for field in _FIELDS[name])]
+    needed, present = map(_select_fields, (expected, view.inventories))
+    wrong = [name for name in needed if needed[name] != present.get(name)]
     if wrong:
         yield finding.Finding(
-            view.name, finding.WRONG_INVENTORY,
-            needed=_format_inventories(wrong, expected),
-            placement=_format_inventories(wrong, view.inventories),
+            view.name, 'wrong_inventory',
+            needed=_format_inventories(wrong, needed),
+            placement=_format_inventories(wrong, present),
             repair=functools.partial(
                 repairs.replace_provider_data, view, 'inventories', {
                     **view.inventories,
@@ -92,30 +96,36 @@ def _build_expected_inventories(view):
     return inventory.build_priority_inventories(stock, cpus, view.usage)
 
 
+def _select_fields(inventories):
+    """Return the inventories with only the fields of ``_FIELDS``."""
+    return {name: {field: inventories[name][field] for field in fields}
+            for name, fields in _FIELDS.items() if name in inventories}
+
+
 def _format_inventories(names, inventories):
-    return ', '.join(
-        '%s: %s' % (name, finding.format_amounts({
-            field: inventories[name][field] for field in _FIELDS[name]
-            if field in inventories.get(name, {})}))
+    """Return the inventories of some resource classes as a text."""
+    return ', '.join('%s: %s' % (
+        name, finding.format_amounts(inventories.get(name, {})))
         for name in names)
 
 
-def _check_usage(view):
+def _check_report(view):
+    """Yield a finding if the report has another usage or ratio."""
     report, used = view.report, view.used_rows
     if any(demand.needs_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
-        # Only nova-compute knows how many siblings are pinned, too.
+        # Only nova-compute knows which siblings of pinned CPUs are taken.
         used = used._replace(high=report.used.high)
     present = report.used._asdict()
     placement = ''
-    # Without shared CPUs, no ratio is in force.
+    # A host without shared CPUs has no VCPU inventory and needs no ratio.
     ratio = view.inventories.get(orc.VCPU, {}).get('allocation_ratio')
     if ratio is not None and capacity.parse_ratio(ratio) != report.ratio:
         placement = 'ratio=%s' % ratio
         present['ratio'] = report.cpu_allocation_ratio
     if used != report.used or placement:
         yield finding.Finding(
-            view.name, finding.OLD_REPORT,
+            view.name, 'old_report',
             needed=finding.format_amounts(used._asdict()),
             placement=placement, compute=finding.format_amounts(present))
 
@@ -125,11 +135,13 @@ def _check_pins(view):
     pins = {instance.uuid: demand.get_instance_pins(instance)
             for instance in view.idle_instances}
     for uuid, text in finding.find_shared_cpus(pins):
-        yield finding.Finding(view.name, finding.SAME_CPU, uuid, compute=text)
-    for uuid, cpus in pins.items() if view.report else ():
+        yield finding.Finding(view.name, 'same_cpu', uuid, compute=text)
+    if view.report is None:
+        return
+    for uuid, cpus in pins.items():
         outside = cpus - view.report.cpus.dedicated
         if outside:
             yield finding.Finding(
-                view.name, finding.CPU_OUTSIDE, uuid,
+                view.name, 'cpu_outside', uuid,
                 needed='CPUs %s' % view.report.cpu_dedicated_set,
                 compute='CPUs %s' % hardware.format_cpu_spec(outside))

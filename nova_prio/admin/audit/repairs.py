@@ -11,12 +11,25 @@ was not done. The first and the last parameters are:
 :param client: nova.scheduler.client.report.SchedulerReportClient
 """
 
+import typing
+
 from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
 
 
+class AllocationFault(typing.NamedTuple):
+    """Why a consumer must not have its allocation at a host.
+
+    ``kind`` is the kind of finding. ``has_no_host`` tells that the consumer
+    must not have allocations at other hosts either.
+    """
+
+    kind: str
+    has_no_host: bool
+
+
 def repair_instance(view, uuid, context, client):
-    """Give an instance its expected allocations at its host."""
+    """Write the expected allocations of an instance to Placement."""
     if allocation_repair.repair(
             context, client, view.node.uuid, view.name, uuid) is None:
         raise allocations.PlacementRefused(
@@ -30,9 +43,9 @@ def delete_allocations(view, uuid, fault, find_fault, context, client):
     allocates for the consumer after the first read, the generation of the
     consumer changes, and Placement refuses the write.
 
-    :param fault: (kind of finding, whether to delete all allocations of the
-        consumer, not only those at the host)
-    :param find_fault: function that returns ``fault`` if nothing has changed
+    :param uuid: UUID of the consumer
+    :param fault: AllocationFault that the audit found
+    :param find_fault: function that returns the present AllocationFault
     """
     host = view.node.uuid
     present = client.get_allocs_for_consumer(context, uuid)
@@ -40,20 +53,24 @@ def delete_allocations(view, uuid, fault, find_fault, context, client):
     if resources != view.allocations[uuid] or find_fault() != fault:
         raise allocations.PlacementRefused(
             'The allocation has changed since it was read')
-    deleted = present['allocations'] if fault[1] else {
-        provider['uuid']
-        for provider in client.get_providers_in_tree(context, host)}
-    wanted = {
-        provider: amounts for provider, amounts
-        in present['allocations'].items() if provider not in deleted}
+    kept = {}
+    if not fault.has_no_host:
+        of_host = {provider['uuid'] for provider
+                   in client.get_providers_in_tree(context, host)}
+        kept = {provider: allocation for provider, allocation
+                in present['allocations'].items() if provider not in of_host}
     if not allocations.write(context, client, '/allocations/' + uuid, present,
-                             {**present, 'allocations': wanted}):
+                             {**present, 'allocations': kept}):
         raise allocations.PlacementRefused(
             'Others change the allocations of the consumer at the same time')
 
 
 def replace_provider_data(view, kind, wanted, context, client):
-    """Replace the 'inventories', 'traits' or 'aggregates' of a host."""
+    """Replace the 'inventories', 'traits' or 'aggregates' of a host.
+
+    :param kind: which of the three, also the name of the field of HostView
+    :param wanted: the new data, in the format of Placement
+    """
     def change(present):
         if present != getattr(view, kind):
             raise allocations.PlacementRefused(

@@ -26,12 +26,15 @@ _ERRORS = (
 
 
 class CloudAudit:
-    """Finds and repairs differences between the records of each host."""
+    """Find and repair differences between the sources for each host.
+
+    The sources are Nova, Placement, nova-compute and libvirt.
+    """
 
     def __init__(self, context, client, name=None, read_guests=None):
         """Read nothing yet.
 
-        :param context: nova.context.RequestContext
+        :param context: nova.context.RequestContext that targets no cell
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param name: name of this host, None if it runs no guests
         :param read_guests: function that returns the ``guests.GuestHost`` of
@@ -41,7 +44,7 @@ class CloudAudit:
         self._client = client
         self._name = name
         self._read_guests = read_guests
-        self._mirror = aggregates.MirrorCheck(context)
+        self._read_aggregates = functools.cache(aggregates.read_aggregates)
         # Hosts in the same aggregates share the same disks.
         self._read_disks = functools.cache(host_view.read_shared_disks)
 
@@ -70,16 +73,20 @@ class CloudAudit:
     def _audit_host(self, context, node):
         """Return the findings of a host, and its HostView.
 
-        Services write to Nova and to Placement one after the other: only
-        findings of two reads count.
+        Services write to Nova and to Placement one after the other, and hosts
+        join and leave aggregates: only findings of two reads count.
+
+        :param context: nova.context.RequestContext of the cell of the host
+        :param node: nova.objects.ComputeNode
         """
         try:
             findings, view = self._find(context, node)
             if findings:
+                self._read_aggregates.cache_clear()
                 self._read_disks.cache_clear()
-                second, view = self._find(
-                    context, objects.ComputeNode.get_by_id(context, node.id))
-                findings = [each for each in second if each in findings]
+                node = objects.ComputeNode.get_by_id(context, node.id)
+                repeated, view = self._find(context, node)
+                findings = [each for each in repeated if each in findings]
             return findings, view
         except _ERRORS as error:
             reason = error
@@ -89,11 +96,14 @@ class CloudAudit:
         return [_make_unread_finding(node.host, reason)], None
 
     def _find(self, context, node):
+        """Read a host once; return its findings and its HostView."""
         view = host_view.read_host(
             context, self._client, node, self._read_disks)
-        # Repairs follow this order: some need capacity that others free.
+        # Repairs follow this order: some need capacity that an earlier repair
+        # frees.
         findings = [
-            *hosts.check(view), *self._mirror.check(view),
+            *hosts.check(view),
+            *aggregates.check(view, self._read_aggregates(self._context)),
             *migrations.check(view),
             *allocations.check(view, self._context, self._client)]
         if node.host == self._name:
@@ -101,8 +111,10 @@ class CloudAudit:
         return findings, view
 
     def repair(self, view, repairable):
-        """Repair a Finding of a HostView.
+        """Repair a finding.
 
+        :param view: HostView of the host
+        :param repairable: Finding with a ``repair``
         :raises nova_prio.placement.allocations.PlacementRefused: if the
             finding could not be repaired
         """
@@ -113,7 +125,10 @@ class CloudAudit:
                 str(error).rstrip('.')) from error
 
     def summarize(self, view):
-        """Return the totals of the records of a host as a Finding."""
+        """Return the totals of a host in each source, as a Finding.
+
+        :param view: HostView
+        """
         expected, present = collections.Counter(), collections.Counter()
         volume_backed = prio_allocations.find_volume_backed(
             view.context, view.instances)
@@ -132,6 +147,11 @@ class CloudAudit:
 
 
 def _make_unread_finding(host, reason):
+    """Return the Finding that a host or a cell cannot be read.
+
+    :param host: name of the host, or "cell NAME"
+    :param reason: exception or str, of which the first line counts
+    """
     return finding.Finding(
         host, finding.UNREAD,
         note='%s.' % str(reason).strip().splitlines()[0].rstrip('.'))

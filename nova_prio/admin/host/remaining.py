@@ -81,13 +81,13 @@ def _find_consumer(context, uuid, dedicated):
     """
     reason = CREATED
     try:
-        _, instance = host_view.find_instance(context, uuid)
+        instance = host_view.find_instance(context, uuid)
         if instance is None:
             migration = host_view.find_migration(context, uuid)
             if migration is None:
                 return None
             uuid, reason = migration.instance_uuid, UNCONFIRMED
-            _, instance = host_view.find_instance(context, uuid)
+            instance = host_view.find_instance(context, uuid)
     except host_view.NotScheduledYet:
         try:
             instance = objects.BuildRequest.get_by_instance_uuid(
