@@ -22,17 +22,19 @@ MOST_LOGGED = 4096
 def log_failure(component, consequence, host_state=None):
     """Log the current exception, once for each type, host and component.
 
-    :param consequence: clause that says how the component goes on
+    :param component: name of the filter, weigher or request filter
+    :param consequence: clause that says what happens to the host or request
     :param host_state: nova.scheduler.host_manager.HostState, or None if the
         exception concerns the whole request
     """
     subject = ('the request' if host_state is None else 'host %s, node %s' % (
         host_state.host, host_state.nodename))
-    _log_once(component, consequence, subject, sys.exc_info()[0])
+    _log_once(component, consequence, subject, type(sys.exception()))
 
 
 @functools.lru_cache(maxsize=MOST_LOGGED)
 def _log_once(component, consequence, subject, _error_type):
+    """Log the current exception; the cache skips a call that it knows."""
     LOG.exception(
         '%(component)s failed for %(subject)s: %(consequence)s. This error is '
         'logged once for each host and type of exception. Report the '

@@ -34,7 +34,8 @@ class NumaFit:
             (cell.id, cell.pagesize if 'pagesize' in cell else None)
             for cell in topology.cells]
         cell = topology.cells[0]
-        # If one plain pinned cell is all, counting CPUs and memory decides.
+        # A plain topology is one pinned cell without further requests.
+        # Counting CPUs and memory decides on its fit.
         self._is_plain = not (
             len(topology.cells) > 1 or pci_requests or network_metadata or
             cell.cpu_policy != fields.CPUAllocationPolicy.DEDICATED or
@@ -50,6 +51,7 @@ class NumaFit:
         :param cpu_ratio: CPU allocation ratio in force, a float
         """
         cells = host_state.numa_topology.cells
+        # No cell can have more free CPUs than the host.
         if dedicated > sum(len(cell.pcpuset - cell.pinned_cpus)
                            for cell in cells):
             return False
@@ -94,7 +96,10 @@ class NumaFit:
 
 
 def _has_memory(cell, memory_mb):
-    """Return whether a host cell has free memory in its smallest pages."""
+    """Return whether a host cell has free memory in its smallest pages.
+
+    Nova does the same for a pinned guest that requests no page size.
+    """
     if not cell.mempages:
         return memory_mb <= cell.memory - cell.memory_usage
     smallest = min(cell.mempages, key=lambda page: page.size_kb)

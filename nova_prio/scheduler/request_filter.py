@@ -2,10 +2,10 @@
 
 """The request filter, which restricts requests before Placement is asked.
 
-Read the aggregates for each request, and do not cache them. A stale answer
-could misplace an instance, because forced hosts skip the filters, and
-``host_state.aggregates`` is stale until Nova's notification of a change
-arrives. With a fresh answer, the filter can only refuse too many hosts.
+The request filter reads the aggregates for each request, and does not cache
+them. ``host_state.aggregates``, which PriorityFilter reads, is out of date
+until Nova's notification of a change arrives, and a forced host skips all
+filters. Therefore old aggregates here could misplace an instance.
 """
 
 import collections
@@ -34,7 +34,7 @@ def restrict_request(ctxt, request_spec):
 
     :param request_spec: nova.objects.RequestSpec, written to as Nova's own
         request filters do
-    :returns: whether the request was restricted
+    :returns: whether the request was restricted, as Nova expects
     :raises nova.exception.RequestFilterFailed: if there is no aggregate for
         priority instances, or if nova-api did not fold the priority of a new
         instance
@@ -54,6 +54,7 @@ def restrict_request(ctxt, request_spec):
 
 
 def _restrict(ctxt, request_spec):
+    """Do the work of :func:`restrict_request`, without handling errors."""
     priority = flavor_specs.get_priority(request_spec.flavor.extra_specs)
     _check_fold(ctxt, request_spec, priority)
     if priority is None:
@@ -79,7 +80,12 @@ def _restrict(ctxt, request_spec):
 
 
 def _check_fold(ctxt, request_spec, priority):
-    """Refuse a new instance whose priority nova-api did not fold."""
+    """Refuse a new instance whose priority nova-api did not fold.
+
+    If an existing instance has such a priority, only log a warning.
+
+    :param priority: the priority in force, or None
+    """
     uuid = request_spec.instance_uuid
     if not flavor_specs.is_unfolded(
             request_spec.flavor.extra_specs,
@@ -97,7 +103,10 @@ def _check_fold(ctxt, request_spec, priority):
 
 
 def _find_aggregates(ctxt, predicate):
-    """Return the sorted UUIDs of the aggregates that a predicate accepts."""
+    """Return the sorted UUIDs of the aggregates that a predicate accepts.
+
+    :param predicate: a function of :mod:`nova_prio.model.aggregate_metadata`
+    """
     metadata = collections.defaultdict(dict)
     for uuid, key, value in _read_metadata(ctxt):
         metadata[uuid][key] = value
@@ -107,10 +116,10 @@ def _find_aggregates(ctxt, predicate):
 
 @api.context_manager.reader
 def _read_metadata(context):
-    """Return (UUID, key, value) of ``aggregate_metadata.KEYS``.
+    """Return (aggregate UUID, key, value) of ``aggregate_metadata.KEYS``.
 
-    Nova's objects also read all hosts of the aggregates, which takes 28 ms for
-    3,000 hosts.
+    nova.objects.AggregateList also reads all hosts of the aggregates, which
+    takes 28 ms for 3,000 hosts.
     """
     aggregate, metadata = models.Aggregate, models.AggregateMetadata
     return context.session.query(
@@ -120,6 +129,7 @@ def _read_metadata(context):
 
 
 def _get_destination(request_spec):
+    """Return the requested destination, which this function adds if needed."""
     if ('requested_destination' not in request_spec or
             request_spec.requested_destination is None):
         request_spec.requested_destination = objects.Destination()

@@ -19,12 +19,11 @@ from nova_prio.virt import demand
 class SchedulingRequest(demand.ResourceRequest):
     """The resources that an instance requests, and more for the scheduler.
 
-    ``uuid`` is that of the instance. ``numa_fit`` is None if the instance has
-    no NUMA topology. ``requires_threads`` tells whether pinned vCPUs need
+    ``uuid`` is the UUID of the instance. ``numa_fit`` is None if the instance
+    has no NUMA topology. ``requires_threads`` tells whether pinned vCPUs need
     thread siblings. ``source_cell`` is the UUID of the cell of an instance
-    that moves, or None. ``is_marked`` and ``excludes_ordinary`` are those of
-    ``aggregate_metadata``. They read each aggregate once, because hosts share
-    aggregates.
+    that moves, or None. ``is_marked`` and ``excludes_ordinary`` are functions
+    of ``aggregate_metadata`` with a cache: hosts share aggregates.
     """
 
     uuid: str
@@ -36,7 +35,7 @@ class SchedulingRequest(demand.ResourceRequest):
 
     @functools.cached_property
     def is_new(self):
-        """Whether the instance is being created, read from the database."""
+        """Whether the instance is being created, as the database says."""
         return request_filter.is_new_instance(
             context.get_admin_context(), self.uuid)
 
@@ -71,7 +70,10 @@ def read_request(spec_obj):
 
 
 def _get_source_cell(spec_obj):
-    """Return the UUID of the cell that a moving instance is in, or None."""
+    """Return the UUID of the cell of an instance that moves, or None.
+
+    Nova's conductor writes this cell into the requested destination.
+    """
     destination = ('requested_destination' in spec_obj and
                    spec_obj.requested_destination)
     if not destination or 'cell' not in destination or not destination.cell:

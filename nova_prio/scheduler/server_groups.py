@@ -3,6 +3,7 @@
 """The hosts of the members of a server group, read once for each request."""
 
 import collections
+import typing
 import weakref
 
 from nova import context as nova_context
@@ -17,34 +18,44 @@ from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)
 
-#: Hosts in the databases, number of hosts in the group then, host -> path.
-_Members = collections.namedtuple('_Members', 'hosts hosts_before paths')
+
+class _Members(typing.NamedTuple):
+    """The members of the server group of one request, read once."""
+
+    #: Host of each member in the databases.
+    hosts: list
+    #: Number of hosts in the group of the request spec at that time. For each
+    #: instance that Nova places, it appends a host.
+    hosts_before: int
+    #: Host -> path, of members and of candidates.
+    paths: dict
 
 
 class GroupMembers:
-    """The members of the server group of a request, with their domains.
+    """The members of the server groups of requests, with their domains.
 
     Nova asks the weighers again for each instance of a request. Read the
-    databases for the first instance. For the next ones, add the hosts that the
-    request has chosen since.
+    databases for the first instance. For the next instances, add the hosts
+    that Nova has chosen for the previous ones.
 
     :param keys: keys of aggregate metadata, from the widest level on
-    :param same_priority: whether to count only members with the priority of
-        the request, or without one if the request has none
+    :param same_priority: whether to count only the members whose priority, or
+        lack of one, is the same as in the request
     """
 
     def __init__(self, keys, same_priority):
         self._keys = keys
         self._same_priority = same_priority
+        # Request spec -> _Members.
         self._members = weakref.WeakKeyDictionary()
-        self._warned = set()
+        self._warned = set()  # of keys
 
     def get_paths(self, request_spec, candidates):
         """Return the paths of the candidates and of the members, two lists.
 
-        The path of a candidate is None if its aggregates cannot be read. The
-        instance that is placed does not count, because it is no member yet or
-        leaves its host.
+        A path is a tuple of :func:`failure_domains.get_path`. The path of a
+        candidate is None if its aggregates cannot be read. The requested
+        instance does not count: it is no member yet, or leaves its host.
 
         :param candidates: list of nova.scheduler.host_manager.HostState
         """
@@ -101,7 +112,7 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> path, of hosts that are no candidates."""
+        """Return dict, host -> path, with metadata from the database."""
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
             for host, *pair in _read_metadata(
@@ -111,10 +122,7 @@ class GroupMembers:
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
-        """Return the failure-domain path of a candidate host.
-
-        The path is None if the host state cannot be read.
-        """
+        """Return the path of a candidate; None if it cannot be read."""
         try:
             return failure_domains.get_path(host_state.host, self._keys, (
                 (key, aggregate.metadata[key])
@@ -127,18 +135,19 @@ class GroupMembers:
 
 
 def _get_priority(instance):
+    """Return the priority in force of an instance or request spec."""
     return flavor_specs.get_priority(instance.flavor.extra_specs)
 
 
 @api.context_manager.reader
 def _read_metadata(context, keys, hosts):
-    """Return (host, key, value) of all aggregates that hosts are in.
+    """Return (host, key, value) of all aggregates that the hosts are in.
 
-    Nova's objects also read all other hosts of these aggregates, which in a
-    large cloud takes longer than the rest of the request.
+    nova.objects.AggregateList also reads all other hosts of these aggregates,
+    which in a large cloud takes longer than the rest of the request.
     """
-    of_host, of_metadata = models.AggregateHost, models.AggregateMetadata
+    member, metadata = models.AggregateHost, models.AggregateMetadata
     return context.session.query(
-        of_host.host, of_metadata.key, of_metadata.value).join(
-        of_metadata, of_metadata.aggregate_id == of_host.aggregate_id).filter(
-        of_metadata.key.in_(keys), of_host.host.in_(hosts)).all()
+        member.host, metadata.key, metadata.value).join(
+        metadata, metadata.aggregate_id == member.aggregate_id).filter(
+        metadata.key.in_(keys), member.host.in_(hosts)).all()

@@ -75,6 +75,10 @@ class PriorityFilter(filters.BaseHostFilter):
             return None
 
     def _passes(self, host_state, request, spec_obj):
+        """Return whether a host can take the instance, and log a refusal.
+
+        :param request: SchedulingRequest; None if it could not be read
+        """
         if request is None:
             return self._passes_as_stock(host_state, spec_obj)
         try:
@@ -96,7 +100,10 @@ class PriorityFilter(filters.BaseHostFilter):
         return not refusal
 
     def _passes_as_stock(self, host_state, spec_obj):
-        """Return the answer of Nova's filter, for ordinary instances only."""
+        """Return the answer of Nova's filter; False for priority instances.
+
+        This is the answer if an error of this package prevents a better one.
+        """
         if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
         try:
@@ -116,7 +123,11 @@ def _find_refusal(host_state, request):
 
 
 def _check_aggregates(host_state, report, request):
-    """Return the Refusal of a host that is not for the class, or None."""
+    """Return the Refusal of a host by its report and aggregates, or None.
+
+    :param report: ``host_view.ReportView``, or None
+    :param request: ``request_view.SchedulingRequest``
+    """
     if request.priority is None:
         if (any(map(request.excludes_ordinary, host_state.aggregates)) and
                 request.is_new):
@@ -131,7 +142,8 @@ def _check_aggregates(host_state, report, request):
 def _check_capacity(host_state, report, request):
     """Return the Refusal of a host without capacity, or None.
 
-    Keep only the allocation candidates with the right amount of PCPU.
+    Remove the allocation candidates with another amount of PCPU than the
+    instance has dedicated CPUs.
     """
     if request.priority is None and (report is None or not report.mix):
         return None
@@ -142,7 +154,8 @@ def _check_capacity(host_state, report, request):
     dedicated = request.demand.dedicated
     if not dedicated:
         return None
-    # Placement may offer VCPU instead of PCPU for dedicated CPUs.
+    # If nova-scheduler may fall back to VCPU (disable_fallback_pcpu_query),
+    # Placement may offer VCPU instead of PCPU.
     host_state.allocation_candidates = [
         candidate for candidate in host_state.allocation_candidates
         if dedicated == sum(allocation['resources'].get('PCPU', 0)
@@ -165,8 +178,9 @@ def _check_topology(host_state, report, request):
     cpu_ratio = host_state.cpu_allocation_ratio
     if report is not None and (report.mix or request.priority):
         if request.source_cell not in (None, host_state.cell_uuid):
-            # Nova does not apply the migration context of the claim: the guest
-            # would start unpinned, on the shared CPUs.
+            # If an instance moves to another cell, Nova does not apply the
+            # migration context of the claim. The guest would start unpinned,
+            # on the shared CPUs.
             return admission.Refusal('other_cell')
         host_view.limit_to_class(host_state, report, request)
         if report.mix:

@@ -13,22 +13,25 @@ CONF = nova.conf.CONF
 
 
 class _GroupWeigher(weights.BaseHostWeigher):
-    """Weigh a host by its ranks above the worst host.
+    """Weigh a host by the number of ranks that it is above the worst host.
 
     Each other weigher adds at most its own multiplier. If the multiplier of
-    this weigher is larger than their sum, the policy of the group decides
-    first. The multiplier cannot be negative; zero switches the weigher off.
+    this weigher is larger than the sum of the other multipliers, the policy of
+    the group decides first. The multiplier cannot be negative; zero switches
+    the weigher off.
     """
 
-    # Nova neither changes weights between these nor cuts off larger ones.
+    # With these limits, Nova normalizes no rank, not even a rank above 1.
     minval = 0
     maxval = 1
 
-    #: Policy of the groups that are weighed, and whether members stack.
+    #: Policy of the server groups that the weigher is for.
     policy = None
+    #: Whether hosts with many members are better than hosts with few.
     stack = None
 
     def __init__(self):
+        # The last domain is always the host, which has no key of metadata.
         *keys, _host = CONF.nova_prio.affinity_domains
         self._members = server_groups.GroupMembers(
             keys, CONF.nova_prio.affinity_same_priority)
@@ -40,7 +43,11 @@ class _GroupWeigher(weights.BaseHostWeigher):
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the ranks, or zeros without a group or readable members."""
+        """Return the ranks of the hosts, a list in the same order.
+
+        All are zero if the request has no group with this policy, or if the
+        members cannot be read. A host that cannot be read gets zero.
+        """
         group = weight_properties.instance_group
         zeros = [0.0] * len(weighed_obj_list)
         if (group is None or group.policy != self.policy or
@@ -49,10 +56,9 @@ class _GroupWeigher(weights.BaseHostWeigher):
         try:
             candidates, members = self._members.get_paths(
                 weight_properties, [each.obj for each in weighed_obj_list])
-            ranks = iter(failure_domains.rank_hosts(
-                [path for path in candidates if path], members, self.stack))
-            return [float(next(ranks)) if path else 0.0
-                    for path in candidates]
+            ranks = failure_domains.rank_hosts(
+                set(filter(None, candidates)), members, self.stack)
+            return [float(ranks.get(path, 0)) for path in candidates]
         except Exception:
             failures.log_failure(type(self).__name__, 'all hosts weigh zero')
             return zeros

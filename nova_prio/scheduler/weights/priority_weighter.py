@@ -31,8 +31,8 @@ class PriorityWeighter(cpu.CPUWeigher):
     or of ``[nova_prio]``. If it is negative, instances stack: the host with
     the fewest free CPUs wins. If it is zero, the weigher has no effect.
 
-    A host weighs zero if its report is missing or cannot be read, or if an
-    exception is raised for it, which is logged at ERROR.
+    A host weighs zero if its report is missing or cannot be read. It also
+    weighs zero after an exception, which is logged at ERROR.
     """
 
     minval = 0
@@ -52,7 +52,7 @@ class PriorityWeighter(cpu.CPUWeigher):
         return self._multiplier
 
     def weigh_objects(self, weighed_obj_list, weight_properties):
-        """Return the weights of hosts, a list in the same order."""
+        """Return the weights of the hosts, a list in the same order."""
         # Read each aggregate once per request, because hosts share them.
         self._has_multiplier = functools.cache(_has_multiplier)
         try:
@@ -79,6 +79,10 @@ class PriorityWeighter(cpu.CPUWeigher):
             return self._log_and_get_zero(host_state)
 
     def _get_free_cpus(self, host_state, request, row):
+        """Return the remaining vCPUs of a row, or zero without a report.
+
+        :param row: index of the row in ``capacity.Rows``
+        """
         try:
             report = host_view.get_report(host_state)
             if report is None:
@@ -91,11 +95,12 @@ class PriorityWeighter(cpu.CPUWeigher):
             return self._log_and_get_zero(host_state)
 
     def _log_and_get_zero(self, host_state):
-        """Log the exception that is being handled, and return the weight."""
+        """Log the current exception, and return zero as the weight."""
         failures.log_failure(type(self).__name__, 'the host weighs zero',
                              host_state)
         return 0.0
 
 
 def _has_multiplier(aggregate):
+    """Return whether an aggregate overrides the multiplier."""
     return MULTIPLIER in aggregate.metadata

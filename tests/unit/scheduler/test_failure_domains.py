@@ -28,7 +28,7 @@ def test_get_path_joins_contradicting_aggregates():
 def test_host_differs_from_domain_with_the_same_name():
     alone = failure_domains.get_path('a', ['zone'], [])
     other = failure_domains.get_path('h', ['zone'], [('zone', 'a')])
-    assert [0, 1] == failure_domains.rank_hosts(
+    assert {alone: 0, other: 1} == failure_domains.rank_hosts(
         [alone, other], [alone], stack=False)
 
 
@@ -57,10 +57,9 @@ A1, A2, B1 = (('a', '1'), ('a', '2'), ('b', '1'))
     ([(*A1, 'h1'), (*B1, 'h3')], [(*A2, 'full')], [0, 1], [1, 0]),
 ])
 def test_rank_hosts(candidates, members, spread, stacked):
-    assert spread == failure_domains.rank_hosts(
-        candidates, members, stack=False)
-    assert stacked == failure_domains.rank_hosts(
-        candidates, iter(members), stack=True)
+    for stack, expected in (False, spread), (True, stacked):
+        assert dict(zip(candidates, expected)) == failure_domains.rank_hosts(
+            candidates, iter(members), stack)
 
 
 PATHS = st.tuples(st.sampled_from('ab'), st.sampled_from('12'),
@@ -73,7 +72,7 @@ def test_spreading_evens_out_each_level(hosts, data):
     members = []
     for _ in range(data.draw(st.integers(1, 30))):
         ranks = failure_domains.rank_hosts(hosts, members, stack=False)
-        members.append(hosts[ranks.index(max(ranks))])
+        members.append(max(ranks, key=ranks.get))
     for level in range(3):
         below = collections.defaultdict(set)
         for host in hosts:
@@ -89,7 +88,7 @@ def test_spreading_evens_out_each_level(hosts, data):
        st.lists(PATHS, max_size=12))
 def test_stacking_is_the_reverse_of_spreading(hosts, members):
     ranks = failure_domains.rank_hosts(hosts, members, stack=True)
-    most = max(ranks)
-    assert [most - rank for rank in ranks] == failure_domains.rank_hosts(
-        hosts, members, stack=False)
-    assert set(range(most + 1)) == set(ranks)
+    most = max(ranks.values())
+    assert ({host: most - rank for host, rank in ranks.items()} ==
+            failure_domains.rank_hosts(hosts, members, stack=False))
+    assert set(range(most + 1)) == set(ranks.values())
