@@ -67,8 +67,8 @@ class Play(command.Command):
                 ' '.join(str(error).split())))
             return FAILED
         self.app.stdout.write(
-            json.dumps(played.document(), indent=2) + '\n'
-            if parsed_args.format == 'json' else render.text(
+            json.dumps(played.to_dict(), indent=2) + '\n'
+            if parsed_args.format == 'json' else render.format_result(
                 played, scenario.hosts))
         for surprise in played.surprises:
             self._show_progress(surprise)
@@ -85,7 +85,7 @@ class Play(command.Command):
         :raises document.BadScenario: if Nova refuses a part of the file
         :raises result.PlayFailed: if Nova fails
         """
-        # The name of the directory becomes the default of the module.
+        # All temporary files of Nova go to this directory.
         with tempfile.TemporaryDirectory(
                 prefix='nova-prio-', ignore_cleanup_errors=True
                 ) as tempfile.tempdir, _silence():
@@ -124,12 +124,12 @@ def _end_process_on_signal(directory):
     :param directory: the directory of all temporary files, to be removed
     """
     def end(number, frame):
-        for each in SIGNALS:
-            signal.signal(each, signal.SIG_IGN)
+        for name in SIGNALS:
+            signal.signal(name, signal.SIG_IGN)
         try:
             os.execv('/bin/sh', ['sh', '-c', LAST_COMMANDS, directory])
         finally:
             os._exit(INTERRUPTED)
 
-    for each in SIGNALS:
-        signal.signal(each, end)
+    for name in SIGNALS:
+        signal.signal(name, end)

@@ -15,10 +15,9 @@ from nova_prio.scenario import verbs
 DEFAULT_IMAGE = 'default'
 #: Keys whose values are text for Nova, although YAML may read a number.
 _TEXT_KEYS = ('aggregate', 'extra_specs', 'properties', 'dedicated', 'shared')
-_STEP = {**schema.mapping({
-    **{name: schema.mapping(verb.properties)
-       for name, verb in verbs.VERBS.items()}, 'expect': schema.TEXT}),
-    'required': []}
+_STEP = schema.mapping({
+    **{name: schema.mapping(verb.properties, default=None)
+       for name, verb in verbs.VERBS.items()}, 'expect': schema.TEXT})
 #: The rule of a whole file.
 RULE = schema.mapping({
     'description': schema.TEXT,
@@ -37,11 +36,7 @@ RULE = schema.mapping({
 
 
 class BadScenario(Exception):
-    """A file that cannot be played; ``problems`` is a list of lines."""
-
-    def __init__(self, problems):
-        super().__init__('\n'.join(problems))
-        self.problems = problems
+    """A file that cannot be played; the text has one line per problem."""
 
 
 class Document:
@@ -71,9 +66,10 @@ class Document:
             problems += _check_items(value, broken)
             problems += _check_steps(value, broken)
         if problems:
+            # A set: jsonschema may find the same problem twice.
             lines = {(self._get_line(path), self.describe(path, sentence))
                      for path, sentence in problems}
-            raise BadScenario([line for _, line in sorted(lines)])
+            raise BadScenario('\n'.join(line for _, line in sorted(lines)))
         self.description = value['description']
         self.affinity_domains = value['affinity_domains']
         self.hosts, self.flavors, self.images, self.server_groups = (
@@ -81,8 +77,9 @@ class Document:
             for key, properties in schema.ITEMS.items())
         self.steps = [
             verbs.Step(name, schema.with_defaults(
-                verbs.VERBS[name].properties, step[name]), step.get('expect'))
-            for step in value['steps'] for name in _get_verbs(step)]
+                verbs.VERBS[name].properties, args), step.get('expect'))
+            for step in value['steps'] for name, args in step.items()
+            if name != 'expect']
 
     def _parse(self, text):
         """Return the value of a YAML text; record lines and duplicate keys."""
@@ -100,7 +97,7 @@ class Document:
             problem = 'contains itself'
         except (yaml.YAMLError, ValueError) as error:
             problem = 'is not YAML: %s' % str(error).splitlines()[0]
-        raise BadScenario(['%s:%d: %s' % (self._name, line, problem)])
+        raise BadScenario('%s:%d: %s' % (self._name, line, problem))
 
     def _read(self, node, path):
         """Return the value of a YAML node at a path."""
@@ -155,12 +152,7 @@ def load(path):
         problem = 'cannot be read: %s' % (error.strerror or error)
     except UnicodeDecodeError as error:
         problem = 'is not UTF-8 text: %s' % error.reason
-    raise BadScenario(['%s: %s' % (name, problem)])
-
-
-def _get_verbs(step):
-    """Return the names of the verbs in a step of the file."""
-    return [name for name in verbs.VERBS if name in step]
+    raise BadScenario('%s: %s' % (name, problem))
 
 
 def _check_items(value, broken):
@@ -240,7 +232,7 @@ def _check_steps(value, broken):
         path = ('steps', position)
         if path in broken:
             break
-        found = _get_verbs(step)
+        found = [name for name in verbs.VERBS if name in step]
         if len(found) != 1:
             yield path, 'has %s; a step must have one of %s' % (
                 ' and '.join(found) or 'no verb', ', '.join(verbs.VERBS))

@@ -73,7 +73,7 @@ class Player:
             surprises)
 
     def _take(self, step):
-        """Take a step; return its outcomes, one for each server."""
+        """Take a step; return its outcomes, one for each server or host."""
         args = step.args
         if step.name == 'create':
             names = verbs.list_servers(args)
@@ -104,13 +104,13 @@ class Player:
         self._servers.update(zip(names, servers))
         try:
             created = self._cloud.api.post_server(
-                self._stage.server_body(names, args))
+                self._stage.build_server_body(names, args))
         except client.OpenStackApiException as error:
             if error.response.status_code >= 500:
                 raise result.PlayFailed('Nova cannot create %s: %s' % (
                     args['name'], stage.get_message(error))) from error
             for server in servers:
-                server.priority = self._stage.requested_priority(args)
+                server.priority = self._stage.get_requested_priority(args)
                 self._refuse(server, stage.get_message(error))
             return ['refused'] * len(names)
         ids = {names[0]: created['id']} if len(names) == 1 else {
@@ -122,7 +122,12 @@ class Player:
         return [self._await_build(server) for server in servers]
 
     def _refuse(self, server, text, reasons=()):
-        """Record why Nova refused the current step; return False."""
+        """Record why Nova refused the current step for a server.
+
+        :param text: the message of Nova
+        :param reasons: iterable of sentences
+        :returns: False, because the step did not work
+        """
         server.faults[self._number] = '\n'.join([
             'step %d (%s): %s' % (self._number, self._step.short_title, text),
             *reasons])
@@ -130,6 +135,7 @@ class Player:
 
     def _await_build(self, server):
         """Wait until a server is active or in error; return the outcome."""
+        # Nova adds the fault after it has set the status.
         shown = self._await(
             server, 'neither active nor refused', lambda shown:
             shown['status'] == 'ACTIVE' or
@@ -221,7 +227,9 @@ class Player:
                                 self._find_reasons(own_host))
         if args.get('revert'):
             return self._change(server, 'revert', {})
-        return not args.get('confirm') or self._change(server, 'confirm', {})
+        if args.get('confirm'):
+            return self._change(server, 'confirm', {})
+        return True
 
     def _get_hosts(self, server):
         """Return the hosts of a server: two if a move awaits confirmation."""

@@ -60,7 +60,7 @@ class SchedulerWatch(fixtures.Fixture):
         self.refusals = {}
 
     def _wrap(self, owner, name, record):
-        """Call a function with the arguments and the result of a method."""
+        """Pass the arguments and the result of a method to a function."""
         method = getattr(owner, name)
 
         def call_and_record(*args):

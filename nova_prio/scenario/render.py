@@ -20,7 +20,7 @@ GROUPS_PER_LINE = 8
 LABEL_WIDTH = 10
 
 
-def text(result, hosts):
+def format_result(result, hosts):
     """Return the whole result: servers, refusals, and a map of each host.
 
     :param result: :class:`nova_prio.scenario.result.Result`
@@ -30,14 +30,14 @@ def text(result, hosts):
               for server in result.servers
               for step, fault in server.faults.items()]
     parts = [
-        server_table(result.servers),
+        format_servers(result.servers),
         *(fault for step, fault in sorted(faults, key=operator.itemgetter(0))),
-        *(host_map(host, report, result.servers)
+        *(draw_host(host, report, result.servers)
           for host, report in zip(hosts, result.hosts))]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
 
-def server_table(servers):
+def format_servers(servers):
     """Return the table of the servers."""
     table = prettytable.PrettyTable(
         ['name', 'priority', 'status', 'host', 'CPUs', 'partition'])
@@ -57,7 +57,7 @@ def _name_cpus(**cpu_sets):
             for name, cpus in cpu_sets.items() if cpus]
 
 
-def host_map(host, report, servers):
+def draw_host(host, report, servers):
     """Return the CPUs of a host: which servers are pinned and float on them.
 
     Each server with pinned vCPUs gets a letter, its code.

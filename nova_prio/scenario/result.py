@@ -47,15 +47,15 @@ class Server:
     def floats_on(self):
         """The frozenset of host CPUs on which the other vCPUs float."""
         lists = self._get_cpu_lists()
-        return frozenset().union(
-            *(cpus for cpus in lists if len(cpus) > 1)
-        ) if lists else frozenset(self.cpus or ())
+        if not lists:
+            return frozenset(self.cpus or ())
+        return frozenset().union(*(cpus for cpus in lists if len(cpus) > 1))
 
     def _get_cpu_lists(self):
         """Return the host CPUs of each vCPU; [] if all vCPUs float."""
         return [cpus for cpus in self.cpus or () if isinstance(cpus, list)]
 
-    def document(self):
+    def to_dict(self):
         """Return the server as a dict; ``fault`` joins all faults, or None."""
         document = dataclasses.asdict(self)
         document['fault'] = '\n'.join(document.pop('faults').values()) or None
@@ -75,9 +75,9 @@ class Result:
     hosts: list
     surprises: list = dataclasses.field(default_factory=list)
 
-    def document(self):
+    def to_dict(self):
         """Return the dict that ``--format json`` prints."""
-        return {'servers': [server.document() for server in self.servers],
+        return {'servers': [server.to_dict() for server in self.servers],
                 'hosts': self.hosts}
 
 

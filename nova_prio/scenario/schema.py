@@ -39,7 +39,7 @@ def list_of(items, description, **more):
             'description': 'a list of %s' % description, **more}
 
 
-def mapping(properties):
+def mapping(properties, **more):
     """Return the rule of a mapping with these keys and no others.
 
     :param properties: dict, key to rule
@@ -51,6 +51,7 @@ def mapping(properties):
         'required': [key for key, rule in properties.items()
                      if 'default' not in rule],
         'additionalProperties': False,
+        **more,
     }
 
 

@@ -51,8 +51,7 @@ class Stage:
 
     def _blame(self, path, sentence):
         """Return the BadScenario of a path in the file."""
-        return scenario.BadScenario(
-            [self._document.describe(path, sentence)])
+        return scenario.BadScenario(self._document.describe(path, sentence))
 
     def _create_all(self, key, create):
         """Create all items of a list of the file.
@@ -69,7 +68,7 @@ class Stage:
                     item['name'], get_message(error))) from error
         return ids
 
-    def requested_priority(self, args):
+    def get_requested_priority(self, args):
         """Return the priority of a create request: high, low or None.
 
         :param args: dict, the keys of the verb ``create``
@@ -79,7 +78,7 @@ class Stage:
             for flavor in self._document.flavors
             if flavor['name'] == args['flavor'])
 
-    def server_body(self, names, args):
+    def build_server_body(self, names, args):
         """Return the body of a request for new servers.
 
         :param names: list of the names of the servers

@@ -46,16 +46,17 @@ def _to_host(args):
 
 
 _OPTIONAL_NAME = dict(schema.NAME, default=None)
-_FALSE = dict(schema.BOOLEAN, default=False)
-_END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _FALSE}
+_OFF = dict(schema.BOOLEAN, default=False)
+#: How a resize or migration ends.
+_END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _OFF}
 
 #: Name to Verb.
 VERBS = {
     'create': Verb(
-        {'name': schema.NAME, 'count': schema.COUNT, 'multi': _FALSE,
+        {'name': schema.NAME, 'count': schema.COUNT, 'multi': _OFF,
          'flavor': schema.NAME, 'image': _OPTIONAL_NAME,
          'hint': schema.PRIORITY, 'group': _OPTIONAL_NAME,
-         'host': _OPTIONAL_NAME, 'force': _FALSE}, ('active', 'refused')),
+         'host': _OPTIONAL_NAME, 'force': _OFF}, ('active', 'refused')),
     'delete': _server_verb('deleted'),
     'resize': _server_verb(
         'resized', lambda args, flavors: {

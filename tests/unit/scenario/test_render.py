@@ -77,7 +77,8 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 
 
 def test_text_shows_servers_refusals_and_maps():
-    assert render.text(result.Result(SERVERS, [SEED]), [host()]) == GOLDEN
+    seed = result.Result(SERVERS, [SEED])
+    assert render.format_result(seed, [host()]) == GOLDEN
 
 
 def test_refused_steps_are_shown_in_their_order():
@@ -85,27 +86,27 @@ def test_refused_steps_are_shown_in_their_order():
         server('s', [0], faults={2: 'step 2 (shelve): no',
                                  10: 'step 10 (x): n'}),
         server('t', [0], faults={3: 'step 3 (x): n'})]
-    shown = render.text(result.Result(servers, []), [])
+    shown = render.format_result(result.Result(servers, []), [])
     assert shown.split('\n\n')[1:] == [
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
 
 def test_map_says_that_the_host_is_down():
-    assert render.host_map(host(), report(state='down'), []).startswith(
+    assert render.draw_host(host(), report(state='down'), []).startswith(
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
 
 def test_mixed_policy_is_pinned_and_floats():
     mixed = server('m', [[3], [8, 9], [8, 9]])
-    assert '| pinned 3, floats 8-9 |' in render.server_table([mixed])
-    lines = render.host_map(host(), SEED, [mixed]).splitlines()
+    assert '| pinned 3, floats 8-9 |' in render.format_servers([mixed])
+    lines = render.draw_host(host(), SEED, [mixed]).splitlines()
     assert lines[2] == 'ordinary  |  |  |  | A|  |  |  |  |  |  |  |  |'
     assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
 
 
 def test_map_leaves_out_servers_of_other_hosts():
     other = server('x', [[0]], 'high', host='other')
-    text = render.host_map(host(), SEED, [other])
+    text = render.draw_host(host(), SEED, [other])
     assert 'pinned' not in text
 
 
@@ -115,7 +116,7 @@ def test_map_leaves_out_servers_of_other_hosts():
     (18, 9, '0 left), 9 of 8 ordinary (0 left)'),   # oversold
 ])
 def test_map_shows_remaining_vcpus_of_each_row(low_used, ordinary_used, left):
-    sold = render.host_map(
+    sold = render.draw_host(
         host(), report(classes=rows(low_used, ordinary_used)), [])
     assert sold.endswith('%d of 16 low (%s' % (low_used, left))
 
@@ -123,7 +124,7 @@ def test_map_shows_remaining_vcpus_of_each_row(low_used, ordinary_used, left):
 def test_map_of_a_host_with_the_stock_driver_shows_placement_usage():
     stock = report(domains={'zone': 'a', 'rack': '1'}, inventory={
         'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
-    assert render.host_map(host('stock', 2, None, None), stock, []) == (
+    assert render.draw_host(host('stock', 2, None, None), stock, []) == (
         'host stock: 2 CPUs, zone a, rack 1\n'
         'CPU       | 0| 1|\n'
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
@@ -134,7 +135,7 @@ def test_a_wide_host_fits_into_100_columns():
                       [[2 * number], [2 * number + 1]], 'high', 'wide')
                for number in range(40)]
     servers.append(server('low', list(range(144)), 'low', 'wide'))
-    lines = render.host_map(
+    lines = render.draw_host(
         host('wide', 144), report(), servers).splitlines()
     assert max(len(line) for line in lines) <= 100
     assert lines[1:7] == [
@@ -155,7 +156,7 @@ def test_a_wide_host_fits_into_100_columns():
 def test_map_has_two_letters_per_server_beyond_52_servers():
     servers = [server('s%d' % number, [[number]], 'high', 'wide')
                for number in range(60)]
-    lines = render.host_map(
+    lines = render.draw_host(
         host('wide', 64), report(), servers).splitlines()
     assert lines[2].startswith('high      AAABACADAEAFAGAH AIAJ')
     assert max(len(line) for line in lines) <= 100

@@ -42,7 +42,7 @@ def test_document_has_the_keys_of_the_json_format():
     found = result.Result(
         [result.Server('s', faults={1: 'no', 2: 'no room'})],
         [{'name': 'a'}], ['surprise'])
-    assert found.document() == {
+    assert found.to_dict() == {
         'servers': [{
             'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
             'host': None, 'cpus': None, 'partition': None,
