@@ -55,10 +55,7 @@ def read_file(path):
 
 
 def make_directory_step(path, apply=None, message=None):
-    """Return the Step that makes the directory of a cgroup.
-
-    :param apply: function that has systemd make it, None to use mkdir
-    """
+    """Return the Step that makes a directory; ``apply`` replaces mkdir."""
     return Step(None if path.is_dir() else
                 '%s is missing, but guests of this priority need it' % path,
                 apply=apply or (lambda: path.mkdir(exist_ok=True)),
@@ -93,8 +90,10 @@ class Hierarchy:
     ``CPU`` is the Weight of the CPU, ``IO`` the Weights of I/O.
     ``SYSTEMD_IDLE`` has the values that systemd may write for CPU weight idle.
 
+    Methods take the options of nova-prio-host, an argparse.Namespace.
+
     :param top: pathlib.Path of the root of the tree
-    :param controllers: collection of names
+    :param controllers: names of the controllers, a list or set
     """
 
     def __init__(self, top, controllers):
@@ -102,10 +101,7 @@ class Hierarchy:
         self.controllers = controllers
 
     def plan_steps(self, options):
-        """Yield the steps of the directories that libvirt uses.
-
-        :param options: argparse.Namespace of nova-prio-host
-        """
+        """Yield the steps of the directories that libvirt uses."""
         for name in PARTITIONS:
             path = self.top / (name + '.partition')
             yield make_directory_step(path)
@@ -133,10 +129,7 @@ class Hierarchy:
                                       file.convert(options.io_weight))
 
     def _plan_cpu_weight(self, path, weight, systemd):
-        """Yield the steps that set the CPU weight of a directory.
-
-        :param weight: number for cgroup v2, or IDLE
-        """
+        """Yield the steps that set the CPU weight, a number or IDLE."""
         idle = path / 'cpu.idle'
         number = path / self.CPU.name
         if weight != IDLE:
@@ -146,8 +139,7 @@ class Hierarchy:
         elif idle.exists() and not systemd:
             yield make_value_step(idle, '1')
         elif read_file(idle) != '1':
-            # Kernels before 5.15, systemd before 252 and systemd on cgroup v1
-            # do not set cpu.idle: the least weight takes its place.
+            # Kernels before 5.15, systemd before 252, systemd on cgroup v1.
             yield make_value_step(
                 number, str(self.CPU.least), **systemd,
                 accepted=self.SYSTEMD_IDLE if systemd else ())

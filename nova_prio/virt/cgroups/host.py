@@ -104,11 +104,14 @@ class Systemd:
             if self.is_running:
                 _systemctl('daemon-reload')
 
+        # systemd reads the first of these files only.
         files = [directory / unit for directory in self.directories
                  if (directory / unit).exists()]
-        problem = (None if files and files[0].read_text() == text else
-                   '%s does not match the options' % files[0] if files else
-                   '%s is missing' % target)
+        problem = None
+        if not files:
+            problem = '%s is missing' % target
+        elif files[0].read_text() != text:
+            problem = '%s does not match the options' % files[0]
         return hierarchies.Step(problem, apply=write,
                                 message='wrote %s' % target)
 
@@ -119,7 +122,10 @@ def _systemctl(*arguments):
 
 
 class CgroupHost:
-    """Checks or prepares one host; ``options`` are those of the command."""
+    """Checks or prepares one host.
+
+    :param options: argparse.Namespace of nova-prio-host
+    """
 
     def __init__(self, options):
         self.options = options

@@ -126,21 +126,15 @@ class LiveMigration:
             threads = None
             if priority == capacity.LOW and instance.numa_topology is None:
                 threads = migrate_data.dst_numa_info.emulator_pins
-            _migrate_with_priority(guest, priority, threads)
+            stock_migrate = guest.migrate
+
+            def migrate(*args, destination_xml, **kwargs):
+                return stock_migrate(
+                    *args, destination_xml=guest_xml.apply_priority(
+                        destination_xml, priority, threads), **kwargs)
+
+            # Nova makes the XML below, and calls this method with it.
+            guest.migrate = migrate
         return super()._live_migration_operation(
             context, instance, dest, block_migration, migrate_data, guest,
             *args, **kwargs)
-
-
-def _migrate_with_priority(guest, priority, threads):
-    """Change the method ``migrate`` of a Guest of Nova: adapt the XML first.
-
-    Nova's ``_live_migration_operation`` makes the XML and calls ``migrate``.
-    """
-    migrate = guest.migrate
-
-    def migrate_with_priority(*args, destination_xml, **kwargs):
-        return migrate(*args, destination_xml=guest_xml.apply_priority(
-            destination_xml, priority, threads), **kwargs)
-
-    guest.migrate = migrate_with_priority

@@ -56,14 +56,11 @@ class Partitions:
         self.problem = None
         self._host = host
         self._lock = threading.Lock()
-        # Priority -> the latest _Probe.
-        self._probes = {}
-        # Priority -> error of the latest probe with a result, or None.
-        self._errors = {}
+        self._probes = {}  # priority -> latest _Probe
+        self._errors = {}  # priority -> latest result: an exception or None
         # Time when a guest with a priority last failed to start.
         self._failed_at = -math.inf
-        # The types of the unexpected errors that are in the log.
-        self._logged = set()
+        self._logged = set()  # types of the unexpected errors in the log
 
     @property
     def needs_probe(self):
@@ -202,7 +199,7 @@ class _Probe(threading.Thread):
         try:
             if self._predecessor is not None:
                 self._predecessor.join()
-                self._predecessor = None
+                self._predecessor = None  # free the memory of that probe
             self._start_and_stop_guest()
         except Exception as error:
             self.error = error
