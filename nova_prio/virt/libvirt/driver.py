@@ -2,15 +2,15 @@
 
 """The compute driver: Nova's libvirt driver, extended for priorities.
 
-Beside the work of Nova's driver, this driver
+In addition to Nova's driver, this driver
 
 * checks the configuration at start, and probes the partitions,
 * reads the guests of libvirt before each recount,
 * reports the inventories and traits of a priority host to Placement,
 * gives each guest the CPUs and the partition of its priority.
 
-Each override calls Nova's method and changes its result. It changes nothing
-for ordinary guests on a host without ``cpu_priority_mix_enable``.
+Each override calls Nova's method and changes its result. Ordinary guests on a
+host without ``cpu_priority_mix_enable`` get the result of Nova's method.
 """
 
 import copy
@@ -48,12 +48,13 @@ _PROBE = 'probe the partitions'
 
 class PriorityLibvirtDriver(live_migration.LiveMigration,
                             driver.LibvirtDriver):
-    """Reports priority CPUs, and places guests by their priority.
+    """The libvirt driver of a priority host.
 
-    ``steps`` contains the errors of this package. The resource tracker keeps
-    ``ledger``, a UsageLedger, and uses ``oversold`` and ``healing``.
-    ``is_overfull`` tells whether the VCPU inventory of a host without mix was
-    raised to the allocations. ``is_stopping`` is set when nova-compute stops.
+    ``steps`` catches and logs errors of this package. The resource tracker
+    fills ``ledger``, the usage of each instance, and calls ``oversold`` and
+    ``healing``. ``is_overfull`` tells whether a host without mix has more VCPU
+    allocations than Nova's inventory. ``is_stopping`` is set when nova-compute
+    stops.
     """
 
     @contract.exit_if_refused()
@@ -76,7 +77,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def init_host(self, host):
         """Start the driver, unless the configuration is wrong.
 
-        :raises SystemExit: with one log line that names option and remedy
+        :raises SystemExit: after a log line that names option and remedy
         """
         with self.steps.contain('check the configuration',
                                 passes=(contract.StartRefused,)):
@@ -94,21 +95,23 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         super().cleanup_host(host)
 
     def _log_configuration(self):
-        dedicated, shared = (
-            hardware.format_cpu_spec(cpus or ()) or 'none' for cpus in (
-                hardware.get_cpu_dedicated_set(), self._get_vcpu_available()))
+        """Log the version and the options of this package."""
+        dedicated = hardware.get_cpu_dedicated_set() or ()
         LOG.info(
             'nova_prio %s: dedicated CPUs %s, shared CPUs %s, '
             'cpu_allocation_ratio %s, cpu_priority_mix_enable %s, '
-            'low_emulator_set %s', contract.get_own_release(), dedicated,
-            shared, CONF.cpu_allocation_ratio or 'as Placement has it',
+            'low_emulator_set %s', contract.get_own_release(),
+            hardware.format_cpu_spec(dedicated) or 'none',
+            hardware.format_cpu_spec(self._get_vcpu_available()) or 'none',
+            CONF.cpu_allocation_ratio or 'as Placement has it',
             str(self.mix).lower(),
             CONF.nova_prio.low_emulator_set or 'not set')
 
     def probe_partitions(self):
-        """Probe both partitions, on CPUs without high-priority guests.
+        """Let libvirt start a test guest in the partition of each priority.
 
-        On a host without shared CPUs, the probes use the dedicated CPUs.
+        The test guests run on shared CPUs, which no high-priority guest keeps
+        busy. A host without shared CPUs has only its dedicated CPUs for them.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
         self.partitions.probe({
@@ -116,7 +119,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             capacity.LOW: self.get_low_emulator_cpus() or cpus})
 
     def get_available_resource(self, nodename):
-        """Report as Nova does, after a look at partitions and guests."""
+        """Return Nova's result; probe partitions and read guests first."""
         with self.steps.contain(_PROBE):
             if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
                 self.probe_partitions()
@@ -129,8 +132,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Report the inventories and the traits of a priority host.
 
         If the inventories cannot be calculated, a mix host must keep the VCPU
-        and MEMORY_MB inventories that it reported before. The VCPU inventory
-        of stock Nova has no room for low-priority instances.
+        and MEMORY_MB inventories that it reported before: Nova's VCPU
+        inventory does not count dedicated CPUs for low-priority instances.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -139,13 +142,14 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)
         if outcome.problem and CONF.cpu_priority_mix_enable:
-            provider_tree.update_inventory(nodename, {
-                **provider_tree.data(nodename).inventory,
-                **{name: before[name] for name in (orc.VCPU, orc.MEMORY_MB)
-                   if name in before}})
+            kept = provider_tree.data(nodename).inventory
+            for name in before.keys() & {orc.VCPU, orc.MEMORY_MB}:
+                kept[name] = before[name]
+            provider_tree.update_inventory(nodename, kept)
         self.provider_tree = copy.deepcopy(provider_tree)
 
     def _report_priority(self, provider_tree, nodename):
+        """Replace Nova's inventories and our traits of this host."""
         provider = provider_tree.data(nodename)
         traits = prio_traits.list_for_host(
             self.mix, prio_traits.CPU_PRIORITY_DISABLED in provider.traits)
@@ -164,13 +168,13 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        # Without mix, only instances beyond the inventory raise the total.
+        # Without mix, only allocations beyond Nova's total raise the total.
         self.is_overfull = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
     @property
     def mix(self):
-        """Whether low-priority instances float on dedicated CPUs too."""
+        """Whether low-priority instances also float on dedicated CPUs."""
         return CONF.cpu_priority_mix_enable
 
     def manages(self, instance):
@@ -188,7 +192,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return the ``capacity.HostCPUs`` of this host.
 
         :param inventories: dict, resource class -> inventory, of the host's
-            resource provider; its VCPU ratio is the one in force
+            resource provider; the VCPU inventory has the ratio in force
         """
         ratio = self._get_allocation_ratios(inventories)[orc.VCPU]
         return capacity.HostCPUs(
@@ -202,17 +206,21 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return self._get_vcpu_available() | self._get_pcpu_available()
 
     def get_low_emulator_cpus(self):
-        """Return the CPUs of emulator and I/O threads of low guests, a set."""
+        """Return the CPUs of low guests' emulator and I/O threads, a set."""
         return config_checks.get_low_emulator_set(
             CONF) or self._get_vcpu_available()
 
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
                                image_meta):
+        """Return Nova's settings with the CPUs of a low-priority guest."""
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if (flavor_specs.EXTRA_SPEC not in flavor.extra_specs or
-                flavor_specs.get_priority(flavor.extra_specs) != capacity.LOW):
+        is_low = (
+            flavor_specs.EXTRA_SPEC in flavor.extra_specs and
+            flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
+        if not is_low:
             return config
+        # Nova sets cputune if the guest has a NUMA topology, else cpuset.
         if config.cputune is not None:
             if self.mix:
                 self._float_in_cells(config.cputune, instance_numa_topology)
@@ -222,20 +230,21 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         return config
 
     def _float_in_cells(self, cputune, instance_numa_topology):
-        """Let each vCPU float on all CPUs of its host cell."""
-        host_cells = {cell.id: cell
-                      for cell in self._get_host_numa_topology().cells}
-        dedicated = {vcpu: host_cells[cell.id].pcpuset
-                     for cell in instance_numa_topology.cells
-                     for vcpu in cell.cpuset}
-        for pin in cputune.vcpupin:
-            pin.cpuset = pin.cpuset | dedicated[pin.id]
+        """Let each vCPU also float on the dedicated CPUs of its host cell."""
+        dedicated = {cell.id: cell.pcpuset
+                     for cell in self._get_host_numa_topology().cells}
+        for cell in instance_numa_topology.cells:
+            for pin in cputune.vcpupin:
+                if pin.id in cell.cpuset:
+                    pin.cpuset = pin.cpuset | dedicated[cell.id]
 
     def _place_threads(self, cputune):
-        """Place the emulator and I/O threads of a low guest with a topology.
+        """Set the CPUs of a low guest's emulator and I/O threads.
 
-        Without low_emulator_set, the threads stay on the shared CPUs of the
-        host cells. If these cells have none, use all shared CPUs.
+        Without low_emulator_set, Nova's choice is right: the shared CPUs of
+        the guest's host cells. If these cells have none, use all shared CPUs.
+
+        :param cputune: LibvirtConfigGuestCPUTune of a guest with a topology
         """
         cpus = (config_checks.get_low_emulator_set(CONF) or
                 cputune.emulatorpin.cpuset or self._get_vcpu_available())
@@ -245,6 +254,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             pin.cpuset = set(cpus)
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
+        """Return Nova's domain XML with the settings of the priority."""
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
@@ -257,8 +267,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def rebuild(self, context, instance, *args, evacuate=False, **kwargs):
         """Let a rebuild on the same host use the CPUs of the instance.
 
-        After a failed move, Nova keeps the migration context of the other
-        host, and would start the guest on the CPUs that it names.
+        After a failed move, Nova keeps the migration context with CPUs of the
+        other host, and would start the guest on CPUs with these numbers.
 
         :raises NotImplementedError: always, as Nova's libvirt driver does
         """
@@ -268,9 +278,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             context, instance, *args, evacuate=evacuate, **kwargs)
 
     def _create_guest(self, context, xml, instance, *args, **kwargs):
-        """Start a guest; if one with a priority fails, doubt the partitions.
+        """Start a guest; if a guest with a priority fails, request a probe.
 
-        Nova starts all its guests here: new and moved ones, and those after a
+        Nova calls this for each new or moved guest, and for each guest after a
         hard reboot, a resume or a rescue.
         """
         try:
