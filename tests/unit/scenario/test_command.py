@@ -7,7 +7,7 @@ import pytest
 from nova_prio.cmd import main
 
 
-def test_play_lists_the_errors_of_the_file(tmp_path, capsys):
+def test_play_prints_the_errors_of_the_file(tmp_path, capsys):
     path = tmp_path / 'bad.yaml'
     path.write_text('hosts: []\nsteps: x\n')
     assert main.main(['scenario', 'play', str(path)]) == 2

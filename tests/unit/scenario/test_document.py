@@ -33,7 +33,7 @@ def problems(text):
     return str(caught.value).splitlines()
 
 
-def test_document_has_all_defaults():
+def test_document_has_defaults_of_omitted_keys():
     found = document.Document(GOOD, 'x.yaml')
     assert found.hosts == [{
         'name': 'a', 'cpus': 12, 'cells': 1, 'threads': 1,
@@ -53,13 +53,13 @@ def test_document_has_all_defaults():
 @pytest.mark.parametrize('written, value', [
     ('true', 'true'), ('True', 'true'), ('yes', 'true'), ('"yes"', 'yes'),
     ('2.0', '2.0'), ('010', '010'), ('high', 'high')])
-def test_metadata_becomes_text(written, value):
+def test_metadata_values_remain_as_written(written, value):
     found = document.Document(GOOD.replace(
         '0-7,', '0-7, aggregate: {key: %s},' % written), 'x.yaml')
     assert found.hosts[0]['aggregate'] == {'key': value}
 
 
-def test_a_cpu_set_of_one_cpu_is_a_number_in_yaml():
+def test_cpu_set_may_be_a_yaml_number():
     found = document.Document(GOOD.replace('8-11', '8'), 'x.yaml')
     assert found.hosts[0]['shared'] == '8'
 
@@ -252,7 +252,7 @@ def test_name_of_a_deleted_server_can_be_used_again():
     ('- a\n', "x.yaml:1: ['a'] is not a mapping with the keys description, "
      'hosts, flavors, images, server_groups, affinity_domains, steps'),
 ])
-def test_text_without_a_mapping_is_refused(text, problem):
+def test_file_without_a_mapping_is_refused(text, problem):
     assert problems(text) == [problem]
 
 
@@ -269,7 +269,7 @@ def test_unreadable_files_are_reported(tmp_path):
         assert str(caught.value) == problem % path
 
 
-def test_problem_of_a_document_names_the_line():
+def test_describe_names_file_line_and_key():
     found = document.Document(GOOD, 'x.yaml')
     assert found.describe(('flavors', 0), 'is refused') == (
         "x.yaml:4: key 'flavors[0]': is refused")

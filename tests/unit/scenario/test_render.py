@@ -76,12 +76,12 @@ placement 4 of 16 VCPU (total 12, reserved 4, allocation ratio 2.0)
 """
 
 
-def test_text_shows_servers_refusals_and_maps():
+def test_format_result_shows_servers_refusals_and_maps():
     seed = result.Result(SERVERS, [SEED])
     assert render.format_result(seed, [host()]) == GOLDEN
 
 
-def test_refused_steps_are_shown_in_their_order():
+def test_format_result_sorts_refusals_by_step():
     servers = [
         server('s', [0], faults={2: 'step 2 (shelve): no',
                                  10: 'step 10 (x): n'}),
@@ -91,12 +91,12 @@ def test_refused_steps_are_shown_in_their_order():
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
 
-def test_map_says_that_the_host_is_down():
+def test_map_shows_that_a_host_is_down():
     assert render.draw_host(host(), report(state='down'), []).startswith(
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
 
-def test_mixed_policy_is_pinned_and_floats():
+def test_mixed_guest_has_lines_for_pinned_and_floating_cpus():
     mixed = server('m', [[3], [8, 9], [8, 9]])
     assert '| pinned 3, floats 8-9 |' in render.format_servers([mixed])
     lines = render.draw_host(host(), SEED, [mixed]).splitlines()
@@ -104,7 +104,7 @@ def test_mixed_policy_is_pinned_and_floats():
     assert lines[3] == 'ordinary  |  |  |  |  |  |  |  |  |~~|~~|  |  |'
 
 
-def test_map_leaves_out_servers_of_other_hosts():
+def test_map_omits_servers_of_other_hosts():
     other = server('x', [[0]], 'high', host='other')
     text = render.draw_host(host(), SEED, [other])
     assert 'pinned' not in text
@@ -130,7 +130,7 @@ def test_map_of_a_host_with_the_stock_driver_shows_placement_usage():
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')
 
 
-def test_a_wide_host_fits_into_100_columns():
+def test_map_of_a_large_host_fits_into_100_columns():
     servers = [server('high-with-a-long-name-%d' % number,
                       [[2 * number], [2 * number + 1]], 'high', 'wide')
                for number in range(40)]

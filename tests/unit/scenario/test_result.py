@@ -15,13 +15,13 @@ XML = """<domain><vcpu%s>2</vcpu><cputune>%s</cputune>%s</domain>"""
     ('', {1: '2', 0: '3'}, [[3], [2]]),
     ('', {0: '0', 1: '2-3'}, [[0], [2, 3]]),
 ])
-def test_cpus_of_a_guest(vcpu, pins, cpus):
+def test_parse_guest_returns_cpus(vcpu, pins, cpus):
     tune = ''.join('<vcpupin vcpu="%d" cpuset="%s"/>' % pin
                    for pin in pins.items())
     assert result.parse_guest(XML % (vcpu, tune, ''), 4) == (cpus, None)
 
 
-def test_partition_of_a_guest():
+def test_parse_guest_returns_partition():
     xml = XML % ('', '', '<resource><partition>/low_prio_machine</partition>'
                  '</resource>')
     assert result.parse_guest(xml, 1) == ([0], '/low_prio_machine')
@@ -38,7 +38,7 @@ def test_pinned_and_floating_cpus(cpus, pinned_on, floats_on):
     assert (server.pinned_on, server.floats_on) == (pinned_on, floats_on)
 
 
-def test_document_has_the_keys_of_the_json_format():
+def test_to_dict_has_the_keys_of_the_json_format():
     found = result.Result(
         [result.Server('s', faults={1: 'no', 2: 'no room'})],
         [{'name': 'a'}], ['surprise'])
@@ -62,7 +62,7 @@ def test_parse_cpus(text, cpus):
 
 
 @pytest.mark.parametrize('text', ['', 'a', '3-1', '1-', '1,,2'])
-def test_parse_cpus_refuses(text):
+def test_parse_cpus_refuses_malformed_text(text):
     with pytest.raises(ValueError):
         result.parse_cpus(text)
 
