@@ -2,8 +2,8 @@
 
 """The module that nova-compute imports as ``nova.virt.prio``.
 
-It imports the driver on the first use, because all programs that load the
-plug-ins of os-vif import this module, and must not import Nova.
+This module imports the driver on the first use. All programs that load the
+plug-ins of os-vif import this module, and some of them must not import Nova.
 """
 
 #: ``[DEFAULT] compute_driver`` of a priority host.

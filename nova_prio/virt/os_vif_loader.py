@@ -2,8 +2,8 @@
 
 """The plug-in of os-vif that makes ``nova.virt.prio`` importable.
 
-nova-compute loads its driver only from below ``nova.virt``, right after the
-plug-ins of os-vif. This plug-in supports no VIF type.
+nova-compute imports its driver only from ``nova.virt``, right after it has
+loaded the plug-ins of os-vif. This plug-in supports no VIF type.
 """
 
 import sys
@@ -14,16 +14,16 @@ from nova_prio.virt import driver_alias
 
 
 class PriorityDriverPlugin(plugin.PluginBase):
-    """A plug-in of os-vif that nova-compute loads for its side effect."""
+    """A plug-in whose only purpose is that ``load`` is called."""
 
     @classmethod
     def load(cls, plugin_name):
-        """Alias the driver's module as ``nova.virt.prio``."""
+        """Make ``nova.virt.prio`` importable, then load as other plug-ins."""
         sys.modules['nova.virt.prio'] = driver_alias
         return super().load(plugin_name)
 
     def describe(self):
-        """Return that no VIF type is supported."""
+        """Return the HostPluginInfo of a plug-in without VIF types."""
         from os_vif.objects import host_info
         return host_info.HostPluginInfo(plugin_name='nova_prio', vif_info=[])
 

@@ -120,11 +120,13 @@ class Hierarchy:
         weight = options.low_weight if name == LOW else options.high_weight
         if 'cpu' in self.controllers:
             yield from self._plan_cpu_weight(path, weight, systemd)
+        io_controller = self.IO[0].name.split('.')[0]
         # The value that systemd writes for IOWeight= depends on its release.
         if (name == LOW and options.io_weight and not systemd and
-                self.IO[0].name.split('.')[0] in self.controllers):
-            files = [file for file in self.IO if (path / file.name).exists()]
-            for file in files or self.IO[:1]:
+                io_controller in self.controllers):
+            present = [file for file in self.IO
+                       if (path / file.name).exists()]
+            for file in present or self.IO[:1]:
                 yield make_value_step(path / file.name,
                                       file.convert(options.io_weight))
 

@@ -50,7 +50,9 @@ class Systemd:
         for name in hierarchies.PARTITIONS:
             unit = name + '.slice'
             yield self._plan_unit_file(unit, self._format_unit(name, options))
-            for hierarchy in self.hierarchies if self.is_running else ():
+            if not self.is_running:
+                continue
+            for hierarchy in self.hierarchies:
                 path = hierarchy.top / unit
                 if 'cpu' in hierarchy.controllers:
                     yield hierarchies.make_directory_step(
@@ -138,7 +140,7 @@ class CgroupHost:
                          (root / 'etc/systemd/system').is_dir())
 
     def plan_steps(self):
-        """Yield each step. A later step may depend on the earlier ones."""
+        """Yield each step; apply it, if at all, before the next step."""
         if not self.is_image:
             yield from self._plan_requirements()
         v1, v2 = ([tree for tree in self.found if isinstance(tree, version)]
