@@ -90,9 +90,9 @@ class ClaimWorkarounds:
             if instance.host == self.host:
                 # A resize on this host: an earlier move has ended.
                 self.driver.ledger.settle(instance.uuid)
-            elif self.pci_tracker:
+            elif self.pci_tracker and self.driver.manages(instance):
                 self.pci_tracker.free_instance_claims(context, instance)
-        if not self.keeps_pci_requests(migration):
+        if not self.keeps_pci_requests(instance, migration):
             return super()._move_claim(context, instance, new_flavor, nodename,
                                        migration, *args, **kwargs)
         # The alias may have changed, or may not exist on this host.
@@ -108,7 +108,7 @@ class ClaimWorkarounds:
             if not has_claimed_cpus:
                 instance.drop_migration_context()
 
-    def keeps_pci_requests(self, migration):
+    def keeps_pci_requests(self, instance, migration):
         """Return whether a claim must use the PCI requests of the instance.
 
         Bug: for a live migration, Nova makes new requests from the flavor and
@@ -118,7 +118,7 @@ class ClaimWorkarounds:
         ``Devices.test_guests_start_again_on_their_host``.
         """
         return (self.has_ledger and migration is not None and
-                migration.is_live_migration)
+                migration.is_live_migration and self.driver.manages(instance))
 
     def _update_usage_from_migration(self, context, instance, migration,
                                      nodename):
@@ -136,7 +136,7 @@ class ClaimWorkarounds:
             with self.driver.steps.contain(
                     'keep the PCI devices of a live migration claimed',
                     until_recount=True):
-                claimed = self.keeps_pci_requests(migration) and (
+                claimed = self.keeps_pci_requests(instance, migration) and (
                     self.pci_tracker.claims.pop(instance.uuid, None))
         try:
             super()._update_usage_from_migration(

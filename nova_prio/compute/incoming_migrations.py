@@ -38,6 +38,9 @@ class IncomingMigrations:
 
     # The thread that reads the migration records; None if there is no claim.
     _watcher = None
+    # UUIDs of the live migrations to this host whose claims it releases. Nova
+    # handles those of instances that the driver does not manage.
+    _managed = frozenset()
 
     def update_available_resource(self, context, nodename, startup=False):
         """Recount without the live migrations to this host that have ended."""
@@ -57,6 +60,7 @@ class IncomingMigrations:
                 migration.dest_compute == self.host != instance.host):
             self._ledger.mark_incoming(instance.uuid)
             if migration.is_live_migration and self.driver.manages(instance):
+                self._managed |= {migration.uuid}
                 self._start_watcher(context)
 
     def _start_watcher(self, context):
@@ -83,16 +87,17 @@ class IncomingMigrations:
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _keeps_watching(self, is_released):
-        if not is_released or not self._get_incoming():
+        self._managed = frozenset(
+            migration.uuid for migration in self._get_incoming())
+        if not is_released or not self._managed:
             self._watcher = None
         return self._watcher is not None
 
     def _get_incoming(self):
-        """Return the tracked live migrations that have not arrived here."""
+        """Return the managed live migrations that have not arrived here."""
         return [migration
                 for uuid, migration in list(self.tracked_migrations.items())
-                if migration.is_live_migration and
-                migration.dest_compute == self.host and
+                if migration.uuid in self._managed and
                 uuid not in self.tracked_instances]
 
     def _release_ended(self, context):
@@ -131,10 +136,9 @@ class IncomingMigrations:
                 expected_attrs=['migration_context', 'pci_devices'])
         except exception.InstanceNotFound:
             return
-        if (not self.driver.manages(instance) or instance.host == self.host or
+        if instance.host == self.host or (
                 self.driver.guests.is_running(instance.uuid)):
-            # Stock Nova forgets nothing, and a guest may run here whatever
-            # became of the migration.
+            # A guest may run here whatever became of the migration.
             return
         LOG.info('Releasing the claim of the live migration %s, which has '
                  'ended.', migration.uuid, instance=instance)

@@ -118,6 +118,11 @@ class UsageLedger:
         return sum(usage.demand.shared for usage in self._usages.values()
                    if not usage.is_low)
 
+    @property
+    def has_priority(self):
+        """Whether an instance with a priority counts on the host."""
+        return any(usage.demand.priority for usage in self._usages.values())
+
     def rows_by_instance(self):
         """Return dict, UUID -> ``capacity.Rows`` that the instance uses."""
         rows = {}

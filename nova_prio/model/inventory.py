@@ -19,15 +19,15 @@ def build_priority_inventories(stock, cpus, ledger):
     that Placement does not sell more than the low row. Only the filter and the
     claim tell low-priority from ordinary instances, and limit the vCPUs of an
     instance to the CPUs of the host. Memory is never overcommitted.
-    On other hosts the VCPU inventory is Nova's, or larger if the present
-    allocations need more.
+    On other hosts the VCPU inventory is Nova's. If instances with a priority
+    are there and the present allocations need more, it is larger.
 
     :param stock: inventories of Nova's driver, a dict, resource class -> dict
     :param cpus: ``capacity.HostCPUs``
     :param ledger: ``usage.UsageLedger`` of the host
     """
     inventories = dict(stock)
-    if orc.VCPU in stock:
+    if orc.VCPU in stock and (cpus.mix or ledger.has_priority):
         vcpu = dict(stock[orc.VCPU])
         if cpus.mix:
             units = capacity.calculate_placement_units(

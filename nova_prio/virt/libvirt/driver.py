@@ -182,11 +182,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         The records are its allocations, its migrations and the claims of its
         live migrations. Stock Nova handles those of all other instances.
+        During a resize, an instance has up to three flavors.
 
         :param instance: nova.objects.Instance
         """
-        return self.mix or flavor_specs.get_priority(
-            instance.flavor.extra_specs) is not None
+        flavors = [getattr(instance, name) for name in (
+            'flavor', 'old_flavor', 'new_flavor') if name in instance]
+        return self.mix or any(
+            flavor_specs.get_priority(flavor.extra_specs) is not None
+            for flavor in flavors if flavor)
 
     def get_host_cpus(self, inventories):
         """Return the ``capacity.HostCPUs`` of this host.

@@ -11,7 +11,8 @@ STOCK = {'total': 4, 'min_unit': 1, 'max_unit': 4, 'step_size': 1,
          'allocation_ratio': 2.0, 'reserved': 0}
 
 
-def build(stock=STOCK, mix=True, vcpu=4, largest_vcpu=4, memory_mb=0):
+def build(stock=STOCK, mix=True, vcpu=4, largest_vcpu=4, memory_mb=0,
+          has_priority=True):
     """Return the inventories of a host with 8 dedicated and 4 shared CPUs."""
     return inventory.build_priority_inventories(
         {'VCPU': stock, 'MEMORY_MB': stock, 'DISK_GB': stock},
@@ -19,7 +20,8 @@ def build(stock=STOCK, mix=True, vcpu=4, largest_vcpu=4, memory_mb=0):
             frozenset(range(8)), frozenset(range(8, 12)),
             capacity.parse_ratio('2.0'), mix),
         types.SimpleNamespace(
-            vcpu=vcpu, largest_vcpu=largest_vcpu, memory_mb=memory_mb))
+            vcpu=vcpu, largest_vcpu=largest_vcpu, memory_mb=memory_mb,
+            has_priority=has_priority))
 
 
 def test_inventory_of_the_example():
@@ -50,6 +52,11 @@ def test_host_without_mix_keeps_stock_inventory_unless_oversold(used, total):
     inventories = build(stock, mix=False, vcpu=used)
     assert dict(stock, total=total) == inventories['VCPU']
     assert stock == inventories['MEMORY_MB']
+
+
+def test_host_without_mix_keeps_stock_inventory_of_ordinary_instances():
+    assert STOCK == build(mix=False, vcpu=40, largest_vcpu=20,
+                          has_priority=False)['VCPU']
 
 
 @pytest.mark.parametrize('ratio, expected', [
