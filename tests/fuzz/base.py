@@ -56,9 +56,13 @@ class Operations:
         if found:
             raise Unexpected(found)
         migration = player.newest_migration(self._cloud.api, server.uuid)
-        destination = migration.get('dest_compute')
-        if destination in self._model.up:
-            self._cloud.update_host(destination)
+        self._recount(migration.get('dest_compute'))
+
+    def _recount(self, *hosts):
+        """Recount those of the hosts that are up."""
+        for host in hosts:
+            if host in self._model.up:
+                self._cloud.update_host(host)
 
     @staticmethod
     def _requested(host):

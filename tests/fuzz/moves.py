@@ -91,14 +91,10 @@ class MoveOperations(base.Operations):
         Nova claims for an ordinary instance without a NUMA topology on hosts
         with cpu_priority_mix_enable only.
         """
-        if not (KINDS[server.kind].cells or
-                self._is_managed(server, server.host)):
+        kind = KINDS[server.kind]
+        if not (kind.priority or kind.cells or
+                self._model.hosts[server.host].mix):
             self._recount_destination(server)
-
-    def _is_managed(self, server, host):
-        """Return whether the driver of a host releases claims of a server."""
-        return bool(KINDS[server.kind].priority or
-                    self._model.hosts[host].mix)
 
     def _migrate_live(self, server, host):
         return self._cloud.act(server, **_live(host))
@@ -137,10 +133,9 @@ class MoveOperations(base.Operations):
         if (shown['status'], shown['OS-EXT-SRV-ATTR:host']) != (
                 'ACTIVE', server.host):
             raise base.Unexpected(shown)
-        destination = player.newest_migration(
-            self._cloud.api, server.uuid).get('dest_compute')
-        if destination and not self._is_managed(server, destination):
-            self._recount_destination(server)
+        if not KINDS[server.kind].priority:
+            self._recount(*(host for host, options
+                            in self._model.hosts.items() if not options.mix))
 
     def abort_running(self, name, host):
         """Abort a live migration that runs."""
