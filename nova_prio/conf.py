@@ -168,13 +168,18 @@ def register_opts(conf):
 
 
 def find_invalid(conf, names):
-    """Return a sentence for each of these options with an invalid value."""
+    """Return a sentence for each option with an invalid value.
+
+    :param conf: ``oslo_config.cfg.ConfigOpts``
+    :param names: names of the options of this package to read
+    """
     problems = []
     for group, options in list_opts():
         values = conf[group.name] if group else conf
         for option in options:
             try:
                 if option.name in names:
+                    # The read raises the error.
                     values[option.name]
             except cfg.ConfigSourceValueError as error:
                 problems.append('[%s] %s: %s; correct the value.' % (

@@ -11,7 +11,7 @@ from nova_prio.model import capacity
 
 
 def get_hint_rule(priority):
-    """Return the name of the rule for the hint with this priority."""
+    """Return the name of the rule for the hint ``priority=PRIORITY``."""
     return 'nova_prio:create:hint:%s' % priority
 
 

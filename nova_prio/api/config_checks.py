@@ -29,8 +29,8 @@ def find_warnings(conf):
                 "it in keystone, whose limits cannot be read from this host: "
                 "%s." % (_UNIFIED_LIMITS, _PCPU, _describe(conf, _PCPU),
                          ' '.join(str(error).split()).rstrip('.'))]
-    # If Nova does not require a limit, warn only if dedicated vCPUs would
-    # evade the limit of the shared ones.
+    # If Nova does not require a limit, warn only if the shared vCPUs have a
+    # limit, and high-priority instances could evade it.
     return ["[quota] driver is %s, and keystone has no registered limit '%s', "
             "without which Nova %s %s; register it."
             % (_UNIFIED_LIMITS, name, _describe(conf, name), instances)
@@ -40,6 +40,7 @@ def find_warnings(conf):
 
 
 def _describe(conf, name):
+    """Return the verb for what Nova does without this registered limit."""
     return 'refuses' if _is_required(conf, name) else 'does not limit'
 
 
@@ -53,10 +54,12 @@ def _is_required(conf, name):
 def _list_registered_limits(conf):
     """Return the set of names of the limits that are registered for Nova.
 
-    Find service and region as oslo.limit does.
+    Find the service and the region as oslo.limit does.
+
+    :raises ValueError: if not exactly one service matches
     """
     from nova import utils
-    # Registers the options.
+    # This import registers the options of oslo.limit.
     import oslo_limit.limit  # noqa: F401
     identity = utils.get_sdk_adapter(
         'identity', True, conf_group='oslo_limit')

@@ -2,7 +2,7 @@
 
 """The admission checks of a host that the filter and the claim share.
 
-The NUMA fit is not among them: Nova decides it (:mod:`nova_prio.virt.numa`).
+Nova decides the NUMA fit (:mod:`nova_prio.virt.numa`).
 """
 
 import typing
@@ -30,8 +30,9 @@ class Refusal(typing.NamedTuple):
     def __str__(self):
         """Return reason, detail and the numbers that are not None."""
         numbers = ', '.join(
-            '%s %d' % pair for pair in zip(self._fields[2:], self[2:])
-            if pair[1] is not None)
+            '%s %d' % (name, number) for name, number in (
+                ('needed', self.needed), ('available', self.available))
+            if number is not None)
         return '%s: %s%s' % (
             self.reason, self.detail, numbers and ' (%s)' % numbers)
 
@@ -39,12 +40,14 @@ class Refusal(typing.NamedTuple):
 def find_refusals(host, request, remaining, free_memory_mb):
     """Yield each Refusal of an instance by a host.
 
-    If the host is not a mix host, call this for priority instances only.
+    Call this for priority instances, and on a mix host for all instances. The
+    rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
 
     :param host: ``host_report.HostReport``, or an object with its attributes
     :param request: ``demand.ResourceRequest`` of the instance
     :param remaining: ``capacity.Rows`` of the host
-    :param free_memory_mb: memory of the host that no instance has
+    :param free_memory_mb: memory of the host that no instance has, in MB;
+        negative if the memory is overcommitted
     """
     if request.priority is not None and host.problem:
         yield Refusal('problem', (host.problem,))

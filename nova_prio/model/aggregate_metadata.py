@@ -14,7 +14,7 @@ KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 
 
 def is_marked(aggregate):
-    """Return whether an aggregate is for priority instances."""
+    """Return whether the metadata mark an aggregate for priority instances."""
     return any(_equals(aggregate.metadata.get(key), 'true')
                for key in AGGREGATE_KEYS)
 
@@ -37,4 +37,5 @@ def find_misread_metadata(aggregate):
 
 
 def _equals(value, word):
+    """Return whether a value is the word, in upper or lower case."""
     return value is not None and value.strip().lower() == word

@@ -76,7 +76,8 @@ class Demand:
     """The CPUs that one instance needs.
 
     ``priority`` is 'high', 'low' or None for an ordinary instance.
-    ``dedicated`` includes the CPU of an isolated emulator thread.
+    ``dedicated`` and ``shared`` are numbers of CPUs. ``dedicated`` includes
+    the CPU of an isolated emulator thread.
     """
 
     priority: str | None
@@ -86,7 +87,11 @@ class Demand:
 
 @dataclasses.dataclass(frozen=True)
 class HostCPUs:
-    """The CPU configuration of a host, with two frozensets of CPU numbers."""
+    """The CPU configuration of a host.
+
+    ``dedicated`` and ``shared`` are CPU numbers. ``mix`` tells whether the
+    host is a mix host.
+    """
 
     dedicated: frozenset
     shared: frozenset
@@ -111,8 +116,10 @@ def calculate_sellable(dedicated, shared, ratio, mix):
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
     row may only sell that CPU's oversubscription, r - 1.
 
-    :param dedicated: number of dedicated CPUs; ``shared`` is a number too
+    :param dedicated: number of dedicated CPUs
+    :param shared: number of shared CPUs
     :param ratio: allocation ratio, a Decimal
+    :param mix: whether the host is a mix host
     """
     ordinary = shared * ratio
     low = ordinary + dedicated * max(ratio - 1, 0) if mix else ordinary
@@ -138,15 +145,19 @@ def calculate_needed_rows(demand):
 
 
 def calculate_remaining(sellable, used):
-    """Return the Rows that remain; an oversold row has 0."""
+    """Return the remaining Rows; an oversold row has 0 remaining vCPUs."""
     high, low, ordinary = map(operator.sub, sellable, used)
     return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
 def find_shortages(needed, available):
-    """Return (name of the row, needed, available) of each row too small."""
-    return [row for row in zip(Rows._fields, needed, available)
-            if row[1] > row[2]]
+    """Return the rows that are too small for an instance.
+
+    :param needed: Rows; ``available`` too
+    :returns: list of (name of the row, its needed vCPUs, its available vCPUs)
+    """
+    return [(name, wanted, free) for name, wanted, free
+            in zip(Rows._fields, needed, available) if wanted > free]
 
 
 def find_oversold_rows(sellable, used):
@@ -157,11 +168,12 @@ def find_oversold_rows(sellable, used):
 def calculate_placement_units(ratio, vcpus):
     """Return the smallest inventory with which Placement admits some vCPUs.
 
-    Placement admits ``int(units * ratio)``, in floating point. With the
-    returned units this is at least ``vcpus``, by less than ``max(ratio, 1)``
-    more, unless the inventory has the largest total that Placement allows.
+    Placement admits ``int(units * ratio)`` vCPUs, in floating point. The
+    result never exceeds the largest total that Placement allows.
 
     :param ratio: allocation ratio, a Decimal
+    :param vcpus: number of vCPUs that Placement must admit
+    :returns: units of the inventory: its total minus its reserved amount
     :raises ValueError: if the ratio is 0 and there are vCPUs to admit
     """
     if vcpus > 0 and not ratio:

@@ -16,11 +16,11 @@ _DIGITS = 4
 
 
 class NoSolution(ValueError):
-    """No value is enough, or every value is; the text is a sentence."""
+    """No value reaches the target, or every value does: a sentence."""
 
 
 class HostSize(typing.NamedTuple):
-    """Numbers of CPUs and the ratio of a host; solve() replaces a None."""
+    """Numbers of CPUs and the ratio of a host; solve() finds one of them."""
 
     dedicated: int | None
     shared: int | None
@@ -41,12 +41,14 @@ class HostSize(typing.NamedTuple):
 
 
 def solve(size, low=None, overall=None):
-    """Return the HostSize that sells the least that is enough.
+    """Return the HostSize that reaches a target, and sells as little more.
+
+    Give one of the targets ``low`` and ``overall``.
 
     :param size: HostSize of which exactly one value is None
-    :param low: vCPUs that the low row must sell, an int; or
-    :param overall: overall ratio that the host must reach, a Decimal
-    :raises NoSolution: if no value is enough, or if every value is
+    :param low: number of vCPUs that the low row must sell
+    :param overall: ``overall_ratio`` that the host must reach, a Decimal
+    :raises NoSolution: if no value reaches the target, or if every value does
     """
     name = size._fields[size.index(None)]
     given = ', '.join('%s %s' % pair for pair in size._asdict().items()
@@ -59,11 +61,13 @@ def solve(size, low=None, overall=None):
         goal = 'an overall ratio of %s with %s' % (overall, given)
 
     def measure(value):
+        """Return the number or ratio that a value gives, as in the target."""
         candidate = size._replace(**{name: value})
         return (candidate.sellable.low if overall is None
                 else candidate.overall_ratio)
 
     if name == 'ratio':
+        # In steps of 10 ** -_DIGITS. A larger ratio never sells less.
         steps = range(MOST_RATIO * 10 ** _DIGITS + 1)
         step = bisect.bisect_left(
             steps, target,
@@ -74,12 +78,12 @@ def solve(size, low=None, overall=None):
         return size._replace(
             ratio=decimal.Decimal(step).scaleb(-_DIGITS).normalize())
     # nova-compute refuses to start with mix if one of the sets is empty.
-    measures = [(measure(number), number)
-                for number in range(int(size.mix), MOST_CPUS + 1)]
-    enough = [pair for pair in measures if pair[0] >= target]
+    numbers = range(int(size.mix), MOST_CPUS + 1)
+    measures = {number: measure(number) for number in numbers}
+    enough = [number for number in numbers if measures[number] >= target]
     if not enough:
         raise NoSolution('No number of %s CPUs up to %d gives %s.' % (
             name, MOST_CPUS, goal))
-    if measures[0][0] == measures[-1][0]:
+    if measures[numbers[0]] == measures[numbers[-1]]:
         raise NoSolution('Any number of %s CPUs gives %s.' % (name, goal))
-    return size._replace(**{name: min(enough)[1]})
+    return size._replace(**{name: min(enough, key=measures.get)})

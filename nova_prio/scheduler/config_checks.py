@@ -67,7 +67,11 @@ def find_problems(conf):
 
 
 def find_warnings(conf):
-    """Return the faults of soft policies; none if an option is invalid."""
+    """Return the faults of weighers for server groups, a list of sentences.
+
+    The list is empty if an option is invalid: :func:`find_problems` reports
+    the option.
+    """
     if _find_invalid(conf):
         return []
     weighers = conf.filter_scheduler.weight_classes
@@ -75,25 +79,26 @@ def find_warnings(conf):
     warnings = []
     for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
         name = '%s_weight_multiplier' % policy
-        stock, ours = conf.filter_scheduler[name], conf.nova_prio[name]
-        has_ours = _has_any(weighers, prio_weigher, _PRIO_WEIGHERS)
+        nova_value = conf.filter_scheduler[name]
+        prio_value = conf.nova_prio[name]
+        has_prio = _has_any(weighers, prio_weigher, _PRIO_WEIGHERS)
         if not _has_any(weighers, nova_weigher, _NOVA_WEIGHERS):
             text = ("[filter_scheduler] weight_classes is {weighers}, without "
                     "'{nova_weigher}', so that Nova refuses server groups "
                     "with the policy {policy}; add it.")
-        elif stock and ours and has_ours:
-            text = ("[filter_scheduler] {name} is {stock} beside [nova_prio] "
-                    "{name} = {ours}, so that server groups count twice; set "
-                    "it to 0.0.")
-        elif not stock and not has_ours:
+        elif nova_value and prio_value and has_prio:
+            text = ("[filter_scheduler] {name} is {nova_value} beside "
+                    "[nova_prio] {name} = {prio_value}, so that server groups "
+                    "count twice; set it to 0.0.")
+        elif not nova_value and not has_prio:
             text = ("[filter_scheduler] weight_classes is {weighers}, without "
                     "'{prio_weigher}', and {name} is 0.0, so that server "
                     "groups do not count; add it.")
-        elif not stock and not ours:
+        elif not nova_value and not prio_value:
             text = ("[filter_scheduler] and [nova_prio] {name} are both 0.0, "
                     "so that server groups do not count; set the latter to "
                     "10.0.")
-        elif stock and len(domains) > 1:
+        elif nova_value and len(domains) > 1:
             text = ("[nova_prio] affinity_domains is {domains}, which Nova's "
                     "'{nova_weigher}' does not read; set [filter_scheduler] "
                     "{name} to 0.0 and [nova_prio] {name} to 10.0, and add "
@@ -101,8 +106,9 @@ def find_warnings(conf):
         else:
             continue
         warnings.append(text.format(
-            name=name, policy=policy.replace('_', '-'), stock=stock, ours=ours,
-            weighers=weighers, domains=domains, nova_weigher=nova_weigher,
+            name=name, policy=policy.replace('_', '-'),
+            nova_value=nova_value, prio_value=prio_value, weighers=weighers,
+            domains=domains, nova_weigher=nova_weigher,
             prio_weigher=prio_weigher))
     return warnings
 
@@ -131,6 +137,7 @@ def find_doubled_multipliers(conf):
 
 
 def _find_invalid(conf):
+    """Return a sentence for each option of this package that is invalid."""
     return prio_conf.find_invalid(
         conf, [option.name for option in prio_conf.PRIORITY_OPTS])
 
@@ -140,9 +147,11 @@ def _is_ours(weigher):
 
 
 def _has_any(weighers, *names):
+    """Return whether any of the names is among the configured weighers."""
     return not set(weighers).isdisjoint(names)
 
 
 def _weighs_cpus_twice(weighers):
+    """Return whether our weighers and the CPU weigher of Nova are enabled."""
     return (any(map(_is_ours, weighers)) and
             _has_any(weighers, _NOVA_CPU_WEIGHER, _NOVA_WEIGHERS))
