@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Each command of this package that a page shows, read by its own parser."""
+"""Tests that parse each command of this package in the documentation."""
 
 import configparser
 import importlib
@@ -19,14 +19,17 @@ from nova_prio.cmd import nova_check
 from nova_prio.cmd import status
 from tests import pages
 
-#: What ends a command for the shell.
+#: Characters of the shell that end a command.
 _OPERATORS = re.compile(r'[|<>;&]+')
 _BEFORE = re.compile(r'^(?:sudo|docker (?:exec|run --rm) \S+) ')
 _LITERAL = re.compile(r'``(nova-prio(?:-host|-status)?\s[^`]+)``')
 
 
 def _commands():
-    """Return those of this tree, which may be newer than the installed."""
+    """Return a CommandManager with the commands in setup.cfg of this tree.
+
+    The installed entry points may be older.
+    """
     setup = configparser.ConfigParser()
     setup.read(pages.ROOT / 'setup.cfg')
     found = commandmanager.CommandManager('none')
@@ -39,10 +42,13 @@ def _commands():
 
 
 def _parser(words):
-    """Return the parser of a command of nova-prio, and its arguments."""
+    """Return the parser of a command of nova-prio, and its arguments.
+
+    :param words: the command line without ``nova-prio``, a list of str
+    """
     commands = _commands()
     command, name, arguments = commands.find_command(words)
-    # cliff also takes the beginning of a name.
+    # cliff also accepts an abbreviated name.
     assert name in dict(commands)
     return command(None, None).get_parser('nova-prio ' + name), arguments
 
@@ -94,12 +100,12 @@ def _words(line):
         if _OPERATORS.fullmatch(word):
             break
         words.append(word)
-    # It may be named with its directory.
+    # The program may have a directory, such as /opt/nova/bin/nova-prio.
     return [pathlib.PurePath(words[0]).name, *words[1:]]
 
 
 def _literals():
-    """Return what else the text names of them, likewise."""
+    """Return the commands in the running text as parameters of a test."""
     for page in pages.PAGES:
         for number, text in enumerate(_LITERAL.findall(page.read_text())):
             words = text.split()
@@ -115,7 +121,7 @@ def test_command_line_is_understood(words):
 
 @pytest.mark.parametrize('words', list(_literals()))
 def test_command_in_the_text_exists(words):
-    """It may lack what the command asks for; options have to be known."""
+    """The command may lack required arguments, but no option is unknown."""
     program, *arguments = words
     if program != 'nova-prio':
         PARSE[program](arguments)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the documentation and the samples say, loaded as a reader would."""
+"""Tests of the snippets in the documentation, and of the sample files."""
 
 import contextlib
 import functools
@@ -38,16 +38,16 @@ _META_SECTION = re.compile(r'^\[\[([\w-]+)\|(.+)\]\]$', re.M)
 
 
 def snippets(language):
-    """Return what pages show in a language, as parameters of a test."""
+    """Return the snippets of the pages in a language, as test parameters."""
     return [pytest.param(text, id=where)
             for text, where in pages.snippets(language)]
 
 
 def nova_confs():
-    """Return the snippets of nova.conf, likewise.
+    """Return the snippets of nova.conf, as test parameters.
 
-    DevStack's local.conf holds several, each below a line that names the file
-    and begins with two brackets.
+    A snippet of DevStack's local.conf has several parts. Each part begins with
+    a line like ``[[post-config|$NOVA_CONF]]``.
     """
     found = snippets('ini')
     for text, where in pages.snippets('cfg'):
@@ -59,7 +59,10 @@ def nova_confs():
 
 
 def load(path):
-    """Return the configuration of a file: options of Nova, and ours."""
+    """Return a ConfigOpts with all options of Nova and of this package.
+
+    :param path: the configuration file to read
+    """
     conf = cfg.ConfigOpts()
     for group, opts in [*nova.conf.opts.list_opts(),
                         *nova_prio.conf.list_opts()]:
@@ -122,7 +125,7 @@ def test_commands_name_files_that_exist(text):
     for line in text.splitlines():
         words = shlex.split(line.removeprefix('$ '))
         for word in words:
-            # Others are those of the reader's hosts.
+            # An absolute path is a file on the reader's host.
             if '/' in word and '://' not in word and word[0] != '/':
                 assert (pages.ROOT / word).exists(), word
 
@@ -141,7 +144,7 @@ def test_literals_name_files_that_exist(page):
      'nova-prio-policy-generator.conf', 'nova-prio-policy.yaml.sample'),
 ])
 def test_sample_is_current(generate, config, sample, tmp_path):
-    """Otherwise: ``tools/test genconfig`` writes it anew."""
+    """If this test fails, run ``tools/test genconfig``."""
     written = tmp_path / 'sample'
     generate(['--config-file', str(SAMPLES / config),
               '--output-file', str(written)])
