@@ -55,7 +55,7 @@ def check(view):
                 'destroy and undefine it before the instance is started again.'
                 % migration.dest_compute)
         yield finding.Finding(
-            view.name, finding.UNFINISHED_MIGRATION, migration.uuid,
+            view.name, 'unfinished_migration', migration.uuid,
             needed='%s without a claim' % status,
             placement=finding.format_amounts(
                 view.total_allocations.get(migration.uuid, {})),
