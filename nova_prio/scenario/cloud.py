@@ -193,10 +193,7 @@ class Cloud(Installed, base.ServersTestBase):
         return connection
 
     def start_compute(self, hostname='compute1', *args, **kwargs):
-        """Start or restart a compute with the options of its host.
-
-        The other arguments are those of Nova's method.
-        """
+        """Start or restart a compute with the options of its host."""
         options = self._host_options.setdefault(
             hostname, {(None, 'host'): hostname})
         with self._options_fixture.starting(options):
@@ -215,13 +212,12 @@ class Cloud(Installed, base.ServersTestBase):
             neighbouring numbers
         :param cells: number of NUMA cells
         :param threads: number of threads per core
-        :param dedicated: str, ``cpu_dedicated_set``; shared likewise
+        :param dedicated: str, ``cpu_dedicated_set``; shared and
+            low_emulator_set likewise
         :param ratio: ``cpu_allocation_ratio``; None leaves it to Nova
         :param mix: ``cpu_priority_mix_enable``
-        :param driver: ``compute_driver``
         :param aggregate: dict, str to str: the metadata of the aggregate,
             which hosts with the same metadata share; None or {} for none
-        :param low_emulator_set: str, ``[nova_prio] low_emulator_set``
         :param cell: name of Nova's cell; None for the first cell
         """
         self._host_options[name] = {

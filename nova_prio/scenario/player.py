@@ -122,11 +122,10 @@ class Player:
         return [self._await_build(server) for server in servers]
 
     def _refuse(self, server, text, reasons=()):
-        """Record why Nova refused the current step for a server.
+        """Record why Nova refused the current step; return False.
 
         :param text: the message of Nova
         :param reasons: iterable of sentences
-        :returns: False, because the step did not work
         """
         server.faults[self._number] = '\n'.join([
             'step %d (%s): %s' % (self._number, self._step.short_title, text),

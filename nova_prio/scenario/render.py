@@ -58,9 +58,10 @@ def _name_cpus(**cpu_sets):
 
 
 def draw_host(host, report, servers):
-    """Return the CPUs of a host: which servers are pinned and float on them.
+    """Return a map of the CPUs of a host, with the servers on each CPU.
 
-    Each server with pinned vCPUs gets a letter, its code.
+    Each server with pinned vCPUs gets a letter, its code. Servers that float
+    on a CPU are drawn as "~".
 
     :param host: dict, the host in the scenario file
     :param report: dict, the host in the result

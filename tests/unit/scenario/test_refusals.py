@@ -6,7 +6,9 @@ from nova import objects
 from nova.scheduler import utils
 import pytest
 
+from nova_prio.compat import contract
 from nova_prio.scenario import refusals
+from nova_prio.scenario import result
 
 objects.register_all()
 
@@ -38,6 +40,14 @@ def request(*groups, root_required=(), root_forbidden=()):
         for name, value in fields.items():
             setattr(group, name, value)
     return resources
+
+
+def test_convert_refused_start_keeps_the_message_of_the_service():
+    with (pytest.raises(result.PlayFailed) as caught,
+          refusals.convert_refused_start(result.PlayFailed),
+          contract.exit_if_refused()):
+        raise contract.StartRefused('the sentence')
+    assert str(caught.value) == 'nova_prio: the sentence'
 
 
 @pytest.mark.parametrize('vcpu, used, needed, sentence', [
