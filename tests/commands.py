@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""The commands that read Nova's databases, on those of a bed."""
+"""Run commands of nova-prio on the databases of a test."""
 
 import contextlib
 import io
@@ -15,10 +14,11 @@ from nova_prio.cmd import main
 
 
 def run(*arguments, options=('-f', 'json')):
-    """Run a command that lists something.
+    """Run a command of nova-prio in this process.
 
-    :param options: what says how, none for a command that lists nothing
-    :returns: (exit status, list of dict or None, what it says besides)
+    :param arguments: name of the command, and its arguments
+    :param options: output options; empty for a command that prints no list
+    :returns: (exit status, rows as a list of dict or None, standard error)
     """
     out, err = io.StringIO(), io.StringIO()
     with (mock.patch('nova_prio.cmd.controller.configure_nova',
@@ -26,7 +26,7 @@ def run(*arguments, options=('-f', 'json')):
                          context.get_admin_context())),
           warnings.catch_warnings(),
           contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):
-        # Test runners show these warnings. Operators do not see them.
+        # Test runners print these warnings, nova-prio does not.
         warnings.simplefilter('ignore', DeprecationWarning)
         status = main.main([*arguments, *options])
     return status, json.loads(out.getvalue() or 'null'), err.getvalue()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Databases as nova-manage makes them."""
+"""Fixtures: databases that nova-manage creates."""
 
 import pathlib
 import shutil
@@ -31,7 +31,8 @@ def nova_manage():
 
 
 @pytest.fixture(scope='session')
-def _made(tmp_path_factory, nova_manage):
+def _databases(tmp_path_factory, nova_manage):
+    """Return the directory of an API database and a cell database."""
     directory = tmp_path_factory.mktemp('databases')
     path = directory / 'nova.conf'
     path.write_text(NOVA_CONF % {'api': directory, 'cell': directory})
@@ -42,12 +43,12 @@ def _made(tmp_path_factory, nova_manage):
 
 
 @pytest.fixture
-def nova_conf(tmp_path, _made):
-    """Return the nova.conf of a cloud without hosts.
+def nova_conf(tmp_path, _databases):
+    """Return the path of the nova.conf of a cloud without hosts.
 
-    The API database is the test's own, its cell is shared.
+    Each test has its own API database. All tests share the cell.
     """
-    shutil.copy(_made / 'api.db', tmp_path)
+    shutil.copy(_databases / 'api.db', tmp_path)
     path = tmp_path / 'nova.conf'
-    path.write_text(NOVA_CONF % {'api': tmp_path, 'cell': _made})
+    path.write_text(NOVA_CONF % {'api': tmp_path, 'cell': _databases})
     return path

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""``nova-prio audit`` on a machine of its own, without any service."""
+"""The command ``nova-prio audit`` if Placement or libvirt does not answer."""
 
 import json
 import subprocess
@@ -15,42 +14,45 @@ from nova_prio.virt import driver_alias
 
 
 def audit(path, *arguments):
+    """Run the command with a nova.conf; return the CompletedProcess."""
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
          'audit', '--config-file', str(path), '-f', 'json', *arguments],
         capture_output=True, text=True)
 
 
-@pytest.mark.parametrize('text, words', [
-    ('', 'There is nothing to audit: [api_database] connection is not set, '
-     "and [DEFAULT] compute_driver is 'None'"),
-    ('[DEFAULT]\ncompute_driver = %s\n[libvirt]\n'
-     'connection_uri = nonsense:///\n' % driver_alias.DRIVER,
+COMPUTE = '[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER
+
+
+@pytest.mark.parametrize('text, arguments, expected', [
+    ('', [], 'There is nothing to audit: [api_database] connection is not '
+     "set, and [DEFAULT] compute_driver is 'None'"),
+    (COMPUTE + '[libvirt]\nconnection_uri = nonsense:///\n', [],
      'Run this command on the compute host, as a user who may connect to '
      'libvirt.'),
-    ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
+    (COMPUTE, ['--host', 'none'],
      "HOST 'none' cannot be checked from this host, '"),
-    ('[DEFAULT]\ncompute_driver = %s\n' % driver_alias.DRIVER,
+    (COMPUTE, ['--fix'],
      '--fix is given, but [api_database] connection is not set'),
-    ('[api_database]\nconnection = nonsense\n',
+    ('[api_database]\nconnection = nonsense\n', [],
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
 ])
-def test_error_names_the_missing_service(tmp_path, text, words):
+def test_error_names_the_missing_service(tmp_path, text, arguments, expected):
     path = tmp_path / 'nova.conf'
     path.write_text(text)
-    done = audit(path, *['--host', 'none'] * ("'none'" in words),
-                 *['--fix'] * ('--fix' in words))
+    done = audit(path, *arguments)
     assert (1, '') == (done.returncode, done.stdout)
-    assert words in done.stderr.splitlines()[-1]
+    assert expected in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize('options', ['', '[placement]\n'
                                      'auth_type = admin_token\ntoken = t\n'
                                      'endpoint = http://127.0.0.1:1\n'])
-def test_error_without_placement(nova_conf, options):
+def test_missing_placement_is_reported(nova_conf, options):
     nova_conf.write_text(nova_conf.read_text() + options)
     done = audit(nova_conf)
-    # Some releases ask for its version at once, some when there is a host.
+    # Some releases of Nova ask Placement for its version at once, others ask
+    # when they audit a host.
     if done.returncode:
         assert 1 == done.returncode
         line = done.stderr.splitlines()[-1]
@@ -61,7 +63,7 @@ def test_error_without_placement(nova_conf, options):
 
 
 def test_unsupported_nova_is_refused(monkeypatch, capsys):
-    """The commands refuse a Nova that lacks what they read."""
+    """A command must not run with a Nova that lacks an interface."""
     monkeypatch.setattr(contract, 'ALL', [contract.Contract(
         contract.COMMANDS, 'x', lambda: 'x does not exist')])
     for command in ['audit'], ['capacity', 'show']:

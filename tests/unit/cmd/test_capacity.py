@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""The commands ``nova-prio capacity solve`` and ``... show``."""
+
 import json
 import subprocess
 import sys
@@ -15,7 +17,10 @@ EXAMPLE = {'dedicated': 8, 'shared': 4, 'ratio': 2.0, 'mix': True,
 
 @pytest.fixture
 def run(capsys):
-    """Return a function that runs the command: (exit status, out, err)."""
+    """Return a function that runs ``capacity solve``.
+
+    The function returns (exit status, standard output, standard error).
+    """
 
     def capacity_solve(*arguments):
         status = main.main(['capacity', 'solve', *arguments])
@@ -43,7 +48,7 @@ def test_solve_without_mix(run):
                 'overall_ratio': 1.3333}) == (status, json.loads(out))
 
 
-@pytest.mark.parametrize('arguments, words', [
+@pytest.mark.parametrize('arguments, expected', [
     (['--dedicated=8'],
      '1 of --dedicated, --shared and --ratio are given, without a wanted'),
     (['--dedicated=8', '--shared=4', '--ratio=2', '--low-vcpus=3'],
@@ -63,26 +68,26 @@ def test_solve_without_mix(run):
     (['--shared=4', '--ratio=1', '--low-vcpus=5'],
      'No number of dedicated CPUs up to 4096 gives 5'),
 ])
-def test_solve_refuses_wrong_arguments(run, arguments, words):
+def test_solve_refuses_wrong_arguments(run, arguments, expected):
     status, out, err = run(*arguments)
     assert (1, '') == (status, out)
     line, = err.splitlines()
-    assert words in line
+    assert expected in line
 
 
-@pytest.mark.parametrize('text, words', [
+@pytest.mark.parametrize('text, expected', [
     (None, 'The configuration of Nova cannot be read: Failed to find some '),
     ('', "Nova's database cannot be read: No sql_connection"),
     ('[api_database]\nmax_pool_size = x\n',
      'The configuration of Nova cannot be read: Value for option max_pool'),
 ])
-def test_show_without_databases_fails(tmp_path, text, words):
+def test_show_without_databases_fails(tmp_path, text, expected):
     path = tmp_path / 'nova.conf'
     if text is not None:
         path.write_text(text)
     done = show(path)
     assert (1, '') == (done.returncode, done.stdout)
-    assert words in done.stderr.splitlines()[-1]
+    assert expected in done.stderr.splitlines()[-1]
 
 
 def test_show_of_cloud_without_hosts_is_empty(nova_conf):
@@ -91,6 +96,7 @@ def test_show_of_cloud_without_hosts_is_empty(nova_conf):
 
 
 def show(path):
+    """Run ``capacity show``; return the CompletedProcess."""
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
          'capacity', 'show', '--config-file', str(path), '-f', 'json'],

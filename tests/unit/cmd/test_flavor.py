@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 
+"""The command ``nova-prio flavor compile``."""
+
 import json
 
 import pytest
@@ -11,7 +13,10 @@ NUMBERS = ('resources:VCPU=3', 'resources:PCPU=5', 'hw:numa_nodes=2')
 
 @pytest.fixture
 def run(capsys):
-    """Return a function that runs the command: (exit status, out, err)."""
+    """Return a function that runs the command.
+
+    The function returns (exit status, standard output, standard error).
+    """
 
     def flavor_compile(*arguments, properties=()):
         status = main.main(['flavor', 'compile', *arguments] + [
@@ -44,8 +49,8 @@ def test_compile_gives_the_example_of_the_design(run):
     } == json.loads(out)
 
 
-@pytest.mark.parametrize('arguments, properties, found', [
-    # The nodes of the guest come from the image.
+@pytest.mark.parametrize('arguments, properties, expected', [
+    # The image decides the number of NUMA nodes.
     (['--image-property=hw_numa_nodes=2'],
      ['resources:VCPU=3', 'resources:PCPU=5'],
      {'dedicated_cpus': '2-3,5-7'}),
@@ -66,7 +71,7 @@ def test_compile_gives_the_example_of_the_design(run):
      {'dedicated_cpus': '3-7',
       'extra_specs': {'hw:cpu_policy': 'mixed', 'hw:cpu_realtime': 'yes',
                       'hw:cpu_realtime_mask': '3-7'}}),
-    # Each number beside zero is the pure policy.
+    # If one of the numbers is 0, the policy is dedicated or shared.
     ([], ['resources:PCPU=8', 'resources:VCPU=0'],
      {'cpu_policy': 'dedicated', 'dedicated_cpus': '0-7',
       'placement_request': {'PCPU': 8, 'MEMORY_MB': 256}}),
@@ -74,12 +79,12 @@ def test_compile_gives_the_example_of_the_design(run):
      {'cpu_policy': 'shared', 'dedicated_cpus': '',
       'placement_request': {'VCPU': 8, 'MEMORY_MB': 256}}),
 ])
-def test_compile_shows_the_folded_flavor(run, arguments, properties, found):
+def test_compile_shows_the_folded_flavor(run, arguments, properties, expected):
     status, out, err = run('--vcpus=8', '-f', 'json', *arguments,
                            properties=properties)
     assert 0 == status, err
     shown = json.loads(out)
-    assert found == {name: shown[name] for name in found}
+    assert expected == {name: shown[name] for name in expected}
 
 
 @pytest.mark.parametrize('arguments', [
@@ -101,7 +106,7 @@ def test_table_format(run):
     assert "dedicated_cpus='5-7', memory_mb='128', node='1'" in out
 
 
-@pytest.mark.parametrize('arguments, properties, words', [
+@pytest.mark.parametrize('arguments, properties, expected', [
     (['--vcpus=8'], ['resources:PCPU=5', 'resources:VCPU=4'],
      ['5 and 4', '8 vCPUs']),
     # Nova itself refuses these.
@@ -109,7 +114,7 @@ def test_table_format(run):
                      'hw:numa_nodes=2'], ['NUMA nodes']),
     (['--vcpus=4'], ['hw:cpu_policy=mixed'], ['hw:cpu_dedicated_mask']),
     (['--vcpus=4', '--hint=priority=urgent'], [], ["'urgent'"]),
-    # As nova-api refuses them when a flavor is created.
+    # nova-api refuses these when a flavor is created.
     (['--vcpus=8'], ['resources:PCPUS=5', 'resources:VCPU=3'],
      ["'resources:PCPUS'"]),
     (['--vcpus=4'], ['hw:cpu_prioirty=high'], ["'hw:cpu_prioirty'"]),
@@ -133,9 +138,9 @@ def test_table_format(run):
     (['--vcpus=0'], [], ["--vcpus is '0'", 'from 1 on']),
     (['--disk=-1'], [], ["--disk is '-1'", 'from 0 on']),
 ])
-def test_refusal_is_one_sentence(run, arguments, properties, words):
+def test_refusal_is_one_sentence(run, arguments, properties, expected):
     status, out, err = run(*arguments, properties=properties)
     assert (1, '') == (status, out)
     assert 1 == len(err.splitlines())
-    for word in words:
-        assert word in err
+    for text in expected:
+        assert text in err

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command nova-prio-host, with a directory tree in place of a host.
+"""The command ``nova-prio-host``, on a directory tree in place of a host.
 
-The class Machine imitates the kernel; tests/libvirt uses real cgroups.
+The class Machine imitates the kernel. The tests of tests/libvirt use real
+cgroups.
 """
 
 import configparser
@@ -25,8 +26,9 @@ from nova_prio.virt.libvirt import guest_xml
 UNITS = pathlib.Path(__file__).parents[3] / 'etc' / 'systemd'
 V1 = ('blkio', 'cpu,cpuacct', 'cpuset', 'devices', 'freezer', 'memory',
       'net_cls,net_prio', 'perf_event')
+#: Layout of the cgroups -> controllers of v1, directory of v2 or None.
 LAYOUTS = {'v1': (V1, None), 'v2': ((), ''), 'hybrid': (V1, 'unified')}
-# Does what the slices say, as systemd 252 does.
+#: Script in place of systemctl: applies the slice units like systemd 252.
 SYSTEMCTL = """\
 #!/bin/sh
 echo "$@" >> %(log)s
@@ -58,7 +60,10 @@ true
 
 
 class Machine:
-    """A host below a directory, whose kernel keeps the rules of cgroups."""
+    """A host below a directory, with the cgroup rules of the kernel.
+
+    ``has_idle`` says whether the kernel has ``cpu.idle``.
+    """
 
     def __init__(self, root, layout, has_systemd, has_idle=True):
         self.root = root
@@ -69,8 +74,8 @@ class Machine:
         self._mkdir = os.mkdir
         self._write_text = pathlib.Path.write_text
         v1, v2 = LAYOUTS[layout]
-        for place in ('sys/fs/cgroup', 'etc', 'usr/lib/systemd/system'):
-            (root / place).mkdir(parents=True)
+        for directory in ('sys/fs/cgroup', 'etc', 'usr/lib/systemd/system'):
+            (root / directory).mkdir(parents=True)
         for name in (*v1, 'pids', 'systemd') if v1 else ():
             self.fill(self.cgroups / name, {
                 'cgroup.procs': '', 'cpuset.cpus': '0-3', 'cpuset.mems': '0',
@@ -91,13 +96,14 @@ class Machine:
                       {'cpu.shares': '1024'})
 
     def fill(self, path, files):
+        """Write files, dict, name -> text; None stands for no file."""
         path.mkdir(exist_ok=True)
         for name, text in files.items():
             if text is not None:
                 self._write_text(path / name, text + '\n')
 
     def mkdir(self, path, *args, **kwargs):
-        """Make a directory, as the kernel does a cgroup."""
+        """Make a directory; below the cgroups, with the files of a cgroup."""
         self._mkdir(path, *args, **kwargs)
         path = pathlib.Path(path)
         if self.cgroups not in path.parents:
@@ -105,10 +111,11 @@ class Machine:
         idle = '0' if self.has_idle else None
         control = path.parent / 'cgroup.subtree_control'
         if control.exists():
-            on = control.read_text()
+            enabled = control.read_text().split()
             self.fill(path, {
-                'cgroup.controllers': on.strip(), 'cgroup.subtree_control': '',
-                'cpu.weight': '100' if 'cpu ' in on + ' ' else None,
+                'cgroup.controllers': ' '.join(enabled),
+                'cgroup.subtree_control': '',
+                'cpu.weight': '100' if 'cpu' in enabled else None,
                 'cpu.idle': idle, 'io.weight': 'default 100\n8:0 50',
                 'io.bfq.weight': 'default 100',
                 'memory.low': '0', 'memory.min': '0'})
@@ -119,7 +126,7 @@ class Machine:
                 'blkio.bfq.weight': '100'})
 
     def write_text(self, path, text):
-        """Write to a file, as to one of a cgroup."""
+        """Write to a file; to a file of a cgroup, as the kernel does."""
         if self.cgroups in path.parents:
             idle = path.with_name('cpu.idle')
             if path.name == 'cgroup.subtree_control':
@@ -138,14 +145,17 @@ class Machine:
         return self._write_text(path, text)
 
     def values(self, *paths):
+        """Return the first line of each file, a list of str."""
         return [(self.cgroups / path).read_text().split('\n')[0]
                 for path in paths]
 
     def directories(self, suffix):
-        found = self.cgroups.rglob('*_prio_machine' + suffix)
-        return sorted(str(path.relative_to(self.cgroups)) for path in found)
+        """Return the cgroups of the priorities, a list of relative paths."""
+        paths = self.cgroups.rglob('*_prio_machine' + suffix)
+        return sorted(str(path.relative_to(self.cgroups)) for path in paths)
 
-    def asked_of_systemd(self):
+    def pop_systemctl_calls(self):
+        """Return the arguments of the calls since the last time, a list."""
         calls = self.log.read_text().splitlines() if self.log.exists() else []
         self.log.unlink(missing_ok=True)
         return calls
@@ -153,7 +163,7 @@ class Machine:
 
 @pytest.fixture
 def make(tmp_path, monkeypatch):
-    """Return what makes a machine of a layout."""
+    """Return a function that makes the Machine of a layout."""
     def make(layout, has_systemd=False, **kwargs):
         machine = Machine(tmp_path / 'host', layout, has_systemd, **kwargs)
         monkeypatch.setattr(os, 'mkdir', machine.mkdir)
@@ -175,12 +185,17 @@ def make(tmp_path, monkeypatch):
                         for has_systemd in (False, True)],
                 ids=lambda case: case[0] + '-systemd' * case[1])
 def machine(request, make):
+    """Return a Machine of each layout, with and without systemd."""
     return make(*request.param)
 
 
 @pytest.fixture
 def run(capsys):
-    """Return what runs a command: exit status, output lines, error lines."""
+    """Return a function that runs a command on a Machine.
+
+    The function returns (exit status, lines of standard output, lines of
+    standard error).
+    """
     def run(machine, command, *options):
         try:
             status = host.main([command, '--root', str(machine.root),
@@ -188,7 +203,7 @@ def run(capsys):
         except SystemExit as done:
             status = done.code
         out, err = capsys.readouterr()
-        # What is to be run has the options of what was run.
+        # The remedies repeat the options of the command.
         root = ' prepare --root %s' % machine.root
         return (status, *(text.replace(root, ' prepare').splitlines()
                           for text in (out, err)))
@@ -196,6 +211,7 @@ def run(capsys):
 
 
 def partitions(*tops):
+    """Return the relative paths of the partitions below directories."""
     return sorted('%s%s_prio_machine.partition' % (top, priority)
                   for top in tops for priority in ('high', 'low'))
 
@@ -215,9 +231,9 @@ def test_prepare_and_check(machine, run):
     assert len(made) == len(machine.directories('.partition'))
 
     assert (0, [], []) == run(machine, 'check')
-    machine.asked_of_systemd()
+    machine.pop_systemctl_calls()
     assert (0, [], []) == run(machine, 'prepare')
-    assert [] == machine.asked_of_systemd()
+    assert [] == machine.pop_systemctl_calls()
 
 
 @pytest.mark.parametrize('layout', ['v1', 'hybrid'])
@@ -259,14 +275,14 @@ def test_values_of_slices(make, run, layout, values):
             for line in out if '.slice' in line] == [
         'wrote high_prio_machine.slice', 'started high_prio_machine.slice',
         'wrote low_prio_machine.slice', 'started low_prio_machine.slice']
-    assert machine.asked_of_systemd() == [
+    assert machine.pop_systemctl_calls() == [
         'daemon-reload', 'start high_prio_machine.slice',
         'daemon-reload', 'start low_prio_machine.slice']
 
 
 @pytest.mark.parametrize('layout, first, last', [
-    # systemd would remove directories of v1 that come before the slices; it
-    # is by those of v2 that a kernel without idle is known.
+    # With v1, systemd removes directories that exist before the slices. With
+    # v2, the directories show whether the kernel has cpu.idle.
     ('v1', 'started', 'made'), ('v2', 'made', 'wrote')])
 def test_order_of_actions(make, run, layout, first, last):
     out = run(make(layout, has_systemd=True), 'prepare')[1]
@@ -275,7 +291,7 @@ def test_order_of_actions(make, run, layout, first, last):
     assert last not in verbs[:len(verbs) - verbs[::-1].index(first)]
 
 
-def test_unified_beside_v1_keeps_its_controllers(make, run):
+def test_hybrid_layout_keeps_controllers_of_v2(make, run):
     machine = make('hybrid')
     assert 0 == run(machine, 'prepare')[0]
     assert ['pids', ''] == machine.values(
@@ -290,13 +306,14 @@ def test_unified_beside_v1_keeps_its_controllers(make, run):
     ('blkio.weight', 10000, '1000'), ('blkio.bfq.weight', 10000, '1000'),
     ('io.weight', 10000, '10000'), ('io.bfq.weight', 10000, '1000')])
 def test_weight_is_in_the_range_of_its_file(name, number, text):
-    ways = hierarchies.CgroupV1, hierarchies.CgroupV2
-    [weight] = [weight for way in ways
-                for weight in (way.CPU, *way.IO) if weight.name == name]
+    weight, = (weight for version in (hierarchies.CgroupV1,
+                                      hierarchies.CgroupV2)
+               for weight in (version.CPU, *version.IO)
+               if weight.name == name)
     assert text == weight.convert(number)
 
 
-def test_no_slices_without_systemd(make, run):
+def test_prepare_writes_no_slices_without_systemd(make, run):
     machine = make('v2')
     run(machine, 'prepare')
     assert [] == machine.directories('.slice')
@@ -320,14 +337,14 @@ def test_each_removed_directory_is_found_and_repaired(make, run, layout):
             assert (0, [], []) == run(machine, 'check')
 
 
-def changed(machine, where, found):
-    """Change a value of a cgroup behind the back of the command."""
-    path = machine.cgroups / where
-    Machine.fill(machine, path.parent, {path.name: found})
+def change(machine, name, text):
+    """Change a file of a cgroup; return its path."""
+    path = machine.cgroups / name
+    machine.fill(path.parent, {path.name: text})
     return path
 
 
-@pytest.mark.parametrize('layout, where, found, wanted', [
+@pytest.mark.parametrize('layout, name, present, expected', [
     ('v1', 'cpuset/low_prio_machine.partition/cpuset.cpus', '', '0-3'),
     ('v1', 'cpuset/low_prio_machine.partition/cpuset.cpus', '0-2', '0-3'),
     ('v1', 'cpuset/high_prio_machine.partition/cpuset.mems', '', '0'),
@@ -339,29 +356,30 @@ def changed(machine, where, found):
     ('v2', 'high_prio_machine.slice/cpu.weight', '1', '100'),
 ])
 def test_each_changed_value_is_found_and_repaired(
-        make, run, layout, where, found, wanted):
+        make, run, layout, name, present, expected):
     machine = make(layout, has_systemd=True)
     run(machine, 'prepare')
-    path = changed(machine, where, found)
+    path = change(machine, name, present)
     path = path.parent.parent.resolve() / path.parent.name / path.name
     status, _, err = run(machine, 'check')
     assert (1, 1) == (status, len(err))
     assert err[0].startswith('%s is %s, but %s is expected: run '
                              '"nova-prio-host prepare" as root'
-                             % (path, found or 'empty', wanted))
-    machine.asked_of_systemd()
+                             % (path, present or 'empty', expected))
+    machine.pop_systemctl_calls()
     status, out, _ = run(machine, 'prepare')
-    assert (0, [wanted]) == (status, machine.values(where))
-    owner = 'had systemd set' if '.slice/' in where else 'set'
-    assert ['%s %s to %s' % (owner, path, wanted)] == out
-    assert machine.asked_of_systemd() == (
-        ['daemon-reload'] if '.slice/' in where else [])
+    assert (0, [expected]) == (status, machine.values(name))
+    is_slice = '.slice/' in name
+    verb = 'had systemd set' if is_slice else 'set'
+    assert ['%s %s to %s' % (verb, path, expected)] == out
+    assert machine.pop_systemctl_calls() == (
+        ['daemon-reload'] if is_slice else [])
 
 
 def test_missing_controller_of_v2_is_found_and_repaired(make, run):
     machine = make('v2')
     run(machine, 'prepare')
-    path = changed(machine, 'cgroup.subtree_control', 'cpu cpuset io pids')
+    path = change(machine, 'cgroup.subtree_control', 'cpu cpuset io pids')
     assert run(machine, 'check')[2] == [
         '%s is without memory: run "nova-prio-host prepare" as root.' % path]
     assert run(machine, 'prepare')[1] == ['enabled memory in %s' % path]
@@ -386,7 +404,7 @@ def test_missing_controller_of_v2_is_found_and_repaired(make, run):
 ])
 def test_prepare_sets_weights(make, run, layout, values):
     machine = make(layout, has_systemd=True)
-    # Also from idle, where the kernel takes no weight.
+    # Begin with idle, where the kernel refuses a weight.
     run(machine, 'prepare')
     options = ['--high-weight', '300', '--low-weight', '10',
                '--io-weight', '20']
@@ -397,7 +415,7 @@ def test_prepare_sets_weights(make, run, layout, values):
     unit = machine.root / 'etc/systemd/system/low_prio_machine.slice'
     assert unit.read_text().endswith(
         'MemoryAccounting=yes\nCPUWeight=10\nIOWeight=20\n')
-    # And back.
+    # Return to idle.
     assert 0 == run(machine, 'prepare')[0]
     assert (0, [], []) == run(machine, 'check')
 
@@ -428,7 +446,7 @@ def test_memory_needs_v2(make, run, layout, option):
             % machine.cgroups]) == (status, err)
 
 
-def test_io_weight_needs_a_kernel_that_has_one(make, run):
+def test_io_weight_needs_a_kernel_with_io_weights(make, run):
     machine = make('v2')
     run(machine, 'prepare')
     path = machine.cgroups / 'low_prio_machine.partition'
@@ -442,7 +460,7 @@ def test_io_weight_needs_a_kernel_that_has_one(make, run):
                     'for it.' % path]) == (status, err)
 
 
-def test_kernel_without_idle(make, run):
+def test_kernel_without_idle_has_lowest_weight(make, run):
     machine = make('v2', has_systemd=True, has_idle=False)
     assert 0 == run(machine, 'prepare')[0]
     assert ['1', '1'] == machine.values(
@@ -453,7 +471,7 @@ def test_kernel_without_idle(make, run):
     assert (0, [], []) == run(machine, 'check')
 
 
-def test_v1_of_a_kernel_without_idle(make, run):
+def test_kernel_without_idle_has_lowest_shares_on_v1(make, run):
     machine = make('v1', has_idle=False)
     assert 0 == run(machine, 'prepare')[0]
     assert ['2'] == machine.values('cpu/low_prio_machine.partition/cpu.shares')
@@ -461,7 +479,7 @@ def test_v1_of_a_kernel_without_idle(make, run):
 
 
 @pytest.mark.parametrize('layout', ['v1', 'v2'])
-def test_systemd_without_idle(make, run, layout):
+def test_systemd_without_idle_has_lowest_weight(make, run, layout):
     machine = make(layout, has_systemd=True)
     script = machine.systemctl.read_text()
     machine.systemctl.write_text(script.replace('^CPUWeight=//p',
@@ -473,12 +491,12 @@ def test_systemd_without_idle(make, run, layout):
 
 
 def test_value_that_systemd_does_not_set_is_reported(make, run, monkeypatch):
-    """A drop-in may set it."""
+    """A drop-in unit may override the value."""
     machine = make('v2', has_systemd=True)
     run(machine, 'prepare')
     machine.systemctl.write_text('#!/bin/sh\n')
     monkeypatch.setattr(cgroups_host, 'SETTLE_SECONDS', 0.2)
-    path = changed(machine, 'high_prio_machine.slice/cpu.weight', '7')
+    path = change(machine, 'high_prio_machine.slice/cpu.weight', '7')
     status, _, err = run(machine, 'prepare')
     assert (1, [
         '%s is 7, but 100 is expected: run "nova-prio-host prepare" as '
@@ -494,7 +512,7 @@ def test_prepare_waits_for_systemd(make, run):
     machine.systemctl.write_text(
         '#!/bin/sh\n(sleep 0.3; %s "$@") >&- 2>&- &\n' % at_once)
     machine.systemctl.chmod(0o755)
-    changed(machine, 'high_prio_machine.slice/cpu.weight', '7')
+    change(machine, 'high_prio_machine.slice/cpu.weight', '7')
     assert (0, []) == run(machine, 'prepare')[::2]
 
 
@@ -520,7 +538,7 @@ def test_packaged_slices_are_not_overwritten(make, run):
     _, out, _ = run(machine, 'prepare')
     assert not [line for line in out if line.startswith('wrote ')]
     assert not (machine.root / 'etc/systemd').exists()
-    # Unless the options say otherwise.
+    # Other options override the packaged slices.
     status, _, err = run(machine, 'check', '--low-weight', '10')
     assert 1 == status
     assert err[2] == (
@@ -539,14 +557,14 @@ def test_slices_can_be_read_by_all(make, run):
 
 
 def test_slices_match_the_partitions_of_guests():
-    """As Skylark does: the text of <partition>, with .slice behind it."""
+    """The slice of a partition has its name and the suffix .slice."""
     for text in guest_xml.PARTITIONS.values():
         assert text in ('/high_prio_machine', '/low_prio_machine')
     assert {text[1:] for text in guest_xml.PARTITIONS.values()} == set(
         hierarchies.PARTITIONS)
 
 
-def test_service():
+def test_service_starts_before_libvirt():
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str
     path = UNITS / 'nova-prio-host.service'
@@ -557,7 +575,8 @@ def test_service():
               if line.startswith('Before=') for name in line[7:].split()]
     assert {'libvirtd.service', 'virtqemud.service',
             'libvirt-guests.service'} < set(before)
-    # A service is ordered behind the sockets: before one is a cycle.
+    # systemd starts sockets before services: an order before a socket would
+    # be a cycle.
     assert not [name for name in before if name.endswith('.socket')]
 
 
@@ -580,7 +599,7 @@ def test_wrong_value_is_refused(make, run, options, sentence):
     machine = make('v2')
     status, _, err = run(machine, 'prepare', *options)
     assert (2, 'nova-prio-host: error: ' + sentence) == (status, err[-1])
-    # And the same from the file of options.
+    # The file of options has the same checks.
     path = machine.root / 'etc/nova-prio-host.conf'
     path.write_text(' '.join(options))
     status, _, err = run(machine, 'prepare')
@@ -590,19 +609,19 @@ def test_wrong_value_is_refused(make, run, options, sentence):
 
 
 def test_unknown_command_is_refused(make, run):
-    assert 2 == run(make('v2'), 'mend')[0]
+    assert 2 == run(make('v2'), 'repair')[0]
 
 
-def test_file_of_options(make, run):
+def test_options_are_read_from_file(make, run):
     machine = make('v2')
     (machine.root / 'etc/nova-prio-host.conf').write_text(
-        '# Of 10 and 100.\n--low-weight 10\n\n--high-weight 200  # twice\n')
+        '# A comment.\n--low-weight 10\n\n--high-weight 200  # Another.\n')
     weights = ['low_prio_machine.partition/cpu.weight',
                'high_prio_machine.partition/cpu.weight']
     run(machine, 'prepare')
     assert ['10', '200'] == machine.values(*weights)
     assert (0, [], []) == run(machine, 'check')
-    # The command line has the last word.
+    # The command line overrides the file.
     run(machine, 'prepare', '--low-weight', '20')
     assert ['20', '200'] == machine.values(*weights)
 
@@ -640,7 +659,7 @@ def test_missing_permission_is_reported(make, run, monkeypatch, code):
 
 
 def test_refused_value_does_not_stop_the_rest(make, run):
-    """The other values are set."""
+    """The command sets the other values."""
     machine = make('v2')
     write_text = machine.write_text
 
@@ -656,8 +675,8 @@ def test_refused_value_does_not_stop_the_rest(make, run):
     assert 'set %s/io.weight to 50' % path in out
 
 
-def test_image_gets_only_the_units(tmp_path, run):
-    """The file system of a host that does not run gets the units alone."""
+def test_prepare_of_image_writes_only_units(tmp_path, run):
+    """An image of a host has no cgroups."""
     class Image:
         root = tmp_path
     (tmp_path / 'etc/systemd/system').mkdir(parents=True)
@@ -668,7 +687,7 @@ def test_image_gets_only_the_units(tmp_path, run):
     assert (0, [], []) == run(Image, 'check')
 
 
-def test_one_file_needs_the_standard_library_alone(tmp_path):
+def test_bundle_needs_only_the_standard_library(tmp_path):
     path = tmp_path / 'nova-prio-host'
     bundle.write(path)
     for command in [path], [sys.executable, '-I', '-S', path]:

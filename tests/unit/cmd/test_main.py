@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command nova-prio if a library is not installed."""
+"""The command ``nova-prio`` if a library is not installed."""
 
 import sys
 
@@ -11,10 +11,10 @@ from nova_prio.cmd import main
 
 @pytest.fixture
 def without(monkeypatch):
-    """A function that makes imports of a module fail, for a command's own."""
-    def hide(name, of):
-        monkeypatch.setitem(sys.modules, name, None)
-        monkeypatch.delitem(sys.modules, of, raising=False)
+    """Return a function that makes a module fail to import a library."""
+    def hide(library, module):
+        monkeypatch.setitem(sys.modules, library, None)
+        monkeypatch.delitem(sys.modules, module, raising=False)
 
     return hide
 

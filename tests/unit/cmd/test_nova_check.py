@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""``nova-prio-status nova check``, in processes of its own."""
+"""The command ``nova-prio-status nova check``, in a process of its own."""
 
 import json
 import os
@@ -15,8 +14,8 @@ from nova_prio.compat import contract
 def run(tmp_path, *arguments, before=''):
     """Run the command in an empty directory.
 
-    :param before: Python that changes Nova first
-    :returns: (exit status, str, str) with what it prints
+    :param before: Python code that changes Nova before the command runs
+    :returns: (exit status, standard output, standard error)
     """
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c',
@@ -28,8 +27,8 @@ def run(tmp_path, *arguments, before=''):
     return done.returncode, done.stdout, done.stderr
 
 
-def test_supported_nova_suits(tmp_path):
-    """A wrong configuration in the image does not matter."""
+def test_supported_nova_has_no_findings(tmp_path):
+    """The command ignores a wrong configuration in the image."""
     (tmp_path / '.nova').mkdir()
     (tmp_path / '.nova' / 'nova.conf').write_text(
         '[nova_prio]\nenabled = perhaps\n')

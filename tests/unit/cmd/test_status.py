@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The findings of nova-prio-status in options and files."""
+"""The command ``nova-prio-status upgrade check``."""
 
 import contextlib
 import json
@@ -46,7 +46,11 @@ COMPUTE = {
 
 @pytest.fixture
 def found(monkeypatch, tmp_path):
-    """Return a function: options -> what each check finds, by its name."""
+    """Return a function that runs all checks with options.
+
+    Its arguments are dicts, (group, name) -> value. It returns a dict, name of
+    a check -> upgradecheck.Result.
+    """
     conf = hooks.register_options()
     monkeypatch.setattr(config_files, 'find_paths', lambda conf: [])
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
@@ -87,7 +91,7 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
     for service in ('api', 'scheduler', 'compute'))
 
 
-@pytest.mark.parametrize('options, check, code, words', [
+@pytest.mark.parametrize('options, check, code, expected', [
     ([], USE, WARNING, ['Nothing in this', '--config-file']),
     ([API], OF_COMPUTE, SUCCESS, ['no configuration of nova-compute']),
     ([SCHEDULER], OF_API, SUCCESS, ['no configuration of nova-api']),
@@ -118,7 +122,7 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
      OF_SCHEDULER, WARNING, ["without 'nova_prio.scheduler.weights.all_w"]),
     ([SCHEDULER, {('filter_scheduler', 'soft_affinity_weight_multiplier'):
                   1.0}], OF_SCHEDULER, WARNING, ['count twice']),
-    # A warning beside a failure.
+    # A warning and a failure.
     ([SCHEDULER, {('filter_scheduler', 'soft_affinity_weight_multiplier'):
                   1.0, ('workarounds', 'disable_fallback_pcpu_query'): False}],
      OF_SCHEDULER, FAILURE, ['count twice', 'disable_fallback_pcpu_query']),
@@ -135,13 +139,13 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
                 (None, 'ram_allocation_ratio'): 1.0}],
      OF_COMPUTE, SUCCESS, None),
 ])
-def test_check_finds_problem(found, options, check, code, words):
+def test_check_finds_problem(found, options, check, code, expected):
     result = found(*options)[check]
     assert code == result.code, result.details
-    if words is None:
+    if expected is None:
         assert result.details is None
     else:
-        assert all(word in result.details for word in words), result.details
+        assert all(text in result.details for text in expected), result.details
 
 
 def test_mismatch_with_nova_is_failure(found, monkeypatch):
@@ -150,7 +154,7 @@ def test_mismatch_with_nova_is_failure(found, monkeypatch):
     result = found(API)[RELEASE]
     assert FAILURE == result.code
     assert 'in nova-api: x does not exist; install' in result.details
-    # nova-scheduler does not need it.
+    # nova-scheduler does not need this interface.
     assert SUCCESS == found(SCHEDULER)[RELEASE].code
 
 
@@ -181,6 +185,7 @@ def test_wrong_host_options_are_failure(found, tmp_path):
 
 
 def run(*arguments):
+    """Run the command; return the CompletedProcess."""
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.status',
          *arguments], capture_output=True, text=True)
@@ -195,7 +200,7 @@ def _denied(path):
     path.chmod(0)
 
 
-#: Text of the error -> function that makes a file with this error.
+#: Text of an error -> function that makes a file with the error.
 UNREADABLE = {
     'Failed to find some config files: %s': lambda path: None,
     "Is a directory: '%s'": lambda path: path.mkdir(),
@@ -206,23 +211,23 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize('text', UNREADABLE)
-@pytest.mark.parametrize('module, words, status', [
+@pytest.mark.parametrize('module, command, status', [
     ('status', ['upgrade', 'check'], 255),
     ('main', ['uninstall-check'], 1)])
 def test_unreadable_configuration_is_one_line(
-        module, words, status, text, tmp_path):
+        module, command, status, text, tmp_path):
     path = tmp_path / 'nova.conf'
     UNREADABLE[text](path)
     option = ['--config-file', str(path)]
     as_user = []
     if text.startswith('Failed to open') and os.geteuid() == 0:
-        # The superuser may read any file without this capability.
+        # With these capabilities, the superuser may read any file.
         as_user = ['setpriv', '--bounding-set=-dac_override,-dac_read_search',
                    '--inh-caps=-dac_override,-dac_read_search']
     done = subprocess.run(
         [*as_user, sys.executable, '-W', 'ignore', '-m',
          'nova_prio.cmd.' + module,
-         *(option + words if module == 'status' else words + option)],
+         *(option + command if module == 'status' else command + option)],
         capture_output=True, text=True)
     assert (status, '') == (done.returncode, done.stdout), done.stderr
     *others, line = done.stderr.splitlines()
@@ -289,7 +294,7 @@ def test_unknown_options_are_warnings(tmp_path):
     ] == re.split(r'(?<=[?.]) (?=\[)', found['details'])
 
 
-def test_command_line(tmp_path):
+def test_command_line_reports_findings_and_wrong_values(tmp_path):
     path = tmp_path / 'nova.conf'
     path.write_text('[nova_prio]\nenabled = true\n')
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
@@ -311,8 +316,8 @@ def test_command_line(tmp_path):
     assert all(word in line for word in ('enabled', str(path), "'maybe'"))
 
 
-def aggregates_of(path):
-    """Run the check: what it finds in the host aggregates."""
+def check_aggregates(path):
+    """Run the command; return code and details of the last check."""
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     assert 'Traceback' not in done.stderr, done.stderr
     found = json.loads(done.stdout)['checks'][-1]
@@ -321,13 +326,13 @@ def aggregates_of(path):
 
 
 def test_host_aggregates_of_databases(nova_conf, nova_manage, tmp_path):
-    code, details = aggregates_of(nova_conf)
+    code, details = check_aggregates(nova_conf)
     assert WARNING == code
     assert details.startswith('No host aggregate has the metadata priority_m')
     nova_manage(
         nova_conf, 'cell_v2', 'create_cell', '--transport-url', 'fake:///',
         '--database_connection', 'sqlite:////%s/none/cell.db' % tmp_path)
-    code, details = aggregates_of(nova_conf)
+    code, details = check_aggregates(nova_conf)
     assert WARNING == code
     assert 'does not answer, so its hosts are not checked' in details
 
@@ -345,7 +350,7 @@ def test_aggregates_without_placement_are_warning(nova_conf, options):
             "values (1, 'priority_mix', 'true')")
         database.commit()
     nova_conf.write_text(nova_conf.read_text() + options)
-    code, details = aggregates_of(nova_conf)
+    code, details = check_aggregates(nova_conf)
     assert WARNING == code
     assert details.startswith('The aggregates of Placement cannot be compared '
                               'with the host aggregates: '), details
@@ -353,17 +358,17 @@ def test_aggregates_without_placement_are_warning(nova_conf, options):
                             'again.'), details
 
 
-@pytest.mark.parametrize('connection, words', [
+@pytest.mark.parametrize('connection, expected', [
     ('sqlite:////%s/none/api.db', 'unable to open database file; correct'),
     ('sqlite:////%s/empty.db', 'no such table: aggregates; correct'),
     ('nonsense', 'Could not parse SQLAlchemy URL'),
     ('oracle+cx_oracle://', "No module named 'cx_Oracle'; correct"),
 ])
-def test_unreadable_database_is_failure(tmp_path, connection, words):
+def test_unreadable_database_is_failure(tmp_path, connection, expected):
     path = tmp_path / 'nova.conf'
     path.write_text('[api_database]\nconnection = %s\n'
                     % connection.replace('%s', str(tmp_path)))
-    code, details = aggregates_of(path)
+    code, details = check_aggregates(path)
     assert FAILURE == code
     assert 'The database of [api_database] connection cannot be' in details
-    assert words in details
+    assert expected in details

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-
-"""``nova-prio uninstall-check`` on a machine of its own."""
+"""The command ``nova-prio uninstall-check``, in a process of its own."""
 
 import json
 import subprocess
@@ -14,9 +13,8 @@ from nova_prio.cmd import report as command
 
 
 def check(*paths, status=command.FAILED):
-    """Run the command with these files; returns (rows, its last line)."""
-    arguments = [word for path in paths
-                 for word in ('--config-file', str(path))]
+    """Run the command with configuration files; return (rows, last line)."""
+    arguments = ['--config-file=%s' % path for path in paths]
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.main',
          'uninstall-check', '-f', 'json', *arguments],
@@ -27,37 +25,38 @@ def check(*paths, status=command.FAILED):
 
 
 def test_each_file_is_checked(nova_conf, tmp_path):
-    """A later file does not hide an earlier one; Placement is missing."""
+    """A later file does not override the findings in an earlier file."""
     compute = tmp_path / 'compute.conf'
     compute.write_text('[DEFAULT]\ncompute_driver = '
                        'prio.PriorityLibvirtDriver\n')
     other = tmp_path / 'other.conf'
     other.write_text('[DEFAULT]\ncompute_driver = libvirt.LibvirtDriver\n')
-    rows, said = check(nova_conf, compute, other)
+    rows, last_line = check(nova_conf, compute, other)
     assert [(uninstall.OPTION, str(compute)),
             (uninstall.UNREAD, 'Placement')] == [
         (row['Kind'], row['Name']) for row in rows]
-    assert said.startswith('Not all could be checked (option 1, unread 1).')
+    assert last_line.startswith(
+        'Not all could be checked (option 1, unread 1).')
 
 
 def test_compute_host_checks_only_options(tmp_path):
     path = tmp_path / 'nova.conf'
     path.write_text('[DEFAULT]\ncpu_priority_mix_enable = true\n')
-    rows, _said = check(path)
+    rows, _last_line = check(path)
     assert [(str(path), '[DEFAULT] cpu_priority_mix_enable = true'),
             ('databases', '[api_database] connection is not set, as on a '
              'compute host: only options were checked.')] == [
         (row['Name'], row['Left']) for row in rows]
 
 
-@pytest.mark.parametrize('text, words', [
+@pytest.mark.parametrize('text, expected', [
     ('nonsense\n', 'The configuration of Nova cannot be read: '),
     ('[api_database]\nconnection = nonsense\n',
      "Nova's database cannot be read: Could not parse SQLAlchemy URL"),
 ])
-def test_unreadable_configuration_is_reported(tmp_path, text, words):
+def test_unreadable_configuration_is_reported(tmp_path, text, expected):
     path = tmp_path / 'nova.conf'
     path.write_text(text)
-    rows, said = check(path)
+    rows, last_line = check(path)
     assert rows is None
-    assert said.startswith(words)
+    assert last_line.startswith(expected)
