@@ -89,10 +89,7 @@ def _validate(extra_specs):
 
 
 def _read_image(properties):
-    """Return image properties as nova.objects.ImageMeta.
-
-    To name the property that Nova refuses, add the properties one by one.
-    """
+    """Return image properties as nova.objects.ImageMeta, or name the fault."""
     valid = {}
     # Nova reads the properties of NUMA nodes up to the first missing number.
     for name in sorted(properties, key=lambda name: (len(name), name)):

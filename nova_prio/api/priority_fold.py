@@ -68,10 +68,7 @@ def fold_resize(vcpus, extra_specs, current):
 
 
 def check_image(extra_specs, properties):
-    """Refuse image properties, a dict, that contradict the priority in force.
-
-    :param extra_specs: folded extra specs
-    """
+    """Refuse a dict of image properties that contradicts the priority."""
     priority = flavor_specs.get_priority(extra_specs)
     image_policy = properties.get('hw_cpu_policy')
     if priority is None or image_policy is None:
@@ -109,11 +106,7 @@ def _find_hint_faults(hint, value):
 
 
 def _check_value(value, *hint_faults):
-    """Refuse a request with a wrong extra spec or with faults of the hint.
-
-    :param value: value of the extra spec of the flavor, or None
-    :param hint_faults: sentences of :func:`_find_hint_faults`
-    """
+    """Refuse a wrong value of the extra spec, or the faults of the hint."""
     faults = list(hint_faults)
     if value is not None and value not in capacity.PRIORITIES:
         faults.append(flavor_specs.format_fault(

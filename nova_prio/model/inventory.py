@@ -12,23 +12,25 @@ import os_resource_classes as orc
 from nova_prio.model import capacity
 
 
-def build_priority_inventories(stock, cpus, ledger):
+def build_priority_inventories(nova_inventories, cpus, ledger):
     """Return the inventories that the driver reports, a new dict.
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
-    that Placement does not sell more than the low row. Only the filter and the
-    claim tell low-priority from ordinary instances, and limit the vCPUs of an
-    instance to the CPUs of the host. Memory is never overcommitted.
-    On other hosts the VCPU inventory is Nova's. If instances with a priority
-    are there and the present allocations need more, it is larger.
+    that Placement does not sell more than the low row. Placement cannot tell
+    low-priority from ordinary instances: the filter and the claim do, and they
+    limit the vCPUs of one instance. Memory is never overcommitted. On other
+    hosts the VCPU inventory is that of Nova's driver. If the present
+    allocations need more, the total grows; on a host without mix, only if it
+    has instances with a priority.
 
-    :param stock: inventories of Nova's driver, a dict, resource class -> dict
+    :param nova_inventories: inventories of Nova's driver, a dict, resource
+        class -> dict
     :param cpus: ``capacity.HostCPUs``
-    :param ledger: ``usage.UsageLedger`` of the host
+    :param ledger: ``usage.UsageLedger``, the usage of each instance
     """
-    inventories = dict(stock)
-    if orc.VCPU in stock and (cpus.mix or ledger.has_priority):
-        vcpu = dict(stock[orc.VCPU])
+    inventories = dict(nova_inventories)
+    if orc.VCPU in nova_inventories and (cpus.mix or ledger.has_priority):
+        vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
             units = capacity.calculate_placement_units(
                 cpus.ratio, max(cpus.sellable.low, ledger.vcpu))
@@ -39,8 +41,8 @@ def build_priority_inventories(stock, cpus, ledger):
             vcpu['total'] = _calculate_total(vcpu, ledger.vcpu)
         vcpu['max_unit'] = max(vcpu['max_unit'], ledger.largest_vcpu)
         inventories[orc.VCPU] = vcpu
-    if cpus.mix and orc.MEMORY_MB in stock:
-        memory = dict(stock[orc.MEMORY_MB])
+    if cpus.mix and orc.MEMORY_MB in nova_inventories:
+        memory = dict(nova_inventories[orc.MEMORY_MB])
         memory['allocation_ratio'] = min(memory['allocation_ratio'], 1.0)
         memory['total'] = _calculate_total(memory, ledger.memory_mb)
         inventories[orc.MEMORY_MB] = memory
@@ -48,7 +50,7 @@ def build_priority_inventories(stock, cpus, ledger):
 
 
 def _calculate_total(inventory, used):
-    """Return the total, raised if the inventory is smaller than its use."""
+    """Return the total of an inventory, raised if its usage needs more."""
     units = capacity.calculate_placement_units(
         capacity.parse_ratio(inventory['allocation_ratio']), used)
     return max(inventory['total'], units + inventory['reserved'])
@@ -57,8 +59,8 @@ def _calculate_total(inventory, used):
 def build_cpu_inventories(cpus, present):
     """Return the CPU inventories that Nova's driver reports, a new dict.
 
-    Nova reserves no CPUs if CPU sets are configured, keeps the allocation
-    ratio that Placement has, and leaves out a class with an empty CPU set.
+    Nova reserves no CPUs if CPU sets are configured, and keeps the allocation
+    ratio in Placement. If a CPU set is empty, its resource class is missing.
 
     :param cpus: ``capacity.HostCPUs``
     :param present: inventories in Placement, a dict, resource class -> dict

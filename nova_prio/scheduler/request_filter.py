@@ -103,10 +103,7 @@ def _check_fold(ctxt, request_spec, priority):
 
 
 def _find_aggregates(ctxt, predicate):
-    """Return the sorted UUIDs of the aggregates that a predicate accepts.
-
-    :param predicate: a function of :mod:`nova_prio.model.aggregate_metadata`
-    """
+    """Return the sorted UUIDs of the aggregates that a predicate accepts."""
     metadata = collections.defaultdict(dict)
     for uuid, key, value in _read_metadata(ctxt):
         metadata[uuid][key] = value

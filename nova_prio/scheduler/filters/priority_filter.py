@@ -100,10 +100,7 @@ class PriorityFilter(filters.BaseHostFilter):
         return not refusal
 
     def _passes_as_stock(self, host_state, spec_obj):
-        """Return the answer of Nova's filter; False for priority instances.
-
-        This is the answer if an error of this package prevents a better one.
-        """
+        """Return the answer of Nova's filter; False for priority instances."""
         if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
         try:
