@@ -2,7 +2,9 @@
 
 """Check the host aggregates that priority instances depend on.
 
-Aggregates can change at run time, so these faults stop no service.
+Aggregates can change at run time, so these faults stop no service. In all
+functions, ``aggregates`` lists each nova.objects.Aggregate of the cloud, and
+``hosts`` each nova_prio.admin.host_inventory.HostCapacity.
 """
 
 from nova_prio.compat import contract
@@ -11,16 +13,15 @@ from nova_prio.scheduler import config_checks
 from nova_prio.virt import driver_alias
 
 _KEY, _AMBIGUOUS_KEY = aggregate_metadata.AGGREGATE_KEYS
-#: The most hosts that a sentence names.
-_MOST_NAMES = 10
+#: Maximum number of hosts that a sentence names.
+_MAX_NAMES = 10
 
 
 def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
     """Yield the faults of the host aggregates, one sentence each.
 
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param services: names of the services whose configuration is in conf
-    :param aggregates: list of nova.objects.Aggregate: all of the cloud
-    :param hosts: list of nova_prio.admin.host_inventory.HostCapacity
     :param all_hosts_known: whether all cells answered
     """
     for host in hosts:
@@ -29,14 +30,14 @@ def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
                    'release of nova-prio there that nova-scheduler has.'
                    % (host.name, host.problem))
     reports = {host.name: host.report for host in hosts if host.report}
-    unsold = [name for name, report in reports.items()
-              if report.mix and not report.sellable.low]
-    if unsold:
+    unsellable = [name for name, report in reports.items()
+                  if report.mix and not report.sellable.low]
+    if unsellable:
         yield ('%s may sell no low-priority vCPU with the CPU allocation '
                'ratio in force; set a larger [DEFAULT] cpu_allocation_ratio '
-               'there.' % _format_names(unsold))
-    others = {host.name for host in hosts if not (host.report or host.problem)}
-    known = {host.name for host in hosts}
+               'there.' % _format_names(unsellable))
+    names = {host.name for host in hosts}
+    broken = {host.name for host in hosts if host.problem}
     for aggregate in aggregates:
         members = set(aggregate.hosts)
         for key, value in aggregate_metadata.find_misread_metadata(
@@ -46,15 +47,15 @@ def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
                 yield ("Host aggregate '%s' has the metadata %s=%s, which is "
                        'neither true nor false; set it to one of them.'
                        % (aggregate.name, key, value))
-        silent = members & others
-        if all_hosts_known:
-            silent |= members - known
-        if silent and aggregate_metadata.is_marked(aggregate):
+        # A host in a cell that does not answer may run the driver.
+        stock = (members if all_hosts_known else members & names
+                 ) - reports.keys() - broken
+        if stock and aggregate_metadata.is_marked(aggregate):
             yield ("%s of the host aggregate '%s' for priority instances "
                    "does not run '%s' and gets no priority instance; set "
                    '[DEFAULT] compute_driver to it there, with nova-prio '
                    'installed, or remove the host from the aggregate.'
-                   % (_format_names(silent), aggregate.name,
+                   % (_format_names(stock), aggregate.name,
                       driver_alias.DRIVER))
     marked = list(filter(aggregate_metadata.is_marked, aggregates))
     unmarked = reports.keys() - {
@@ -75,7 +76,7 @@ def find_mirror_warnings(aggregates, hosts):
     """Yield the differences between the aggregates of Nova and of Placement.
 
     Send one request to Placement for each aggregate that restricts requests,
-    not for each host. The parameters are those of :func:`find_warnings`.
+    not for each host.
     """
     # This import takes a second.
     from nova.scheduler.client import report
@@ -86,46 +87,55 @@ def find_mirror_warnings(aggregates, hosts):
         # In some releases the client asks Placement when it is made.
         client = report.SchedulerReportClient() if compared else None
         for aggregate in compared:
-            members = {provider['uuid'] for provider in allocations.get_json(
-                client, '/resource_providers?member_of=' + aggregate.uuid
-                )['resource_providers']}
-            yield from _compare_mirror(aggregate, hosts, members)
+            url = '/resource_providers?member_of=' + aggregate.uuid
+            providers = {provider['uuid'] for provider in allocations.get_json(
+                client, url)['resource_providers']}
+            yield from _compare_mirror(aggregate, hosts, providers)
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         yield ('The aggregates of Placement cannot be compared with the host '
                'aggregates: %s; see [placement] in nova.conf, and run this '
                'again.' % ' '.join(str(error).split()).rstrip('.'))
 
 
-def _compare_mirror(aggregate, hosts, members):
-    """Yield the differences between an aggregate and its mirror.
+def _compare_mirror(aggregate, hosts, providers):
+    """Yield the differences between an aggregate in Nova and in Placement.
 
-    :param members: set of UUIDs, providers of the aggregate in Placement
+    :param providers: UUIDs of the resource providers that the aggregate has
+        in Placement, a set
     """
-    # A host may have several compute nodes.
-    in_nova = {(host.uuid, host.name) for host in hosts
-               if host.name in aggregate.hosts}
-    in_placement = {(host.uuid, host.name) for host in hosts
-                    if host.uuid in members}
-    for nodes, for_priority, for_ordinary, sentence in (
-            (in_nova - in_placement, 'no priority instance',
-             'new ordinary instances',
-             "%s of the host aggregate '%s' is not in that aggregate in "
-             'Placement, which %s; run "nova-manage placement '
-             'sync_aggregates".'),
-            (in_placement - in_nova, 'priority instances',
-             'no new ordinary instance',
-             "%s is not in the host aggregate '%s', but in that aggregate in "
-             'Placement, which %s; run "nova-prio audit --fix", or take it '
-             'out with "openstack resource provider aggregate set".')):
-        effects = [
-            'offers it to ' + instances for instances, applies in (
-                (for_priority, aggregate_metadata.is_marked(aggregate)),
-                (for_ordinary,
-                 aggregate_metadata.excludes_ordinary(aggregate)))
-            if applies]
-        if nodes:
-            yield sentence % (_format_names({name for _, name in nodes}),
-                              aggregate.name, ' and '.join(effects))
+    # A host may have several compute nodes, each with a provider.
+    missing = {host.name for host in hosts if host.name in aggregate.hosts and
+               host.uuid not in providers}
+    if missing:
+        yield ("%s of the host aggregate '%s' is not in that aggregate in "
+               'Placement, which %s; run "nova-manage placement '
+               'sync_aggregates".' % (
+                   _format_names(missing), aggregate.name, _format_effect(
+                       aggregate, 'no priority instance',
+                       'new ordinary instances')))
+    surplus = {host.name for host in hosts if host.uuid in providers and
+               host.name not in aggregate.hosts}
+    if surplus:
+        yield ("%s is not in the host aggregate '%s', but in that aggregate "
+               'in Placement, which %s; run "nova-prio audit --fix", or take '
+               'it out with "openstack resource provider aggregate set".' % (
+                   _format_names(surplus), aggregate.name, _format_effect(
+                       aggregate, 'priority instances',
+                       'no new ordinary instance')))
+
+
+def _format_effect(aggregate, for_priority, for_ordinary):
+    """Return the effect of an aggregate that is wrong in Placement.
+
+    :param for_priority: text, to which priority instances a host is offered
+    :param for_ordinary: text, to which ordinary instances a host is offered
+    """
+    effects = []
+    if aggregate_metadata.is_marked(aggregate):
+        effects.append('offers it to ' + for_priority)
+    if aggregate_metadata.excludes_ordinary(aggregate):
+        effects.append('offers it to ' + for_ordinary)
+    return ' and '.join(effects)
 
 
 def _find_weigher_warnings(conf, aggregates):
@@ -145,6 +155,7 @@ def _find_weigher_warnings(conf, aggregates):
                    'number.' % (aggregate.name, key, aggregate.metadata[key],
                                 key))
     domains = conf.nova_prio.affinity_domains
+    # The last domain is the host itself.
     for key in domains[:-1]:
         if not any(key in aggregate.metadata and aggregate.hosts
                    for aggregate in aggregates):
@@ -155,6 +166,7 @@ def _find_weigher_warnings(conf, aggregates):
 
 
 def _parse_number(value):
+    """Return a value of metadata as a float, or None if it is no number."""
     try:
         return float(value)
     except ValueError:
@@ -163,9 +175,9 @@ def _parse_number(value):
 
 def _format_names(hosts):
     """Return the names of hosts for the start of a sentence."""
-    names = ', '.join(sorted(hosts)[:_MOST_NAMES])
+    names = ', '.join(sorted(hosts)[:_MAX_NAMES])
     if len(hosts) == 1:
         return 'Host ' + names
-    more = len(hosts) - _MOST_NAMES
+    more = len(hosts) - _MAX_NAMES
     return 'Each of the hosts %s%s' % (
         names, ' and %d more' % more if more > 0 else '')

@@ -4,7 +4,7 @@
 
 :mod:`nova_prio.compat.interfaces` lists the names that must exist in Nova;
 :data:`ALL` lists how Nova must behave. The probes load the package into their
-process. Services must not run them.
+process, and install it in Nova: services must not run them.
 """
 
 import collections
@@ -30,7 +30,7 @@ _SCHEDULER_OPTIONS = {
 
 @contextlib.contextmanager
 def _override_options(values):
-    """Override the given options that this release of Nova has.
+    """Override options for a time, except those that this Nova does not have.
 
     :param values: dict, (group, option) -> value
     """
@@ -59,6 +59,11 @@ def find_broken_modules(package):
 
 
 def _probe_validators(is_enabled, accepted, refused):
+    """Return which extra specs nova-api validates wrongly, or None.
+
+    :param is_enabled: value of [nova_prio] enabled
+    :param accepted: list of (extra spec, value); ``refused`` is one, too
+    """
     from nova.api.validation.extra_specs import validators
     from nova import exception
     errors = []
@@ -68,18 +73,19 @@ def _probe_validators(is_enabled, accepted, refused):
         # Load the validators as nova-api does when it starts.
         validators.VALIDATORS.clear()
         validators.load_validators()
-        for pair in (*accepted, *refused):
+        for extra_spec in (*accepted, *refused):
             try:
-                validators.validate(*pair)
-                if pair in refused:
-                    errors.append("it accepts %s = '%s'" % pair)
+                validators.validate(*extra_spec)
+                if extra_spec in refused:
+                    errors.append("it accepts %s = '%s'" % extra_spec)
             except exception.ValidationError as error:
-                if pair in accepted:
+                if extra_spec in accepted:
                     errors.append(error.format_message())
     return '; '.join(errors) or None
 
 
 def _probe_compute_api():
+    """Return why nova-api would not fold priorities, or None."""
     from nova.api.openstack.compute import servers
 
     from nova_prio.api import validators
@@ -95,6 +101,13 @@ def _probe_compute_api():
 
 
 def _probe_loading(handler, all_classes, names):
+    """Return which filters or weighers are not found once, or None.
+
+    :param handler: class of Nova that loads them, below ``nova.scheduler``
+    :param all_classes: function that lists them, below ``nova.scheduler`` and
+        below ``nova_prio.scheduler``
+    :param names: list of the names of the classes that must be found
+    """
     contract.check(contract.SCHEDULER)
     with _override_options(_SCHEDULER_OPTIONS):
         loader = importutils.import_class('nova.scheduler.' + handler)
@@ -109,6 +122,7 @@ def _probe_loading(handler, all_classes, names):
 
 
 def _probe_request_filters():
+    """Return why nova-scheduler would not run the request filter, or None."""
     from nova.scheduler import request_filter as nova_request_filter
 
     from nova_prio.scheduler import request_filter
@@ -121,6 +135,7 @@ def _probe_request_filters():
 
 
 def _probe_weights():
+    """Return how Nova changes weights larger than one, or None."""
     from nova import weights
 
     from nova_prio.scheduler.weights import group_weighers
@@ -133,6 +148,7 @@ def _probe_weights():
 
 
 def _probe_driver():
+    """Return why Nova does not find the driver of this package, or None."""
     os_vif.initialize(reset=True)
     ours = importutils.import_class('nova.virt.' + driver_alias.DRIVER)
     from nova.virt.libvirt import driver
@@ -141,6 +157,7 @@ def _probe_driver():
 
 
 def _probe_unknown_driver():
+    """Return that Nova finds a driver that does not exist, or None."""
     os_vif.initialize(reset=True)
     with contextlib.suppress(ImportError):
         importutils.import_class('nova.virt.prio.OtherDriver')
@@ -148,6 +165,7 @@ def _probe_unknown_driver():
 
 
 def _probe_start_order():
+    """Return that nova-compute makes the tracker too early, or None."""
     from nova.compute import manager
     names = manager.ComputeManager.__init__.__code__.co_names
     if names.index('load_compute_driver') > names.index('ResourceTracker'):
@@ -155,29 +173,29 @@ def _probe_start_order():
 
 
 def _probe_tracker():
+    """Return which other resource tracker nova-compute makes, or None."""
     from nova.compute import manager
-    from nova.compute import resource_tracker as nova_resource_tracker
 
     from nova_prio.compute import claims
     from nova_prio.compute import resource_tracker
-    before = (nova_resource_tracker.ResourceTracker,
-              nova_resource_tracker.claims)
-    try:
-        ours = resource_tracker.PriorityResourceTracker
-        hooks.install_tracker(
-            ours, claims.PriorityClaim, claims.PriorityMoveClaim)
-        tracker = manager.resource_tracker.ResourceTracker
-        if tracker is not ours:
-            return 'it makes a %s.%s' % (tracker.__module__, tracker.__name__)
-    finally:
-        (nova_resource_tracker.ResourceTracker,
-         nova_resource_tracker.claims) = before
+    ours = resource_tracker.PriorityResourceTracker
+    hooks.install_tracker(ours, claims.PriorityClaim, claims.PriorityMoveClaim)
+    tracker = manager.resource_tracker.ResourceTracker
+    if tracker is not ours:
+        return 'it makes a %s.%s' % (tracker.__module__, tracker.__name__)
 
 
 def _probe_isolated_emulator_threads(mask, must_fit):
+    """Return how Nova fits isolated emulator threads wrongly, or None.
+
+    :param mask: the dedicated ones of the 8 vCPUs of an instance. The
+        instance has two NUMA nodes: vCPUs 0 to 3 and 4 to 7.
+    :param must_fit: whether the instance must fit on an empty host
+    """
     from nova import objects
     from nova.virt import hardware
     objects.register_all()
+    # Each cell has 8 shared and 8 dedicated CPUs.
     host = objects.NUMATopology(cells=[
         objects.NUMACell(
             id=number, cpuset=set(range(first, first + 8)),
@@ -194,14 +212,18 @@ def _probe_isolated_emulator_threads(mask, must_fit):
         extra_specs={
             'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': mask,
             'hw:numa_nodes': '2', 'hw:emulator_threads_policy': 'isolate'})
+    needed = hardware.numa_get_constraints(
+        flavor, objects.ImageMeta.from_dict({}))
     fitted = hardware.numa_fit_instance_to_host(
-        host, hardware.numa_get_constraints(
-            flavor, objects.ImageMeta.from_dict({})), provider_mapping=None)
-    if (fitted is not None) is not must_fit:
-        return 'it finds %s place' % ('no' if must_fit else 'a')
+        host, needed, provider_mapping=None)
+    if must_fit and fitted is None:
+        return 'it finds no place'
+    if fitted is not None and not must_fit:
+        return 'it finds a place'
 
 
 def _probe_pci_claims():
+    """Return that Nova allocates other PCI devices than claimed, or None."""
     from nova import objects
     from nova.pci import manager
     objects.register_all()
@@ -221,7 +243,8 @@ _OTHER, _MIX, _PRIORITY = (
     'aggregate_instance_extra_specs:%s' % key
     for key in ('other', *aggregate_metadata.AGGREGATE_KEYS))
 
-#: Service -> (name of a contract, probe, arguments of the probe).
+#: Service -> its contracts: (name, probe, *arguments of the probe). A probe
+#: returns how the running Nova differs, a text, or None.
 _PROBES = {
     contract.API: [
         ('nova_prio.api can be imported', find_broken_modules,

@@ -23,20 +23,23 @@ def list_contracts():
     return (*contract.ALL, *nova_check.ALL)
 
 
-def check_contract(each):
-    """Return the mismatch of a Contract, a text, or None."""
+def check_contract(relied_on):
+    """Return how the running Nova differs from a Contract, or None."""
     try:
-        return each.mismatch()
+        return relied_on.mismatch()
     # An entry point of a service turns StartRefused into SystemExit.
     except (contract.StartRefused, SystemExit):
-        return '%s would refuse to start' % each.service
+        return '%s would refuse to start' % relied_on.service
     except Exception as error:
         return 'it cannot be tried: %s: %s' % (
             type(error).__name__, ' '.join(str(error).split()))
 
 
 def check_nova():
-    """Return the exit status, and a dict of the result."""
+    """Check the installed Nova.
+
+    :returns: (exit status, dict of the result: the fields of the JSON output)
+    """
     # Read no files: the configuration in an image must not matter.
     hooks.register_options()([], project='nova', default_config_files=[],
                              default_config_dirs=[])

@@ -25,7 +25,7 @@ from nova_prio.virt import driver_alias
 FLAVOR, INSTANCE, OPTION, HOST = 'flavor', 'instance', 'option', 'host'
 AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
 
-#: The most instances in memory at a time.
+#: Number of instances that one query reads.
 PAGE = 500
 
 #: Aggregate metadata that only this package reads. Clouds use the key
@@ -36,11 +36,7 @@ _AMBIGUOUS_KEY = 'priority'
 _FLAVOR_KEYS = {flavor_specs.EXTRA_SPEC, *(
     'aggregate_instance_extra_specs:' + key
     for key in aggregate_metadata.AGGREGATE_KEYS)}
-#: Options of Nova whose values may name classes of this package.
-_CLASS_OPTIONS = (('DEFAULT', 'compute_driver'),
-                  ('filter_scheduler', 'available_filters'),
-                  ('filter_scheduler', 'enabled_filters'),
-                  ('filter_scheduler', 'weight_classes'))
+#: Parts of the values of ``CLASS_OPTIONS`` that name this package.
 _CLASS_NAMES = ('nova_prio.', 'PriorityFilter', driver_alias.DRIVER)
 _OWN_OPTIONS = {option.name for option in our_conf.DEFAULT_OPTS}
 
@@ -59,8 +55,9 @@ _REMEDIES = {
 class Leftover(typing.NamedTuple):
     """One leftover, a row of the list.
 
-    ``content`` is the part of the object ``name`` that belongs to this
-    package, ``remedy`` the way to remove that.
+    ``kind`` is the kind of the object, ``name`` its name. ``content`` is the
+    part of the object that belongs to this package, ``remedy`` the way to
+    remove this part.
     """
 
     kind: str
@@ -72,8 +69,9 @@ class Leftover(typing.NamedTuple):
 def find_leftovers(context, conf, paths):
     """Yield each Leftover, in the order in which to remove them.
 
-    :param context: nova.context.RequestContext
-    :param paths: configuration files to check
+    :param context: nova.context.RequestContext that targets no cell
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param paths: paths of the configuration files to check
     :raises OSError, oslo_config.cfg.ParseError: if a file cannot be read
     """
     if not conf.api_database.connection:
@@ -98,25 +96,28 @@ def find_leftovers(context, conf, paths):
 
 def _check_flavor(flavor):
     """Yield the extra specs that only this package understands."""
-    keys = set(_FLAVOR_KEYS)
-    if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
-        # Stock Nova refuses a flavor with both classes.
-        for resource_class in 'PCPU', 'VCPU':
-            keys.update(flavor_specs.select_pinning_requests(
-                flavor.extra_specs, resource_class))
-    content = ', '.join(
-        '%s=%s' % (key, value) for key, value in sorted(
-            flavor.extra_specs.items())
-        if key in keys or (key.startswith('trait') and
-                           key.partition(':')[2] in traits.ALL))
-    if content:
+    extra_specs = flavor.extra_specs
+    keys = {key for key in extra_specs
+            if key in _FLAVOR_KEYS or (key.startswith('trait') and
+                                       key.partition(':')[2] in traits.ALL)}
+    # Stock Nova refuses a flavor that requests both classes.
+    if mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
+        keys.update(flavor_specs.select_pinning_requests(
+            extra_specs, 'PCPU', 'VCPU'))
+    if keys:
+        content = ', '.join(
+            '%s=%s' % (key, extra_specs[key]) for key in sorted(keys))
         yield Leftover(FLAVOR, flavor.flavorid, content,
                        'Unset it with "openstack flavor unset --property", or '
                        'delete the flavor.')
 
 
 def _check_cells(context, check):
-    """Yield the leftovers of each cell, and the cells that do not answer."""
+    """Yield the leftovers of each cell, and the cells that do not answer.
+
+    :param check: function of ``context`` and of the CellMapping that yields
+        each Leftover of the cell
+    """
     for cell in objects.CellMappingList.get_all(context):
         try:
             yield from check(context, cell)
@@ -128,44 +129,46 @@ def _check_cells(context, check):
 
 
 def _check_instances(context, cell):
-    """Yield the instances of a cell; cell 0 has those without a host.
+    """Yield the instances of a cell that have a priority.
 
-    This includes shelved instances, and deleted ones until their reclaim.
+    Cell 0 has the instances that failed to schedule. Soft-deleted instances
+    count, too, until nova-compute reclaims them.
     """
     with nova_context.target_cell(context, cell) as cctxt:
-        for instance in host_inventory.iterate_pages(
-                functools.partial(
-                    objects.InstanceList.get_by_filters, cctxt,
-                    {'deleted': False, 'soft_deleted': True}, sort_dir='asc',
-                    expected_attrs=['flavor']), 'uuid', PAGE):
+        read_page = functools.partial(
+            objects.InstanceList.get_by_filters, cctxt,
+            {'deleted': False, 'soft_deleted': True}, sort_dir='asc',
+            expected_attrs=['flavor'])
+        for instance in host_inventory.iterate_pages(read_page, 'uuid', PAGE):
             yield from _check_instance(instance)
 
 
 def _check_instance(instance):
+    """Yield the instance if one of its flavors has a priority."""
     for condition, flavor in (
             ('', instance.flavor),
             ('until its resize is confirmed: ', instance.old_flavor),
             ('once it is resized: ', instance.new_flavor)):
-        extra_specs = flavor and flavor.extra_specs or {}
+        extra_specs = flavor.extra_specs if flavor else {}
         if flavor_specs.EXTRA_SPEC in extra_specs:
+            is_from_hint = flavor_specs.is_from_hint(extra_specs)
             yield Leftover(
-                INSTANCE, instance.uuid, '%s%s=%s%s, %s' % (
+                INSTANCE, instance.uuid, '%s%s=%s%s, on %s' % (
                     condition, flavor_specs.EXTRA_SPEC,
                     extra_specs[flavor_specs.EXTRA_SPEC],
-                    ' (scheduler hint)'
-                    if flavor_specs.is_from_hint(extra_specs) else '',
-                    'on host %s' % instance.host if instance.host
-                    else 'on no host'),
+                    ' (scheduler hint)' if is_from_hint else '',
+                    'host %s' % instance.host if instance.host else 'no host'),
                 _REMEDIES.get(instance.vm_state, _RESIZE))
             return
 
 
 def _check_options(paths):
+    """Yield the options of this package in the configuration files."""
     for path in paths:
         for group, options in config_files.read_sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
-                if (group, option) in _CLASS_OPTIONS and any(
+                if (group, option) in config_files.CLASS_OPTIONS and any(
                         name in value for name in _CLASS_NAMES):
                     remedy = 'Set it as it was before'
                 elif group == our_conf.GROUP.name or (
@@ -180,7 +183,7 @@ def _check_options(paths):
 
 
 def _check_hosts(context, cell):
-    """Yield the hosts of a cell that have a report, so run our driver."""
+    """Yield the hosts of a cell that run the driver of this package."""
     for _, node in host_view.list_nodes(context, cell):
         if host_report.STATS_KEY in (node.stats or {}):
             yield Leftover(
@@ -191,6 +194,7 @@ def _check_hosts(context, cell):
 
 
 def _check_aggregate(aggregate):
+    """Yield the metadata of a host aggregate that this package reads."""
     for key, value in sorted(aggregate.metadata.items()):
         if key in _KEYS or (key == _AMBIGUOUS_KEY and
                             aggregate_metadata.is_marked(aggregate)):
@@ -201,6 +205,7 @@ def _check_aggregate(aggregate):
 
 
 def _check_traits():
+    """Yield the providers with traits of this package, then the traits."""
     try:
         # In some releases the client asks Placement when it is made.
         client = report.SchedulerReportClient()

@@ -2,7 +2,11 @@
 
 """Checks of the configuration of a service, for ``upgrade check``.
 
-A failure stops a service or places instances wrongly. Nothing is changed.
+A failure stops a service or places instances wrongly. Nothing is changed. Each
+check yields (Code, sentence) for each finding. The parameters of a check are:
+
+:param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+:param services: names of the services that use priorities with ``conf``
 """
 
 import functools
@@ -17,40 +21,42 @@ from nova_prio.compat import contract
 from nova_prio.scheduler import config_checks as scheduler_checks
 from nova_prio.virt import driver_alias
 
-SUCCESS, WARNING, FAILURE = (
-    upgradecheck.Code.SUCCESS, upgradecheck.Code.WARNING,
-    upgradecheck.Code.FAILURE)
+SUCCESS, WARNING, FAILURE = upgradecheck.Code
 
 _DRIVER = driver_alias.DRIVER
 _FILTERS = 'nova_prio.scheduler.filters.'
 _WEIGHERS = 'nova_prio.scheduler.weights.'
 #: The name of the entry points of this package.
 PLUGIN = 'nova_prio'
-#: Options whose values Nova looks up literally.
-_NAME_OPTIONS = (
-    ('DEFAULT', 'compute_driver'), ('filter_scheduler', 'available_filters'),
-    ('filter_scheduler', 'enabled_filters'),
-    ('filter_scheduler', 'weight_classes'))
 
 
 def list_services(conf):
-    """Return the services that use priorities with a configuration."""
+    """Return the names of the services that use priorities.
+
+    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    """
     options = conf.filter_scheduler
-    uses = {
+    classes = [*options.available_filters, *options.weight_classes]
+    uses_priorities = {
         contract.API: conf.nova_prio.enabled,
-        contract.SCHEDULER: 'PriorityFilter' in options.enabled_filters or any(
-            name.startswith('nova_prio.') for name in
-            [*options.available_filters, *options.weight_classes]),
+        contract.SCHEDULER: (
+            'PriorityFilter' in options.enabled_filters or
+            any(name.startswith('nova_prio.') for name in classes)),
         contract.COMPUTE: conf.compute_driver == _DRIVER}
-    return [service for service, is_used in uses.items() if is_used]
+    return [service for service in uses_priorities if uses_priorities[service]]
 
 
 def _list_all(code, sentences):
+    """Yield the sentences as findings with the same code."""
     return ((code, sentence) for sentence in sentences)
 
 
 def _find_missing_plugin(namespace, consequence):
-    """Yield a failure if an entry point of this package does not load."""
+    """Yield a failure if an entry point of this package does not load.
+
+    :param namespace: name of the group of entry points
+    :param consequence: clause about the effect
+    """
     # The services report plug-ins of other packages that do not load.
     if PLUGIN not in extension.ExtensionManager(
             namespace, on_load_failure_callback=lambda *_: None).names():
@@ -60,10 +66,11 @@ def _find_missing_plugin(namespace, consequence):
 
 
 def _check_use(conf, services):
-    for group, name in _NAME_OPTIONS:
+    """Check whether the configuration asks for priority instances."""
+    for group, name in config_files.CLASS_OPTIONS:
         value = (conf if group == 'DEFAULT' else conf[group])[name]
-        if '#' in ','.join([value] if isinstance(value, str)
-                           else value or ()):
+        # oslo.config takes a comment after a value as part of the value.
+        if '#' in str(value):
             yield FAILURE, (
                 '[%s] %s is %s, comment included; put the comment on a line '
                 'of its own.' % (group, name, value))
@@ -82,10 +89,12 @@ def _check_use(conf, services):
 
 
 def _check_options(conf, services):
+    """Find misspelled options."""
     return _list_all(WARNING, config_files.find_unknown_options(conf))
 
 
 def _check_release(conf, services):
+    """Compare Nova with the interfaces that this package relies on."""
     for service in services:
         for mismatch in contract.find_mismatches(service):
             yield FAILURE, (
@@ -101,12 +110,14 @@ def _check_release(conf, services):
 
 
 def _check_api(conf, services):
+    """Check the configuration of nova-api."""
     yield from _find_missing_plugin('nova.api.extra_spec_validators',
                                     'nova-api folds no priority')
     yield from _list_all(WARNING, api_checks.find_warnings(conf))
 
 
 def _check_scheduler(conf, services):
+    """Check the configuration of nova-scheduler."""
     options = conf.filter_scheduler
     if not any(name.startswith(_FILTERS)
                for name in options.available_filters):
@@ -126,14 +137,14 @@ def _check_scheduler(conf, services):
 
 
 def _check_compute(conf, services):
-    # Takes a second to import.
+    """Check the configuration of nova-compute."""
+    # This import takes a second.
     from nova_prio.compute import config_checks as compute_checks
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
     yield from _list_all(FAILURE, compute_checks.find_problems(conf))
-    name = 'ram_allocation_ratio'
-    if conf[name] is None:
-        name = 'initial_ram_allocation_ratio'
+    name = ('initial_ram_allocation_ratio'
+            if conf.ram_allocation_ratio is None else 'ram_allocation_ratio')
     if conf.cpu_priority_mix_enable and conf[name] > 1:
         yield WARNING, (
             '[DEFAULT] %s is %s, but a host with cpu_priority_mix_enable '
@@ -141,21 +152,23 @@ def _check_compute(conf, services):
 
 
 def _check_cgroups(find_problems, conf, services):
+    """Check the cgroups of this host; see :func:`list_checks`."""
+    problems = find_problems()
     # With cgroup v1, each hierarchy repeats the same problem.
-    first, *others = find_problems() or [None]
-    if first:
-        yield FAILURE, first
-    if others:
-        yield FAILURE, '"nova-prio-host check" shows %d more.' % len(others)
+    yield from _list_all(FAILURE, problems[:1])
+    if len(problems) > 1:
+        yield FAILURE, '"nova-prio-host check" shows %d more.' % (
+            len(problems) - 1)
 
 
 def _check_aggregates(conf, services):
+    """Check the host aggregates in Nova and in Placement."""
     if not conf.api_database.connection:
         yield SUCCESS, (
             '[api_database] connection is not set, as on a compute host; '
             'host aggregates are not checked.')
         return
-    # Takes a second to import.
+    # These imports take a second.
     from nova import context
     from nova import objects
 
@@ -186,8 +199,8 @@ def list_checks(find_cgroup_problems):
 
     :param find_cgroup_problems: function that returns the problems of the
         cgroups of this host, a list of str
-    :returns: list of (name, service whose configuration is needed or None,
-        function of conf and services that yields (Code, sentence))
+    :returns: list of (title, service or None, check). If there is a service,
+        the check is only for its configuration.
     """
     return [
         ('Use of the package', None, _check_use),

@@ -107,11 +107,12 @@ def check(name, host, guests, view=None):
 def _check_pins(name, guest, instance):
     """Yield a finding if the pins of the guest differ from those in Nova."""
     topology = instance.numa_topology
-    pins = {vcpu: cpu for cell in (topology.cells if topology else ())
-            for vcpu, cpu in (cell.cpu_pinning or {}).items()}
-    running = dict(enumerate(guest.vcpus))
-    if any(running.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
-        present = [running[vcpu] for vcpu in pins if vcpu in running]
+    pins = {}
+    for cell in topology.cells if topology else ():
+        pins.update(cell.cpu_pinning or {})
+    cpus_of_vcpu = dict(enumerate(guest.vcpus))
+    if any(cpus_of_vcpu.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
+        present = [cpus_of_vcpu[vcpu] for vcpu in pins if vcpu in cpus_of_vcpu]
         yield finding.Finding(
             name, 'other_cpus', guest.uuid,
             compute=_format_cpus(pins.values()),
@@ -161,7 +162,7 @@ def _get_expected_cpus(host, guest, cpus, priority):
 
 
 def _limit(cpus, allowed):
-    """Return the allowed ones of some CPUs; all allowed CPUs if none is.
+    """Return the CPUs that are allowed, or all allowed CPUs if none is.
 
     :param cpus: frozenset of CPU numbers, None for all CPUs
     """

@@ -68,7 +68,8 @@ def _check_traits(view):
 def _check_inventories(view):
     """Yield one finding for all wrong inventories of a host."""
     expected = _build_expected_inventories(view)
-    needed, present = map(_select_fields, (expected, view.inventories))
+    needed = _select_fields(expected)
+    present = _select_fields(view.inventories)
     wrong = [name for name in needed if needed[name] != present.get(name)]
     if wrong:
         yield finding.Finding(

@@ -72,6 +72,7 @@ def replace_provider_data(view, kind, wanted, context, client):
     :param wanted: the new data, in the format of Placement
     """
     def change(present):
+        """Return the new data if the data are those that the audit read."""
         if present != getattr(view, kind):
             raise allocations.PlacementRefused(
                 'The %s of the host have changed since they were read' % kind)

@@ -55,6 +55,7 @@ class CloudAudit:
         :returns: iterator of (list of Finding, HostView or None)
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
+        # The name of each source, and its pairs of context and compute node.
         if names is not None:
             sources = [('', host_view.list_nodes_of_host(self._context, name))
                        for name in dict.fromkeys(names)]
