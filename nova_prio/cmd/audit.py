@@ -2,7 +2,6 @@
 
 """The command ``nova-prio audit``."""
 
-import dataclasses
 import functools
 import sys
 
@@ -18,6 +17,7 @@ COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
 
 #: Exit status if all was repaired, as that of ``nova-manage placement audit``.
 FIXED = 4
+#: State of a row, exit status, last line; see ``report.Report.set_outcome``.
 _OUTCOMES = (
     ('failed', report.FAILED, 'Not all hosts could be checked or repaired: '
      'correct the rows of state "failed", and run this command again.'),
@@ -27,8 +27,8 @@ _OUTCOMES = (
      'without --dry-run to repair the rows of state "to be fixed".'),
     ('fixed', FIXED, 'All findings are repaired: there is nothing to do.'),
     (None, report.CLEAN, 'There are no findings: there is nothing to do.'))
-#: Number of hosts that a warning names.
-MOST_NAMES = 10
+#: Maximum number of hosts that a warning names.
+MAX_NAMES = 10
 
 
 class Audit(report.Report):
@@ -63,36 +63,37 @@ class Audit(report.Report):
             help='with --fix: show the repairs and change nothing')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def run(self, parsed_args):
+        """Check the arguments, and run the command."""
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; allowed are both or '
                 'neither: without --fix nothing is repaired.')
-        # cliff checks the names only after the repairs.
+        # cliff checks the column names only after the repairs.
         for column in set(parsed_args.columns).difference(COLUMNS):
             report.refuse('--column', column, ', '.join(COLUMNS))
-        return super().take_action(parsed_args)
+        return super().run(parsed_args)
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        self._states = set()
-        rows = []
         audit = (self._audit_cloud if self.conf.api_database.connection
                  else self._audit_guests)
+        rows, states = [], set()
         try:
             for row in audit(parsed_args):
                 rows.append(row)
+                states.add(row[COLUMNS.index('State')])
         except KeyboardInterrupt:
-            # The repairs until now must be listed.
-            self._states.add('failed')
+            # List the repairs until now.
+            states.add('failed')
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
-        self.set_outcome(self._states, _OUTCOMES)
+        self.set_outcome(states, _OUTCOMES)
         return COLUMNS, rows
 
     @property
     def _is_compute(self):
+        """Whether the configuration is that of a priority host."""
         return self.conf.compute_driver == driver_alias.DRIVER
 
     def _audit_guests(self, parsed_args):
@@ -115,7 +116,7 @@ class Audit(report.Report):
         guest_host, running = controller.read_guests(conf)
         findings = list(guests.check(conf.host, guest_host, running))
         for finding in findings:
-            yield self._make_row(finding, 'found')
+            yield _make_row(finding, 'found')
         if parsed_args.all and not findings:
             yield (conf.host, '', '', '', '', '',
                    guests.summarize(guest_host, running), 'ok', '')
@@ -133,50 +134,49 @@ class Audit(report.Report):
             self.conf.host if self._is_compute else None,
             functools.partial(guests.read_guests, self.conf))
         busy_hosts = []
+        # disable=None shows the progress on a terminal only.
         for findings, view in tqdm.tqdm(
                 audit.run(names), unit=' hosts', leave=False, total=total,
-                # None: only on a terminal.
                 disable=None, file=sys.stderr):
             for finding in findings:
-                yield self._make_row(
-                    *_repair(audit, view, finding, parsed_args))
-            if not view:
-                continue
-            if not view.is_idle:
+                yield _repair(audit, view, finding, parsed_args)
+            if view and not view.is_idle:
                 busy_hosts.append(view.name)
-            if parsed_args.all:
-                yield self._make_row(
-                    audit.summarize(view), 'in motion' if not view.is_idle
-                    else '' if findings else 'ok')
+            if view and parsed_args.all:
+                state = '' if findings else 'ok'
+                yield _make_row(audit.summarize(view),
+                                state if view.is_idle else 'in motion')
         if busy_hosts:
             self.app.LOG.warning(
                 'On %d hosts, in-flight instances and migrations, inventories '
                 'and reports were not checked: %s%s.',
-                len(busy_hosts), ', '.join(busy_hosts[:MOST_NAMES]),
-                ', ...' if len(busy_hosts) > MOST_NAMES else '')
-
-    def _make_row(self, finding, state):
-        self._states.add(state)
-        remedy = {'fixed': '', 'failed': finding.note}.get(
-            state, finding.remedy)
-        return (finding.host, finding.kind, finding.consumer, finding.needed,
-                finding.placement, finding.compute, finding.libvirt, state,
-                remedy)
+                len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]),
+                ', ...' if len(busy_hosts) > MAX_NAMES else '')
 
 
 def _repair(audit, view, finding, parsed_args):
-    """Repair a finding if the options ask for it; return it and its state."""
+    """Repair a Finding if the options ask for it; return its row.
+
+    :param audit: ``run.CloudAudit``
+    :param view: HostView of the host
+    """
     from nova_prio.admin.audit import finding as kinds
     from nova_prio.placement import allocations
     if finding.kind == kinds.UNREAD:
-        return dataclasses.replace(finding, note=finding.remedy), 'failed'
+        return _make_row(finding, 'failed')
     if finding.repair is None or not parsed_args.fix:
-        return finding, 'found'
+        return _make_row(finding, 'found')
     if parsed_args.dry_run:
-        return finding, 'to be fixed'
+        return _make_row(finding, 'to be fixed')
     try:
         audit.repair(view, finding)
     except allocations.PlacementRefused as error:
-        return dataclasses.replace(
-            finding, note='%s.' % str(error).rstrip('.')), 'failed'
-    return finding, 'fixed'
+        return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
+    return _make_row(finding, 'fixed', '')
+
+
+def _make_row(finding, state, remedy=None):
+    """Return the row of a Finding; None stands for its own remedy."""
+    return (finding.host, finding.kind, finding.consumer, finding.needed,
+            finding.placement, finding.compute, finding.libvirt, state,
+            finding.remedy if remedy is None else remedy)

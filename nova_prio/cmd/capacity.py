@@ -14,6 +14,7 @@ from nova_prio.cmd import report
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 
+#: Columns of the amounts: High Sold, High Sellable and so on.
 COLUMNS = ['%s %s' % (row.title(), amount) for row in capacity.Rows._fields
            for amount in ('Sold', 'Sellable', 'Left')]
 
@@ -46,7 +47,7 @@ class Show(report.NovaCommand, lister.Lister):
             'fit')
         return parser
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin import host_inventory
         hosts, silent_cells = host_inventory.list_hosts(self.context)
@@ -56,32 +57,32 @@ class Show(report.NovaCommand, lister.Lister):
             self.app.LOG.warning(
                 'Cell %s does not answer; its hosts are omitted. Check the '
                 'database of the cell.', cell)
-        sums = collections.defaultdict(collections.Counter)
         by_aggregate = parsed_args.by_aggregate
-        for host in self._select_hosts(hosts, parsed_args):
-            for name in (_get_aggregates(host) if by_aggregate
-                         else [host.name]):
-                sums[name].update(_count(host, request))
         columns = [*(['Hosts'] if by_aggregate else []), *COLUMNS,
                    *(['Units'] if request else [])]
+        # Name of a host or an aggregate -> column -> sum.
+        sums = collections.defaultdict(collections.Counter)
+        for host in self._select_hosts(hosts, parsed_args):
+            numbers = _count(host, request)
+            for name in _get_aggregates(host) if by_aggregate else [host.name]:
+                sums[name].update(numbers)
         return (['Aggregate' if by_aggregate else 'Host', *columns],
-                [[name, *(numbers[column] for column in columns)]
+                [[name, *map(numbers.get, columns)]
                  for name, numbers in sorted(sums.items())])
 
     def _select_hosts(self, hosts, parsed_args):
-        """Yield the hosts that the options select and that have a report."""
+        """Yield the selected ones of some hosts if they have a report."""
         selected = hosts
-        for option, wanted, get_names in (
-                ('host', parsed_args.host, lambda host: [host.name]),
-                ('aggregate', parsed_args.aggregate, _get_aggregates)):
-            if not wanted:
-                continue
-            unknown = set(wanted).difference(*map(get_names, hosts))
+        for option, get_names in (('host', lambda host: [host.name]),
+                                  ('aggregate', _get_aggregates)):
+            wanted = set(getattr(parsed_args, option) or ())
+            unknown = wanted.difference(*map(get_names, hosts))
             if unknown:
                 report.refuse('--' + option, min(unknown),
                               'names of %ss with computes' % option)
-            selected = [host for host in selected
-                        if not set(wanted).isdisjoint(get_names(host))]
+            if wanted:
+                selected = [host for host in selected
+                            if wanted.intersection(get_names(host))]
         for host in selected:
             if host.problem:
                 self.app.LOG.warning('Host %s is omitted: %s.', host.name,
@@ -91,14 +92,16 @@ class Show(report.NovaCommand, lister.Lister):
 
 
 def _get_aggregates(host):
+    """Return the names of the aggregates of a host, a list."""
     return [aggregate.name for aggregate in host.aggregates]
 
 
 def _count(host, request):
-    """Return dict, column -> number, of one host."""
-    rows = zip(host.report.used, host.report.sellable, host.report.remaining)
+    """Return the numbers of one host, a dict, column -> number."""
+    amounts = zip(host.report.used, host.report.sellable,
+                  host.report.remaining)
     return {'Hosts': 1,
-            **dict(zip(COLUMNS, itertools.chain.from_iterable(rows))),
+            **dict(zip(COLUMNS, itertools.chain.from_iterable(amounts))),
             'Units': host.count_instances(request) if request else 0}
 
 
@@ -135,7 +138,7 @@ class Solve(show.ShowOne):
         return parser
 
     def take_action(self, parsed_args):
-        """Return the names and the values to show, in their order."""
+        """Return the names and the values to show."""
         def get_ratio(name):
             return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
                                      capacity.parse_ratio)
@@ -150,7 +153,7 @@ class Solve(show.ShowOne):
                                 2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
         overall = get_ratio('overall_ratio')
         is_wanted = low is not None or overall is not None
-        if size.count(None) != is_wanted:
+        if size.count(None) != (1 if is_wanted else 0):
             raise exceptions.CommandError(
                 '%d of --dedicated, --shared and --ratio are given, with%s a '
                 'wanted number; allowed are all three, or two of them with '

@@ -2,8 +2,6 @@
 
 """The command ``nova-prio capacity gain``."""
 
-import collections
-
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
@@ -34,12 +32,12 @@ class Gain(report.Report):
             'hint priority=low')
         return parser
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova import objects
 
         from nova_prio.admin import host_inventory
-        aggregates = {each.name: each for each in
+        aggregates = {aggregate.name: aggregate for aggregate in
                       objects.AggregateList.get_all(self.context)}
         if parsed_args.aggregate not in aggregates:
             report.refuse('AGGREGATE', parsed_args.aggregate,
@@ -50,13 +48,13 @@ class Gain(report.Report):
         hosts_by_name = {host.name: host for host in hosts}
         rows = [_make_row(name, hosts_by_name.get(name), silent_cells, vcpus)
                 for name in sorted(aggregates[parsed_args.aggregate].hosts)]
-        self.last_line = _summarize(rows, vcpus)
+        self.last_line = _summarize(rows, has_flavor=bool(vcpus))
         columns = [*COLUMNS, *([UNITS] if vcpus else []), NOTE]
         return columns, [[row[column] for column in columns] for row in rows]
 
 
 def _get_low_vcpus(context, wanted):
-    """Return the vCPUs of an instance of a flavor with low priority."""
+    """Return the vCPUs of a low-priority instance of the wanted flavor."""
     from nova_prio.admin import host_inventory
     from nova_prio.model import flavor_specs
     flavor = controller.find_flavor(context, wanted)
@@ -70,7 +68,11 @@ def _get_low_vcpus(context, wanted):
 
 
 def _make_row(name, host, silent_cells, vcpus):
-    """Return dict, column -> value, of one host."""
+    """Return the row of one host, a dict, column -> value.
+
+    :param host: ``host_inventory.HostCapacity``, None if it is unknown
+    :param vcpus: vCPUs of an instance of --flavor, or None
+    """
     row = {**dict.fromkeys((*COLUMNS, UNITS, NOTE), ''), 'Host': name}
     if host is None or not host.report:
         row[NOTE] = _explain_missing_report(host, silent_cells)
@@ -92,6 +94,7 @@ def _count_instances(cpus, vcpus):
 
 
 def _explain_missing_report(host, silent_cells):
+    """Return why a host has no report."""
     if host is not None:
         return host.problem or 'the host runs another compute driver'
     if silent_cells:
@@ -100,33 +103,33 @@ def _explain_missing_report(host, silent_cells):
     return 'the host has no nova-compute'
 
 
-def _summarize(rows, vcpus):
+def _summarize(rows, has_flavor):
     """Return the gain of all hosts, and the next step, as sentences."""
-    sums = collections.defaultdict(collections.Counter)
-    for row in rows:
-        sums[row['Mix']].update({
-            'hosts': 1, 'vcpus': row['Gain'] or 0, 'units': row[UNITS] or 0})
-
-    def format_gain(has_mix):
-        text = _format_count(sums[has_mix]['vcpus'], 'low-priority vCPU')
-        if vcpus:
-            text += ' (%s of the flavor)' % _format_count(
-                sums[has_mix]['units'], 'instance')
-        return '%s on %s' % (
-            text, _format_count(sums[has_mix]['hosts'], 'host'))
-
-    gained = format_gain(True)
-    if sums['']['hosts']:
+    with_mix, without_mix, without_report = (
+        [row for row in rows if row['Mix'] == value]
+        for value in (True, False, ''))
+    if without_report:
         next_step = 'Check %s without a report: see the column "Note".' % (
-            _format_count(sums['']['hosts'], 'host'))
-    elif sums[False]['vcpus']:
+            _format_count(len(without_report), 'host'))
+    elif any(row['Gain'] for row in without_mix):
         next_step = ('Set cpu_priority_mix_enable = true on the hosts without '
-                     'mix to gain another %s.' % format_gain(False))
+                     'mix to gain another %s.'
+                     % _format_gain(without_mix, has_flavor))
     else:
         next_step = ('Other CPU sets or another ratio may give more: see '
                      '"nova-prio capacity solve".')
-    return 'Gained: %s. %s' % (gained, next_step)
+    return 'Gained: %s. %s' % (_format_gain(with_mix, has_flavor), next_step)
+
+
+def _format_gain(rows, has_flavor):
+    """Return the sum of the gains of some hosts as a text."""
+    text = _format_count(sum(row['Gain'] for row in rows), 'low-priority vCPU')
+    if has_flavor:
+        text += ' (%s of the flavor)' % _format_count(
+            sum(row[UNITS] for row in rows), 'instance')
+    return '%s on %s' % (text, _format_count(len(rows), 'host'))
 
 
 def _format_count(number, noun):
+    """Return a number with its noun, in the plural if necessary."""
     return '%d %s%s' % (number, noun, '' if number == 1 else 's')

@@ -3,7 +3,6 @@
 """Configure Nova for the commands, and report its errors as sentences."""
 
 import contextlib
-import itertools
 import warnings
 
 from osc_lib import exceptions
@@ -34,13 +33,15 @@ def configure_nova(parsed_args):
             'nova-prio that supports this Nova.'
             % (contract.get_nova_release(), '; '.join(mismatches)))
     conf = hooks.register_options()
-    files = itertools.chain.from_iterable(
-        ('--config-file', path) for path in parsed_args.config_file)
+    options = ['--config-file=' + path for path in parsed_args.config_file]
     try:
-        config.parse_args(['nova-prio', *files], configure_db=False,
+        config.parse_args(['nova-prio', *options], configure_db=False,
                           init_rpc=False)
         host_inventory.connect_databases(conf)
         yield context.get_admin_context()
+    except BrokenPipeError:
+        # The output of the command is not read to its end.
+        raise
     except config_files.ERRORS as error:
         raise exceptions.CommandError(config_files.format_read_error(
             error, parsed_args.config_file)) from error
@@ -53,31 +54,33 @@ def configure_nova(parsed_args):
 
 @contextlib.contextmanager
 def report_errors():
-    """Turn errors of Nova, Placement and this package into CommandError."""
+    """Raise CommandError for an error of Nova, Placement or this package."""
     from nova import exception
 
     from nova_prio.admin import host as admin_host
     from nova_prio.model import flavor_specs
     from nova_prio.placement import allocations
-    sentences = (
-        (exception.HostMappingNotFound,
-         '%s; allowed are names of compute hosts.'),
-        (allocations.CLIENT_ERRORS,
-         'Placement does not answer: %s. Check [placement] in nova.conf.'),
-        ((allocations.PlacementRefused, flavor_specs.RequestRefused,
-          admin_host.HostRefused, exception.NovaException), '%s.'))
+    sentence = '%s.'
     try:
         yield
-    except Exception as error:
-        for kinds, sentence in sentences:
-            if isinstance(error, kinds):
-                raise exceptions.CommandError(
-                    sentence % str(error).rstrip('.')) from error
-        raise
+    except (exception.NovaException, allocations.PlacementRefused,
+            flavor_specs.RequestRefused, admin_host.HostRefused,
+            *allocations.CLIENT_ERRORS) as error:
+        if isinstance(error, exception.HostMappingNotFound):
+            sentence = '%s; allowed are names of compute hosts.'
+        elif isinstance(error, allocations.CLIENT_ERRORS):
+            sentence = ('Placement does not answer: %s. Check [placement] in '
+                        'nova.conf.')
+        raise exceptions.CommandError(
+            sentence % str(error).rstrip('.')) from error
 
 
 def find_flavor(context, wanted):
-    """Return the nova.objects.Flavor that the option --flavor names."""
+    """Return the nova.objects.Flavor that the option --flavor names.
+
+    :param wanted: name or ID of the flavor
+    :raises CommandError: if there is no such flavor
+    """
     from nova import exception
     from nova import objects
     for find in objects.Flavor.get_by_flavor_id, objects.Flavor.get_by_name:
@@ -89,8 +92,9 @@ def find_flavor(context, wanted):
 
 
 def read_guests(conf):
-    """Return the ``audit.guests.GuestHost`` and its guests, a list.
+    """Return this host and the guests that run on it.
 
+    :returns: (``audit.guests.GuestHost``, list of ``guest_xml.Guest``)
     :raises CommandError: if libvirt does not answer
     """
     from nova_prio.admin.audit import guests

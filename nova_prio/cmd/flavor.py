@@ -11,11 +11,6 @@ from osc_lib.cli import parseractions
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
 
-#: Option, its least value, its default, its unit and its help.
-_NUMBERS = (('vcpus', 1, 1, 'VCPUS', 'number of vCPUs'),
-            ('ram', 1, 256, 'SIZE_MB', 'memory size in MB'),
-            ('disk', 0, 0, 'SIZE_GB', 'disk size in GB'))
-
 
 class Compile(show.ShowOne):
     """Show the CPUs that a flavor gives, before it is created.
@@ -29,9 +24,12 @@ class Compile(show.ShowOne):
 
     def get_parser(self, prog_name):
         parser = super().get_parser(prog_name)
-        for name, _, default, unit, text in _NUMBERS:
+        for name, default, unit, text in (
+                ('--vcpus', 1, 'VCPUS', 'number of vCPUs'),
+                ('--ram', 256, 'SIZE_MB', 'memory size in MB'),
+                ('--disk', 0, 'SIZE_GB', 'disk size in GB')):
             parser.add_argument(
-                '--' + name, type=int, default=default, metavar=unit,
+                name, type=int, default=default, metavar=unit,
                 help=text + ' (default: %(default)s)')
         for name, text, plural in (
                 ('--property', 'extra spec of the flavor', 'properties'),
@@ -44,9 +42,10 @@ class Compile(show.ShowOne):
         return parser
 
     def take_action(self, parsed_args):
-        """Return the names and the values to show, in their order."""
-        for name, least, *_ in _NUMBERS:
-            report.get_number(parsed_args, name, least)
+        """Return the names and the values to show."""
+        report.get_number(parsed_args, 'vcpus', least=1)
+        report.get_number(parsed_args, 'ram', least=1)
+        report.get_number(parsed_args, 'disk', least=0)
         # Import Nova late, so that the help is fast. Operators cannot act on
         # the warnings of Nova's libraries.
         with warnings.catch_warnings():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command nova-prio-host: prepare or check the cgroups of a host.
+"""The command ``nova-prio-host``: prepare or check the cgroups of a host.
 
 This module and :mod:`nova_prio.virt.cgroups` must import only the standard
 library: they also run without Nova, on Python 3.8.
@@ -23,13 +23,14 @@ from nova_prio.virt.cgroups import host
 # guests weigh no more than the services of the host.
 HIGH_WEIGHT = 100
 LOW_WEIGHT = hierarchies.IDLE
+#: Suffix of a memory size -> number of bytes.
 SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 
 
 def parse_number(text, least=1, most=None, word=None):
-    """Return a whole number within limits, or a word, for argparse.
+    """Return the whole number in an argument, or the allowed word.
 
-    :param word: a text that is allowed, too
+    :raises argparse.ArgumentTypeError: if the text is not allowed
     """
     if text == word:
         return text
@@ -43,7 +44,10 @@ def parse_number(text, least=1, most=None, word=None):
 
 
 def parse_memory_size(text):
-    """Return the number of bytes of a text such as 8G, for argparse."""
+    """Return the number of bytes in an argument such as 8G.
+
+    :raises argparse.ArgumentTypeError: if the text is no memory size
+    """
     match = re.fullmatch('([0-9]+)([KMGT]?)', text)
     if not match:
         raise argparse.ArgumentTypeError(
@@ -53,7 +57,7 @@ def parse_memory_size(text):
 
 
 def build_parser():
-    """Return the parser of the command line and of the file of options."""
+    """Return the parser of the command line and of the options in a file."""
     parser = argparse.ArgumentParser(
         prog='nova-prio-host', description='Prepare or check the cgroups of '
         'a host for guests of high and low priority.',
@@ -95,12 +99,16 @@ def build_parser():
 
 
 def read_options(path, parser):
-    """Return the options in a file, a list of words."""
+    """Return the options in a file, a list of words.
+
+    :param parser: argparse.ArgumentParser, which exits at a wrong line
+    """
     options = []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         words = line.partition('#')[0].split()
         for index, word in enumerate(words):
-            if word == '--json' or not (index or word.startswith('--')):
+            is_option = index > 0 or word.startswith('--')
+            if word == '--json' or not is_option:
                 parser.error(
                     'line %d: %r is given; allowed are options of prepare, '
                     'which begin with --' % (number, word))
@@ -109,7 +117,10 @@ def read_options(path, parser):
 
 
 def run(argv):
-    """Run the command; return the options and a list of problems."""
+    """Run the command; return the options, and the problems, a list of str.
+
+    :param argv: list of arguments without the name of the program
+    """
     parser = build_parser()
     options = parser.parse_args(argv)
     if options.json and options.command != 'check':
@@ -121,6 +132,7 @@ def run(argv):
         if path.exists():
             parser.prog += ' (with %s)' % path
             options = parser.parse_args([*read_options(path, parser), *argv])
+        # The remedies name the command that solves the problems.
         options.to_prepare = shlex.join(['nova-prio-host', 'prepare', *(
             word for word in argv
             if word not in ('check', 'prepare', '--json'))])
@@ -131,7 +143,7 @@ def run(argv):
 
 
 def find_problems(argv=('check',)):
-    """Return the problems of the host and the arguments, a list of str."""
+    """Return the problems of the host and of the arguments, a list of str."""
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         try:
             return run(argv)[1]

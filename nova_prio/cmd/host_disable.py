@@ -9,7 +9,6 @@ from cliff import command
 from osc_lib import exceptions
 import tqdm
 
-from nova_prio.cmd import controller
 from nova_prio.cmd import host
 from nova_prio.cmd import report
 
@@ -43,26 +42,20 @@ class Disable(report.Report):
             'not to wait (default: %(default)s)')
         return parser
 
-    def run(self, parsed_args):
-        """Act, also after the list is printed; return the exit status."""
-        with controller.configure_nova(parsed_args) as self.context, (
-                controller.report_errors()):
-            from nova_prio.admin.host import drain
-            self._drain = drain.HostDrain(
-                self.context, self.placement, parsed_args.host,
-                self.load_plan(parsed_args))
-            return super().run(parsed_args)
-
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        self._drain.refresh(must_disable=not parsed_args.dry_run)
         from nova_prio.admin.host import destinations
+        from nova_prio.admin.host import drain
+        self._drain = drain.HostDrain(
+            self.context, self.placement, parsed_args.host,
+            self.load_plan(parsed_args))
+        self._drain.refresh(must_disable=not parsed_args.dry_run)
         remaining = self._drain.remaining
-        hosts = destinations.find_destinations(
+        hosts_by_uuid = destinations.find_destinations(
             self.context, self.placement, self._drain.state.view, remaining)
         return COLUMNS, [
             (each.uuid, *each.describe(), each.reason,
-             hosts.get(each.uuid, '')) for each in remaining]
+             hosts_by_uuid.get(each.uuid, '')) for each in remaining]
 
     def conclude(self, parsed_args):
         """Wait for the instances, or restore the host; set the last line."""
@@ -82,7 +75,7 @@ class Disable(report.Report):
                     'the host is disabled for priority instances'))
             if not drain.state.is_up:
                 self.last_line += ' Its nova-compute is down: start it first.'
-        elif drain.is_configured:
+        elif drain.has_planned_options:
             self.last_line = 'No instance must leave %s. Next: %s' % (
                 parsed_args.host, 'run this command without --dry-run.'
                 if dry_run else 'restore the options of nova-compute%s, '
@@ -96,22 +89,23 @@ class Disable(report.Report):
         else:
             self._restore(dry_run)
 
-    def _wait(self, timeout):
+    def _wait(self, timeout_seconds):
         """Wait until no instance remains, an interrupt, or the timeout."""
         drain = self._drain
         try:
             with tqdm.tqdm(total=len(drain.remaining), unit=' instances',
-                           desc='left', leave=False, disable=None,
+                           desc='have left', leave=False, disable=None,
                            file=sys.stderr) as progress:
-                for number in drain.wait(timeout):
-                    progress.total = max(progress.total, number)
-                    progress.n = progress.total - number
+                for remaining in drain.wait(timeout_seconds):
+                    # An instance may still arrive during the wait.
+                    progress.total = max(progress.total, remaining)
+                    progress.n = progress.total - remaining
                     progress.refresh()
         except KeyboardInterrupt:
             self.app.stderr.write('\n')
 
     def _restore(self, dry_run):
-        """Restore traits and allocation ratios."""
+        """Restore traits and allocation ratios; set status and last line."""
         drain, name = self._drain, self._drain.state.view.name
         inventories, different = drain.get_old_inventories()
         ratios = ', '.join('%s %s' % (kind, each['allocation_ratio'])
@@ -135,17 +129,18 @@ class Disable(report.Report):
         self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
             name, ratios, '' if drain.plan else
             '; use --plan to restore the old ones')
+        is_stray = (drain.state.in_priority_aggregate and
+                    not drain.state.has_our_driver)
         self.last_line += (
-            'There is nothing to do.' if drain.state.has_our_driver or
-            not drain.state.is_marked else
-            'Remove it from the host aggregate for priority instances.')
+            'Remove it from the host aggregate for priority instances.'
+            if is_stray else 'There is nothing to do.')
 
     def _format_options(self):
-        """Return the old options as a part of a sentence, '' if unknown."""
-        options = ', '.join(
+        """Return the options before the plan in parentheses, or ''."""
+        plan = self._drain.plan
+        return ' (%s)' % ', '.join(
             '%s = %s' % (name, value or '<not set>')
-            for name, value in self._drain.get_old_options().items())
-        return ' (%s)' % options if options else ''
+            for name, value in plan.old_options.items()) if plan else ''
 
 
 class Enable(report.NovaCommand, command.Command):
@@ -153,7 +148,7 @@ class Enable(report.NovaCommand, command.Command):
 
     is_for_one_host = True
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Enable the host."""
         from nova_prio.admin.host import drain
         from nova_prio.admin.host import state
@@ -164,7 +159,8 @@ class Enable(report.NovaCommand, command.Command):
                 "HOST is '%s', whose nova-compute reports no priority CPUs; "
                 'allowed are hosts with the compute driver of nova-prio.'
                 % parsed_args.host)
-        drain.enable(self.context, self.placement, host_state.view)
+        drain.set_disabled(
+            self.context, self.placement, host_state.view, is_disabled=False)
         if not host_state.is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
                                  parsed_args.host)

@@ -45,25 +45,24 @@ class Plan(report.Report):
             help='plan without cpu_priority_mix_enable')
         return parser
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin.host import plan
         from nova_prio.admin.host import plan_format
-        cpus = _parse_cpus(parsed_args)
-        rows = list(self._list_rows(parsed_args.host, cpus))
-        steps = plan.list_steps(parsed_args.host, cpus, rows)
-        verdict = steps[-1].then
-        if verdict == plan_format.NOT_READY:
+        planned_cpus = _parse_cpus(parsed_args)
+        rows = list(self._list_rows(parsed_args.host, planned_cpus))
+        *steps, verdict = plan.list_steps(parsed_args.host, planned_cpus, rows)
+        if verdict.planned == plan_format.NOT_READY:
             self.status = report.FOUND
         self.last_line = 'The host is %s. Next: %s' % (
-            verdict, steps[0].remedy)
+            verdict.planned, steps[0].remedy)
         return plan_format.COLUMNS, [
-            (row.part, row.name, report.AmountsColumn(row.now),
-             report.AmountsColumn(row.then), row.remedy)
-            for row in [*rows, *steps]]
+            (row.part, row.name, report.AmountsColumn(row.present),
+             report.AmountsColumn(row.planned), row.remedy)
+            for row in [*rows, *steps, verdict]]
 
-    def _list_rows(self, name, cpus):
-        """Yield the PlanRows for which this host has the data."""
+    def _list_rows(self, name, planned_cpus):
+        """Yield the PlanRows for which this process has the data."""
         from nova_prio.admin.host import local_checks
         from nova_prio.admin.host import plan
         from nova_prio.admin.host import state
@@ -71,26 +70,27 @@ class Plan(report.Report):
         has_databases = bool(self.conf.api_database.connection)
         if not has_databases:
             self.check_is_this_host(name)
-        guests = None
+        guests_by_uuid = None
         if is_this_host:
-            guest_host, running = controller.read_guests(self.conf)
-            guests = {guest.uuid: guest for guest in running}
-            _check_cpus_exist(guest_host, cpus)
+            guest_host, guests = controller.read_guests(self.conf)
+            guests_by_uuid = {guest.uuid: guest for guest in guests}
+            _check_cpus_exist(guest_host, planned_cpus)
         if has_databases:
             yield from plan.make_plan(
-                state.read_state(self.context, self.placement, name), cpus,
-                guests)
+                state.read_state(self.context, self.placement, name),
+                planned_cpus, guests_by_uuid)
         else:
-            yield from local_checks.check_guests(guest_host, running, cpus)
+            yield from local_checks.check_guests(
+                guest_host, guests, planned_cpus)
         if is_this_host:
             yield from local_checks.check_host(
-                self.conf, cpus, host.find_problems())
+                self.conf, planned_cpus, host.find_problems())
         else:
             yield local_checks.NOT_SEEN
 
 
 def _parse_cpus(parsed_args):
-    """Return the planned ``capacity.HostCPUs``."""
+    """Return the planned ``capacity.HostCPUs``, or raise CommandError."""
     from nova.virt import hardware
     cpus = capacity.HostCPUs(
         *(_parse_cpu_set('--' + name, getattr(parsed_args, name))
@@ -119,11 +119,11 @@ def _parse_cpus(parsed_args):
 
 
 def _parse_cpu_set(option, text):
-    """Return the frozenset of CPU numbers of an option."""
+    """Return the CPU numbers of an option, or raise CommandError."""
     from nova import exception
     from nova.virt import hardware
     with contextlib.suppress(exception.Invalid, ValueError):
-        # Check the numbers first: Nova would expand a huge range.
+        # Check the numbers first: Nova expands even a huge range.
         if all(int(number) < sizing.MOST_CPUS
                for number in re.findall('[0-9]+', text)):
             return frozenset(hardware.parse_cpu_spec(text))
@@ -131,11 +131,12 @@ def _parse_cpu_set(option, text):
                   % sizing.MOST_CPUS)
 
 
-def _check_cpus_exist(guest_host, cpus):
-    """Refuse CPUs that this host does not have."""
+def _check_cpus_exist(guest_host, planned_cpus):
+    """Raise CommandError for planned CPUs that a GuestHost does not have."""
     from nova.virt import hardware
     existing = frozenset().union(*guest_host.cells)
-    unknown = (cpus.dedicated | cpus.shared) - existing
+    unknown = (planned_cpus.dedicated | planned_cpus.shared) - existing
+    # On some platforms, libvirt lists no NUMA cells.
     if existing and unknown:
         raise exceptions.CommandError(
             '--dedicated or --shared holds CPUs %s; allowed are the CPUs of '

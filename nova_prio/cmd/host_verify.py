@@ -23,7 +23,7 @@ class Verify(report.Report):
     is_for_one_host = True
     takes_plan = True
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin.audit import guests
         from nova_prio.admin.audit import run
@@ -37,8 +37,8 @@ class Verify(report.Report):
         audit = run.CloudAudit(
             self.context, self.placement, host if is_this_host else None,
             functools.partial(guests.read_guests, self.conf))
-        findings = [finding for several, _ in audit.run([host])
-                    for finding in several]
+        # The host has one compute node, so the audit has one result.
+        (findings, _), = audit.run([host])
         lines = list(verify.list_lines(
             host_state, findings, audit.summarize(host_state.view), plan))
         self.set_outcome({line.state for line in lines}, (

@@ -15,7 +15,7 @@ NAMESPACE = 'nova_prio.cli'
 
 
 class Commands(commandmanager.CommandManager):
-    """The subcommands; a command that cannot be loaded says why."""
+    """The subcommands; cliff leaves out those that cannot be imported."""
 
     def find_command(self, argv):
         """Return the class of a command, its name and the other arguments.
@@ -27,20 +27,22 @@ class Commands(commandmanager.CommandManager):
             return super().find_command(argv)
         except ValueError:
             for entry in metadata.entry_points(group=self.namespace):
-                words = entry.name.replace('_', ' ').split()
+                words = entry.name.split('_')
                 if argv[:len(words)] == words:
-                    self._check_import(entry, ' '.join(words))
+                    _check_import(entry)
             raise
 
-    def _check_import(self, entry, name):
-        try:
-            entry.load()
-        except ImportError as error:
-            raise SystemExit(
-                'nova-prio %s needs a library that is not installed: %s. '
-                'Install this package with its extra %s.' % (
-                    name, str(error).rstrip('.'),
-                    'scenario' if name.startswith('scenario') else 'cli'))
+
+def _check_import(entry):
+    """Exit with a text if the command of an entry point cannot be imported."""
+    try:
+        entry.load()
+    except ImportError as error:
+        raise SystemExit(
+            'nova-prio %s needs a library that is not installed: %s. Install '
+            'this package with its extra %s.' % (
+                entry.name.replace('_', ' '), str(error).rstrip('.'),
+                'scenario' if entry.name.startswith('scenario') else 'cli'))
 
 
 class NovaPrio(app.App):
@@ -57,10 +59,10 @@ class NovaPrio(app.App):
             deferred_help=True, **kwargs)
 
     def build_option_parser(self, description, version):
-        """Return the parser of the options that all subcommands share.
+        """Return the parser of the options before the subcommand.
 
-        The logging options of cliff are left out: the services of a scenario
-        run in this process, and their logs must not reach the terminal.
+        Leave out the logging options of cliff: the services of a scenario run
+        in this process, and their logs must not reach the terminal.
         """
         parser = argparse.ArgumentParser(
             prog=self.NAME, description=description, add_help=False)
@@ -73,12 +75,12 @@ class NovaPrio(app.App):
         return parser
 
     def configure_logging(self):
-        """Show only the messages of this command."""
+        """Print the messages of ``LOG``, and none of other loggers."""
         handler = logging.StreamHandler(self.stderr)
         handler.setFormatter(logging.Formatter('%(message)s'))
         self.LOG.handlers = [handler]
         if not self.options.debug:
-            # Without any handler, Python would print the messages.
+            # Without a handler, Python prints the warnings of all loggers.
             logging.getLogger().addHandler(logging.NullHandler())
         self.LOG.propagate = False
 

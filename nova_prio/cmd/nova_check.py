@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``nova-prio-status nova check``: does this Nova suit?
+"""The command ``nova-prio-status nova check``: check the installed Nova.
 
-Run it in an image before the image is rolled out. It needs Nova and this
-package, but no configuration and no database.
+Run this command in an image before the image is rolled out. It needs Nova and
+this package, but no configuration and no database.
 """
 
 import argparse
@@ -32,7 +32,10 @@ def build_parser():
 
 
 def main(argv):
-    """Run the command line after ``nova``; return the exit status."""
+    """Run the command; return the exit status.
+
+    :param argv: list of the arguments after ``nova``
+    """
     parsed = build_parser().parse_args(argv)
     # The findings repeat what Nova logs, and operators cannot act on the
     # warnings of its libraries.
@@ -54,17 +57,19 @@ def main(argv):
 
 
 def _print_table(result):
-    if result['findings']:
+    """Print the result of ``nova_report.check_nova``, a dict."""
+    findings = result['findings']
+    if findings:
         table = prettytable.PrettyTable(['Service', 'Contract', 'Finding'])
         table.align = 'l'
         table.max_width = 60
-        for row in result['findings']:
-            table.add_row(list(row.values()))
+        for finding in findings:
+            table.add_row(list(finding.values()))
         print(table)
-    print('nova-prio %s, Nova %s, %s %s; of %d contracts %d do not hold.' % (
-        result['nova_prio'], result['nova'],
-        'which is among the tested' if result['tested'] else
-        'which is not among the tested',
-        ', '.join(map(str, result['tested_releases'])),
-        result['contracts'], len(result['findings'])))
+    print('nova-prio %s, Nova %s, which is %samong the tested %s; of %d '
+          'contracts %d do not hold.' % (
+              result['nova_prio'], result['nova'],
+              '' if result['tested'] else 'not ',
+              ', '.join(map(str, result['tested_releases'])),
+              result['contracts'], len(findings)))
     print(result['next'])

@@ -2,7 +2,9 @@
 
 """The base classes of the commands that read Nova's databases."""
 
+import contextlib
 import functools
+import math
 
 from cliff import columns
 from cliff import lister
@@ -16,7 +18,7 @@ CLEAN, FAILED, FOUND = 0, 1, 3
 
 
 def refuse(argument, value, allowed):
-    """Raise the error of an argument with a wrong value.
+    """Raise CommandError for an argument with a wrong value.
 
     :param allowed: the values allowed, as the end of a sentence
     """
@@ -24,9 +26,10 @@ def refuse(argument, value, allowed):
         "%s is '%s'; allowed are %s." % (argument, value, allowed))
 
 
-def get_number(parsed_args, name, least, most=None, parse=int):
+def get_number(parsed_args, name, least, most=math.inf, parse=int):
     """Return the number that an option gives, or None if it is not given.
 
+    :param name: name of the option in ``parsed_args``
     :param parse: function that returns the number of a text, or raises
         ValueError
     :raises CommandError: if the number is not from ``least`` to ``most``
@@ -34,25 +37,23 @@ def get_number(parsed_args, name, least, most=None, parse=int):
     value = getattr(parsed_args, name)
     if value is None:
         return None
-    try:
+    with contextlib.suppress(ValueError):
         number = parse(value)
-    except ValueError:
-        number = None
-    if number is None or number < least or (
-            most is not None and number > most):
-        refuse('--' + name.replace('_', '-'), value, '%s from %s %s' % (
-            'whole numbers' if parse is int else 'numbers', least,
-            'on' if most is None else 'to %s' % most))
-    return number
+        if least <= number <= most:
+            return number
+    refuse('--' + name.replace('_', '-'), value, '%s from %s %s' % (
+        'whole numbers' if parse is int else 'numbers', least,
+        'on' if most == math.inf else 'to %s' % most))
 
 
 class NovaCommand:
-    """A command that runs on a host where nova-manage can run.
+    """A mix-in for the commands that need the configuration of Nova.
 
-    ``act`` must be defined. It may use ``context``, the RequestContext of an
-    administrator.
+    While a command runs, ``context`` is the RequestContext of an
+    administrator. ``status`` is the exit status.
     """
 
+    status = CLEAN
     #: Whether the command has the argument HOST.
     is_for_one_host = False
     #: Whether the command has the option --plan.
@@ -75,11 +76,11 @@ class NovaCommand:
                 'changed')
         return parser
 
-    def take_action(self, parsed_args):
-        """Act, with Nova configured."""
+    def run(self, parsed_args):
+        """Configure Nova, and run the command; return the exit status."""
         with controller.configure_nova(parsed_args) as self.context, (
                 controller.report_errors()):
-            return self.act(parsed_args)
+            return super().run(parsed_args) or self.status
 
     @property
     def conf(self):
@@ -94,7 +95,7 @@ class NovaCommand:
         return report.SchedulerReportClient()
 
     def check_is_this_host(self, host):
-        """Refuse another host, which only the databases could describe."""
+        """Raise CommandError if a host is not the host of this process."""
         if host != self.conf.host:
             raise exceptions.CommandError(
                 "HOST '%s' cannot be checked from this host, '%s': this "
@@ -103,41 +104,36 @@ class NovaCommand:
                 % (host, self.conf.host, host))
 
     def load_plan(self, parsed_args):
-        """Return the SavedPlan of the host, or None without --plan."""
+        """Return the ``SavedPlan`` of HOST, or None without --plan."""
         from nova_prio.admin.host import plan_format
-        if parsed_args.plan is None:
-            return None
-        return plan_format.load_plan(parsed_args.plan, parsed_args.host)
+        return None if parsed_args.plan is None else plan_format.load_plan(
+            parsed_args.plan, parsed_args.host)
 
 
 class Report(NovaCommand, lister.Lister):
-    """A command that lists findings and ends with a line beside the list.
+    """A command that prints a list, and a last line to standard error.
 
-    ``act`` or ``conclude`` sets ``status``, the exit status, and
-    ``last_line``, which tells the operator the next step.
+    ``take_action`` or ``conclude`` must set ``last_line``, which tells the
+    operator the next step.
     """
 
-    status = CLEAN
-
-    def run(self, parsed_args):
-        """Print the list and the last line; return the exit status."""
-        failed = super().run(parsed_args)
-        if failed:
-            return failed
+    def produce_output(self, parsed_args, column_names, data):
+        """Print the list and the last line."""
+        super().produce_output(parsed_args, column_names, data)
         # The last line goes to standard error and must follow the list.
         self.app.stdout.flush()
         self.conclude(parsed_args)
         self.app.LOG.warning('%s', self.last_line)
-        return self.status
 
     def conclude(self, parsed_args):
-        """Act after the list is printed."""
+        """Do nothing; subclasses may act after the list is printed."""
 
     def set_outcome(self, states, outcomes):
         """Set the exit status and the last line by the states of the rows.
 
+        :param states: set of the states of the rows
         :param outcomes: list of (state, exit status, last line). The first
-            one applies whose state is None or among ``states``
+            outcome applies whose state is None or among ``states``
         """
         self.status, self.last_line = next(
             outcome for state, *outcome in outcomes
@@ -145,7 +141,7 @@ class Report(NovaCommand, lister.Lister):
 
 
 class AmountsColumn(columns.FormattableColumn):
-    """A text, or amounts by name. Programs get the dict."""
+    """A text, or a dict of amounts, which -f json prints as a dict."""
 
     def human_readable(self):
         """Return the text for a table."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``nova-prio-status``: is a service configured for priorities?
+"""The command ``nova-prio-status``: check a service before it starts.
 
 ``upgrade check`` reads the configuration of the service on this host and, if
-that names Nova's databases, the host aggregates. ``nova check`` checks only
-the installed Nova. Nothing is changed.
+the configuration has Nova's databases, the host aggregates. ``nova check``
+checks only the installed Nova. Both change nothing.
 """
 
 import argparse
@@ -26,7 +26,12 @@ UNUSABLE = 255
 
 
 def _run_check(conf, service, find, commands):
-    """Return the Result of one check."""
+    """Return the ``upgradecheck.Result`` of one check.
+
+    :param service: name of the service to check, None for all services
+    :param find: function of conf and the names of the configured services; it
+        returns pairs of a code and a sentence
+    """
     services = upgrade_checks.list_services(conf)
     if service and service not in services:
         return upgradecheck.Result(
@@ -44,7 +49,7 @@ class Checks(upgradecheck.UpgradeCommands):
     display_title = 'Priority instances: check of the configuration'
 
     def __init__(self, conf, host_arguments=('check',)):
-        """Read nothing yet.
+        """Prepare the checks.
 
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
         :param host_arguments: arguments of nova-prio-host

@@ -21,14 +21,14 @@ class UninstallCheck(report.Report):
     left, 3 if there are leftovers, 1 if a check failed.
     """
 
-    def act(self, parsed_args):
+    def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin import config_files
         from nova_prio.admin import uninstall
         rows = list(uninstall.find_leftovers(
             self.context, self.conf, config_files.find_paths(self.conf)))
         counts = collections.Counter(row.kind for row in rows)
-        kinds = ', '.join('%s %d' % pair for pair in counts.items())
+        kinds = ', '.join('%s %d' % count for count in counts.items())
         if uninstall.UNREAD in counts:
             self.status, self.last_line = report.FAILED, (
                 'Not all could be checked (%s). Correct the rows of kind '

@@ -310,8 +310,8 @@ class HostDisable(colocation.Colocation):
         def act_and_read(context, client, host):
             reads.append(host)
             if len(reads) == 2:
-                drain.enable(context, client,
-                             read_state(context, client, host).view)
+                view = read_state(context, client, host).view
+                drain.set_disabled(context, client, view, False)
                 self._delete_server(servers[0])
             elif len(reads) == 4:
                 self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))

@@ -266,7 +266,7 @@ class HostPlan(colocation.Colocation):
         self._delete_server(pinned)
         del self._guest_xmls[pinned['id']]
         plan = self.on_the_host(
-            cgroups=['/high_prio_machine.slice is missing'])
+            cgroups=['/high_prio_machine.slice is missing.'])
         self.assertEqual('/high_prio_machine.slice is missing.',
                          plan['host', 'partitions']['Remedy'])
         plan = self.on_the_host(isolated='6-9', status=report.FOUND)

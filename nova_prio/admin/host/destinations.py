@@ -2,6 +2,8 @@
 
 """Hosts that can take the instances that must leave another host."""
 
+import functools
+
 from nova_prio.admin.host import remaining
 from nova_prio.admin import host_inventory
 from nova_prio.model import admission
@@ -13,52 +15,56 @@ from nova_prio.virt import demand
 
 
 def find_destinations(context, client, view, instances):
-    """Return a host for each instance, so that all of them fit together.
+    """Return a host for each instance, so that all instances fit together.
 
     Ask Placement for candidates, and test the report of each candidate. NUMA
     cells and devices are not considered.
 
+    :param view: HostView of the host that the instances must leave
     :param instances: list of RemainingInstance
-    :returns: dict, UUID -> name of a host; without instances that fit nowhere
+    :returns: dict, UUID -> name of a host, without the instances that fit on
+        no host
     """
-    hosts, _ = host_inventory.list_hosts(context)
-    hosts = {host.uuid: host for host in hosts if host.name != view.name}
-    # UUID of a host -> remaining capacity and memory.
+    all_hosts, _ = host_inventory.list_hosts(context)
+    hosts = {host.uuid: host for host in all_hosts if host.name != view.name}
+    # UUID of a host -> remaining rows, free memory in MB.
     free = {uuid: (host.report.remaining, host.free_memory_mb)
             for uuid, host in hosts.items() if host.report}
-    volume_backed = allocations.find_volume_backed(
-        view.context, [each.instance for each in instances if each.instance])
-    candidates, destinations = {}, {}
-    for each in sorted(instances, reverse=True, key=lambda each:
-                       each.instance.vcpus if each.instance else 0):
-        if each.instance is None or each.reason in (
-                remaining.CREATED, remaining.UNCONFIRMED):
-            continue
+    movable = [each.instance for each in instances if each.instance and
+               each.reason not in (remaining.CREATED, remaining.UNCONFIRMED)]
+    volume_backed = allocations.find_volume_backed(view.context, movable)
+    list_candidates = functools.cache(
+        functools.partial(_list_candidates, client))
+    destinations = {}
+    # As many instances as possible fit if the largest instance comes first,
+    # and goes to the emptiest host.
+    for instance in sorted(movable, key=lambda each: -each.vcpus):
         request = demand.ResourceRequest.from_flavor(
-            each.instance.flavor, each.instance.numa_topology)
-        key = request.priority is not None, tuple(sorted(
-            allocations.get_expected(
-                each.instance, each.uuid in volume_backed).items()))
-        if key not in candidates:
-            candidates[key] = _list_candidates(client, *key)
-        fitting = [uuid for uuid in candidates[key] if uuid in hosts and
-                   _can_take(hosts[uuid], free.get(uuid), request)]
+            instance.flavor, instance.numa_topology)
+        resources = allocations.get_expected(
+            instance, instance.uuid in volume_backed)
+        fitting = [
+            uuid for uuid in list_candidates(
+                request.priority is not None, tuple(sorted(resources.items())))
+            if uuid in hosts and
+            _can_take(hosts[uuid], free.get(uuid), request)]
         if not fitting:
             continue
-        # The emptiest host first, so that as many instances as possible fit.
-        best = max(fitting, key=lambda uuid: free.get(uuid, ((0, 0, 0), 0)))
-        destinations[each.uuid] = hosts[best].name
+        best = max(fitting, key=lambda uuid: free.get(uuid, ()))
+        destinations[instance.uuid] = hosts[best].name
         if best in free:
-            capacity_left, memory_mb = free[best]
+            rows, memory_mb = free[best]
             free[best] = (
-                capacity.calculate_remaining(
-                    capacity_left, request.needed_rows),
+                capacity.calculate_remaining(rows, request.needed_rows),
                 memory_mb - request.memory_mb)
     return destinations
 
 
 def _list_candidates(client, has_priority, resources):
-    """Return the UUIDs of the hosts that Placement offers, a list."""
+    """Return the UUIDs of the hosts that Placement offers, a list.
+
+    :param resources: tuple of (resource class, amount)
+    """
     required = '!COMPUTE_STATUS_DISABLED'
     if has_priority:
         required = '%s,%s' % (prio_traits.CPU_PRIORITY, required)
@@ -69,10 +75,14 @@ def _list_candidates(client, has_priority, resources):
 
 
 def _can_take(host, free, request):
-    """Return whether a host can take an instance, by its report."""
+    """Return whether a HostCapacity can take an instance.
+
+    :param free: (remaining rows, free memory in MB); None without a report
+    """
     if request.priority and not any(
             map(aggregate_metadata.is_marked, host.aggregates)):
         return False
     if host.report is None:
+        # Stock Nova manages this host, unless its report cannot be read.
         return request.priority is None and not host.problem
     return not any(admission.find_refusals(host.report, request, *free))

@@ -12,10 +12,8 @@ import time
 import os_resource_classes as orc
 
 from nova_prio.admin.audit import repairs
-from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import remaining
 from nova_prio.admin.host import state
-from nova_prio.admin.host import verify
 from nova_prio.placement import allocations
 from nova_prio.placement import traits as prio_traits
 
@@ -24,7 +22,7 @@ INTERVAL_SECONDS = 5
 
 
 class HostDrain:
-    """The way of one host out of co-location.
+    """The steps that end co-location on one host.
 
     ``state`` is the HostState and ``remaining`` the list of
     RemainingInstance, both as of the last :meth:`refresh`.
@@ -37,49 +35,41 @@ class HostDrain:
         self.plan = plan
 
     def refresh(self, must_disable=False):
-        """Read the host, disable it if asked, and list who must leave.
+        """Read the state of the host, and the instances that must leave.
 
-        Disable it each time: an operator or an older nova-compute may have
-        enabled it.
+        :param must_disable: whether to disable the host for priority
+            instances, even if it was disabled before: an operator or an older
+            nova-compute may have enabled it
         """
         self.state = state.read_state(self._context, self._client, self._name)
         if must_disable and self.state.has_our_driver:
-            disable(self._context, self._client, self.state.view)
+            set_disabled(self._context, self._client, self.state.view, True)
         self.remaining = list(remaining.list_remaining(
             self._context, self.state.view, self.plan))
 
     def wait(self, timeout_seconds):
-        """Keep the host disabled until it is empty or the time is over.
+        """Keep the host disabled until no instance remains, or the timeout.
 
         :returns: iterator of the number of remaining instances
         """
         end = time.monotonic() + timeout_seconds
         while self.remaining and (seconds := end - time.monotonic()) > 0:
             time.sleep(min(INTERVAL_SECONDS, seconds))
-            # Placement may be restarted while this waits.
+            # Placement may be restarted during the wait.
             with contextlib.suppress(allocations.PlacementRefused,
                                      *allocations.CLIENT_ERRORS):
                 self.refresh(must_disable=True)
             yield len(self.remaining)
 
     @property
-    def is_configured(self):
+    def has_planned_options(self):
         """Whether nova-compute still runs with the options of the plan."""
         report = self.state.view.report
-        had_our_driver = self.plan and prio_traits.has_our_driver(
-            _get_old_traits(self.plan))
-        if had_our_driver and report:
-            old_options = self.get_old_options()
-            return not all(
-                verify.are_equal(name, old_options.get(name, ''), value)
-                for name, value in verify.get_options(report).items())
+        if report and self.plan and prio_traits.has_our_driver(
+                self.plan.old_traits):
+            # The driver was the same before the plan: compare its options.
+            return report.cpus != self.plan.old_cpus
         return self.state.has_our_driver
-
-    def get_old_options(self):
-        """Return the options before the plan, dict, name -> text."""
-        return {} if self.plan is None else {
-            name: value for (part, name), value in self.plan.now.items()
-            if part == plan_format.OPTION}
 
     def get_old_inventories(self):
         """Return the inventories with the allocation ratios of the plan.
@@ -87,59 +77,50 @@ class HostDrain:
         :returns: (dict, resource class -> inventory, list of the classes that
             differ from the plan in more than the ratio)
         """
-        present = self.state.view.inventories
-        wanted, different = dict(present), []
+        inventories, different = dict(self.state.view.inventories), []
         for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB) if self.plan else ():
-            old = self.plan.now.get((plan_format.INVENTORY, name)) or None
-            new = present.get(name)
-            if old and new and old == {
-                    **new, 'allocation_ratio': old['allocation_ratio']}:
-                wanted[name] = old
-            elif old != new:
+            old = self.plan.old_inventories.get(name, {})
+            present = inventories.get(name, {})
+            if present == old:
+                continue
+            ratio = old.get('allocation_ratio')
+            if {**present, 'allocation_ratio': ratio} == old:
+                inventories[name] = old
+            else:
                 different.append(name)
-        return wanted, different
+        return inventories, different
 
     def restore(self, inventories):
         """Give the host the traits of the plan, and these inventories.
 
+        :param inventories: dict, resource class -> inventory
         :raises PlacementRefused: if Placement refuses a change
         """
         view = self.state.view
-        _set_traits(self._context, self._client, view, _get_old_traits(
-            self.plan) if self.plan else ())
+        _set_traits(self._context, self._client, view,
+                    self.plan.old_traits if self.plan else ())
         if inventories != view.inventories:
             repairs.replace_provider_data(
                 view, 'inventories', inventories, self._context, self._client)
 
 
-def _get_old_traits(plan):
-    return plan.now[plan_format.TRAITS, plan_format.TRAITS].split()
-
-
 def _set_traits(context, client, view, wanted):
     """Give a host the wanted traits of this package, and remove the others."""
     def change(present):
-        changed = (set(present) - set(prio_traits.ALL)).union(wanted)
+        changed = set(present).difference(prio_traits.ALL).union(wanted)
         return present if changed == set(present) else sorted(changed)
 
     allocations.update_provider(
         context, client, view.node.uuid, 'traits', change)
 
 
-def disable(context, client, view):
-    """Disable a host for priority instances, in Placement.
+def set_disabled(context, client, view, is_disabled):
+    """Disable or enable the host of a HostView for priority instances.
 
     :raises PlacementRefused: if Placement refuses the change
     """
-    _set_traits(context, client, view, [
-        prio_traits.CPU_PRIORITY_DISABLED, *prio_traits.list_for_host(
-            prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=True)])
-
-
-def enable(context, client, view):
-    """Enable a host for priority instances, in Placement.
-
-    :raises PlacementRefused: if Placement refuses the change
-    """
-    _set_traits(context, client, view, prio_traits.list_for_host(
-        prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=False))
+    traits = prio_traits.list_for_host(
+        prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled)
+    if is_disabled:
+        traits.append(prio_traits.CPU_PRIORITY_DISABLED)
+    _set_traits(context, client, view, traits)

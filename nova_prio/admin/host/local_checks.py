@@ -9,6 +9,7 @@ from nova.virt import hardware
 from nova_prio.admin.host import plan_format
 from nova_prio.compute import config_checks
 from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 
@@ -25,10 +26,11 @@ NOT_SEEN = plan_format.PlanRow(
     'the host. Kernel, cgroups and options were not checked.')
 
 
-def check_host(conf, cpus, cgroup_problems):
+def check_host(conf, planned_cpus, cgroup_problems):
     """Yield a PlanRow for each problem of the plan on this host.
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param planned_cpus: ``capacity.HostCPUs``
     :param cgroup_problems: list of sentences of nova-prio-host
     """
     for name in 'reserved_host_cpus', 'vcpu_pin_set':
@@ -38,36 +40,38 @@ def check_host(conf, cpus, cgroup_problems):
                 remedy='Remove it in the step that sets the CPU sets: Nova '
                 'does not start with both.')
     mix_problems = config_checks.find_mix_problems(
-        conf, cpus.dedicated, cpus.shared, cpus.ratio) if cpus.mix else ()
+        conf, planned_cpus.dedicated, planned_cpus.shared,
+        planned_cpus.ratio) if planned_cpus.mix else []
     emulator_problems = config_checks.find_low_emulator_problems(
-        conf, cpus.dedicated)
-    for name, before, after, problems, is_blocking in (
-            ('mix', 'nova-compute would not start', '', mix_problems, True),
-            ('low_emulator_set', 'nova-compute would not start', '',
-             emulator_problems, True),
-            ('partitions', 'not prepared', 'prepared', cgroup_problems,
-             False)):
+        conf, planned_cpus.dedicated)
+    for name, problems in (('mix', mix_problems),
+                           ('low_emulator_set', emulator_problems)):
         for problem in problems:
-            remedy = '%s%s.' % (problem[0].upper(), problem[1:].rstrip('.'))
-            yield plan_format.PlanRow(plan_format.HOST, name, before, after,
-                                      remedy, is_blocking)
-
-
-def check_guests(host, running, cpus):
-    """Yield the PlanRows of guests, if Nova's databases are not available.
-
-    :param host: ``audit.guests.GuestHost`` as it is
-    :param running: list of ``guest_xml.Guest``
-    """
-    for guest in running:
-        pinned = host.get_pins(guest)
-        if pinned - cpus.dedicated:
             yield plan_format.PlanRow(
-                plan_format.OUTSIDE, guest.uuid,
-                format_cpus(pinned - cpus.dedicated),
+                plan_format.HOST, name, 'nova-compute would not start',
+                remedy=problem, is_blocking=True)
+    for problem in cgroup_problems:
+        yield plan_format.PlanRow(plan_format.HOST, 'partitions',
+                                  'not prepared', 'prepared', problem)
+
+
+def check_guests(host, guests, planned_cpus):
+    """Yield a PlanRow for each guest that the plan affects.
+
+    :param host: ``audit.guests.GuestHost`` with the present CPU sets
+    :param guests: list of ``guest_xml.Guest``
+    :param planned_cpus: ``capacity.HostCPUs``
+    """
+    dedicated = planned_cpus.dedicated
+    for guest in guests:
+        pinned = host.get_pins(guest)
+        if pinned - dedicated:
+            yield plan_format.PlanRow(
+                plan_format.PINNED_OUTSIDE, guest.uuid,
+                format_cpus(pinned - dedicated),
                 remedy=MOVE, is_blocking=True)
-        floating = cpus.dedicated & guest_xml.find_blocking_cpus(
-            guest, guest.priority == capacity.LOW, cpus.dedicated) - pinned
+        floating = dedicated & guest_xml.find_blocking_cpus(
+            guest, guest.priority == capacity.LOW, dedicated) - pinned
         if floating:
             yield describe_floating_guest(guest.uuid, floating)
 
@@ -75,43 +79,50 @@ def check_guests(host, running, cpus):
 def describe_floating_guest(uuid, cpus):
     """Return the PlanRow of a guest that keeps floating on dedicated CPUs."""
     return plan_format.PlanRow(
-        plan_format.FLOATS, uuid, format_cpus(cpus),
+        plan_format.FLOATING, uuid, format_cpus(cpus),
         remedy='Hard reboot it, or migrate it, after nova-compute is '
         'restarted. No instance is pinned to these CPUs until the next update '
         'of nova-compute after that, at most a minute later.')
 
 
 def format_cpus(numbers):
-    """Return CPU numbers as a plan shows them."""
+    """Return CPU numbers as a text such as "CPUs 0-3,8", or "none"."""
     return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
 
 
-def find_floating_cpus(instance, needs, view, now, cpus, guests):
-    """Return the CPUs on which a guest floats, a frozenset.
+def find_floating_cpus(instance, view, shared, dedicated, guests):
+    """Return the planned dedicated CPUs on which an instance floats, a set.
 
     If libvirt is not available, assume that the guest was started with the
     present CPU sets and without low_emulator_set, which only the host knows.
 
-    :param needs: ``capacity.Demand`` of the instance
-    :param now: present ``capacity.HostCPUs``
-    :param guests: dict, UUID -> ``guest_xml.Guest``, or None
+    :param shared: frozenset of the present shared CPUs
+    :param dedicated: frozenset of the planned dedicated CPUs
+    :param guests: dict, UUID -> ``guest_xml.Guest``; None without libvirt
     """
-    is_low = needs.priority == capacity.LOW
+    is_low = flavor_specs.get_priority(
+        instance.flavor.extra_specs) == capacity.LOW
+    pinned = demand.get_instance_pins(instance)
     guest = (guests or {}).get(instance.uuid)
     if guest is not None:
-        return guest_xml.find_blocking_cpus(
-            guest, is_low, cpus.dedicated) - demand.get_instance_pins(instance)
-    if instance.vm_state not in _STATES_WITH_GUEST or (
-            # Only a suspended instance gets its old guest back.
-            guests is not None and instance.vm_state != vm_states.SUSPENDED):
+        return dedicated & guest_xml.find_blocking_cpus(
+            guest, is_low, dedicated) - pinned
+    # If libvirt lists no guest, only a suspended instance gets its old guest
+    # back.
+    states = _STATES_WITH_GUEST if guests is None else [vm_states.SUSPENDED]
+    if instance.vm_state not in states:
         return frozenset()
     topology = instance.numa_topology
-    if topology is None or is_low or (
-            topology.obj_attr_is_set('emulator_threads_policy') and
-            topology.emulator_threads_policy ==
-            fields.CPUEmulatorThreadsPolicy.SHARE):
-        return now.shared
+    if topology is None or is_low or _shares_emulator_cpus(topology):
+        return dedicated & shared
     host_cells = {cell.id: cell.cpuset for cell in view.cells}
-    return frozenset().union(*(
+    return dedicated & set().union(*(
         host_cells.get(cell.id, ()) for cell in topology.cells
-        if cell.cpuset)) - demand.get_instance_pins(instance)
+        if cell.cpuset)) - pinned
+
+
+def _shares_emulator_cpus(topology):
+    """Return whether the emulator threads run on the shared CPUs."""
+    return (topology.obj_attr_is_set('emulator_threads_policy') and
+            topology.emulator_threads_policy ==
+            fields.CPUEmulatorThreadsPolicy.SHARE)

@@ -2,22 +2,28 @@
 
 """The rows of a plan, and the file that keeps a plan."""
 
+import collections
 import json
 import typing
 
 from nova import exception
+from nova.virt import hardware
 
 from nova_prio.admin import host as admin_host
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
-#: Parts of a plan. The first three have a row for each name, even if nothing
-#: changes.
+#: Parts of a plan. OPTION, INVENTORY, TRAITS and CAPACITY have a row for each
+#: name, even if nothing changes.
 OPTION, INVENTORY, TRAITS = 'option', 'inventory', 'traits'
-ROOM, ALLOCATION = 'room', 'allocation'
-OUTSIDE, WHOLE_CORES, OVER = 'pinned outside', 'whole cores', 'over'
-FLOATS, JOINED, HOST = 'floats', 'joined', 'host'
-STEP, VERDICT = 'step', 'verdict'
+CAPACITY, ALLOCATION = 'room', 'allocation'
+#: Parts about an instance: it is pinned outside of the planned dedicated CPUs,
+#: needs whole cores, is in an oversold row, floats on dedicated CPUs, or
+#: shares its dedicated CPUs with low-priority guests.
+PINNED_OUTSIDE, WHOLE_CORES, OVERSOLD = 'pinned outside', 'whole cores', 'over'
+FLOATING, SHARING = 'floats', 'joined'
+#: Parts about the host: a problem, a step of the operator, the verdict.
+HOST, STEP, VERDICT = 'host', 'step', 'verdict'
 
 READY, NOT_READY = 'ready', 'not ready'
 
@@ -27,29 +33,52 @@ COLUMNS = ('Part', 'Name', 'Now', 'Then', 'Remedy')
 class PlanRow(typing.NamedTuple):
     """One line of a plan.
 
-    ``now`` and ``then`` are a str, or a dict, name -> number; ``remedy`` is a
-    sentence or ''. ``is_blocking`` says that the operator must solve the
-    problem before the first step.
+    ``present`` and ``planned`` are a str, or a dict, name -> number;
+    ``remedy`` is a sentence or ''. ``is_blocking`` says that the operator must
+    solve the problem before the first step.
     """
 
     part: str
     name: str
-    now: object = ''
-    then: object = ''
+    present: object = ''
+    planned: object = ''
     remedy: str = ''
     is_blocking: bool = False
 
 
 class SavedPlan(typing.NamedTuple):
-    """The plan in a file.
+    """The plan in a file: values before the plan, and planned values.
 
-    ``host`` is the name of the host; ``now`` and ``then`` are dicts,
-    (part, name) -> value of that column.
+    ``old_options`` is a dict, name -> text, '' if the option was not set.
+    ``old_inventories`` is a dict, resource class -> inventory, {} if the host
+    did not have the class. The traits are lists of traits of this package.
     """
 
     host: str
-    now: dict
-    then: dict
+    old_options: dict
+    old_cpus: capacity.HostCPUs
+    planned_cpus: capacity.HostCPUs
+    old_inventories: dict
+    old_traits: list
+    planned_traits: list
+
+
+def format_options(cpus):
+    """Return the options of nova-compute for HostCPUs, dict, name -> text."""
+    return {
+        'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
+        'cpu_shared_set': hardware.format_cpu_spec(cpus.shared),
+        'cpu_allocation_ratio': str(cpus.ratio),
+        'cpu_priority_mix_enable': str(cpus.mix).lower()}
+
+
+def _parse_options(options):
+    """Return the ``capacity.HostCPUs`` of options of nova-compute."""
+    return capacity.HostCPUs(
+        host_report.parse_cpu_set(options['cpu_dedicated_set']),
+        host_report.parse_cpu_set(options['cpu_shared_set']),
+        capacity.parse_ratio(options['cpu_allocation_ratio']),
+        options['cpu_priority_mix_enable'] == 'true')
 
 
 def load_plan(path, host):
@@ -61,12 +90,7 @@ def load_plan(path, host):
     """
     try:
         with open(path, encoding='utf-8') as file:
-            rows = {(row['Part'], row['Name']): row for row in json.load(file)}
-        now, then = ({key: row[column] for key, row in rows.items()}
-                     for column in ('Now', 'Then'))
-        name, = (name for part, name in rows if part == VERDICT)
-        plan = SavedPlan(name, now, then)
-        _check(plan)
+            plan = _parse_plan(json.load(file))
     except OSError as error:
         raise admin_host.HostRefused('The plan %s cannot be read: %s.' % (
             path, error.strerror)) from error
@@ -82,25 +106,18 @@ def load_plan(path, host):
     return plan
 
 
-def _check(plan):
-    """Parse all values of a plan, which raises an error if one is wrong."""
-    for values in plan.now, plan.then:
-        values[TRAITS, TRAITS].split()
-        for (part, name), value in values.items():
-            if part in (INVENTORY, ROOM):
-                for number in value.values():
-                    capacity.parse_ratio(abs(number))
-            elif part == OPTION and name.endswith('_set'):
-                host_report.parse_cpu_set(value)
-    get_cpus(plan)
-
-
-def get_cpus(plan):
-    """Return the planned ``capacity.HostCPUs``."""
-    then = {name: value for (part, name), value in plan.then.items()
-            if part == OPTION}
-    return capacity.HostCPUs(
-        host_report.parse_cpu_set(then['cpu_dedicated_set']),
-        host_report.parse_cpu_set(then['cpu_shared_set']),
-        capacity.parse_ratio(then['cpu_allocation_ratio']),
-        then['cpu_priority_mix_enable'] == 'true')
+def _parse_plan(rows):
+    """Return the SavedPlan in a list of dicts; an error means "no plan"."""
+    # Part -> name -> value.
+    old, planned = collections.defaultdict(dict), collections.defaultdict(dict)
+    for row in rows:
+        part, name = row['Part'], row['Name']
+        old[part][name], planned[part][name] = row['Now'], row['Then']
+        if part in (INVENTORY, CAPACITY):
+            for number in (*row['Now'].values(), *row['Then'].values()):
+                capacity.parse_ratio(abs(number))
+    host, = planned[VERDICT]
+    return SavedPlan(
+        host, old[OPTION], _parse_options(old[OPTION]),
+        _parse_options(planned[OPTION]), old[INVENTORY],
+        old[TRAITS][TRAITS].split(), planned[TRAITS][TRAITS].split())

@@ -8,14 +8,12 @@ from nova import exception
 from nova import objects
 
 from nova_prio.admin.audit import host_view
-from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
-from nova_prio.objects import host_report
 from nova_prio.virt import demand
 
 #: Reasons why an instance must leave.
-LOW, OUTSIDE = 'low priority', 'pinned outside'
+LOW, PINNED_OUTSIDE = 'low priority', 'pinned outside'
 CREATED, UNCONFIRMED = 'being created', 'to be confirmed or reverted'
 UNKNOWN = 'unknown'
 
@@ -32,36 +30,35 @@ class RemainingInstance(typing.NamedTuple):
     instance: objects.Instance | None
 
     def describe(self):
-        """Return priority, vCPUs and memory in MB, each '' if unknown."""
-        flavor = self.instance and self.instance.flavor
-        if not flavor:
+        """Return priority, vCPUs and memory in MB, '' if they are unknown."""
+        if self.instance is None:
             return '', '', ''
-        return (flavor_specs.get_priority(flavor.extra_specs or {}) or '',
+        flavor = self.instance.flavor
+        return (flavor_specs.get_priority(flavor.extra_specs) or '',
                 flavor.vcpus, flavor.memory_mb)
 
 
 def list_remaining(context, view, plan=None):
     """Yield a RemainingInstance for each instance that must leave a host.
 
-    These are low-priority instances and, if a plan is given, instances on
-    CPUs that were not dedicated before. They may be on the host, on the way
-    to the host, or may return to the host.
+    These are low-priority instances and, if a SavedPlan is given, instances
+    pinned on CPUs that were not dedicated before the plan. They may be on the
+    host, on the way to the host, or may return to the host.
     """
-    dedicated = plan and host_report.parse_cpu_set(
-        plan.now[plan_format.OPTION, 'cpu_dedicated_set'])
+    old_dedicated = plan and plan.old_cpus.dedicated
     listed = set()
     for instance in view.instances:
         if _is_low(instance.flavor):
             reason = LOW
-        elif plan and demand.get_instance_pins(instance) - dedicated:
-            reason = OUTSIDE
+        elif plan and demand.get_instance_pins(instance) - old_dedicated:
+            reason = PINNED_OUTSIDE
         else:
             continue
         listed.add(instance.uuid)
         yield RemainingInstance(instance.uuid, reason, instance)
-    for consumer in sorted(set(view.allocations) - {
+    for consumer in sorted(view.allocations.keys() - {
             instance.uuid for instance in view.instances}):
-        remaining = _find_consumer(context, consumer, dedicated)
+        remaining = _find_consumer(context, consumer, old_dedicated)
         # A live migration and its instance are two consumers.
         if remaining and remaining.uuid not in listed:
             listed.add(remaining.uuid)
@@ -69,14 +66,17 @@ def list_remaining(context, view, plan=None):
 
 
 def _is_low(flavor):
+    """Return whether a flavor has low priority; False without a flavor."""
     return bool(flavor) and flavor_specs.get_priority(
-        flavor.extra_specs or {}) == capacity.LOW
+        flavor.extra_specs) == capacity.LOW
 
 
-def _find_consumer(context, uuid, dedicated):
-    """Return the RemainingInstance of a consumer without an instance here.
+def _find_consumer(context, uuid, old_dedicated):
+    """Return the RemainingInstance of a consumer that is not on the host.
 
-    :param dedicated: dedicated CPUs before the plan; None allows any CPU
+    :param uuid: UUID of an instance or of a migration
+    :param old_dedicated: frozenset of the dedicated CPUs before the plan, or
+        None, which allows all CPUs
     :returns: None if the instance may stay
     """
     reason = CREATED
@@ -93,23 +93,30 @@ def _find_consumer(context, uuid, dedicated):
             instance = objects.BuildRequest.get_by_instance_uuid(
                 context, uuid).instance
         except exception.BuildRequestNotFound:
-            # The instance was moved to a cell in between.
+            # Meanwhile, the instance was created in a cell.
             return RemainingInstance(uuid, CREATED, None)
     except host_view.CellUnreachable:
         return RemainingInstance(uuid, UNKNOWN, None)
-    if instance and (
-            _is_low(instance.flavor) or _is_low(instance.old_flavor) or
-            dedicated is not None and
-            _may_be_pinned_outside(instance, reason, dedicated)):
-        return RemainingInstance(uuid, reason, instance)
-    return None
+    if instance is None:
+        return None
+    must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
+    if not must_leave and old_dedicated is not None:
+        must_leave = (_needs_dedicated_cpus(instance) if reason == CREATED
+                      else bool(_get_old_pins(instance) - old_dedicated))
+    return RemainingInstance(uuid, reason, instance) if must_leave else None
 
 
-def _may_be_pinned_outside(instance, reason, dedicated):
-    if reason == CREATED:
-        # nova-compute chooses the CPUs later.
-        return bool(demand.get_demand(
-            instance.flavor, instance.numa_topology).dedicated)
-    migration_context = instance.migration_context
-    return bool(migration_context and demand.get_topology_pins(
-        migration_context.old_numa_topology) - dedicated)
+def _needs_dedicated_cpus(instance):
+    """Return whether nova-compute will pin an instance that is being created.
+
+    nova-compute chooses the CPUs later.
+    """
+    return demand.get_demand(
+        instance.flavor, instance.numa_topology).dedicated > 0
+
+
+def _get_old_pins(instance):
+    """Return the CPUs that a revert of the resize pins an instance on."""
+    context = instance.migration_context
+    return demand.get_topology_pins(
+        context.old_numa_topology) if context else set()

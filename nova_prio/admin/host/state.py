@@ -13,26 +13,29 @@ from nova_prio.model import aggregate_metadata
 
 
 class HostState(typing.NamedTuple):
-    """The state of a host.
+    """The records of a host, and its state.
 
-    ``is_marked`` says whether a host aggregate for priority instances has the
-    host, ``is_up`` whether its nova-compute is up.
+    ``in_priority_aggregate`` says whether the host is in a host aggregate for
+    priority instances, ``is_up`` whether its nova-compute is up.
     """
 
     view: host_view.HostView
-    is_marked: bool
+    in_priority_aggregate: bool
     is_up: bool
 
     @property
     def has_our_driver(self):
         """Whether nova-compute runs the compute driver of this package."""
+        # Only this driver writes reports. ``problem`` says that the report
+        # cannot be read.
         return bool(self.view.report or self.view.problem)
 
 
 def read_state(context, client, host):
-    """Return the HostState of the host with a name.
+    """Return the HostState of the host with this name.
 
-    :raises nova_prio.admin.host.HostRefused: if the host has not one node
+    :raises nova_prio.admin.host.HostRefused: if the host has no compute node,
+        or several
     """
     nodes = host_view.list_nodes_of_host(context, host)
     if len(nodes) != 1:

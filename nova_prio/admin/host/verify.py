@@ -8,7 +8,6 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan as host_plan
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
-from nova_prio.objects import host_report
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import driver_alias
 
@@ -25,8 +24,8 @@ _WAIT = ('Wait for the next update of nova-compute; if the value stays, see '
 class VerifyLine(typing.NamedTuple):
     """The values of one item; '' if a source does not know the item.
 
-    Values are a str or a dict, name -> number. ``state`` is one of the
-    constants, ``remedy`` a sentence or ''.
+    Values are a str or a dict, name -> number. ``state`` is OK, DIFFERS or
+    UNREAD, ``remedy`` a sentence or ''.
     """
 
     item: str
@@ -56,15 +55,19 @@ def list_lines(host_state, findings, summary, plan=None):
             'nova-compute.' % driver_alias.DRIVER)
     else:
         yield from _list_problems(report)
-    if not host_state.is_marked:
+    if not host_state.in_priority_aggregate:
         yield VerifyLine('aggregate', compute='none for priority instances',
                          remedy='Add the host to a host aggregate with '
                          'priority_mix=true.')
     if plan:
-        yield from _compare_plan(plan, host_state.view, report)
+        if report:
+            yield from _compare_options(plan.planned_cpus, report)
+        yield from _compare_placement(plan, host_state.view)
+        if report:
+            yield from _compare_rows(plan.planned_cpus, report)
     for each in findings:
         yield VerifyLine(
-            ' '.join(filter(None, (each.kind, each.consumer))), each.needed,
+            ('%s %s' % (each.kind, each.consumer)).rstrip(), each.needed,
             each.placement, each.compute, each.libvirt,
             UNREAD if each.kind == finding.UNREAD else DIFFERS, each.remedy)
     yield VerifyLine('in use', '', summary.placement, summary.compute,
@@ -72,7 +75,7 @@ def list_lines(host_state, findings, summary, plan=None):
 
 
 def _list_problems(report):
-    """Yield the problems that nova-compute reports."""
+    """Yield a VerifyLine for each problem in a HostReport."""
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
                          remedy='See the log of nova-compute on the host.')
@@ -89,54 +92,47 @@ def _list_problems(report):
             'nova-compute. No instance is pinned to these CPUs before.')
 
 
-def _compare_plan(plan, view, report):
-    """Yield the planned values beside the present values."""
-    for name, present in (get_options(report).items() if report else ()):
-        planned = plan.then.get((plan_format.OPTION, name), '')
-        yield _compare(are_equal(name, planned, present), _CONFIGURE, name,
-                       planned, compute=present)
-    # max_unit depends on the present usage.
-    inventories = host_plan.plan_inventories(view, plan_format.get_cpus(plan))
-    for (part, name), planned in plan.then.items():
-        if part == plan_format.INVENTORY:
-            planned = inventories.get(name, {})
-            present = view.inventories.get(name, {})
-            yield _compare(planned == present, _WAIT, 'inventory ' + name,
-                           planned, present)
-        elif part == plan_format.TRAITS:
-            present = ' '.join(prio_traits.select_ours(view.traits))
-            remedy = _WAIT
-            if prio_traits.CPU_PRIORITY_DISABLED in view.traits:
-                remedy = 'Run "nova-prio host enable %s".' % view.name
-            yield _compare(planned == present, remedy, 'traits', planned,
-                           present)
-        elif (part == plan_format.ROOM and report and
-              name in capacity.Rows._fields):
-            present = getattr(report.sellable, name)
-            yield _compare(planned['sellable'] == present, _CONFIGURE,
-                           'sellable ' + name, str(planned['sellable']),
-                           compute=str(present))
+def _compare_options(planned_cpus, report):
+    """Yield a VerifyLine for each option of a HostReport."""
+    present = plan_format.format_options(report.cpus)
+    for name, planned in plan_format.format_options(planned_cpus).items():
+        line = VerifyLine(
+            name, planned, compute=present[name], remedy=_CONFIGURE)
+        if name == 'cpu_allocation_ratio':
+            # The texts of equal ratios may differ, such as 2 and 2.0.
+            yield _compare(line, planned_cpus.ratio, report.ratio)
+        else:
+            yield _compare(line, planned, present[name])
 
 
-def _compare(is_equal, remedy, *values, **more):
-    if is_equal:
-        return VerifyLine(*values, **more, state=OK)
-    return VerifyLine(*values, **more, remedy=remedy)
+def _compare_placement(plan, view):
+    """Yield a VerifyLine for each planned inventory, and for the traits."""
+    # Plan again: max_unit depends on the present usage.
+    inventories = host_plan.plan_inventories(view, plan.planned_cpus)
+    for name in plan.old_inventories:
+        planned = inventories.get(name, {})
+        present = view.inventories.get(name, {})
+        yield _compare(VerifyLine('inventory ' + name, planned, present,
+                                  remedy=_WAIT), planned, present)
+    present = prio_traits.select_ours(view.traits)
+    remedy = _WAIT
+    if prio_traits.CPU_PRIORITY_DISABLED in present:
+        remedy = 'Run "nova-prio host enable %s".' % view.name
+    yield _compare(
+        VerifyLine('traits', ' '.join(plan.planned_traits), ' '.join(present),
+                   remedy=remedy), plan.planned_traits, present)
 
 
-def get_options(report):
-    """Return dict, option -> value, a str, from the report of a host."""
-    return {'cpu_dedicated_set': report.cpu_dedicated_set,
-            'cpu_shared_set': report.cpu_shared_set,
-            'cpu_allocation_ratio': report.cpu_allocation_ratio,
-            'cpu_priority_mix_enable': str(report.mix).lower()}
+def _compare_rows(planned_cpus, report):
+    """Yield a VerifyLine for the sellable vCPUs of each row of a host."""
+    for row, planned, present in zip(
+            capacity.Rows._fields, planned_cpus.sellable, report.sellable):
+        yield _compare(
+            VerifyLine('sellable ' + row, str(planned), compute=str(present),
+                       remedy=_CONFIGURE), planned, present)
 
 
-def are_equal(name, planned, present):
-    """Return whether two texts mean the same value of an option."""
-    parse = str
-    if name == 'cpu_allocation_ratio':
-        parse = capacity.parse_ratio
-    elif name.endswith('_set'):
-        parse = host_report.parse_cpu_set
-    return parse(planned) == parse(present)
+def _compare(line, planned, present):
+    """Return a VerifyLine, with state OK and no remedy if values are equal."""
+    return (line._replace(state=OK, remedy='') if planned == present
+            else line)
