@@ -12,6 +12,7 @@ from oslo_versionedobjects import fields
 from nova_prio.model import capacity
 
 STATS_KEY = 'nova_prio'
+_VERSION_KEY = 'nova_prio_object.version'
 
 #: Limits of ``blocked_by``: number of names, and characters of each.
 _MAX_NAMES, _MAX_NAME = 3, 64
@@ -168,7 +169,10 @@ class HostReport(base.VersionedObject):
         if text is None:
             return None
         try:
-            primitive = _adopt_version(jsonutils.loads(text))
+            primitive = jsonutils.loads(text)
+            if primitive[_VERSION_KEY].startswith('1.'):
+                # Minor versions only add fields. Unknown fields are ignored.
+                primitive[_VERSION_KEY] = cls.VERSION
             report = cls.obj_from_primitive(primitive)
             report.obj_set_defaults()
             missing = [name for name in cls.fields if name not in report]
@@ -191,12 +195,3 @@ def _shorten_names(names):
         for name in names[:_MAX_NAMES])
     others = len(names) - _MAX_NAMES
     return text + (' and %d more' % others if others > 0 else '')
-
-
-def _adopt_version(primitive):
-    """Return the primitive of another minor version as one of this version."""
-    key = 'nova_prio_object.version'
-    major, _, _ = HostReport.VERSION.partition('.')
-    if primitive[key].startswith(major + '.'):
-        return {**primitive, key: HostReport.VERSION}
-    return primitive

@@ -149,16 +149,13 @@ def _build_allocations(present, provider, sharing, expected, instance, disks):
         replaced = (allocations.MANAGED if uuid == provider or not expected
                     else {orc.DISK_GB})
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
-        resources = {name: amount
-                     for name, amount in allocation['resources'].items()
-                     if name not in replaced}
-        if uuid == provider:
-            resources.update(expected)
-            resources.pop(orc.DISK_GB, None)
-        if uuid in disks:
-            resources[orc.DISK_GB] = disks[uuid]
-        allocation['resources'] = resources
-        if not resources:
+        amounts = expected if uuid == provider else {}
+        kept = {name: amount
+                for name, amount in allocation['resources'].items()
+                if name not in replaced}
+        allocation['resources'] = kept | allocations.select_managed(
+            {**amounts, orc.DISK_GB: disks.get(uuid)})
+        if not allocation['resources']:
             del wanted['allocations'][uuid]
     if wanted['allocations'] and not present['allocations']:
         wanted.update(project_id=instance.project_id,
