@@ -217,7 +217,8 @@ def _check_host(host):
 def _check_steps(value, broken):
     """Yield (path, sentence) for each step that cannot be taken.
 
-    After a step that breaks a rule, the servers are unknown: the check ends.
+    The check ends before a step that is not well-formed, because the existing
+    servers are unknown from there on.
 
     :param value: dict, the file with all its keys
     :param broken: set of paths of items and steps that are not well-formed

@@ -151,11 +151,11 @@ def _list_names(codes, floating):
     """
     lines = [('pinned', ['%s %s' % (code, name)
                          for name, code in codes.items()])] if codes else []
-    lines += [('floats', [*names[:-1], '%s (%s, over %s)' % (
-        names[-1], row, data.format_cpus(cpus))])
-        for (row, cpus), names in floating.items()]
+    for (row, cpus), names in floating.items():
+        where = ' (%s, over %s)' % (row, data.format_cpus(cpus))
+        lines.append(('floats', [*names[:-1], names[-1] + where]))
     for label, items in lines:
-        # No line ends within an item.
+        # A line must not end within an item.
         content = ', '.join(item.replace(' ', '\xa0') for item in items)
         yield textwrap.fill(
             _label(label, content), 80, subsequent_indent=' ' * LABEL_WIDTH,
