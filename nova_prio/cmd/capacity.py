@@ -71,7 +71,7 @@ class Show(report.NovaCommand, lister.Lister):
                  for name, numbers in sorted(sums.items())])
 
     def _select_hosts(self, hosts, parsed_args):
-        """Yield the selected ones of some hosts if they have a report."""
+        """Yield the hosts with a report that --host and --aggregate select."""
         selected = hosts
         for option, get_names in (('host', lambda host: [host.name]),
                                   ('aggregate', _get_aggregates)):
@@ -97,7 +97,10 @@ def _get_aggregates(host):
 
 
 def _count(host, request):
-    """Return the numbers of one host, a dict, column -> number."""
+    """Return dict, column -> number, of one ``HostCapacity``.
+
+    :param request: ``demand.ResourceRequest`` of --flavor, or None
+    """
     amounts = zip(host.report.used, host.report.sellable,
                   host.report.remaining)
     return {'Hosts': 1,

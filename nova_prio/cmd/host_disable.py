@@ -106,16 +106,16 @@ class Disable(report.Report):
 
     def _restore(self, dry_run):
         """Restore traits and allocation ratios; set status and last line."""
-        drain, name = self._drain, self._drain.state.view.name
+        drain, host_name = self._drain, self._drain.state.view.name
         inventories, different = drain.get_old_inventories()
-        ratios = ', '.join('%s %s' % (kind, each['allocation_ratio'])
-                           for kind, each in sorted(inventories.items())
-                           if kind in ('MEMORY_MB', 'VCPU'))
+        ratios = ', '.join(
+            '%s %s' % (name, inventories[name]['allocation_ratio'])
+            for name in ('MEMORY_MB', 'VCPU') if name in inventories)
         if dry_run:
             self.last_line = (
                 'Nothing was changed. This command would remove the traits '
                 'from %s, and set its allocation ratios to %s.'
-                % (name, ratios))
+                % (host_name, ratios))
             return
         drain.restore(inventories)
         if different:
@@ -127,13 +127,14 @@ class Disable(report.Report):
             return
         self.status = report.CLEAN
         self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
-            name, ratios, '' if drain.plan else
+            host_name, ratios, '' if drain.plan else
             '; use --plan to restore the old ones')
-        is_stray = (drain.state.in_priority_aggregate and
-                    not drain.state.has_our_driver)
-        self.last_line += (
-            'Remove it from the host aggregate for priority instances.'
-            if is_stray else 'There is nothing to do.')
+        if (drain.state.in_priority_aggregate and
+                not drain.state.has_our_driver):
+            self.last_line += ('Remove it from the host aggregate for '
+                               'priority instances.')
+        else:
+            self.last_line += 'There is nothing to do.'
 
     def _format_options(self):
         """Return the options before the plan in parentheses, or ''."""
