@@ -2,10 +2,10 @@
 
 """Measure and write bench.json: ``python -m benchmarks``.
 
-Each part of the benchmark compares both sides in turn, in one process. The
-figures of a part are in the file as soon as the part is measured. The run
-ends with a table of the figures beside the allowed ones. The exit status is 0
-unless the answers of the two sides differ.
+Each part of the benchmark measures stock Nova and nova_prio in turn, in one
+process. The command writes the figures of a part as soon as the part has been
+measured. At the end, it prints a table of the figures and the allowed figures.
+The exit status is 0 unless the answers of Nova and nova_prio differ.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from benchmarks import tables
 from nova_prio.compat import hooks
 
 SIZES = (100, 1000, 10000)
-#: Number of hosts that suffices to measure the time per host.
+#: Number of hosts that is enough to measure the time per host.
 ENOUGH_HOSTS = 1000
 
 
@@ -57,19 +57,19 @@ class Bench:
         return [hosts.host(number) for number in range(self.sizes[-1])]
 
     @functools.cache
-    def states_for(self, kind):
-        """Return HostStates for a kind of request.
+    def states_for(self, options):
+        """Return HostStates with options.
 
-        :param kind: tuple of the items of the keyword arguments of
+        :param options: tuple of (name, value), keyword arguments of
             ``hosts.host``
         """
-        return [hosts.host(number, **dict(kind))
+        return [hosts.host(number, **dict(options))
                 for number in range(self.size)]
 
-    def at_each_size(self, measure):
+    def measure_sizes(self, measure):
         """Return the figures of each number of hosts.
 
-        A small number of hosts is measured more often, since short times
+        A small number of hosts is measured more often, because short times
         vary more.
 
         :param measure: (list of HostState, repeats) -> dict of figures
@@ -86,7 +86,7 @@ class Bench:
 def _filters(bench):
     high, low, ordinary = (
         request_specs.high(), request_specs.low(), request_specs.ordinary())
-    found = bench.at_each_size(lambda *of_size: {
+    found = bench.measure_sizes(lambda *of_size: {
         **filters.pinned(high, *of_size),
         **filters.floating(low, *of_size),
         **filters.floating(ordinary, *of_size)})
@@ -99,19 +99,19 @@ def _filters(bench):
 
 def _weigher(bench):
     low = request_specs.low()
-    return bench.at_each_size(
+    return bench.measure_sizes(
         lambda *of_size: filters.weigher(low, *of_size))
 
 
 def _parts(bench):
     high = request_specs.high()
-    return parts.times(
+    return parts.measure_times(
         high, bench.states_for(tuple(sorted(high.hosts.items()))),
         bench.repeats)
 
 
 def _memory(bench):
-    return parts.memory(min(200, bench.size))
+    return parts.measure_memory(min(200, bench.size))
 
 
 def _fold(bench):
@@ -140,12 +140,13 @@ PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
 
 
 def growth(found):
-    """Return how our time grows from each number of hosts to the largest.
+    """Return how the time of nova_prio grows up to the largest size.
 
-    ``over`` is the time per host over that with fewer hosts; the time for all
-    hosts grows as their number to the power of ``exponent``: 1 is linear.
+    ``over`` is the time per host at the largest size, divided by the time per
+    host at a smaller size. The time for all hosts is proportional to their
+    number to the power of ``exponent``; 1 means linear growth.
 
-    :param found: dict of figures; parts that were not measured are left out
+    :param found: dict of figures; may lack parts that were not measured
     """
     largest = max(found['sizes'], key=int, default=None)
 
@@ -161,15 +162,15 @@ def growth(found):
                 continue
             over = per_host(key, largest) / per_host(key, size)
             grown['growth.%s.over_%s' % (key, size)] = over
-            # The smallest number comes first and says most.
+            # Keep the exponent of the smallest size, the widest interval.
             grown.setdefault(
                 'growth.%s.exponent' % key,
                 1 + math.log(over) / math.log(int(largest) / int(size)))
     return grown
 
 
-def _names(text):
-    """Return the parts that an argument names, in the order of PARTS."""
+def _parse_parts(text):
+    """Return the names of parts in an argument, in the order of PARTS."""
     names = text.split(',')
     unknown = sorted(set(names) - set(PARTS))
     if unknown:
@@ -180,13 +181,13 @@ def _names(text):
 
 
 def main():
-    """Measure, write the figures and print them beside the allowed ones."""
+    """Measure, write the figures, and print a table of figures and limits."""
     parser = argparse.ArgumentParser(
         prog='python -m benchmarks', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument('--output', type=pathlib.Path,
                         default=pathlib.Path('bench.json'))
-    parser.add_argument('--only', type=_names, default=list(PARTS),
+    parser.add_argument('--only', type=_parse_parts, default=list(PARTS),
                         metavar='PART[,PART...]',
                         help='parts to measure: ' + ', '.join(PARTS))
     parser.add_argument('--sizes', type=int, nargs='+', default=SIZES,
@@ -195,7 +196,7 @@ def main():
                         help='measurements of each side; ten times as many '
                         'at 100 hosts, half as many of the audit')
     arguments = parser.parse_args()
-    # A log line would cost Nova's side more than ours.
+    # Nova logs more than nova_prio, which would distort the comparison.
     logging.disable(logging.INFO)
     config.parse_args(['bench', '--config-file', '/dev/null'])
     objects.register_all()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Compare our audit with that of Nova, ``nova-manage placement audit``.
+"""Compare ``nova-prio audit`` with ``nova-manage placement audit``.
 
 Both use Nova's own databases in a file, as in Nova's tests, and a Placement in
-the same process. The time and memory of Placement count for both sides.
+the same process. The time and memory of Placement are included for both.
 """
 
 import gc
@@ -18,19 +18,18 @@ from nova.scheduler.client import report
 
 from benchmarks import clock
 from benchmarks import copies
-from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
 from nova_prio.scenario import cloud
 
 HIGH, LOW, ORDINARY = (
     {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}, None)
-#: Extra specs of the instances of each host, and whether they are booted from
-#: a volume.
+#: The instances of each host: pairs (extra specs, whether the instance boots
+#: from a volume).
 INSTANCES = ((HIGH, False), (HIGH, False), (LOW, False), (LOW, True),
              (ORDINARY, False))
-#: Number of hosts on which an instance loses its allocations, and a consumer
-#: that never existed has one.
+#: Number of hosts with two faults: an instance without its allocations, and an
+#: allocation of a consumer that never existed.
 FAULTS = 10
 
 
@@ -38,18 +37,19 @@ def measure(size, repeats):
     """Return figures of the audit of a cloud without drift.
 
     :param size: number of hosts
-    :param repeats: how often each side is measured
-    :raises SystemExit: if an audit does not find exactly the known drift
+    :param repeats: number of runs of each audit
+    :raises SystemExit: if an audit does not find exactly the known faults
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
-    with cloud.Cloud.running() as bed:
-        bed.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
-                       shared='8-11,20-23', ratio=2.0, mix=True,
-                       aggregate={'priority_mix': 'true'})
-        instances = [_create(bed, *each) for each in INSTANCES]
-        bed.update_host('host')
-        hosts = copies.copies(bed.host_mappings['host'], instances, size)
+    with cloud.Cloud.running() as running:
+        running.start_host('host', cpus=24, cells=2, dedicated='0-7,12-19',
+                           shared='8-11,20-23', ratio=2.0, mix=True,
+                           aggregate={'priority_mix': 'true'})
+        instances = [_create(running, *each) for each in INSTANCES]
+        running.update_host('host')
+        hosts = copies.copy_host(
+            running.host_mappings['host'], instances, size)
         found = {'audit.hosts': size, 'audit.repeats': repeats}
         sides = clock.alternate(
             lambda: clock.seconds(lambda: _stock(0))[0],
@@ -60,42 +60,45 @@ def measure(size, repeats):
                 found['audit.%s_us' % side] * size / 1e6)
         faults = []
         for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
-            faults += _break(bed, host)
+            faults += _break(running, host)
             # Nova's audit finds only the orphaned allocation.
             _stock(3, host.uuid)
         found.update(_memory(size, faults))
     return found
 
 
-def _create(bed, extra_specs, from_volume):
-    """Create an instance; returns its UUID."""
-    flavor = bed._create_flavor(
+def _create(running, extra_specs, from_volume):
+    """Create an instance and return its UUID."""
+    flavor = running._create_flavor(
         vcpu=2, memory_mb=256, disk=1, extra_spec=extra_specs)
-    body = bed._build_server(flavor_id=flavor, networks='none')
+    body = running._build_server(flavor_id=flavor, networks='none')
     if from_volume:
         body['block_device_mapping_v2'] = [{
             'source_type': 'image', 'uuid': body.pop('imageRef'),
             'destination_type': 'volume', 'volume_size': 1, 'boot_index': 0}]
-    server = bed.api.post_server({'server': body})
-    return bed._wait_for_state_change(server, 'ACTIVE')['id']
+    server = running.api.post_server({'server': body})
+    return running._wait_for_state_change(server, 'ACTIVE')['id']
 
 
 def _stock(expected, provider=None):
     """Run the audit of Nova, and compare its exit status.
+
+    :param expected: exit status
 
     :param provider: UUID of the only host to audit, or None for all
     """
     status = manage.PlacementCommands().audit(provider_uuid=provider)
     if status != expected:
         raise SystemExit(
-            'nova-manage placement audit ends with status %d, which should be '
+            'nova-manage placement audit ends with status %d, expected is '
             '%d.' % (status, expected))
 
 
 def _ours(size, expected=(), seen=lambda: None):
-    """Run our audit as its command does, and compare the findings.
+    """Run the audit of nova_prio as its command does; compare the findings.
 
-    :param expected: [(name of the host, kind of finding, consumer)]
+    :param size: expected number of hosts
+    :param expected: list of (name of the host, kind of finding, consumer)
     :param seen: function that is called after each host
     """
     audit = run.CloudAudit(context.get_admin_context(),
@@ -107,17 +110,16 @@ def _ours(size, expected=(), seen=lambda: None):
         seen()
     if number != size or sorted(found) != sorted(expected):
         raise SystemExit(
-            'nova-prio audit looks at %d of %d hosts and finds %s, which '
-            'should be %s.' % (number, size, sorted(found),
-                               sorted(expected)))
+            'nova-prio audit reads %d of %d hosts and finds %s, expected is '
+            '%s.' % (number, size, sorted(found), sorted(expected)))
 
 
 def _memory(size, expected):
-    """Return the peak memory of our audit, in KiB.
+    """Return the peak memory of the audit of nova_prio, in KiB.
 
-    ``part`` is the first page of hosts, after which the memory should not
-    grow. Garbage is not counted: the time of its collection depends on other
-    objects of the process.
+    ``part`` is the first page of hosts. After this page, the memory should not
+    grow. Garbage is collected first: otherwise the peak would depend on the
+    other objects of the process.
     """
     peaks = []
 
@@ -125,7 +127,7 @@ def _memory(size, expected):
         gc.collect()
         peaks.append(tracemalloc.get_traced_memory()[1] / 1024)
 
-    # Objects from before are not counted, as in the time measurements.
+    # Existing objects are not counted, as in the time measurements.
     gc.collect()
     gc.freeze()
     tracemalloc.start()
@@ -139,19 +141,19 @@ def _memory(size, expected):
             'audit.peak_growth': peaks[-1] / peaks[part - 1]}
 
 
-def _break(bed, host):
+def _break(running, host):
     """Make the allocations of a host wrong in Placement.
 
-    :returns: [(host, kind of finding, consumer)]
+    :returns: list of (host, kind of finding, consumer), the expected findings
     """
-    lost, of_nobody = host.instances[0], str(uuid.uuid4())
-    bed._delete_server_allocations(lost)
-    answer = bed.placement.put('/allocations/' + of_nobody, {
+    lost, orphaned = host.instances[0], str(uuid.uuid4())
+    running._delete_server_allocations(lost)
+    answer = running.placement.put('/allocations/' + orphaned, {
         'allocations': {host.uuid: {'resources': {'VCPU': 1}}},
         'project_id': lost, 'user_id': lost, 'consumer_generation': None},
         version='1.28')
     if answer.status != 204:
-        raise SystemExit('Placement does not take an allocation: %s'
+        raise SystemExit('Placement refuses an allocation: %s'
                          % answer.body)
-    return [(host.name, finding.MISSING_ALLOCATION, lost),
-            (host.name, finding.ORPHANED_ALLOCATION, of_nobody)]
+    return [(host.name, 'missing_allocation', lost),
+            (host.name, 'orphaned_allocation', orphaned)]

@@ -2,8 +2,8 @@
 
 """The results of bursts of creates: ``python -m benchmarks.bursts RESULTS``.
 
-RESULTS is what tests/live/test_load.py and tests/live/test_plain_load.py
-recorded in one run, as ``tox -e live-all`` writes it.
+RESULTS is the file of test results that ``tox -e live-all`` writes. In it,
+tests/live/test_load.py and tests/live/test_plain_load.py record the bursts.
 """
 
 import argparse
@@ -19,17 +19,17 @@ from benchmarks import tables
 HIGH, LOW, ORDINARY = 'high', 'low', 'ordinary'
 
 
-def table(path):
-    """Return the Table of bursts, the CPUs of all hosts together.
+def read_table(path):
+    """Return the Table of bursts, with the sums over all hosts.
 
-    What is oversold is what hosts sold beyond what they may, each class of
-    each host by itself. Shared CPUs are in two rows, ordinary instances in
-    both of them: the larger excess is counted.
+    Each row of each host may be oversold. An ordinary instance counts in the
+    low row and in the ordinary row, so only the more oversold of these two
+    rows counts.
 
-    :param path: of results in the XML of JUnit
-    :raises OSError: if there is no such file
-    :raises ElementTree.ParseError: if that is no XML
-    :raises ValueError: if it tells of no burst
+    :param path: file of results in the XML format of JUnit
+    :raises OSError: if the file cannot be read
+    :raises ElementTree.ParseError: if the file is not XML
+    :raises ValueError: if the file has no record of a burst
     """
     rows = []
     for case in ElementTree.parse(path).iter('testcase'):
@@ -38,7 +38,7 @@ def table(path):
             is_plain = 'plain' in case.get('classname')
             rows.append((number, is_plain, json.loads(record.get('value'))))
     if not rows:
-        raise ValueError('no burst is recorded there')
+        raise ValueError('the file has no record of a burst')
     return tables.Table(
         ('creates at once', 'Nova', 'dedicated CPUs', 'low and ordinary',
          'ordinary', 'oversold'),
@@ -51,9 +51,10 @@ def table(path):
 
 
 def _sold(hosts, row):
+    """Return the sold and the sellable CPUs of a row on all hosts, a str."""
     return '%d of %d' % tuple(
-        sum(each[row] for each in hosts[what].values())
-        for what in ('sold', 'sellable'))
+        sum(rows[row] for rows in hosts[name].values())
+        for name in ('sold', 'sellable'))
 
 
 def main():
@@ -66,7 +67,7 @@ def main():
                         help='also write the table of the guide there')
     arguments = parser.parse_args()
     try:
-        found = table(arguments.results)
+        found = read_table(arguments.results)
     except (OSError, ElementTree.ParseError, ValueError) as error:
         parser.error('Cannot read %s: %s' % (arguments.results, error))
     print(tables.as_text(found))

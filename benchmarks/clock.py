@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""How time is taken: both sides in turn, the median of all turns."""
+"""Measure the time of Nova and of nova_prio in turn."""
 
 import gc
 import statistics
@@ -10,10 +10,10 @@ import time
 def seconds(call):
     """Return (seconds, result) of a call.
 
-    The seconds are those of the processor: nothing here waits, and what else
-    runs on the machine is left out. What was there before is collected first
-    and then left alone, so that the garbage collector looks only at what the
-    call itself makes.
+    The seconds are processor time: no call waits, and other processes of the
+    machine must not count. Garbage is collected before the call, and existing
+    objects are frozen. So the garbage collector sees only the objects that the
+    call creates.
     """
     gc.collect()
     gc.freeze()
@@ -23,12 +23,12 @@ def seconds(call):
 
 
 def alternate(stock, ours, repeats):
-    """Return both sides' results, a list each, of calls made in turn.
+    """Call two functions in turn; return the list of results of each.
 
-    :param stock: function without arguments
-    :param ours: the same
-    :param repeats: how often each is called; either one begins every other
-        time
+    :param stock: function without arguments, for stock Nova
+    :param ours: function without arguments, for nova_prio
+    :param repeats: number of calls of each function; each function is called
+        first in every other turn
     """
     found = {stock: [], ours: []}
     for turn in range(repeats):
@@ -38,11 +38,11 @@ def alternate(stock, ours, repeats):
 
 
 def figures(key, stock, ours, number):
-    """Return microseconds of both sides and their ratio, ours over stock.
+    """Return the medians in microseconds, and the ratio ``ours / stock``.
 
     :param key: prefix of the keys of the result
-    :param stock: list of seconds
-    :param ours: the same
+    :param stock: list of seconds of stock Nova
+    :param ours: list of seconds of nova_prio
     :param number: divisor of the seconds, such as the number of hosts
     """
     stock_us, ours_us = (statistics.median(side) / number * 1e6

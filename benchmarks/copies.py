@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
 
-"""Hosts of a cloud that are copies of one, in the databases of all services.
+"""Copy the records of a host with its instances to many hosts.
 
-To Nova and to Placement they are hosts with instances like the one that was
-started. No service runs there.
+The copies are in the databases of Nova and Placement. No service runs on the
+copied hosts.
 """
 
 import typing
@@ -20,8 +20,7 @@ from placement.db.sqlalchemy import models as placement_models
 from placement import db_api as placement
 import sqlalchemy
 
-#: Tables besides its own that have rows of an instance, and of a resource
-#: provider.
+#: Other tables with rows of an instance, and with rows of a resource provider.
 _OF_INSTANCE = (main_models.InstanceExtra, main_models.InstanceInfoCache,
                 main_models.InstanceSystemMetadata,
                 main_models.BlockDeviceMapping)
@@ -33,7 +32,7 @@ _OF_PROVIDER = (placement_models.Inventory,
 class Host(typing.NamedTuple):
     """A host: its number, 0 for the first, and the UUIDs of its records.
 
-    ``uuid`` is that of its compute node, and of its resource provider.
+    ``uuid`` is the UUID of the compute node and of the resource provider.
     """
 
     number: int
@@ -42,12 +41,12 @@ class Host(typing.NamedTuple):
     instances: list
 
 
-def copies(mapping, instances, size):
-    """Copy a host with its instances; returns size hosts, the first included.
+def copy_host(mapping, instances, size):
+    """Copy a host with its instances and return a list of Host.
 
     :param mapping: nova.objects.HostMapping of the host
     :param instances: list of the UUIDs of its instances
-    :param size: number of hosts
+    :param size: number of hosts, the first one included
     """
     with context.target_cell(context.get_admin_context(),
                              mapping.cell_mapping) as cctxt:
@@ -58,74 +57,73 @@ def copies(mapping, instances, size):
         Host(number, 'copy%d' % number, str(uuid.uuid4()),
              [str(uuid.uuid4()) for _ in instances])
         for number in range(1, size)]
-    for of_service, connected in ((_in_cell, engine),
-                                  (_in_api, api.get_engine()),
-                                  (_in_placement,
-                                   placement.get_placement_engine())):
-        with connected.begin() as connection:
-            of_service(connection, first, others)
+    for copy_records, database in (
+            (_copy_in_cell, engine), (_copy_in_api, api.get_engine()),
+            (_copy_in_placement, placement.get_placement_engine())):
+        with database.begin() as connection:
+            copy_records(connection, first, others)
     return [first, *others]
 
 
-def _in_cell(connection, first, others):
-    there = _id(connection, main_models.ComputeNode, first)
+def _copy_in_cell(connection, first, others):
+    first_id = _id(connection, main_models.ComputeNode, first)
     _copy(connection, main_models.ComputeNode, {'uuid': first.uuid}, [
-        {'id': there + host.number, 'host': host.name, 'uuid': host.uuid,
+        {'id': first_id + host.number, 'host': host.name, 'uuid': host.uuid,
          'hypervisor_hostname': host.name} for host in others])
-    for place, instance in enumerate(first.instances):
+    for index, instance in enumerate(first.instances):
         _copy(connection, main_models.Instance, {'uuid': instance}, [
-            {'uuid': host.instances[place], 'host': host.name,
+            {'uuid': host.instances[index], 'host': host.name,
              'node': host.name, 'launched_on': host.name,
-             'compute_id': there + host.number} for host in others])
+             'compute_id': first_id + host.number} for host in others])
         for model in _OF_INSTANCE:
             _copy(connection, model, {'instance_uuid': instance}, [
-                {'instance_uuid': host.instances[place]} for host in others])
+                {'instance_uuid': host.instances[index]} for host in others])
 
 
-def _in_api(connection, first, others):
+def _copy_in_api(connection, first, others):
     for model in api_models.HostMapping, api_models.AggregateHost:
         _copy(connection, model, {'host': first.name}, [
             {'host': host.name} for host in others])
-    for place, instance in enumerate(first.instances):
+    for index, instance in enumerate(first.instances):
         _copy(connection, api_models.InstanceMapping,
               {'instance_uuid': instance}, [
-                  {'instance_uuid': host.instances[place]}
+                  {'instance_uuid': host.instances[index]}
                   for host in others])
 
 
-def _in_placement(connection, first, others):
-    there = _id(connection, placement_models.ResourceProvider, first)
+def _copy_in_placement(connection, first, others):
+    first_id = _id(connection, placement_models.ResourceProvider, first)
     _copy(connection, placement_models.ResourceProvider,
           {'uuid': first.uuid}, [
-              {'id': there + host.number, 'uuid': host.uuid,
-               'root_provider_id': there + host.number, 'name': host.name}
+              {'id': first_id + host.number, 'uuid': host.uuid,
+               'root_provider_id': first_id + host.number, 'name': host.name}
               for host in others])
     for model in _OF_PROVIDER:
-        _copy(connection, model, {'resource_provider_id': there}, [
-            {'resource_provider_id': there + host.number}
+        _copy(connection, model, {'resource_provider_id': first_id}, [
+            {'resource_provider_id': first_id + host.number}
             for host in others])
-    for place, instance in enumerate(first.instances):
+    for index, instance in enumerate(first.instances):
         _copy(connection, placement_models.Consumer, {'uuid': instance}, [
-            {'uuid': host.instances[place]} for host in others])
+            {'uuid': host.instances[index]} for host in others])
         _copy(connection, placement_models.Allocation,
               {'consumer_id': instance}, [
-                  {'consumer_id': host.instances[place],
-                   'resource_provider_id': there + host.number}
+                  {'consumer_id': host.instances[index],
+                   'resource_provider_id': first_id + host.number}
                   for host in others])
 
 
 def _id(connection, model, host):
-    """Return the identifier of the only compute node, or provider, so far."""
+    """Return the ID of the compute node or provider of a host."""
     return connection.execute(sqlalchemy.select(
         model.__table__.c.id).filter_by(uuid=host.uuid)).scalar_one()
 
 
 def _copy(connection, model, where, changes):
-    """Insert rows of a table once more for each dict of changed columns.
+    """Copy rows of a table once for each dict of changed columns.
 
-    :param where: dict, column -> value, of the rows
-    :param changes: list of dict, column -> value; an identifier that is
-        missing is a new one
+    :param where: dict, column -> value, that selects the rows
+    :param changes: list of dict, column -> new value; a copy without a change
+        of ``id`` or ``uuid`` gets a new one
     """
     table = model.__table__
     rows = [{key: value for key, value in row.items() if key != 'id'}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare filter and weigher with those of Nova that they replace."""
+"""Compare filter and weigher with the classes of Nova that they replace."""
 
 import statistics
 
@@ -20,17 +20,17 @@ OUR_WEIGHER = priority_weighter.PriorityWeighter
 
 
 def pinned(request, states, repeats):
-    """Return figures of a pinned request on the hosts with room, and full.
+    """Return the figures of a pinned request, on free and on full hosts.
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, every other one full
-    :raises SystemExit: if the two filters differ, or a host with room is
-        refused or a full one is not
+    :raises SystemExit: if the two filters differ, refuse a host with free
+        capacity, or pass a full host
     """
     found = {}
-    for kind, of_kind in ('feasible', states[::2]), ('full', states[1::2]):
+    for group, of_group in ('feasible', states[::2]), ('full', states[1::2]):
         def run(filter_class):
-            fresh = hosts.as_read_for(request, of_kind)
+            fresh = hosts.copy_for(request, of_group)
             seconds, passed = clock.seconds(
                 lambda: _filtered(filter_class, fresh, request))
             return seconds, [(
@@ -44,38 +44,38 @@ def pinned(request, states, repeats):
         if any(answer != answers[0] for answer in answers):
             raise SystemExit(
                 'PriorityFilter and NUMATopologyFilter answer differently for '
-                '%s on %s hosts.' % (request.key, kind))
-        expected = len(of_kind) if kind == 'feasible' else 0
+                '%s on %s hosts.' % (request.key, group))
+        expected = len(of_group) if group == 'feasible' else 0
         if len(answers[0]) != expected:
             raise SystemExit(
-                'NUMATopologyFilter passes %d of %d %s hosts for %s, which '
-                'should be %d.' % (len(answers[0]), len(of_kind), kind,
-                                   request.key, expected))
+                'NUMATopologyFilter passes %d of %d %s hosts for %s, expected '
+                'are %d.' % (len(answers[0]), len(of_group), group,
+                             request.key, expected))
         found.update(clock.figures(
-            'filter.%s.%s' % (request.key, kind),
+            'filter.%s.%s' % (request.key, group),
             *([seconds for seconds, _ in side] for side in (stock, ours)),
-            len(of_kind)))
+            len(of_group)))
     return found
 
 
 def floating(request, states, repeats):
-    """Return figures of a request without pinned CPUs, filter plus weigher.
+    """Return the figures of filter and weigher without pinned CPUs.
 
-    Both sides see all hosts. The answers of the filters must differ: Nova's
-    filter passes full hosts too, because the instance has no NUMA topology.
+    Nova's filter must pass all hosts, also full ones, because the instance has
+    no NUMA topology. PriorityFilter must pass only hosts with free capacity.
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState, every other one full
-    :raises SystemExit: if a host with room is refused or a full one is not
+    :raises SystemExit: if a filter passes other hosts
     """
     def run(filter_class, weigher_class, expected):
-        fresh = hosts.as_read_for(request, states)
+        fresh = hosts.copy_for(request, states)
         in_filter, passed = clock.seconds(
             lambda: _filtered(filter_class, fresh, request))
         if [state.host for state in passed] != [
                 state.host for state in expected]:
             raise SystemExit(
-                '%s passes other hosts than it should for a request of class '
+                '%s does not pass the expected hosts for a request of class '
                 '%s.' % (filter_class.__name__, request.key))
         in_weigher, _ = clock.seconds(
             lambda: _weighed(weigher_class, fresh, request))
@@ -86,8 +86,8 @@ def floating(request, states, repeats):
         lambda: run(OUR_FILTER, OUR_WEIGHER, states[::2]), repeats)
     both = '%s_%d' % (request.key, len(states))
     in_filters, in_both = (
-        [[each[which] for each in side] for side in (stock, ours)]
-        for which in (0, 1))
+        [[each[index] for each in side] for side in (stock, ours)]
+        for index in (0, 1))
     found = clock.figures('filter.' + request.key, *in_filters, len(states))
     found.update(clock.figures(both, *in_both, len(states)))
     for side in 'stock', 'ours':
@@ -98,44 +98,44 @@ def floating(request, states, repeats):
 
 
 def weigher(request, states, repeats):
-    """Return figures of the weigher, alone and in Nova's weight handler.
+    """Return the figures of the weigher, alone and in Nova's weight handler.
 
-    ``handler_us`` is the time of the handler for hosts that are weighed
-    already.
+    ``handler_us`` is the time of the handler without the weigher.
 
     :param request: benchmarks.request_specs.Request
     :param states: list of HostState
     """
-    def alone(weigher_class):
+    def run_alone(weigher_class):
         weighed = [weights.WeighedHost(state, 0.0)
-                   for state in hosts.as_read_for(request, states)]
+                   for state in hosts.copy_for(request, states)]
         return clock.seconds(
-            lambda: asked_by_handler(
+            lambda: call_as_handler(
                 weigher_class(), weighed, request.spec))[0]
 
-    def handled(weigher_class):
-        fresh = hosts.as_read_for(request, states)
+    def run_in_handler(weigher_class):
+        fresh = hosts.copy_for(request, states)
         return clock.seconds(
             lambda: _weighed(weigher_class, fresh, request))[0]
 
     found = {}
-    for key, run in ('weigher', alone), ('weigher.in_handler', handled):
+    for key, run in (('weigher', run_alone),
+                     ('weigher.in_handler', run_in_handler)):
         found.update(clock.figures(key, *clock.alternate(
             lambda: run(STOCK_WEIGHER), lambda: run(OUR_WEIGHER), repeats),
             len(states)))
     found['weigher.handler_us'] = statistics.median(
-        handled(_NoWeigher) for _ in range(repeats)) / len(states) * 1e6
+        run_in_handler(_NoWeigher) for _ in range(repeats)) / len(states) * 1e6
     return found
 
 
-def asked_by_handler(host_weigher, weighed, spec):
-    """Return the arguments that Nova's weight handler gives a weigher."""
+def call_as_handler(host_weigher, weighed, spec):
+    """Return (weights, multipliers) of a weigher, as Nova's handler does."""
     return (host_weigher.weigh_objects(weighed, spec),
             [host_weigher.weight_multiplier(each.obj) for each in weighed])
 
 
 class _NoWeigher(weights.BaseHostWeigher):
-    """Gives hosts weights that take no time: their places in the list."""
+    """A weigher that takes no time: the weight of a host is its index."""
 
     def _weigh_object(self, host_state, weight_properties):
         raise NotImplementedError()

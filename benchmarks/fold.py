@@ -2,9 +2,9 @@
 
 """The time that the fold adds to one create in nova-api.
 
-Both sides are called with the same objects: the create of Nova's compute API,
-and that of our class that replaces it. The calls that validate and store the
-instance are left out, because they would hide the difference.
+The benchmark calls the create of Nova's compute API, and the create of
+PriorityAPI, with the same objects. The calls that validate and store the
+instance are mocked, because they would hide the difference.
 """
 
 from unittest import mock
@@ -27,7 +27,7 @@ CASES = {
 
 
 def measure(number=200, repeats=15):
-    """Return microseconds of one create, and those that the fold adds.
+    """Return the microseconds of one create, and the part of the fold.
 
     :param number: number of creates in one measurement
     :param repeats: number of measurements

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare the weighers of server groups with those of Nova.
+"""Compare the weighers of server groups with the weighers of Nova.
 
-Our weighers read the hosts of the members from Nova's database, once for each
-request. It is in a file, as in Nova's tests. Nova's weighers use the instances
-of each host that nova-scheduler already has in memory.
+The weighers of nova_prio read the hosts of the members from Nova's database,
+once for each request. The database is in a file, as in Nova's tests. Nova's
+weighers use the instances of each host that nova-scheduler has in memory.
 """
 
 import copy
@@ -24,28 +24,28 @@ from benchmarks import request_specs
 from nova_prio.scenario import cloud
 from nova_prio.scheduler.weights import group_weighers
 
-#: Nova's weigher and ours.
+#: Policy -> (weigher of Nova, weigher of nova_prio).
 WEIGHERS = {
     'soft_affinity': (affinity.ServerGroupSoftAffinityWeigher,
                       group_weighers.SoftAffinityWeigher),
     'soft_anti_affinity': (affinity.ServerGroupSoftAntiAffinityWeigher,
                            group_weighers.SoftAntiAffinityWeigher),
 }
-#: Failure domains by the name that they have in the figures.
+#: Name in the figures -> failure domains.
 DOMAINS = {'hosts': ['host'], 'domains': ['zone', 'rack', 'host']}
 MEMBERS = 1000
-#: Instances of each host beside the members, and hosts of racks and zones.
+#: Instances on each host that are not members, hosts of a rack and of a zone.
 OTHERS, RACK, ZONE = 10, 20, 400
 
 
 def measure(states, repeats):
-    """Return figures of one weigher with a request of a group.
+    """Return the figures of the group weighers.
 
-    ``first`` is the first instance of a request, for which our weigher reads
-    the hosts of the members. The other instances need no read.
+    ``first`` is the first instance of a request. Only for this instance, the
+    weigher of nova_prio reads the hosts of the members.
 
-    :param states: list of HostState, not written to
-    :raises SystemExit: if both sides rank the hosts differently
+    :param states: list of HostState; they are not changed
+    :raises SystemExit: if the two weighers rank the hosts differently
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
@@ -54,14 +54,14 @@ def measure(states, repeats):
         for state in states:
             state.instances = {str(uuid.uuid4()): None for _ in range(OTHERS)}
         _put_into_aggregates(states)
-        members = [_member(states[number * len(states) // MEMBERS])
+        members = [_create_member(states[number * len(states) // MEMBERS])
                    for number in range(MEMBERS)]
         hosts = sorted({state.host for state in states
                         if len(state.instances) > OTHERS})
-        # Every other host of members takes no further instance.
-        closed = set(hosts[::2])
+        # Half of the hosts with members are not among the weighed hosts.
+        filtered = set(hosts[::2])
         weighed = [weights.WeighedHost(state, 0.0) for state in states
-                   if state.host not in closed]
+                   if state.host not in filtered]
         found = {}
         for policy, (stock, ours) in WEIGHERS.items():
             spec = request_specs.low().spec
@@ -70,21 +70,22 @@ def measure(states, repeats):
             for key, domains in DOMAINS.items():
                 nova.conf.CONF.set_override(
                     'affinity_domains', domains, group='nova_prio')
-                found.update(_of_policy(
+                found.update(_measure_policy(
                     'groups.%s.%s' % (policy, key), stock, ours, weighed,
                     spec, repeats))
     return found
 
 
-def _of_policy(key, stock, ours, weighed, spec_of_all, repeats):
+def _measure_policy(key, stock, ours, weighed, group_spec, repeats):
+    """Return the figures of one policy with one list of failure domains."""
     def run(weigher_class, first):
-        # A weigher forgets its state with the request.
-        spec = copy.copy(spec_of_all)
+        # A copy is a new request: the weigher keeps its state per request.
+        spec = copy.copy(group_spec)
         weigher = weigher_class()
         if not first:
-            filters.asked_by_handler(weigher, weighed, spec)
+            filters.call_as_handler(weigher, weighed, spec)
         return clock.seconds(
-            lambda: filters.asked_by_handler(weigher, weighed, spec))
+            lambda: filters.call_as_handler(weigher, weighed, spec))
 
     found = {}
     for part, first in ('', False), ('.first', True):
@@ -105,9 +106,9 @@ def _of_policy(key, stock, ours, weighed, spec_of_all, repeats):
 
 def _ranks(found):
     """Return the rank of each weight among all weights."""
-    place = {weight: number for number, weight in enumerate(
+    rank = {weight: number for number, weight in enumerate(
         sorted(set(found)))}
-    return [place[weight] for weight in found]
+    return [rank[weight] for weight in found]
 
 
 def _put_into_aggregates(states):
@@ -128,9 +129,9 @@ def _put_into_aggregates(states):
 
 @api.context_manager.writer
 def save_hosts(context, aggregate_id, hosts):
-    """Write the hosts of an aggregate at once; Nova writes one at a time.
+    """Write all hosts of an aggregate at once; Nova writes one at a time.
 
-    :param context: nova.context.RequestContext, as the decorator names it
+    :param context: nova.context.RequestContext; the decorator needs this name
     :param hosts: names of the hosts
     """
     context.session.add_all(
@@ -138,8 +139,8 @@ def save_hosts(context, aggregate_id, hosts):
         for host in hosts)
 
 
-def _member(state):
-    """Put an instance on a host; returns its UUID."""
+def _create_member(state):
+    """Create an instance on a host and return its UUID."""
     instance = objects.Instance(
         context.get_admin_context(), uuid=str(uuid.uuid4()), host=state.host,
         user_id='user', project_id='project')

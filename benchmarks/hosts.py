@@ -3,8 +3,8 @@
 """The hosts of the benchmark, as HostStates of nova-scheduler.
 
 A host has two NUMA cells of 32 CPUs with thread siblings, 24 of them
-dedicated, pages of 4 KiB and 2 MiB and one physical network. Every other host
-is full; the others have a few pinned instances.
+dedicated, pages of 4 KiB and 2 MiB and one physical network. Every second host
+is full. All other hosts have a few pinned instances.
 """
 
 import copy
@@ -18,10 +18,10 @@ from nova.scheduler import host_manager
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
 
-#: Per NUMA cell: CPUs, how many of them are dedicated, and memory.
+#: CPUs, dedicated CPUs and memory of each NUMA cell.
 CELL_CPUS, CELL_DEDICATED, CELL_MEMORY_MB = 32, 24, 65536
 PHYSICAL_NETWORK = 'physnet1'
-#: Vendor and product of the PCI devices of a host that has some.
+#: Vendor and product of PCI devices.
 PCI_DEVICE = {'vendor_id': '8086', 'product_id': '154c'}
 
 
@@ -35,7 +35,7 @@ def cpus(mix):
 
 
 def report(mix, pinned, low, vcpus_used):
-    """Return the text of a host's report."""
+    """Return the text of the report of a host."""
     return host_report.HostReport.from_usage(
         cpus(mix), capacity.calculate_used(pinned, low, 0), vcpus_used,
         low_by_cell={}).to_stats()
@@ -43,7 +43,7 @@ def report(mix, pinned, low, vcpus_used):
 
 @functools.lru_cache
 def _topology(pinned, has_threads):
-    """Return the NUMA topology as text, as it is in the database."""
+    """Return the NUMA topology as text, as in the database."""
     def of_cell(cell, numbers):
         return {each for each in numbers if each // CELL_CPUS == cell}
 
@@ -67,12 +67,12 @@ def _topology(pinned, has_threads):
 
 def host(number, mix=True, has_threads=True, has_pci_devices=False):
     """Return the HostState of one host; hosts with odd numbers are full."""
-    of_host = cpus(mix)
+    host_cpus = cpus(mix)
     is_full = bool(number % 2)
     first = number // 2 % CELL_DEDICATED
-    pinned = of_host.dedicated if is_full else frozenset(
+    pinned = host_cpus.dedicated if is_full else frozenset(
         {0, 2, first, CELL_CPUS + first})
-    low = of_host.sellable.low if is_full else number % 16
+    low = host_cpus.sellable.low if is_full else number % 16
     vcpus_used = len(pinned) + low
     name = 'host%d' % number
     pools = objects.PciDevicePoolList(objects=[
@@ -84,7 +84,7 @@ def host(number, mix=True, has_threads=True, has_pci_devices=False):
         updated_at=None, memory_mb=2 * CELL_MEMORY_MB, memory_mb_used=0,
         free_ram_mb=2 * CELL_MEMORY_MB, local_gb=1000, local_gb_used=0,
         free_disk_gb=1000, disk_available_least=1000,
-        vcpus=len(of_host.shared), vcpus_used=vcpus_used,
+        vcpus=len(host_cpus.shared), vcpus_used=vcpus_used,
         numa_topology=_topology(pinned, has_threads),
         pci_device_pools=pools if has_pci_devices else None,
         host_ip='127.0.0.1', hypervisor_type=fields.HVType.QEMU,
@@ -100,13 +100,13 @@ def host(number, mix=True, has_threads=True, has_pci_devices=False):
 
 @functools.lru_cache
 def _aggregate():
-    """Return the aggregate of all hosts, which share the object."""
+    """Return the aggregate of all hosts, always the same object."""
     return objects.Aggregate(
         uuid=str(uuid.uuid4()), name='priority', hosts=[],
         metadata={'priority_mix': 'true'})
 
 
-def as_read_for(request, states):
+def copy_for(request, states):
     """Return copies of hosts, as nova-scheduler reads them for a request.
 
     nova-scheduler reads all hosts for each request: the text of a report is

@@ -2,14 +2,15 @@
 
 """The cost of a create on a live cloud: ``python -m benchmarks.live A [B]``.
 
-On two clouds, with this package on one of them: servers without a priority are
-created in small batches, on either cloud in turn, and nova-scheduler is asked
-for hosts of more of them. That is half a round; for the other half, the clouds
-change places. What differs within a round is the figure. Writes
-throughput.json after each half. ``tox -e throughput`` starts the clouds.
+Of two clouds, one uses nova_prio and the other plain Nova. In half a round,
+the benchmark creates small batches of servers without a priority on each cloud
+in turn. It also asks nova-scheduler for the hosts of more servers. In the
+other half of the round, the clouds change roles. The figure is the difference
+within a round. The command writes throughput.json after each half.
+``tox -e throughput`` starts the clouds.
 
-With one cloud, both sides of a round run on that cloud with this package. Such
-a run shows that the benchmark works, and requires no figure.
+If there is only one cloud, it plays both roles with nova_prio. Such a run
+shows that the benchmark works, and requires no figure.
 """
 
 import argparse
@@ -27,16 +28,16 @@ from benchmarks import live_tables
 from benchmarks import tables
 from tests.live import layout as layouts
 
-#: The part of the turns that is left out at either end: some fall together
-#: with the periodic tasks of Nova.
+#: Fraction of the fastest and of the slowest turns that do not count. Periodic
+#: tasks of Nova slow down some turns.
 TRIM = 0.1
 
 
 def measure(plain, ours, arguments):
     """Return the figures of half a round: two dicts, figure -> seconds.
 
-    :param plain: live_cloud.Cloud without this package
-    :param ours: the one with it
+    :param plain: live_cloud.Cloud that runs plain Nova
+    :param ours: live_cloud.Cloud that uses nova_prio
     """
     if plain is not ours:
         plain.start(is_plain=True)
@@ -55,7 +56,7 @@ def measure(plain, ours, arguments):
 
 
 def main():
-    """Measure, write the figures and print them beside the limits.
+    """Measure, write the figures, and print a table of figures and limits.
 
     :returns: the exit status: 0 if all figures are within the limits
     """
@@ -90,8 +91,8 @@ def main():
         parser.error(str(error))
     for each in clouds:
         each.prepare()
-    is_trial = len(clouds) == 1
-    if is_trial:
+    has_one_cloud = len(clouds) == 1
+    if has_one_cloud:
         clouds *= 2
     found = {'plain': [], 'ours': []}
     for _ in range(2 * arguments.rounds):
@@ -107,7 +108,7 @@ def main():
     print(tables.as_text(table))
     if arguments.tables:
         tables.write(table, arguments.tables / 'throughput.csv')
-    return 0 if is_trial or live_tables.is_reached(table) else 1
+    return 0 if has_one_cloud or live_tables.is_reached(table) else 1
 
 
 if __name__ == '__main__':

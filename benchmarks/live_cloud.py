@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""One live cloud, and the cost of a create in it.
+"""The cost of a create in one live cloud.
 
-Its figures are in seconds, each for one create or one request.
+The figures are seconds of one create or of one request.
 """
 
 import concurrent.futures
@@ -25,17 +25,17 @@ from tests.live import client
 from tests.live import cloud
 from tests.live import waiting
 
-#: With this package and without it: room for all servers of a batch on either
-#: host, and the time that nova-scheduler took for each answer, in its log.
+#: Options of both clouds: each host must have capacity for all servers of a
+#: batch, and nova-scheduler must log the time of each answer.
 MORE = {
     'compute': '[DEFAULT]\ncpu_allocation_ratio = 16.0\n',
     'scheduler': '[DEFAULT]\n'
                  'default_log_levels = oslo_messaging._drivers=DEBUG\n'}
 NAME = 'throughput'
-#: Servers that are created at a time, and how many of them do not count: the
-#: first ones after a start take longer.
+#: Number of servers that are created at the same time. As many servers are
+#: created after a start and do not count, because they take longer.
 WORKERS = 4
-#: Seconds that a server may take to be ACTIVE, or all to be gone.
+#: Maximum seconds until a server is ACTIVE, and until all are deleted.
 SECONDS = 300
 BUILT = re.compile(r'(\S+ \S+) .*\[instance: (\S+)\] '
                    r'Took \S+ seconds to build instance')
@@ -43,7 +43,7 @@ SCHEDULED = re.compile(r'sending reply .* time elapsed: ([\d.]+)s')
 
 
 class Log:
-    """The lines that processes write to their logs from now on."""
+    """The lines that processes log after this object was created."""
 
     def __init__(self, *paths):
         # The beginning of an incomplete line.
@@ -52,19 +52,19 @@ class Log:
             file.seek(0, os.SEEK_END)
 
     def lines(self):
-        """Yield the lines that are complete since it was last asked."""
+        """Yield the complete lines since the last call."""
         for file, rest in self._rests.items():
             *lines, self._rests[file] = (rest + file.read()).split('\n')
             yield from lines
 
     def close(self):
-        """Read no more."""
+        """Close the log files."""
         for file in self._rests:
             file.close()
 
 
 class Builds:
-    """When servers became ACTIVE, by the logs of nova-compute.
+    """The times at which servers became ACTIVE, from the logs of nova-compute.
 
     Polling the API would add to the measured cost.
     """
@@ -77,7 +77,7 @@ class Builds:
     def wait(self, uuid):
         """Return when a server became ACTIVE, in seconds since the epoch.
 
-        :raises RuntimeError: if it takes too long
+        :raises RuntimeError: if the server is not ACTIVE after SECONDS
         """
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
@@ -93,22 +93,22 @@ class Builds:
 
 
 class Cloud:
-    """A cloud that is up, with servers that have no priority.
+    """A running cloud, with servers that have no priority.
 
-    nova-scheduler is asked by a process of its own, as Nova's configuration
-    is that of a process.
+    A child process calls nova-scheduler, because one process can have only
+    one configuration of Nova.
     """
 
     def __init__(self, layout):
         self._layout = layout
         self._cloud = cloud.Cloud(layout)
         self._connection = catalog.connect(layout)
-        self._asking = concurrent.futures.ProcessPoolExecutor(
+        self._scheduler_client = concurrent.futures.ProcessPoolExecutor(
             1, multiprocessing.get_context('spawn'),
             live_scheduler.configure, (layout,))
 
     def prepare(self):
-        """Make the image, the flavor, and an aggregate of all hosts."""
+        """Create the image, the flavor, and an aggregate of all hosts."""
         with tempfile.TemporaryDirectory() as directory:
             client.Client(self._layout).run(
                 'image', 'create', '--file',
@@ -154,11 +154,11 @@ class Cloud:
         """Ask nova-scheduler for hosts, one request after the other.
 
         :returns: dict, figure -> seconds
-        :raises RuntimeError: if its log does not tell of all answers
+        :raises RuntimeError: if the log lacks an answer of nova-scheduler
         """
         log = Log(self._cloud.processes.log('nova-scheduler'))
         cpu = self._cpu_seconds('nova-scheduler')
-        self._asking.submit(
+        self._scheduler_client.submit(
             live_scheduler.ask, self._flavor, self._image, number).result()
         cpu = self._cpu_seconds('nova-scheduler') - cpu
         times = [float(match[1]) for match in map(
@@ -180,17 +180,17 @@ class Cloud:
     def _delete(self):
         compute = self._connection.compute
 
-        def servers():
+        def list_servers():
             return list(compute.servers(details=False, name='^%s-' % NAME))
 
         with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
-            list(pool.map(compute.delete_server, servers()))
-        waiting.soon(lambda: not servers(), every=0.2, within=SECONDS)
+            list(pool.map(compute.delete_server, list_servers()))
+        waiting.soon(lambda: not list_servers(), every=0.2, within=SECONDS)
 
     def _cpu_seconds(self, *names):
-        """Return the processor time of services so far, of all by default.
+        """Return the processor time of services, of all services by default.
 
-        The time of child processes is included, that of guests is not.
+        Child processes are included, except guests.
         """
         pids = self._cloud.status()
         return sum(_cpu_seconds(pids[name]) for name in names or pids)
@@ -199,11 +199,11 @@ class Cloud:
 def _cpu_seconds(pid):
     process = psutil.Process(pid)
     found = 0
-    for one in [process, *process.children(recursive=True)]:
+    for each in [process, *process.children(recursive=True)]:
         try:
-            if not one.name().startswith('qemu-system'):
-                found += sum(one.cpu_times()[:4])
+            if not each.name().startswith('qemu-system'):
+                found += sum(each.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            # Its parent has its time.
+            # The parent process includes the time of an ended child.
             pass
     return found

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""nova-scheduler of a live cloud, asked as nova-conductor asks it.
+"""Call nova-scheduler of a live cloud as nova-conductor does.
 
-Nova's configuration is that of a process: each cloud needs one for this.
+A process can have only one configuration of Nova, so each cloud needs its own
+process.
 """
 
 from nova import config
@@ -29,11 +30,12 @@ def configure(layout):
 
 
 def ask(flavor, image, number):
-    """Ask for a host for that many new servers, one after the other.
+    """Ask for the hosts of new servers, one after the other.
 
-    :param flavor: its ID
-    :param image: its UUID
-    :raises nova.exception.NoValidHost: if there is none
+    :param flavor: ID of the flavor
+    :param image: UUID of the image
+    :param number: number of servers
+    :raises nova.exception.NoValidHost: if no host fits
     """
     ctxt = _CLOUD['context']
     flavor = objects.Flavor.get_by_flavor_id(ctxt, flavor)
@@ -47,5 +49,5 @@ def ask(flavor, image, number):
         spec.project_id, spec.user_id = 'project', 'user'
         _CLOUD['client'].select_destinations(
             ctxt, spec, [uuid], return_objects=True, return_alternates=True)
-        # By now it holds the requested records.
+        # nova-scheduler has created these allocations.
         _CLOUD['placement'].delete('/allocations/' + uuid).raise_for_status()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of throughput.json in words, beside their limits."""
+"""The table of the figures in throughput.json and their limits."""
 
 import statistics
 
@@ -8,7 +8,8 @@ import scipy.stats
 
 from benchmarks import tables
 
-#: How much longer a create may take, with the confidence below.
+#: Maximum cost of nova_prio, as a fraction of the time of plain Nova. The cost
+#: must be below this limit with the probability CONFIDENCE.
 MOST_COST = 0.02
 CONFIDENCE = 0.95
 FIGURES = {
@@ -21,9 +22,9 @@ FIGURES = {
 
 
 def costs(found, figure):
-    """Return the cost of this package in each complete round.
+    """Return the cost of nova_prio in each complete round, a list.
 
-    Each is a fraction of the cost without the package.
+    A cost is the additional time as a fraction of the time of plain Nova.
 
     :param found: dict, as read from throughput.json
     """
@@ -33,7 +34,7 @@ def costs(found, figure):
 
 
 def throughput(found):
-    """Return the Table of both sides and their difference."""
+    """Return the Table of both clouds and their difference."""
     rows = []
     for figure, words in FIGURES.items():
         plain, ours = (statistics.fmean(each[figure] for each in found[side])
@@ -54,8 +55,8 @@ def throughput(found):
 
 
 def is_reached(table):
-    """Return whether all that is required is reached.
+    """Return whether all requirements are reached.
 
-    :param table: that of ``throughput``
+    :param table: result of ``throughput``
     """
     return {tables.verdict(True)} == {row[-1] for row in table.rows}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of the time of the filters, and the memory in use."""
+"""The time of single functions of the filters, and the memory in use."""
 
 import copy
 import gc
@@ -16,11 +16,11 @@ from benchmarks import hosts
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
 
-#: vCPUs used, which make the text of a report differ from all before.
+#: Numbers of used vCPUs, each of which makes a new text of a report.
 _NEVER_SEEN = itertools.count(1000000)
 
 
-def times(request, states, repeats):
+def measure_times(request, states, repeats):
     """Return microseconds per host of the functions that the filters call.
 
     :param request: benchmarks.request_specs.Request for one pinned NUMA cell
@@ -28,7 +28,7 @@ def times(request, states, repeats):
     """
     found = {}
 
-    def part(key, items, call):
+    def measure_part(key, items, call):
         seconds = []
         for _ in range(repeats):
             fresh = items()
@@ -48,41 +48,41 @@ def times(request, states, repeats):
             state.numa_topology, topology, limits=limits_of_fit,
             pci_requests=[], pci_stats=state.pci_stats, provider_mapping={})
 
-    def to_fit(of_kind):
+    def to_fit(of_group):
         return lambda: [(state, request.spec.numa_topology.obj_clone())
-                        for state in of_kind]
+                        for state in of_group]
 
     with_devices = [hosts.host(number, has_pci_devices=True)
                     for number in range(len(states) // 10)]
-    part('request_copy', lambda: states,
-         lambda _: request.spec.obj_clone())
-    part('nova_fit.feasible', to_fit(states[::2]), fit)
-    part('nova_fit.full', to_fit(states[1::2]), fit)
-    part('pci_copy', lambda: with_devices,
-         lambda state: copy.deepcopy(state.pci_stats))
-    part('limits', lambda: states, limits)
-    part('free_cpus', lambda: states, lambda state: [
+    measure_part('request_copy', lambda: states,
+                 lambda _: request.spec.obj_clone())
+    measure_part('nova_fit.feasible', to_fit(states[::2]), fit)
+    measure_part('nova_fit.full', to_fit(states[1::2]), fit)
+    measure_part('pci_copy', lambda: with_devices,
+                 lambda state: copy.deepcopy(state.pci_stats))
+    measure_part('limits', lambda: states, limits)
+    measure_part('free_cpus', lambda: states, lambda state: [
         cell.pcpuset - cell.pinned_cpus for cell in state.numa_topology.cells])
-    part('report', lambda: hosts.as_read_for(request, states),
-         host_view.get_report)
-    part('first_report', lambda: list(map(_with_new_report, states)),
-         host_view.get_report)
+    measure_part('report', lambda: hosts.copy_for(request, states),
+                 host_view.get_report)
+    measure_part('first_report', lambda: list(map(_with_new_report, states)),
+                 host_view.get_report)
     return found
 
 
-def memory(number=200):
-    """Return KiB per host of Nova's HostState and of our data beside it.
+def measure_memory(number=200):
+    """Return KiB per host of Nova's HostState and of the data of nova_prio.
 
     The text of the report is part of the HostState. The parsed report is
     cached with its text, once for all hosts with an equal text.
     """
-    def kib(make):
+    def measure_kib(create):
         gc.collect()
         before, _ = tracemalloc.get_traced_memory()
-        made = make()
+        created = create()
         gc.collect()
         after, _ = tracemalloc.get_traced_memory()
-        return (after - before) / number / 1024, made
+        return (after - before) / number / 1024, created
 
     def read_reports():
         for state in states:
@@ -91,9 +91,9 @@ def memory(number=200):
     # Objects that only the first host creates are not counted.
     host_view.get_report(hosts.host(0))
     tracemalloc.start()
-    host_state_kib, states = kib(
+    host_state_kib, states = measure_kib(
         lambda: [hosts.host(each) for each in range(number)])
-    report_kept_kib, _ = kib(read_reports)
+    report_kept_kib, _ = measure_kib(read_reports)
     tracemalloc.stop()
     return {
         'host_state_kib': host_state_kib,
@@ -105,7 +105,7 @@ def memory(number=200):
 
 
 def _with_new_report(state):
-    """Return a copy of a host with a report that was never read before."""
+    """Return a copy of a host with a report that is not cached."""
     state = copy.copy(state)
     state.stats = {host_report.STATS_KEY: hosts.report(
         True, 4, 4, next(_NEVER_SEEN))}

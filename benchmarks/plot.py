@@ -2,7 +2,7 @@
 
 """Tables and plot of the contributor guide: ``python -m benchmarks.plot``.
 
-Written from bench.json, the same bytes for the same figures.
+The command reads bench.json. Equal figures result in equal bytes.
 """
 
 import argparse
@@ -32,30 +32,30 @@ STYLE = {
 }
 
 
-def per_request(axes, found):
-    """Draw the time per host of each kind of request, of both sides."""
+def draw_requests(axes, found):
+    """Draw the time per host of each request, for Nova and nova_prio."""
     rows = [('one cell, ' + tables.FULL, 'filter.high.full')]
-    rows += [(words, 'filter.%s.feasible' % kind)
-             for kind, (words, *_) in tables.PINNED.items()]
-    rows += [(words, 'filter.' + kind)
-             for kind, words in tables.FLOATING.items()]
+    rows += [(words, 'filter.%s.feasible' % request)
+             for request, (words, *_) in tables.PINNED.items()]
+    rows += [(words, 'filter.' + request)
+             for request, words in tables.FLOATING.items()]
     rows.append(('the weigher', 'weigher'))
     rows.reverse()
     stock, ours = ([found['%s.%s_us' % (key, side)] for _, key in rows]
                    for side in ('stock', 'ours'))
-    places = range(len(rows))
-    axes.hlines(places, ours, stock, color='#bbbbbb', zorder=1)
-    axes.plot(stock, places, linestyle='', label='Nova', **STOCK)
-    axes.plot(ours, places, linestyle='', label='nova-prio', **OURS)
+    positions = range(len(rows))
+    axes.hlines(positions, ours, stock, color='#bbbbbb', zorder=1)
+    axes.plot(stock, positions, linestyle='', label='Nova', **STOCK)
+    axes.plot(ours, positions, linestyle='', label='nova-prio', **OURS)
     axes.set(xscale='log', xlabel='microseconds per host',
-             title='Time per host', yticks=places,
+             title='Time per host', yticks=positions,
              yticklabels=[words for words, _ in rows])
     axes.grid(axis='y', visible=False)
     _legend_below(axes)
 
 
-def per_number_of_hosts(axes, found):
-    """Draw the time for all hosts by their number, of both sides."""
+def draw_sizes(axes, found):
+    """Draw the time for all hosts by their number, for Nova and nova_prio."""
     sizes = sorted(found['sizes'], key=int)
     numbers = [int(size) for size in sizes]
     for name, side, style in (('Nova', 'stock', STOCK),
@@ -84,14 +84,14 @@ def _legend_below(axes):
 def draw(found, path):
     """Write the plot as SVG."""
     with matplotlib.rc_context(STYLE):
-        drawn = figure.Figure(figsize=(11, 5.5), layout='constrained')
-        left, right = drawn.subplots(1, 2)
-        per_request(left, found)
-        per_number_of_hosts(right, found)
+        plot = figure.Figure(figsize=(11, 5.5), layout='constrained')
+        left, right = plot.subplots(1, 2)
+        draw_requests(left, found)
+        draw_sizes(right, found)
         text = io.StringIO()
-        drawn.savefig(text, format='svg',
-                      metadata={'Creator': None, 'Date': None})
-    # Without the blanks at the ends of lines.
+        plot.savefig(text, format='svg',
+                     metadata={'Creator': None, 'Date': None})
+    # matplotlib writes blanks at the ends of lines.
     path.write_text(''.join(
         line.rstrip() + '\n' for line in text.getvalue().splitlines()))
 

@@ -2,12 +2,18 @@
 
 """The effect of the partitions: ``python -m benchmarks.protection``, as root.
 
-On a real libvirtd with QEMU, one setting after the other in each round: how
-much CPU time a busy high-priority guest keeps beside a busy low-priority one
-on the same CPU, how late a task beside it wakes up, how long a low-priority
-guest takes to start and to end while all dedicated CPUs are busy, with and
-without ``low_emulator_set`` while the shared CPUs are busy too, and what is
-left of a CPU for the host's own services. Writes protection.json.
+The benchmark runs real guests with libvirtd and QEMU. Each round measures
+these figures for each setting of the low partition:
+
+* the CPU time of a busy high-priority guest beside a busy low-priority guest
+  on the same CPU
+* the wake-up delay of a task in the high partition
+* the time to start and to stop a low-priority guest while all dedicated CPUs
+  are busy, and also while the shared CPUs are busy, with and without
+  ``low_emulator_set``
+* the CPU time of a service of the host beside a high-priority guest
+
+The command writes protection.json.
 """
 
 import argparse
@@ -37,12 +43,12 @@ HIGH_PARTITION = 'high_prio_machine.partition'
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """How much is measured.
+    """The extent of a run.
 
-    ``settings`` are of the low partition, ``high_weights`` of the high one
-    against the host's own services. ``seconds`` is the duration of each
-    measurement, ``operation_seconds`` the maximum duration of an operation on
-    a low-priority guest.
+    ``settings`` are settings of the low partition. ``high_weights`` are
+    weights of the high partition for the measurement of a service.
+    ``seconds`` is the duration of each measurement. ``operation_seconds`` is
+    the maximum duration of an operation on a low-priority guest.
     """
 
     rounds: int
@@ -54,10 +60,10 @@ class Size:
 
 FULL = Size(3, 5, 30, tuple(protection_tables.SETTINGS),
             ('100', '1000', '10000'))
-#: Shows that all parts run, in less than a minute. The figures mean nothing.
+#: A run of less than a minute, which only shows that all parts work.
 QUICK = Size(1, 0.3, 3, (UNPROTECTED, protection_tables.DEFAULT), ('100',))
 
-# Prints the delays of many wake-ups, in microseconds.
+# Print the delays of many wake-ups, in microseconds.
 WAKE_UP = '''
 import sys, time
 delays = []
@@ -68,7 +74,7 @@ for _ in range(int(sys.argv[1])):
 print(*sorted(delays))
 '''
 
-# Prints the fraction of a CPU that it got.
+# Keep a CPU busy, and print the fraction of the CPU time that the task got.
 SPIN = '''
 import sys, time
 start = time.monotonic()
@@ -79,13 +85,14 @@ print(time.process_time() / (time.monotonic() - start))
 
 
 class Bench:
-    """A host with a dedicated and a shared CPU, and the steps on it."""
+    """A host with a dedicated and a shared CPU, and the measurements on it."""
 
     def __init__(self, hosts, images, size, dedicated, shared,
                  low_emulator=None):
-        """Try on the first host; guests migrate to the second.
+        """Prepare nothing yet.
 
-        :param hosts: list of two ``daemon.Host``
+        :param hosts: list of two ``daemon.Host``; guests migrate from the
+            first to the second
         :param images: dict, 'busy' and 'idle' -> path
         :param size: Size
         :param dedicated: number of the dedicated CPU
@@ -104,13 +111,17 @@ class Bench:
             ratio=capacity.parse_ratio(4), mix=True)
 
     def prepare(self, low='idle', high='100'):
-        """Make the partitions of both hosts with these weights."""
+        """Prepare the partitions of both hosts with these weights."""
         for host in self.host, self.other:
             host.prepare(low, high)
 
     @contextlib.contextmanager
     def guest(self, name, priority, cpu, is_protected=True):
-        """Run a guest that keeps one CPU busy; yields the Guest."""
+        """Run a guest that keeps one CPU busy; yield the Guest.
+
+        :param is_protected: whether the guest is in the partition of its
+            priority
+        """
         xml = guests.xml(name, self.images['busy'], self.cpus,
                          priority if is_protected else None,
                          low_emulator=self.low_emulator)
@@ -132,30 +143,31 @@ class Bench:
             file.flush()
             self.host.virsh('create', file.name, timeout=timeout)
 
-    def busy(self, priority, is_protected=True):
+    def busy_guest(self, priority, is_protected=True):
         """Run a guest that keeps the dedicated CPU busy."""
         return self.guest(priority, priority, self.dedicated, is_protected)
 
-    def busy_ordinary(self):
+    def busy_ordinary_guest(self):
         """Run an ordinary guest that keeps the shared CPU busy.
 
-        If that is the dedicated CPU, a high-priority guest does so already,
-        whose partition has the same weight.
+        If the shared CPU is also the dedicated CPU, run none: a high-priority
+        guest keeps this CPU busy already, and its partition has the same
+        weight.
         """
         if self.shared == self.dedicated:
             return contextlib.nullcontext()
         return self.guest('ordinary', None, self.shared)
 
-    def share(self, guest):
-        """Return which part of a CPU the vCPU of a guest gets."""
+    def measure_share(self, guest):
+        """Return the fraction of a CPU that the vCPU of a guest gets."""
         guests.wait_until_busy(guest)
         return _share_during(guest, lambda: time.sleep(self.seconds))[0]
 
-    def task(self, script, argument, partition=None):
-        """Run a script on the dedicated CPU; return its output.
+    def run_task(self, script, argument, partition=None):
+        """Run a script on the dedicated CPU; return its output as floats.
 
-        :param partition: where it runs, beside the guests of a partition; or
-            None for the root of the host, where its services are
+        :param partition: partition in which the script runs; or None for the
+            root cgroup of the host, with the services of the host
         """
         process = subprocess.Popen(
             [sys.executable, '-I', '-c',
@@ -173,7 +185,8 @@ class Bench:
                 '\n' + script, timeout=10 * daemon.TIMEOUT_SECONDS)
         finally:
             if partition:
-                daemon.wait_for(lambda: _removed(group), 'A task stays.')
+                daemon.wait_for(lambda: _remove(group),
+                                'The cgroup of the task is in use.')
         return [float(word) for word in out.split()]
 
     def _cpu_cgroup(self, partition):
@@ -184,16 +197,16 @@ class Bench:
             return top if top.name == 'cpu' else top / daemon.DAEMONS
         return top / partition
 
-    def wake_up_us(self, partition):
-        """Return how late a task wakes up: median and p99, microseconds."""
-        delays = self.task(WAKE_UP, int(self.seconds * 900), partition)
+    def measure_wake_up(self, partition):
+        """Return the wake-up delay of a task: median and p99, microseconds."""
+        delays = self.run_task(WAKE_UP, int(self.seconds * 900), partition)
         return {'median': statistics.median(delays),
                 'p99': delays[len(delays) * 99 // 100]}
 
-    def operations(self):
-        """Return a dict, operation on a low guest to seconds.
+    def measure_operations(self):
+        """Return dict, operation on a low-priority guest -> seconds.
 
-        None if the operation took too long and was ended.
+        The value is None if the operation took too long and was ended.
         """
         xml = guests.xml('low-op', self.images['idle'], self.cpus, 'low',
                          low_emulator=self.low_emulator)
@@ -212,12 +225,12 @@ class Bench:
         )
         try:
             for name, step in steps:
-                found[name] = _timed(step)
+                found[name] = _time(step)
                 if found[name] is None:
                     return found
             self.other.virsh('destroy', 'low-op')
             self.create(xml)
-            found['stop'] = _timed(lambda: self.host.virsh(
+            found['stop'] = _time(lambda: self.host.virsh(
                 'destroy', 'low-op', timeout=seconds))
         finally:
             for host in self.host, self.other:
@@ -225,12 +238,12 @@ class Bench:
         return found
 
 
-def benches(hosts, images, size):
-    """Return the Benches: the usual one, and those of a crowded host by name.
+def create_benches(hosts, images, size):
+    """Return the usual Bench, and a dict, name -> Bench of a crowded host.
 
     On a crowded host, each CPU on which a low-priority guest floats is busy
-    with one other guest. low_emulator_set needs one more CPU. If there are
-    two, the crowded host has the same CPU in both sets.
+    with one other guest. low_emulator_set needs one more CPU. If this machine
+    has only two CPUs, the crowded host has the same CPU in both sets.
     """
     free, dedicated, *others = sorted(os.sched_getaffinity(0))
     crowded = {'dedicated': dedicated, 'shared': [*others, dedicated][0]}
@@ -241,14 +254,15 @@ def benches(hosts, images, size):
 
 
 def _share_during(guest, step):
-    """Return the part of a CPU that a guest gets, and the step's result."""
+    """Return (fraction of a CPU that a guest gets, result of a step)."""
     before, start = guest.vcpus[0].run_ns, time.monotonic_ns()
     result = step()
     return (guest.vcpus[0].run_ns - before) / (
         time.monotonic_ns() - start), result
 
 
-def _timed(step):
+def _time(step):
+    """Return the seconds of a step, or None if it took too long."""
     start = time.monotonic()
     try:
         step()
@@ -257,7 +271,8 @@ def _timed(step):
     return time.monotonic() - start
 
 
-def _removed(group):
+def _remove(group):
+    """Remove a cgroup and return whether it succeeded."""
     try:
         group.rmdir()
     except OSError:
@@ -268,19 +283,19 @@ def _removed(group):
 def measure_crowded(crowded):
     """Return the figures of a crowded host: dict, WITH and WITHOUT -> dict.
 
-    The shares of the high-priority guest are parts of the one that it has
-    without low-priority guests.
+    A share of the high-priority guest is relative to its share without
+    low-priority guests.
     """
     found = {}
     for name, bench in crowded.items():
-        with bench.busy('high') as high, bench.busy_ordinary():
-            alone = bench.share(high)
-            meanwhile, of_bench = _share_during(high, bench.operations)
-        # Otherwise it might not start.
-        with bench.busy('low') as low:
+        with bench.busy_guest('high') as high, bench.busy_ordinary_guest():
+            alone = bench.measure_share(high)
+            meanwhile, of_bench = _share_during(high, bench.measure_operations)
+        # Start the low-priority guest first. It might not start later.
+        with bench.busy_guest('low') as low:
             guests.wait_until_busy(low)
-            with bench.busy('high') as high, bench.busy_ordinary():
-                beside = bench.share(high)
+            with bench.busy_guest('high') as high, bench.busy_ordinary_guest():
+                beside = bench.measure_share(high)
         found[name] = {**of_bench, 'share_meanwhile': meanwhile / alone,
                        'share_beside_low': beside / alone}
     return found
@@ -290,39 +305,39 @@ def measure(bench, crowded, size):
     """Return the figures of one round: dict, setting -> dict."""
     found = {'solo': {}}
     bench.prepare()
-    with bench.busy('high') as high:
-        found['solo']['share'] = bench.share(high)
-    found['solo']['wake_up_us'] = bench.wake_up_us(HIGH_PARTITION)
-    found['solo']['operations'] = bench.operations()
+    with bench.busy_guest('high') as high:
+        found['solo']['share'] = bench.measure_share(high)
+    found['solo']['wake_up_us'] = bench.measure_wake_up(HIGH_PARTITION)
+    found['solo']['operations'] = bench.measure_operations()
     for setting in size.settings:
         is_protected = setting != UNPROTECTED
         if is_protected:
             bench.prepare(low=setting)
         of_setting = found[setting] = {}
-        with bench.busy('low', is_protected) as low:
+        with bench.busy_guest('low', is_protected) as low:
             guests.wait_until_busy(low)
-            of_setting['wake_up_us'] = bench.wake_up_us(
+            of_setting['wake_up_us'] = bench.measure_wake_up(
                 HIGH_PARTITION if is_protected else 'machine')
-            with bench.busy('high', is_protected) as high:
-                of_setting['share'] = bench.share(high)
+            with bench.busy_guest('high', is_protected) as high:
+                of_setting['share'] = bench.measure_share(high)
         if is_protected:
-            with bench.busy('high') as high:
+            with bench.busy_guest('high') as high:
                 guests.wait_until_busy(high)
-                of_setting['operations'] = bench.operations()
+                of_setting['operations'] = bench.measure_operations()
             of_setting[protection_tables.CROWDED] = measure_crowded(crowded)
     for weight in size.high_weights:
         bench.prepare(high=weight)
-        with bench.busy('high') as high:
+        with bench.busy_guest('high') as high:
             guests.wait_until_busy(high)
-            share, = bench.task(SPIN, bench.seconds)
+            share, = bench.run_task(SPIN, bench.seconds)
             found['high weight ' + weight] = {'service_share': share}
     return found
 
 
 def median(rounds):
-    """Return the medians of figures that come once a round."""
+    """Return the median of each figure over all rounds."""
     if isinstance(rounds[0], dict):
-        return {key: median([one.get(key) for one in rounds])
+        return {key: median([each.get(key) for each in rounds])
                 for key in rounds[0]}
     if None in rounds:
         return None
@@ -330,7 +345,7 @@ def median(rounds):
 
 
 def main():
-    """Measure and write."""
+    """Measure, write the figures, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('--rounds', type=int)
     parser.add_argument('--seconds', type=float,
@@ -358,7 +373,7 @@ def main():
             directory = stack.enter_context(tempfile.TemporaryDirectory())
             images[name] = boot_sector.build(
                 getattr(boot_sector, name.upper()), directory)
-        bench, crowded = benches(hosts, images, size)
+        bench, crowded = create_benches(hosts, images, size)
         rounds = [measure(bench, crowded, size) for _ in range(size.rounds)]
     figures = median(rounds)
     arguments.output.write_text(json.dumps(figures, indent=1) + '\n')

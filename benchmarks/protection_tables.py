@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of protection.json in words, beside their limits."""
+"""The tables of the figures in protection.json and their limits."""
 
 from benchmarks import tables
 
-#: Settings in the order of the tables, and their words.
+#: Setting of the low partition -> words, in the order of the tables.
 SETTINGS = {
     'unprotected': 'no partitions',
     '100': 'weight 100, the default of the kernel',
@@ -14,31 +14,31 @@ SETTINGS = {
 }
 #: The setting of nova-prio-host, which must keep the limits.
 DEFAULT = 'idle'
-#: Part of its solo CPU time that a high-priority guest keeps.
+#: Minimum CPU time of a high-priority guest, relative to its time alone.
 LEAST_SHARE = 0.99
-#: Wake-up delay against the solo one.
+#: Maximum wake-up delay, relative to the delay without other guests.
 MOST_WAKE_UP_RATIO = 3
 OPERATIONS = {'start': 'start', 'answer': 'answer to the monitor',
               'reboot': 'reboot', 'migrate': 'live migration',
               'stop': 'stop and deletion'}
-#: A host whose shared CPUs are busy too, with and without low_emulator_set.
+#: A host with busy shared CPUs, with and without low_emulator_set.
 CROWDED = 'shared CPUs busy too'
 WITH, WITHOUT = 'with low_emulator_set', 'without low_emulator_set'
-#: CPU time of a high-priority guest on such a host.
+#: CPU times of a high-priority guest on a crowded host.
 CROWDED_SHARES = {
     'share_meanwhile': 'high-priority guest meanwhile',
     'share_beside_low': 'high-priority guest beside a busy low-priority one'}
-#: Seconds that an operation may take longer there than on an idle host.
+#: Maximum seconds that an operation may take longer than on an idle host.
 MOST_CROWDED_SECONDS = 5
 
 
 def allowed_seconds(idle_seconds):
-    """Return how long an operation may take on a busy host."""
+    """Return the maximum seconds of an operation on a busy host."""
     return 2 * idle_seconds + 5
 
 
 def shares(found):
-    """Return the Table of the CPU time that a high-priority guest keeps.
+    """Return the Table of the CPU time of a high-priority guest.
 
     :param found: dict, as read from protection.json
     """
@@ -62,7 +62,7 @@ def shares(found):
 
 
 def operations(found):
-    """Return the Table of how long a low-priority guest takes."""
+    """Return the Table of the operations on a low-priority guest."""
     idle = found['solo']['operations']
     settings = _settings(found)[1:]
     rows = []
@@ -80,12 +80,12 @@ def operations(found):
 
 
 def beside_ordinary(found):
-    """Return the Table of the same if the shared CPUs are busy too."""
+    """Return the Table of operations while the shared CPUs are also busy."""
     return _crowded(found, WITHOUT)
 
 
 def low_emulator_set(found):
-    """Return that Table with low_emulator_set, and the verdicts."""
+    """Return the Table of operations on such a host with low_emulator_set."""
     return _crowded(found, WITH)
 
 
@@ -111,7 +111,7 @@ def _crowded(found, name):
 
 
 def _settings(found):
-    """Return the settings that were measured, in the order of the tables."""
+    """Return the measured settings in the order of the tables."""
     return [setting for setting in SETTINGS if setting in found]
 
 

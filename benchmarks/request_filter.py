@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare our request filter with the one of Nova that reads aggregates.
+"""Compare the request filter with a request filter of Nova.
 
-Both use Nova's own database in a file, as in Nova's tests. Nova's filter
-restricts the requests of a project to its aggregates, and reads these with all
-their hosts. Our filter restricts priority requests to the priority aggregates.
-It forbids aggregates to new ordinary requests, and reads whether an instance
-is new.
+Both read aggregates from Nova's own database in a file, as in Nova's tests.
+Nova's filter restricts the requests of a project to its aggregates, and also
+reads all hosts of these aggregates. The filter of nova_prio restricts priority
+requests to the priority aggregates. It forbids aggregates to new ordinary
+requests, and reads whether an instance is new.
 """
 
 import uuid
@@ -28,9 +28,9 @@ def measure(hosts=3000, repeats=5, number=20):
     """Return figures of one request, with all hosts in one aggregate.
 
     :param hosts: number of hosts in the aggregate
-    :param repeats: how often each side is measured
-    :param number: number of requests that are measured at a time
-    :raises SystemExit: if one of the two filters lets a request pass as it is
+    :param repeats: number of measurements of each filter
+    :param number: number of requests in one measurement
+    :raises SystemExit: if a filter does not change a request
     """
     # The cloud reads its own configuration.
     nova.conf.CONF.clear()
@@ -46,19 +46,19 @@ def measure(hosts=3000, repeats=5, number=20):
                 admin, instance_uuid=request.spec.instance_uuid,
                 project_id=request.spec.project_id, user_id='user',
                 cell_mapping=None).create()
-            _make_aggregate(admin, hosts, request.key, {
+            _create_aggregate(admin, hosts, request.key, {
                 'filter_tenant_id': request.spec.project_id,
                 aggregate_metadata.AGGREGATE_KEYS[0]: 'true',
                 aggregate_metadata.ORDINARY_KEY: 'false'})
 
-            def run(narrow):
+            def run(restrict):
                 specs = [request.spec.obj_clone() for _ in range(number)]
                 seconds, answers = clock.seconds(lambda: [
-                    narrow(context.get_admin_context(), spec)
+                    restrict(context.get_admin_context(), spec)
                     for spec in specs])
                 if not all(answers):
-                    raise SystemExit('%s lets a request of class %s pass as '
-                                     'it is.' % (narrow, request.key))
+                    raise SystemExit('%s does not change a request of class '
+                                     '%s.' % (restrict, request.key))
                 return seconds
 
             found.update(clock.figures(
@@ -69,7 +69,7 @@ def measure(hosts=3000, repeats=5, number=20):
     return found
 
 
-def _make_aggregate(admin, hosts, name, metadata):
+def _create_aggregate(admin, hosts, name, metadata):
     aggregate = objects.Aggregate(admin, name=name, metadata=metadata)
     aggregate.create()
     groups.save_hosts(admin, aggregate.id,

@@ -19,10 +19,11 @@ _MIXED = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A RequestSpec, and the allocations that Placement makes for it.
+    """A RequestSpec, and the allocations that Placement would create.
 
-    ``key`` is its name among the figures, ``hosts`` the keyword arguments of
-    the hosts it is for, ``resources`` a dict, resource class -> int.
+    ``key`` is the name of the request in the figures. ``hosts`` are keyword
+    arguments of ``hosts.host``, for hosts on which the request may run.
+    ``resources`` is a dict, resource class -> int.
     """
 
     key: str
@@ -67,7 +68,7 @@ def _request(key, extra_specs, has_pci_request=False, physnets=(), **of_hosts):
 
 
 def high():
-    """Return the request for one pinned NUMA cell without further wishes."""
+    """Return the request for one pinned NUMA cell and nothing else."""
     return _request('high', _HIGH)
 
 
@@ -83,27 +84,27 @@ def ordinary():
 
 
 def other_pinned():
-    """Return all other kinds of request for pinned CPUs.
+    """Return all other requests for pinned CPUs.
 
-    Hosts with mix refuse the isolate thread policy, and Nova those with
-    threads: that kind is for hosts without either. Ordinary instances are for
-    hosts without mix.
+    Mix hosts refuse the isolate thread policy, and Nova refuses it on hosts
+    with threads. Therefore this request is for hosts without both. The request
+    of an ordinary instance is for hosts without mix.
     """
-    def wish(name, extra_specs, **more):
+    def build(name, extra_specs, **more):
         return _request('high.' + name, {**_HIGH, **extra_specs}, **more)
 
     return [
         _request('ordinary.pinned', {'hw:cpu_policy': 'dedicated'},
                  mix=False),
-        wish('two_cells', {'hw:numa_nodes': '2'}),
-        wish('require', {'hw:cpu_thread_policy': 'require'}),
-        wish('prefer', {'hw:cpu_thread_policy': 'prefer'}),
-        wish('isolate', {'hw:cpu_thread_policy': 'isolate'}, mix=False,
-             has_threads=False),
-        wish('huge_pages', {'hw:mem_page_size': '2048'}),
-        wish('small_pages', {'hw:mem_page_size': 'small'}),
-        wish('emulator_threads', {'hw:emulator_threads_policy': 'isolate'}),
+        build('two_cells', {'hw:numa_nodes': '2'}),
+        build('require', {'hw:cpu_thread_policy': 'require'}),
+        build('prefer', {'hw:cpu_thread_policy': 'prefer'}),
+        build('isolate', {'hw:cpu_thread_policy': 'isolate'}, mix=False,
+              has_threads=False),
+        build('huge_pages', {'hw:mem_page_size': '2048'}),
+        build('small_pages', {'hw:mem_page_size': 'small'}),
+        build('emulator_threads', {'hw:emulator_threads_policy': 'isolate'}),
         _request('high.mixed', _MIXED),
-        wish('pci', {}, has_pci_request=True, has_pci_devices=True),
-        wish('network_metadata', {}, physnets=[hosts.PHYSICAL_NETWORK]),
+        build('pci', {}, has_pci_request=True, has_pci_devices=True),
+        build('network_metadata', {}, physnets=[hosts.PHYSICAL_NETWORK]),
     ]

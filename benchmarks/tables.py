@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The figures of bench.json in words, beside their limits."""
+"""The tables of the figures in bench.json and their limits."""
 
 import csv
 import typing
 
 ROOM, FULL = 'hosts with room', 'full hosts'
-#: Kinds of pinned request, and the largest ratios, ours over Nova's, that are
-#: allowed on hosts with room and on full ones.
+#: Pinned request -> (words, maximum ratio on hosts with room, maximum ratio on
+#: full hosts). A ratio is the time of nova_prio over the time of Nova.
 PINNED = {
     'high': ('one cell', 1 / 20, 1 / 50),
     'ordinary.pinned': ('one cell, no priority', 1 / 20, 1 / 50),
-    **{'high.' + kind: (words, 1 / 3, 1 / 3) for kind, words in (
+    **{'high.' + request: (words, 1 / 3, 1 / 3) for request, words in (
         ('two_cells', 'two cells'),
         ('require', 'threads required'),
         ('prefer', 'threads preferred'),
@@ -24,23 +24,23 @@ PINNED = {
         ('network_metadata', 'physical network'))},
 }
 FLOATING = {'low': 'low priority', 'ordinary': 'ordinary'}
-#: Seconds that filter and weigher may take for so many hosts.
+#: Maximum seconds of filter and weigher for FLOATING_HOSTS hosts.
 FLOATING_SECONDS, FLOATING_HOSTS = 0.1, 10000
 WEIGHER_RATIO = 3
-#: Domains that members of a group are counted in, and the largest ratio.
+#: Failure domains of the group weighers -> (words, maximum ratio).
 GROUPS = {'hosts': ('hosts', 2), 'domains': ('zones, racks and hosts', 3)}
 GROUP_WEIGHERS = {'soft_affinity': 'SoftAffinityWeigher',
                   'soft_anti_affinity': 'SoftAntiAffinityWeigher'}
-#: Instances of one request.
+#: Position of an instance in its request.
 ORDER = {'.first': 'first instance', '': 'each further one'}
-#: Requests by class, and microseconds that our request filter may take.
+#: Requests by class, and maximum microseconds of the request filter.
 REQUEST_FILTER = {'low': 'low priority', 'ordinary': 'new ordinary'}
 REQUEST_FILTER_US = 2000
-#: Our audit asks Placement three times about a host, that of Nova once.
+#: nova-prio audit calls Placement three times for each host, Nova once.
 AUDIT_RATIO = 3
-#: How much more memory our audit may hold after the first page of hosts.
+#: Maximum memory of the audit over its memory after the first page of hosts.
 AUDIT_PEAK_GROWTH = 1.2
-#: The power of the number of hosts that the time grows with; 1 is linear.
+#: Maximum exponent with which the time grows; 1 means linear growth.
 GROWTH_EXPONENT = 1.2
 GROWING = {
     'filter.high.feasible': 'one cell, ' + ROOM,
@@ -65,7 +65,7 @@ FOLDS = {'plain': 'no priority', 'flavor': 'priority of the flavor',
 
 
 class Table(typing.NamedTuple):
-    """Titles of the columns, and rows of as many str."""
+    """The titles of the columns, and the rows: tuples of str."""
 
     header: tuple
     rows: list
@@ -82,14 +82,14 @@ def context(found):
 
 
 def figures(found):
-    """Return the Table of both sides and of the allowed figures.
+    """Return the Table of Nova, of nova_prio, and of the limits.
 
-    :param found: dict, as read from bench.json; parts that were not measured
-        are left out
+    :param found: dict, as read from bench.json; may lack parts that were not
+        measured
     """
     rows = []
 
-    def per_host(words, key, allowed):
+    def add_row(words, key, allowed):
         if key + '.ratio' in found:
             ratio = found[key + '.ratio']
             rows.append((
@@ -97,20 +97,20 @@ def figures(found):
                 _us(found[key + '.ours_us']), _times(ratio), _times(allowed),
                 verdict(ratio <= allowed)))
 
-    for kind, (words, of_room, of_full) in PINNED.items():
-        for which, hosts, allowed in (
+    for request, (words, of_room, of_full) in PINNED.items():
+        for group, hosts, allowed in (
                 ('feasible', ROOM, of_room), ('full', FULL, of_full)):
-            per_host('%s, %s' % (words, hosts),
-                     'filter.%s.%s' % (kind, which), allowed)
+            add_row('%s, %s' % (words, hosts),
+                    'filter.%s.%s' % (request, group), allowed)
     rows += _floating(found)
-    per_host('weigher', 'weigher', WEIGHER_RATIO)
+    add_row('weigher', 'weigher', WEIGHER_RATIO)
     for policy, weigher in GROUP_WEIGHERS.items():
         for domains, (words, allowed) in GROUPS.items():
-            for order, which in ORDER.items():
-                per_host('%s, %s, %s' % (weigher, words, which),
-                         'groups.%s.%s%s' % (policy, domains, order), allowed)
-    for kind, words in REQUEST_FILTER.items():
-        key = 'request_filter.' + kind
+            for suffix, order in ORDER.items():
+                add_row('%s, %s, %s' % (weigher, words, order),
+                        'groups.%s.%s%s' % (policy, domains, suffix), allowed)
+    for request, words in REQUEST_FILTER.items():
+        key = 'request_filter.' + request
         if key + '.ours_us' in found:
             rows.append((
                 'request filter, %s, %s hosts in the aggregate' % (
@@ -133,8 +133,8 @@ def figures(found):
 def _floating(found):
     """Yield the rows of requests without pinned CPUs, at the largest size."""
     size = max(map(int, found['sizes']), default=0)
-    for kind, words in FLOATING.items():
-        key = '%s_%d' % (kind, size)
+    for request, words in FLOATING.items():
+        key = '%s_%d' % (request, size)
         if key + '_seconds' in found:
             ours, allowed = (found[key + '_seconds'],
                              FLOATING_SECONDS * size / FLOATING_HOSTS)
@@ -171,7 +171,7 @@ def parts(found):
 
 
 def sizes(found):
-    """Return the Table of our time for all hosts, by their number."""
+    """Return the Table of the time of nova_prio for all hosts, by number."""
     rows = []
     for size in sorted(found['sizes'], key=int):
         of_size = found['sizes'][size]
@@ -190,7 +190,7 @@ def folds(found):
 
 
 def memory(found):
-    """Return the Table of the memory that is kept."""
+    """Return the Table of the memory in use."""
     return Table(('what', 'memory'), [
         (words, '%.3g KiB' % found[key]) for key, words in (
             ('host_state_kib', "Nova's state of a host"),
@@ -231,5 +231,5 @@ def _times(ratio):
 
 
 def verdict(is_reached):
-    """Return the word for whether something allowed is kept to."""
+    """Return the word for a limit that is kept, or not kept."""
     return 'reached' if is_reached else 'not reached'
