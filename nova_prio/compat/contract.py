@@ -103,10 +103,7 @@ def compare_name(path, parameters=()):
 
 
 def compare_methods(path):
-    """Return how the base class of a class of ours differs, or None.
-
-    :param path: full name of our class
-    """
+    """Return how the base of our class, a full name, differs, or None."""
     try:
         ours = importutils.import_class(path)
     except Exception as error:
@@ -167,10 +164,7 @@ def _compare_method(name, stock, ours):
 
 
 def compare_options(package):
-    """Return which options that a package of ours reads do not exist, or None.
-
-    :param package: full name of the package
-    """
+    """Return which options that our package reads do not exist, or None."""
     conf = nova.conf.CONF
     prio_conf.register_opts(conf)
     directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')

@@ -88,10 +88,10 @@ class _ClassTest:
         # The ratios of the host itself: a forced target brings no limits, nor
         # does a live migration in Nova 31 and 33 (Launchpad bug 2153425).
         ram_ratio = compute_node.ram_allocation_ratio
-        limits = numa.make_limits(
-            float(report.ratio),
-            min(ram_ratio, 1.0) if report.mix else ram_ratio,
-            limit and 'network_metadata' in limit and limit.network_metadata)
+        limits = limit.obj_clone() if limit else objects.NUMATopologyLimits()
+        limits.cpu_allocation_ratio = float(report.ratio)
+        limits.ram_allocation_ratio = (
+            min(ram_ratio, 1.0) if report.mix else ram_ratio)
         return refusals, objects.ComputeNode(numa_topology=topology), limits
 
 

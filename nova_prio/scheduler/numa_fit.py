@@ -4,11 +4,10 @@
 
 import copy
 
+from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
 from oslo_utils import units
-
-from nova_prio.virt import numa
 
 
 class NumaFit:
@@ -55,8 +54,11 @@ class NumaFit:
         if dedicated > sum(len(cell.pcpuset - cell.pinned_cpus)
                            for cell in cells):
             return False
-        limits = numa.make_limits(cpu_ratio, host_state.ram_allocation_ratio,
-                                  self._network_metadata)
+        limits = objects.NUMATopologyLimits(
+            cpu_allocation_ratio=cpu_ratio,
+            ram_allocation_ratio=host_state.ram_allocation_ratio)
+        if self._network_metadata:
+            limits.network_metadata = self._network_metadata
         if not self._is_plain:
             host_state.allocation_candidates = self._select_candidates(
                 host_state, limits)

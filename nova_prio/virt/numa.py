@@ -63,17 +63,3 @@ def _limit_cell(cell, report, priority):
     cell.cpuset = set(usable)
     # In floating point, as Nova calculates the limit.
     cell.cpu_usage = int(len(usable) * float(report.ratio)) - free_vcpus
-
-
-def make_limits(cpu_allocation_ratio, ram_allocation_ratio,
-                network_metadata=None):
-    """Return the NUMATopologyLimits within which Nova fits an instance.
-
-    :param network_metadata: nova.objects.NetworkMetadata, or None
-    """
-    limits = objects.NUMATopologyLimits(
-        cpu_allocation_ratio=cpu_allocation_ratio,
-        ram_allocation_ratio=ram_allocation_ratio)
-    if network_metadata:
-        limits.network_metadata = network_metadata
-    return limits

@@ -147,10 +147,7 @@ def _get_child(parent, name, **attributes):
 
 
 def _list_iothreads(domain):
-    """Return the ids of the I/O threads, a list of str.
-
-    libvirt gives the threads without an id the smallest numbers that are free.
-    """
+    """Return the ids that libvirt gives to the I/O threads, a list of str."""
     total = int(domain.findtext('iothreads') or 0)
     ids = [thread.get('id')
            for thread in domain.iterfind('iothreadids/iothread')]

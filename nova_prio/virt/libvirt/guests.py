@@ -142,19 +142,19 @@ class HostGuests:
             self.blocked |= cpus
 
     def is_running(self, uuid):
-        """Return whether the guest of an instance runs.
+        """Return whether the guest of an instance runs, or may run.
+
+        It may run if libvirt does not answer.
 
         :param uuid: UUID of the instance
-        :returns: True also if libvirt does not answer
         """
         return bool(self._query(
             lambda connection: connection.lookupByUUIDString(uuid).isActive(),
             default=True))
 
     def _query(self, query, default):
-        """Return the answer of libvirt to a question about a guest.
+        """Return the result of a function that asks a libvirt.virConnect.
 
-        :param query: function that asks a libvirt.virConnect
         :returns: None if the guest does not exist, and ``default`` if libvirt
             does not answer
         """
@@ -170,16 +170,13 @@ class HostGuests:
 
         :param orphans: list of (Guest, CPUs that it blocks)
         """
-        last_recounts, self._recounts = self._recounts, {}
-        for guest, cpus in orphans:
-            if guest.is_of_nova:
-                needs_warning = guest.uuid not in moving
-            else:
-                needs_warning = cpus and guest.is_readable
-            if not needs_warning:
-                continue
-            recounts = last_recounts.get(guest.uuid, 0) + 1
-            self._recounts[guest.uuid] = recounts
+        suspects = [(guest, cpus) for guest, cpus in orphans if (
+            guest.uuid not in moving if guest.is_of_nova else
+            cpus and guest.is_readable)]
+        self._recounts = {guest.uuid: self._recounts.get(guest.uuid, 0) + 1
+                          for guest, _ in suspects}
+        for guest, cpus in suspects:
+            recounts = self._recounts[guest.uuid]
             # In the first recount, Nova may be about to end its guest.
             if guest.is_of_nova and recounts == 2:
                 LOG.warning(
@@ -217,9 +214,7 @@ def _read(domain):
 def _assume(domain, last_by_uuid, problem):
     """Return the Guest to assume for a domain that libvirt cannot show.
 
-    It is up, with the CPUs of the last read, or with all CPUs.
-
-    :param last_by_uuid: dict, UUID -> Guest at the last read
+    The guest is up, and has the CPUs of the last read, or all CPUs.
     """
     # libvirt-python knows name and UUID without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
@@ -236,10 +231,7 @@ def _assume(domain, last_by_uuid, problem):
 
 
 def _find_stale_cpus(guest, instance, dedicated):
-    """Return the dedicated CPUs that the guest of an instance blocks.
-
-    CPUs on which the instance is pinned do not count.
-    """
+    """Return the dedicated CPUs on which the guest of an instance floats."""
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
     is_low = flavor_specs.get_priority(

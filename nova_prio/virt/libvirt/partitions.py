@@ -46,8 +46,7 @@ _PROBE_XML = '''<domain type="%s">
 class Partitions:
     """The partitions of a host.
 
-    ``problem`` is a sentence if libvirt cannot start guests in one of the
-    partitions, else None.
+    ``problem`` is a sentence if libvirt cannot start guests in one, else None.
 
     :param host: nova.virt.libvirt.host.Host
     """
@@ -206,12 +205,8 @@ class _Probe(threading.Thread):
         self._on_end(self)
 
     def _start_and_stop_guest(self):
-        """Let libvirt start the guest, then remove it.
-
-        If libvirtd or nova-compute stopped during an earlier probe, the guest
-        of that probe still exists: remove it first.
-        """
         connection = self._host.get_connection()
+        # If libvirtd or nova-compute stopped during a probe, its guest exists.
         try:
             connection.lookupByUUIDString(self._uuid).destroy()
         except libvirt_host.libvirt.libvirtError as error:
