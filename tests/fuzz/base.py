@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts that the operations of the fuzz have in common."""
+"""Base class of the operations of the fuzz."""
 
 from nova_prio.scenario import player
-from tests.fuzz import kinds
-from tests.fuzz import look
+from tests.fuzz import comparison
+from tests.fuzz import requests
 
-KINDS = kinds.KINDS
+REQUESTS = requests.REQUESTS
 #: Stands for a host that the scheduler chooses.
 ANY = 'any'
 
 
-class Unexpected(Exception):
-    """An outcome that the admission of the model rules out."""
+class UnexpectedOutcome(Exception):
+    """An outcome that differs from the admission of the model."""
 
 
 class Operations:
@@ -27,34 +27,37 @@ class Operations:
         return self._model.up if host == ANY else [host]
 
     def _others_fit(self, server, host):
-        """Return the hosts that a server may move to."""
-        return self._model.fitting(server.kind, [
+        """Return the other hosts on which a server fits.
+
+        :param host: name of a host, or ANY
+        """
+        return self._model.fitting_hosts(server.request, [
             each for each in self._hosts(host) if each != server.host])
 
     @staticmethod
     def _expect(shown, status, error=None):
         if shown['status'] != status:
-            raise Unexpected('%s instead of %s: %s' % (
+            raise UnexpectedOutcome('%s instead of %s: %s' % (
                 shown['status'], status, error or shown.get('fault')))
 
     def _change(self, name, status, **action):
-        """Do what needs no room."""
+        """Run an action that needs no capacity, and expect a status."""
         server = self._servers[name]
         shown, error = self._cloud.act(server, **action)
         self._expect(shown, status, error)
         server.status = status
         if status == 'SHELVED_OFFLOADED':
-            server.holds.clear()
+            server.usages.clear()
 
     def _recount_destination(self, server):
-        """Recount the destination of a move that has failed.
+        """Recount the destination of a failed move.
 
-        Nova leaves some of the claim there until the next recount, with its
-        own driver, too: see test_exceptions. All else must be right already.
+        Stock Nova also keeps a part of the claim until the next recount: see
+        test_exceptions. All else must be right already.
         """
-        found = look.differences(self._cloud, accounting=False)
+        found = comparison.find_differences(self._cloud, accounting=False)
         if found:
-            raise Unexpected(found)
+            raise UnexpectedOutcome(found)
         migration = player.newest_migration(self._cloud.api, server.uuid)
         self._recount(migration.get('dest_compute'))
 
@@ -65,6 +68,6 @@ class Operations:
                 self._cloud.update_host(host)
 
     @staticmethod
-    def _requested(host):
-        """Return the host that an action asks for, or None."""
+    def _host_body(host):
+        """Return the body of an action for a host, or None for ANY."""
         return None if host == ANY else {'host': host}

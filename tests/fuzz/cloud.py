@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The cloud of the fuzz: three hosts that differ."""
+"""The cloud of the fuzz: three different hosts."""
 
 import fractions
 import time
@@ -11,8 +11,8 @@ from nova.tests.functional.api import client
 
 from nova_prio.scenario import player
 from tests.fuzz import faults
-from tests.fuzz import kinds
 from tests.fuzz import model
+from tests.fuzz import requests
 
 HOSTS = {
     # The worked example: one NUMA cell, at 2.0.
@@ -34,7 +34,7 @@ HOSTS = {
 
 
 class NotSettled(Exception):
-    """An operation that did not end."""
+    """An operation did not end in time."""
 
 
 def _text(cpus):
@@ -44,16 +44,16 @@ def _text(cpus):
 class FuzzCloud(faults.FaultyCloud):
     """Three hosts, their model, and the calls of operations and checks."""
 
-    # As calls, RPC casts would hand late errors back to the host that asked,
-    # which then gives back claims that it keeps in a real cloud.
+    # If RPC casts were calls, a late error would reach the caller. The caller
+    # would then release claims that it keeps in a real cloud.
     CAST_AS_CALL = False
 
     def setUp(self):
-        # A host that was down for a while reports itself after some seconds.
-        # The services read this when they start.
+        # A service that starts again reports after some seconds. Do not treat
+        # it as down until then. Services read this option when they start.
         self.flags(service_down_time=86400)
         super().setUp()
-        # A compute is disabled after ten builds that failed.
+        # Nova disables a compute service after ten failed builds.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
         self.flags(max_concurrent_live_migrations=1)
@@ -67,17 +67,20 @@ class FuzzCloud(faults.FaultyCloud):
                 memory_mb=host.memory_mb, aggregate={'priority_mix': 'true'})
         self.image_id = self.image()
         self.flavors = {}
-        for kind in kinds.KINDS.values():
-            if kind.flavor not in self.flavors:
-                self.flavors[kind.flavor] = self._create_flavor(
-                    vcpu=kind.vcpus, memory_mb=kind.memory_mb, disk=1,
-                    ephemeral=0, extra_spec=kind.extra_specs or None)
+        for request in requests.REQUESTS.values():
+            if request.flavor not in self.flavors:
+                self.flavors[request.flavor] = self._create_flavor(
+                    vcpu=request.vcpus, memory_mb=request.memory_mb, disk=1,
+                    ephemeral=0, extra_spec=request.extra_specs or None)
 
-    def flavor_of(self, kind):
-        """Return the id of the flavor of a kind."""
-        return self.flavors[kinds.KINDS[kind].flavor]
+    def flavor_of(self, request):
+        """Return the ID of the flavor of a request.
 
-    # The cloud as it is
+        :param request: name of the request
+        """
+        return self.flavors[requests.REQUESTS[request].flavor]
+
+    # The state of the cloud
 
     def all_servers(self):
         """Return all servers as the API shows them."""
@@ -89,11 +92,11 @@ class FuzzCloud(faults.FaultyCloud):
             return node
 
     def tracked_node(self, host):
-        """Return the compute node that the tracker of a host keeps."""
+        """Return the compute node in the resource tracker of a host."""
         return self.computes[host].manager.rt.compute_nodes[host]
 
     def tracked_report(self, host):
-        """Return the report as the tracker of a host would make it now."""
+        """Return the report that the tracker of a host would write now."""
         tracker = self.computes[host].manager.rt
         return tracker.get_priority_report(tracker.compute_nodes[host])
 
@@ -108,10 +111,10 @@ class FuzzCloud(faults.FaultyCloud):
     # Operations
 
     def act(self, server, leaving=None, **action):
-        """Ask for an action and wait until the server rests.
+        """Request an action and wait until the server has settled.
 
-        :param leaving: status that the server must have left by then; not all
-            actions have a task state
+        :param leaving: status that the server must have left; needed because
+            not all actions have a task state
         :returns: the server as the API shows it, and the error of the API or
             None
         """
@@ -123,11 +126,14 @@ class FuzzCloud(faults.FaultyCloud):
         return self.settle(server.uuid, None if error else leaving), error
 
     def settle(self, uuid, leaving=None):
-        """Wait until a server and its newest migration rest; return it."""
+        """Wait until a server and its newest migration have settled.
+
+        :returns: the server as the API shows it
+        """
         shown = {}
 
-        def rests():
-            # The server last: an evacuation sets its host at the very end.
+        def is_settled():
+            # Read the server last: an evacuation sets its host at the end.
             if (self.is_migrating_live(uuid) or
                     not player.newest_is_settled(self.api, uuid)):
                 return False
@@ -135,10 +141,10 @@ class FuzzCloud(faults.FaultyCloud):
             return (shown['OS-EXT-STS:task_state'] is None and
                     shown['status'] not in ('BUILD', leaving))
 
-        self.wait(rests, uuid)
+        self.wait(is_settled, uuid)
         return shown
 
-    def built(self, uuid):
+    def wait_until_built(self, uuid):
         """Wait until a server is built or refused; return it."""
         shown = {}
 
@@ -151,7 +157,11 @@ class FuzzCloud(faults.FaultyCloud):
         return shown
 
     def wait(self, check, what):
-        """Wait until a check returns a true value."""
+        """Wait until a check returns a true value.
+
+        :param what: identifies the object in the error
+        :raises NotSettled: on timeout
+        """
         deadline = time.monotonic() + faults.PATIENCE_SECONDS
         while not check():
             if time.monotonic() > deadline:
@@ -159,9 +169,9 @@ class FuzzCloud(faults.FaultyCloud):
             time.sleep(0.02)
 
     def wait_for_migration(self, uuid, status, before):
-        """Wait until a new migration has a status, or failed; return it.
+        """Wait until a new migration has a status or has failed; return it.
 
-        :param before: the migration that was the newest one
+        :param before: the newest migration before the request
         """
         found = {}
 
@@ -173,7 +183,7 @@ class FuzzCloud(faults.FaultyCloud):
         self.wait(has_status, (uuid, status))
         return found
 
-    def wait_until_gone(self, uuid):
+    def wait_until_deleted(self, uuid):
         """Wait until a server is deleted."""
         def is_gone():
             try:
@@ -187,10 +197,10 @@ class FuzzCloud(faults.FaultyCloud):
     # Hosts
 
     def force_down(self, name, is_down):
-        """Force the service of a host down, or take that back."""
+        """Force the nova-compute of a host down, or up again."""
         self._force_down(name, is_down)
 
-    def reap(self, host):
+    def remove_orphan_guests(self, host):
         """Let a host remove the guests of deleted instances."""
         cell = self.host_mappings[host].cell_mapping
         with self.host_conf(host), context.target_cell(

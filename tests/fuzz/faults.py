@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Faults on demand: moves and guests that fail, migrations that wait."""
+"""Faults on demand: moves and guests fail, and migrations wait."""
 
 import contextlib
 import threading
@@ -16,29 +16,29 @@ from tests.functional import base
 DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
 #: How a live migration may fail: a method of the driver and its error.
 FAILURES = {
-    # Before the destination has claimed.
+    # Fails before the claim of the destination.
     'check': (DRIVER + 'check_can_live_migrate_source',
               exception.MigrationError),
-    # The last check, after the claim.
+    # Fails in the last check, after the claim.
     'last-check': (DRIVER + 'check_source_migrate_data_at_dest',
                    exception.MigrationPreCheckError),
     'pre-migration': (DRIVER + 'pre_live_migration',
                       exception.MigrationError),
 }
-#: Seconds until an operation must have ended.
+#: Maximum seconds of an operation.
 PATIENCE_SECONDS = 60
 
 
 class FaultyCloud(base.FunctionalTest):
-    """A cloud whose fake libvirt migrates guests, and fails on demand.
+    """A cloud with a fake libvirt that migrates guests, or fails on demand.
 
-    It keeps the domain XML as the driver defined it, and stops a guest before
-    a cold migration, as libvirt does.
+    The fake libvirt keeps the domain XML of the driver. It stops a guest
+    before a cold migration, as libvirt does.
     """
 
     def setUp(self):
         super().setUp()
-        self._guests_wait = {}
+        self._held_migrations = {}
         self._failing_guests = {}
         self._live_migrations = 0
         self._watch_live_migrations()
@@ -47,7 +47,7 @@ class FaultyCloud(base.FunctionalTest):
                                              self._migrate_guest))
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Domain.abortJob', self._abort_guest))
-        # The fake calls it without the flags when a suspended guest goes.
+        # The fake libvirt calls this method without the flags.
         self.useFixture(fixtures.MonkeyPatch(
             'nova.tests.fixtures.libvirt.Domain.managedSaveRemove',
             _forget_saved_state))
@@ -64,16 +64,20 @@ class FaultyCloud(base.FunctionalTest):
                 for domain in list(self.connection(host)._vms.values())}
 
     def is_migrating_live(self, uuid):
-        """Return whether to wait for live migrations that run.
+        """Return whether a caller must wait for running live migrations.
 
-        :param uuid: UUID of the server that is waited for. If the guest of
-            another server is made to wait, its migration would never end
+        :param uuid: UUID of the server for which the caller waits. If the
+            migration of another server is held, do not wait for its end
         """
-        is_other_waiting = uuid not in self._guests_wait and self._guests_wait
-        return bool(self._live_migrations and not is_other_waiting)
+        is_other_held = (
+            self._held_migrations and uuid not in self._held_migrations)
+        return bool(self._live_migrations and not is_other_held)
 
     def _watch_live_migrations(self):
-        """Count those that run: their last steps do not show in the API."""
+        """Count the running live migrations.
+
+        The API does not show their last steps.
+        """
         stock = manager.ComputeManager._do_live_migration
         lock = threading.Lock()
 
@@ -108,7 +112,11 @@ class FaultyCloud(base.FunctionalTest):
 
     @contextlib.contextmanager
     def failing(self, name, error):
-        """Let a method raise an error, which takes a ``reason``."""
+        """Let a method fail during the context.
+
+        :param name: full name of the method
+        :param error: function of ``reason`` that returns the exception
+        """
         def fail(*args, **kwargs):
             raise error(reason='the fuzz made it fail')
 
@@ -121,31 +129,31 @@ class FaultyCloud(base.FunctionalTest):
                             exception.InstanceDeployFailure)
 
     def no_disk_moves(self):
-        """Return a context in which no host gives a disk away."""
+        """Return a context in which cold migrations fail at the source."""
         return self.failing(DRIVER + 'migrate_disk_and_power_off', _rollback)
 
-    def failing_guest(self, uuid, raises):
+    def fail_next_migration(self, uuid, raises):
         """Let the next live migration of a guest fail in libvirt.
 
-        :param raises: whether the call fails as well, as that of libvirt
-            does, or the job alone, as Nova's own tests have it
+        :param raises: whether the call raises an error, as in libvirt. If
+            false, only the job fails, as in Nova's own tests
         """
         self._failing_guests[uuid] = raises
 
     @contextlib.contextmanager
-    def waiting_guest(self, uuid):
-        """Let the live migration of a guest run until the context ends.
+    def hold_migration(self, uuid):
+        """Hold the live migration of a guest until the context ends.
 
-        It yields a function that tells whether libvirt was told to abort.
+        :returns: function that returns whether the migration was aborted
         """
-        event = self._guests_wait[uuid] = threading.Event()
+        event = self._held_migrations[uuid] = threading.Event()
         try:
             yield event.is_set
         finally:
-            self._guests_wait.pop(uuid).set()
+            self._held_migrations.pop(uuid).set()
 
-    def forget_jobs(self):
-        """Let the guests forget how their last migration ended."""
+    def reset_jobs(self):
+        """Reset the result of the last migration of each guest."""
         self._failing_guests.clear()
         for host in self.computes:
             for domain in self.domains(host).values():
@@ -153,7 +161,7 @@ class FaultyCloud(base.FunctionalTest):
 
     def _migrate_guest(self, domain, destination, params, flags):
         uuid = domain.UUIDString()
-        waits = self._guests_wait.get(uuid)
+        waits = self._held_migrations.get(uuid)
         if waits:
             waits.wait(PATIENCE_SECONDS)
         raises = domain._job_type == fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
@@ -175,7 +183,7 @@ class FaultyCloud(base.FunctionalTest):
 
     def _abort_guest(self, domain):
         domain._job_type = fakelibvirt.VIR_DOMAIN_JOB_CANCELLED
-        self._guests_wait[domain.UUIDString()].set()
+        self._held_migrations[domain.UUIDString()].set()
 
 
 def _forget_saved_state(domain, flags=0):

@@ -7,7 +7,7 @@ from tests.fuzz import model
 
 
 class HostOperations(base.Operations):
-    """Hosts that fail and come back, and computes that restart."""
+    """Operations on hosts, and evacuations."""
 
     def host_down(self, host):
         """Let a host fail, and force its service down."""
@@ -21,37 +21,37 @@ class HostOperations(base.Operations):
         self._cloud.force_down(host, False)
         self._model.down.remove(host)
         for server in self._servers.values():
-            server.holds = [hold for hold in server.holds
-                            if not hold.is_left]
+            server.usages = [usage for usage in server.usages
+                             if not usage.is_evacuated]
         if self._model.orphans:
-            # Guests of deleted instances go with Nova's periodic tasks, and
-            # until then their CPUs are blocked.
-            self._cloud.reap(host)
+            # The guests of deleted instances block their CPUs until a periodic
+            # task of Nova removes the guests.
+            self._cloud.remove_orphan_guests(host)
             self._cloud.update_host(host)
             self._model.orphans.clear()
         for server in self._servers.values():
             if server.is_power_unknown and server.host == host:
-                # Otherwise Nova would learn the power state of the guest some
+                # Otherwise Nova would read the power state of the guest only
                 # minutes later.
                 self._change(server.name, 'ACTIVE', reboot={'type': 'HARD'})
                 server.is_power_unknown = False
 
     def evacuate(self, name, host):
-        """Build a server anew elsewhere, since its host is down."""
+        """Evacuate a server from its host, which is down."""
         server = self._servers[name]
         fits = self._others_fit(server, host)
         shown, error = self._cloud.act(
-            server, evacuate=self._requested(host) or {})
+            server, evacuate=self._host_body(host) or {})
         arrived = shown['OS-EXT-SRV-ATTR:host']
         if arrived != server.host:
-            server.holds[0].is_left = True
-            server.holds.append(model.Hold(arrived, server.kind))
+            server.usages[0].is_evacuated = True
+            server.usages.append(model.Usage(arrived, server.request))
             server.status = 'SHUTOFF'
             server.is_power_unknown = False
         self._expect_evacuated(server, shown, bool(fits), error)
 
-    def evacuate_in_vain(self, name):
-        """Evacuate a server that libvirt starts nowhere else."""
+    def fail_evacuate(self, name):
+        """Evacuate a server that fails to start on other hosts."""
         server = self._servers[name]
         with self._cloud.no_guest_starts():
             shown, error = self._cloud.act(server, evacuate={})
@@ -60,13 +60,13 @@ class HostOperations(base.Operations):
         self._recount_destination(server)
 
     def _expect_evacuated(self, server, shown, is_evacuated, error):
-        """Expect that a server has moved, or is in error as Nova puts it."""
+        """Expect that a server was evacuated, or is in ERROR."""
         if shown['status'] == 'ERROR':
             self._cloud.act(server, **{'os-resetState': {'state': 'active'}})
         self._expect(shown, 'SHUTOFF' if is_evacuated else 'ERROR', error)
 
     def restart(self, host):
-        """Restart a nova-compute."""
+        """Restart the nova-compute of a host."""
         self._cloud.restart_compute_service(host)
 
     def recount(self, host):
@@ -75,4 +75,4 @@ class HostOperations(base.Operations):
         self._cloud.update_host(host)
         after = self._cloud.report(host).to_stats()
         if before != after:
-            raise base.Unexpected('%s became %s' % (before, after))
+            raise base.UnexpectedOutcome('%s became %s' % (before, after))

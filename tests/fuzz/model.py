@@ -2,9 +2,9 @@
 
 """An independent model of the hosts and of the instances on them.
 
-The model knows the operations that were asked for and their outcomes. It
-computes the numbers that the accounting, Placement and the guests must show
-from the rules alone: nothing here calls the package under test.
+The model knows the requested operations and their outcomes. From the
+documented rules alone, it calculates the expected numbers of the accounting,
+Placement and the guests. It calls no code of nova_prio.
 """
 
 import collections
@@ -14,9 +14,9 @@ import itertools
 import math
 import typing
 
-from tests.fuzz import kinds
+from tests.fuzz import requests
 
-KINDS = kinds.KINDS
+REQUESTS = requests.REQUESTS
 RESERVED_MEMORY_MB = 512
 
 
@@ -30,7 +30,7 @@ class Rows(typing.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """The configuration of a host; ``cells`` are the CPUs of each NUMA cell.
+    """The configuration of a host. ``cells`` are the CPUs of each NUMA cell.
 
     All CPU sets are frozensets of CPU numbers, ``ratio`` is a Fraction.
     """
@@ -56,52 +56,52 @@ class Host:
             low += dedicated * max(self.ratio - 1, 0)
         return Rows(dedicated, math.floor(low), math.floor(ordinary))
 
-    def floating(self, kind):
-        """Return the CPUs on which the shared vCPUs of a kind run."""
-        return self.low if kind.is_low else self.shared
+    def floating(self, request):
+        """Return the CPUs on which the shared vCPUs of a request run."""
+        return self.low if request.is_low else self.shared
 
 
 @dataclasses.dataclass
-class Hold:
-    """What an instance holds of one host.
+class Usage:
+    """The usage of one instance on one host.
 
     ``pins`` are the CPUs that its guest has for itself, and ``shared`` the
     number of its shared vCPUs on each NUMA cell, if the guest has a topology.
-    Both are None until the guest was seen. ``is_left`` tells that the
-    instance was evacuated and the host is down since: only Placement and the
-    guest remain.
+    Both are None until a comparison has read the guest. ``is_evacuated`` means
+    that the instance was evacuated and the host is still down: only the guest
+    and the allocation remain.
     """
 
     host: str
-    kind: str
+    request: str
     pins: frozenset | None = None
     shared: dict | None = None
-    is_left: bool = False
+    is_evacuated: bool = False
 
 
 @dataclasses.dataclass
 class Server:
-    """A server of the model; the last of its holds is the current one."""
+    """A server of the model; the last of its usages is the current one."""
 
     name: str
     uuid: str
-    kind: str
+    request: str
     status: str = 'ACTIVE'
-    #: The status before a resize, which comes back with its end.
+    #: The status before a resize, which the server gets again afterwards.
     before: str = 'ACTIVE'
-    #: Nova refuses to migrate a server live as long as this is true.
+    #: Nova refuses a live migration as long as this is true.
     is_power_unknown: bool = False
-    holds: list = dataclasses.field(default_factory=list)
+    usages: list = dataclasses.field(default_factory=list)
 
     @property
     def host(self):
         """The name of the host, or None if the server is offloaded."""
-        return self.holds[-1].host if self.holds else None
+        return self.usages[-1].host if self.usages else None
 
     @property
     def hosts(self):
-        """The names of all hosts that have something of the server."""
-        return {hold.host for hold in self.holds}
+        """The names of all hosts with a usage of the server."""
+        return {usage.host for usage in self.usages}
 
 
 class Model:
@@ -120,51 +120,55 @@ class Model:
         """The names of the hosts that are up, a list."""
         return [host for host in self.hosts if host not in self.down]
 
-    def holds(self, host):
-        """Yield pairs (Server, Hold) of a host."""
+    def usages(self, host):
+        """Yield pairs (Server, Usage) of a host."""
         for server in self.servers.values():
-            for hold in server.holds:
-                if hold.host == host:
-                    yield server, hold
+            for usage in server.usages:
+                if usage.host == host:
+                    yield server, usage
 
-    def counted(self, host):
-        """Return the Holds that the accounting of a host counts, a list."""
-        return [hold for _, hold in self.holds(host) if not hold.is_left]
+    def counted_usages(self, host):
+        """Return the Usages that the accounting of a host counts, a list."""
+        return [usage for _, usage in self.usages(host)
+                if not usage.is_evacuated]
 
     # Accounting
 
     def used(self, host):
         """Return the Rows in use."""
-        return self._used(KINDS[hold.kind] for hold in self.counted(host))
+        return self._used(REQUESTS[usage.request]
+                          for usage in self.counted_usages(host))
 
     def _used(self, found):
         high = low = ordinary = 0
-        for kind in found:
-            high += kind.dedicated
-            low += kind.shared
-            if not kind.is_low:
-                ordinary += kind.shared
+        for request in found:
+            high += request.dedicated
+            low += request.shared
+            if not request.is_low:
+                ordinary += request.shared
         return Rows(high, low, ordinary)
 
     def vcpus(self, host):
         """Return the vCPUs of all instances."""
-        return sum(KINDS[hold.kind].vcpus
-                   for hold in self.counted(host))
+        return sum(REQUESTS[usage.request].vcpus
+                   for usage in self.counted_usages(host))
 
     def memory_mb(self, host):
         """Return the memory of all instances."""
-        return sum(KINDS[hold.kind].memory_mb for hold in self.counted(host))
+        return sum(REQUESTS[usage.request].memory_mb
+                   for usage in self.counted_usages(host))
 
     def pins(self, host):
         """Return the CPUs that are pinned, a list: each CPU once."""
-        return [cpu for hold in self.counted(host) for cpu in hold.pins]
+        return [cpu for usage in self.counted_usages(host)
+                for cpu in usage.pins]
 
     def shared_by_cell(self, host, low_only=False):
         """Return Counter, NUMA cell -> vCPUs that float on it."""
         found = collections.Counter()
-        for hold in self.counted(host):
-            if KINDS[hold.kind].is_low or not low_only:
-                found.update(hold.shared)
+        for usage in self.counted_usages(host):
+            if REQUESTS[usage.request].is_low or not low_only:
+                found.update(usage.shared)
         return +found
 
     # Placement
@@ -172,7 +176,7 @@ class Model:
     def inventories(self, name):
         """Return the inventories of a host: class -> dict.
 
-        The hosts of the fuzz never hold more than they may sell. Memory is
+        The hosts of the fuzz are never oversold. Memory is
         that of stock Nova, at a ratio of 1.0.
         """
         host = self.hosts[name]
@@ -199,96 +203,97 @@ class Model:
     def allocations(self, host, migration_of):
         """Return the allocations of a host: consumer -> resources.
 
-        :param migration_of: function, UUID of a server that waits to be
-            confirmed -> UUID of its migration, which holds the source
+        :param migration_of: function, UUID of a server in VERIFY_RESIZE ->
+            UUID of its migration, which has the allocation at the source
         """
         found = {}
-        for server, hold in self.holds(host):
+        for server, usage in self.usages(host):
             consumer = server.uuid
-            if server.status == 'VERIFY_RESIZE' and hold is server.holds[0]:
+            if server.status == 'VERIFY_RESIZE' and usage is server.usages[0]:
                 consumer = migration_of(server.uuid)
-            found[consumer] = KINDS[hold.kind].resources
+            found[consumer] = REQUESTS[usage.request].resources
         return found
 
     # Admission
 
-    def refusal(self, name, kind, more=()):
-        """Return why a host has no room for a kind, or None if it fits.
+    def refusal(self, name, request, more=()):
+        """Return why a host refuses a request, or None if the request fits.
 
         :param name: name of the host
-        :param kind: name of the kind
-        :param more: Holds that count beside those of the model
+        :param request: name of the request
+        :param more: Usages that count in addition to those of the model
         """
-        host, kind = self.hosts[name], KINDS[kind]
-        holds = [*self.counted(name), *more]
-        used = self._used(KINDS[hold.kind] for hold in holds)
+        host, request = self.hosts[name], REQUESTS[request]
+        usages = [*self.counted_usages(name), *more]
+        used = self._used(REQUESTS[usage.request] for usage in usages)
         room = [limit - taken
                 for limit, taken in zip(host.sellable(), used)]
         memory_mb = (host.memory_mb - RESERVED_MEMORY_MB -
-                     sum(KINDS[hold.kind].memory_mb for hold in holds))
-        if kind.dedicated > room[0]:
+                     sum(REQUESTS[usage.request].memory_mb
+                         for usage in usages))
+        if request.dedicated > room[0]:
             return 'high row'
-        if kind.shared > room[1]:
+        if request.shared > room[1]:
             return 'low row'
-        if kind.shared > room[2] and not kind.is_low:
+        if request.shared > room[2] and not request.is_low:
             return 'ordinary row'
-        if kind.shared > len(host.floating(kind)):
+        if request.shared > len(host.floating(request)):
             return 'more vCPUs than CPUs'
-        if kind.memory_mb > memory_mb:
+        if request.memory_mb > memory_mb:
             return 'memory'
-        if kind.cells and not self._place(name, kind, holds):
+        if request.cells and not self._place(name, request, usages):
             return 'NUMA cells'
         return None
 
-    def _place(self, name, kind, holds):
-        """Return host cells for the guest cells, or None if none fit."""
+    def _place(self, name, request, usages):
+        """Return the host cell of each guest cell, or None if none fit."""
         host = self.hosts[name]
-        fitting = [[number for number, cell in enumerate(host.cells)
-                    if self._cell_fits(host, number, cell, kind, wanted,
-                                       holds)]
-                   for wanted in kind.cells]
-        for numbers in itertools.product(*fitting):
+        fitting_cells = [
+            [number for number, cell in enumerate(host.cells)
+             if self._cell_fits(host, number, cell, request, wanted, usages)]
+            for wanted in request.cells]
+        for numbers in itertools.product(*fitting_cells):
             if len(set(numbers)) == len(numbers):
                 return numbers
         return None
 
     @staticmethod
-    def _cell_fits(host, number, cell, kind, wanted, holds):
+    def _cell_fits(host, number, cell, request, wanted, usages):
         dedicated, shared = wanted
-        pinned = {cpu for hold in holds for cpu in hold.pins}
+        pinned = {cpu for usage in usages for cpu in usage.pins}
         low, ordinary = (
-            sum(hold.shared.get(number, 0) for hold in holds
-                if KINDS[hold.kind].is_low == is_low)
+            sum(usage.shared.get(number, 0) for usage in usages
+                if REQUESTS[usage.request].is_low == is_low)
             for is_low in (True, False))
         sellable = host.sellable(cell)
         room = sellable.low - low - ordinary
-        if not kind.is_low:
+        if not request.is_low:
             room = min(room, sellable.ordinary - ordinary)
         return (dedicated <= len(host.dedicated & cell - pinned) and
-                shared <= len(host.floating(kind) & cell) and
+                shared <= len(host.floating(request) & cell) and
                 shared <= room)
 
-    def fitting(self, kind, hosts):
-        """Return those of some hosts that are up and have room, a list."""
+    def fitting_hosts(self, request, hosts):
+        """Return the hosts that are up and fit a request, a list."""
         return [host for host in hosts
-                if host in self.up and not self.refusal(host, kind)]
+                if host in self.up and not self.refusal(host, request)]
 
-    def room_for(self, name, kind, count):
-        """Return how many instances of a kind fit, at most ``count``."""
+    def count_fitting(self, name, request, count):
+        """Return the number of instances that fit, at most ``count``."""
         more = []
-        while len(more) < count and not self.refusal(name, kind, more):
-            more.append(self.imagine(name, kind, more))
+        while len(more) < count and not self.refusal(name, request, more):
+            more.append(self.simulate_usage(name, request, more))
         return len(more)
 
-    def imagine(self, name, kind, more=()):
-        """Return a Hold as an instance that fits might get it."""
-        host, wanted = self.hosts[name], KINDS[kind]
-        holds = [*self.counted(name), *more]
-        pinned = {cpu for hold in holds for cpu in hold.pins}
+    def simulate_usage(self, name, request, more=()):
+        """Return a possible Usage of an instance that fits."""
+        host, wanted = self.hosts[name], REQUESTS[request]
+        usages = [*self.counted_usages(name), *more]
+        pinned = {cpu for usage in usages for cpu in usage.pins}
         pins, shared = set(), {}
-        numbers = self._place(name, wanted, holds) if wanted.cells else ()
+        numbers = self._place(name, wanted, usages) if wanted.cells else ()
         for number, (dedicated, floating) in zip(numbers, wanted.cells):
             free = sorted(host.dedicated & host.cells[number] - pinned)
             pins.update(free[:dedicated])
             shared[number] = floating
-        return Hold(name, kind, frozenset(pins), shared)
+        return Usage(name, request, frozenset(pins), shared)

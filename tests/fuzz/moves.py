@@ -9,50 +9,53 @@ from nova.tests.functional.api import client
 from nova_prio.scenario import player
 from tests.fuzz import base
 from tests.fuzz import faults
-from tests.fuzz import kinds
 from tests.fuzz import model
+from tests.fuzz import requests
 
-KINDS = base.KINDS
+REQUESTS = base.REQUESTS
 
 
 class MoveOperations(base.Operations):
     """Resize, cold migration and live migration."""
 
     def resize(self, name, flavor, where):
-        """Resize a server, to another host or to any."""
+        """Resize a server.
+
+        :param where: ANY, or elsewhere for another host
+        """
         server = self._servers[name]
         self._cloud.flags(allow_resize_to_same_host=where == base.ANY)
-        kind = kinds.after_resize(server.kind, flavor)
+        request = requests.after_resize(server.request, flavor)
         hosts = [host for host in self._model.up
                  if where == base.ANY or host != server.host]
-        fits = kind and self._model.fitting(kind, hosts)
-        self._move(server, kind, fits, resize={
+        fits = request and self._model.fitting_hosts(request, hosts)
+        self._move(server, request, fits, resize={
             'flavorRef': self._cloud.flavor_of(flavor)})
 
     def migrate(self, name, host):
         """Migrate a server cold."""
         server = self._servers[name]
         self._cloud.flags(allow_resize_to_same_host=False)
-        self._move(server, server.kind, self._others_fit(server, host),
-                   migrate=self._requested(host))
+        self._move(server, server.request, self._others_fit(server, host),
+                   migrate=self._host_body(host))
 
-    def _move(self, server, kind, fits, **action):
+    def _move(self, server, request, fits, **action):
         before = server.status
         shown, error = self._cloud.act(server, **action)
         if shown['status'] == 'VERIFY_RESIZE':
             server.status = 'VERIFY_RESIZE'
-            server.holds.append(
-                model.Hold(shown['OS-EXT-SRV-ATTR:host'], kind))
+            server.usages.append(
+                model.Usage(shown['OS-EXT-SRV-ATTR:host'], request))
             server.before = before
         self._expect(shown, 'VERIFY_RESIZE' if fits else before, error)
 
-    def migrate_in_vain(self, name, host):
+    def fail_migrate(self, name, host):
         """Migrate a server cold, from a host that cannot move its disks."""
         server = self._servers[name]
         self._cloud.flags(allow_resize_to_same_host=False)
         with self._cloud.no_disk_moves():
             shown, error = self._cloud.act(
-                server, migrate=self._requested(host))
+                server, migrate=self._host_body(host))
         self._expect(shown, server.status, error)
         self._recount_destination(server)
 
@@ -70,19 +73,19 @@ class MoveOperations(base.Operations):
         shown, error = self._cloud.act(server, 'VERIFY_RESIZE', **action)
         self._expect(shown, server.before, error)
         server.status = server.before
-        del server.holds[left]
-        server.kind = server.holds[0].kind
+        del server.usages[left]
+        server.request = server.usages[0].request
 
     def live_migrate(self, name, host):
-        """Migrate a server while it runs."""
+        """Migrate a server live."""
         server = self._servers[name]
         fits = self._others_fit(server, host)
         before = server.host
         shown, error = self._migrate_live(server, host)
-        self._learn_host(server, shown)
+        self._record_host(server, shown)
         self._expect(shown, 'ACTIVE', error)
         if bool(fits) != (server.host != before):
-            raise base.Unexpected('fits %s: %s' % (fits, error))
+            raise base.UnexpectedOutcome('fits %s: %s' % (fits, error))
         self._recount_unclaimed(server)
 
     def _recount_unclaimed(self, server):
@@ -91,32 +94,33 @@ class MoveOperations(base.Operations):
         Nova claims for an ordinary instance without a NUMA topology on hosts
         with cpu_priority_mix_enable only.
         """
-        kind = KINDS[server.kind]
-        if not (kind.priority or kind.cells or
+        request = REQUESTS[server.request]
+        if not (request.priority or request.cells or
                 self._model.hosts[server.host].mix):
             self._recount_destination(server)
 
     def _migrate_live(self, server, host):
         return self._cloud.act(server, **_live(host))
 
-    def _learn_host(self, server, shown):
+    def _record_host(self, server, shown):
         host = shown['OS-EXT-SRV-ATTR:host']
         if host != server.host:
-            server.holds[-1] = model.Hold(host, server.kind)
+            server.usages[-1] = model.Usage(host, server.request)
 
-    def live_migrate_in_vain(self, name, host, how):
+    def fail_live_migrate(self, name, host, failure):
         """Migrate a server live, which fails in a check or in libvirt."""
         server = self._servers[name]
-        if how in ('job', 'libvirt'):
-            self._cloud.failing_guest(server.uuid, raises=how == 'libvirt')
+        if failure in ('job', 'libvirt'):
+            self._cloud.fail_next_migration(
+                server.uuid, raises=failure == 'libvirt')
             failing = contextlib.nullcontext()
         else:
-            failing = self._cloud.failing(*faults.FAILURES[how])
+            failing = self._cloud.failing(*faults.FAILURES[failure])
         with failing:
             self._migrate_live(server, host)
-        self._expect_home(server, call_failed=how == 'libvirt')
+        self._expect_on_source(server, call_failed=failure == 'libvirt')
 
-    def _expect_home(self, server, call_failed=False):
+    def _expect_on_source(self, server, call_failed=False):
         """Expect a server on its source host, after a failed migration.
 
         The claim of an ordinary instance on a host without
@@ -132,8 +136,8 @@ class MoveOperations(base.Operations):
                 server, **{'os-resetState': {'state': 'active'}})
         if (shown['status'], shown['OS-EXT-SRV-ATTR:host']) != (
                 'ACTIVE', server.host):
-            raise base.Unexpected(shown)
-        if not KINDS[server.kind].priority:
+            raise base.UnexpectedOutcome(shown)
+        if not REQUESTS[server.request].priority:
             self._recount(*(host for host, options
                             in self._model.hosts.items() if not options.mix))
 
@@ -141,28 +145,28 @@ class MoveOperations(base.Operations):
         """Abort a live migration that runs."""
         server = self._servers[name]
         fits = self._others_fit(server, host)
-        with self._cloud.waiting_guest(server.uuid) as is_aborted:
+        with self._cloud.hold_migration(server.uuid) as is_aborted:
             if not self._begin(server, host, 'running', fits):
                 return
             self._abort(server)
             self._cloud.wait(is_aborted, 'abort of ' + name)
-        self._expect_home(server, call_failed=True)
+        self._expect_on_source(server, call_failed=True)
 
     def abort_queued(self, name, queued, host):
         """Abort a live migration that waits for another one."""
         first, second = self._servers[name], self._servers[queued]
         fits = self._others_fit(first, host)
-        with self._cloud.waiting_guest(first.uuid):
+        with self._cloud.hold_migration(first.uuid):
             if not self._begin(first, host, 'running', fits):
                 return
             if self._begin(second, host, 'queued',
                            self._fits_beside(first, second, host)):
                 self._abort(second)
-                self._expect_home(second)
+                self._expect_on_source(second)
         shown = self._cloud.settle(first.uuid)
-        self._learn_host(first, shown)
+        self._record_host(first, shown)
         if first.host != host:
-            raise base.Unexpected(shown)
+            raise base.UnexpectedOutcome(shown)
         self._recount_unclaimed(first)
 
     def _fits_beside(self, first, second, host):
@@ -171,10 +175,10 @@ class MoveOperations(base.Operations):
         If both have a NUMA topology, it depends on the cells that the first
         one gets, which the model does not know yet: None, then.
         """
-        if KINDS[first.kind].cells and KINDS[second.kind].cells:
+        if REQUESTS[first.request].cells and REQUESTS[second.request].cells:
             return None
-        arriving = self._model.imagine(host, first.kind)
-        return not self._model.refusal(host, second.kind, [arriving])
+        arriving = self._model.simulate_usage(host, first.request)
+        return not self._model.refusal(host, second.request, [arriving])
 
     def _begin(self, server, host, status, fits):
         """Begin a live migration; return whether it has that status now.
@@ -193,9 +197,9 @@ class MoveOperations(base.Operations):
             if found['status'] != status:
                 error = found['status']
         if error:
-            self._expect_home(server)
+            self._expect_on_source(server)
         if fits is not None and bool(fits) != (error is None):
-            raise base.Unexpected('fits %s: %s' % (fits, error))
+            raise base.UnexpectedOutcome('fits %s: %s' % (fits, error))
         return error is None
 
     def _abort(self, server):

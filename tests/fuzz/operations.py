@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The operations of the fuzz: what users and operators do, and what fails.
+"""The operations of the fuzz, of users and operators, and faults.
 
-An operation is a method; its arguments are text, so that a sequence can be
-printed and played again. It asks the cloud, waits until the operation has
-ended, compares the outcome with the admission of the model, and tells the
-model the outcome.
+An operation is a method. Its arguments are text, so that a sequence can be
+printed and played again. It calls the cloud, waits for the end, compares the
+outcome with the admission of the model, and updates the model.
 """
 
 from tests.fuzz import base
@@ -14,10 +13,10 @@ from tests.fuzz import hosts
 from tests.fuzz import moves
 from tests.fuzz import servers
 
-KINDS = base.KINDS
+REQUESTS = base.REQUESTS
 ANY = base.ANY
-MOST_SERVERS = 18
-#: Kinds whose flavor a server with a hint may ask for in a resize.
+MAX_SERVERS = 18
+#: Requests with the flavors for the resize of a server with a hint.
 _AFTER_HINT = ('ordinary-1', 'ordinary-2', 'high-1', 'low-1', 'low-3')
 
 
@@ -26,9 +25,9 @@ class Operations(servers.ServerOperations, moves.MoveOperations,
     """Plays operations on a cloud and its model."""
 
     def possible(self, name):
-        """Return a dict, operation -> list of arguments that it may have.
+        """Return dict, operation -> list of possible arguments.
 
-        :param name: name of a server that an operation creates
+        :param name: name for a new server
         """
         up = self._model.up
         settled = [server for server in self._servers.values()
@@ -49,47 +48,49 @@ class Operations(servers.ServerOperations, moves.MoveOperations,
                      for second in active
                      if first != second and host != ANY and
                      self._servers[first].host == self._servers[second].host]
-        stranded = [server.name for server in self._servers.values()
-                    if server.host in self._model.down and
-                    server.status in ('ACTIVE', 'SHUTOFF') and
-                    len(server.holds) == 1]
-        has_space = len(self._servers) < MOST_SERVERS
-        new = [(name, kind, host) for kind in KINDS for host in (*up, ANY)]
+        on_down_host = [server.name for server in self._servers.values()
+                        if server.host in self._model.down and
+                        server.status in ('ACTIVE', 'SHUTOFF') and
+                        len(server.usages) == 1]
+        has_space = len(self._servers) < MAX_SERVERS
+        new = [(name, request, host)
+               for request in REQUESTS for host in (*up, ANY)]
         return {
             'create': new if has_space else [],
             'create_many': [(*each, number) for each in new
                             for number in ('2', '3')] if has_space else [],
-            'create_in_vain': new,
+            'fail_create': new,
             'delete': names(
                 'ACTIVE', 'SHUTOFF', 'PAUSED', 'SUSPENDED', 'VERIFY_RESIZE',
                 'SHELVED', 'SHELVED_OFFLOADED'),
-            'delete_stranded': stranded,
-            'resize': [(server, kind, where)
+            'delete_on_down_host': on_down_host,
+            'resize': [(server, request, where)
                        for server in names('ACTIVE', 'SHUTOFF')
-                       for kind in self._flavors_for(server)
+                       for request in self._flavors_for(server)
                        for where in ('elsewhere', ANY)],
             'migrate': to_hosts('ACTIVE', 'SHUTOFF'),
-            'migrate_in_vain': to_hosts('ACTIVE', 'SHUTOFF'),
+            'fail_migrate': to_hosts('ACTIVE', 'SHUTOFF'),
             'confirm': names('VERIFY_RESIZE'),
             'revert': names('VERIFY_RESIZE'),
             'live_migrate': live,
-            'live_migrate_in_vain': [
-                (*each, how) for each in live
-                for how in (*faults.FAILURES, 'job', 'libvirt')],
+            'fail_live_migrate': [
+                (*each, failure) for each in live
+                for failure in (*faults.FAILURES, 'job', 'libvirt')],
             'abort_running': live,
             'abort_queued': on_source,
             'evacuate': [
-                (server, host) for server in stranded for host in (*up, ANY)
+                (server, host)
+                for server in on_down_host for host in (*up, ANY)
                 if self._servers[server].status == 'ACTIVE' or
                 self._others_fit(self._servers[server], host)],
-            'evacuate_in_vain': [
-                server for server in stranded
+            'fail_evacuate': [
+                server for server in on_down_host
                 if self._servers[server].status == 'ACTIVE'],
             'shelve': active,
             'shelve_and_offload': active,
             'offload': names('SHELVED'),
             'unshelve': names('SHELVED', 'SHELVED_OFFLOADED'),
-            'unshelve_in_vain': names('SHELVED_OFFLOADED'),
+            'fail_unshelve': names('SHELVED_OFFLOADED'),
             'rebuild': names('ACTIVE', 'SHUTOFF'),
             'stop': active,
             'start': names('SHUTOFF'),
@@ -105,8 +106,8 @@ class Operations(servers.ServerOperations, moves.MoveOperations,
         }
 
     def _flavors_for(self, server):
-        kind = self._servers[server].kind
-        wanted = _AFTER_HINT if KINDS[kind].hint else [
-            name for name in KINDS if KINDS[name].hint is None]
+        request = self._servers[server].request
+        wanted = _AFTER_HINT if REQUESTS[request].hint else [
+            name for name in REQUESTS if REQUESTS[name].hint is None]
         return [name for name in wanted
-                if KINDS[name].flavor != KINDS[kind].flavor]
+                if REQUESTS[name].flavor != REQUESTS[request].flavor]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Operations on one server that stays on its host, or has none."""
+"""Operations on servers that do not move them."""
 
 import contextlib
 
@@ -9,89 +9,92 @@ from nova.tests.functional.api import client
 from tests.fuzz import base
 from tests.fuzz import model
 
-KINDS = base.KINDS
+REQUESTS = base.REQUESTS
 
 
 class ServerOperations(base.Operations):
-    """Create, delete, shelve, and all that happens on the host."""
+    """Create, delete, shelve, and operations on the host of a server."""
 
-    def create(self, name, kind, host):
-        """Create a server on a host, or on any."""
-        self._create(name, kind, host, 1)
+    def create(self, name, request, host):
+        """Create a server.
 
-    def create_many(self, name, kind, host, number):
-        """Create some servers with one request."""
-        self._create(name, kind, host, int(number))
+        :param host: name of a host, or ANY
+        """
+        self._create(name, request, host, 1)
 
-    def create_in_vain(self, name, kind, host):
-        """Create a server that libvirt starts on no host."""
+    def create_many(self, name, request, host, number):
+        """Create several servers with one API request."""
+        self._create(name, request, host, int(number))
+
+    def fail_create(self, name, request, host):
+        """Create a server that fails to start on each host."""
         with self._cloud.no_guest_starts():
-            for shown in self._post(name, kind, host, 1):
+            for shown in self._post(name, request, host, 1):
                 self._discard(shown)
                 if shown['status'] != 'ERROR':
-                    raise base.Unexpected(shown['status'])
+                    raise base.UnexpectedOutcome(shown['status'])
 
-    def _create(self, name, kind, host, number):
-        rooms = [self._model.room_for(each, kind, number)
-                 for each in self._hosts(host)]
-        shown = self._post(name, kind, host, number)
+    def _create(self, name, request, host, number):
+        counts = [self._model.count_fitting(each, request, number)
+                  for each in self._hosts(host)]
+        shown = self._post(name, request, host, number)
         found = [each['status'] for each in shown]
         for count, each in enumerate(shown):
             if each['status'] == 'ACTIVE':
                 self._add(name if number == 1 else '%s.%d' % (name, count),
-                          kind, each)
+                          request, each)
             else:
                 self._discard(each)
-        expected = 'ACTIVE' if sum(rooms) >= number else 'ERROR'
+        expected = 'ACTIVE' if sum(counts) >= number else 'ERROR'
         if found != number * [expected]:
-            raise base.Unexpected('%s instead of %s: %s' % (
-                found, expected, [self._model.refusal(each, kind)
+            raise base.UnexpectedOutcome('%s instead of %s: %s' % (
+                found, expected, [self._model.refusal(each, request)
                                   for each in self._hosts(host)]))
 
-    def _post(self, name, kind, host, number):
-        """Ask for servers; return them as they are in the end."""
+    def _post(self, name, request, host, number):
+        """Create servers; return them when they are built or refused."""
         body = {'server': {
             'name': name, 'imageRef': self._cloud.image_id,
-            'flavorRef': self._cloud.flavor_of(kind), 'networks': 'none',
+            'flavorRef': self._cloud.flavor_of(request), 'networks': 'none',
             'min_count': number, 'max_count': number}}
         if host != base.ANY:
             body['server']['host'] = host
-        if KINDS[kind].hint:
-            body['os:scheduler_hints'] = {'priority': KINDS[kind].hint}
+        if REQUESTS[request].hint:
+            body['os:scheduler_hints'] = {'priority': REQUESTS[request].hint}
         before = {each['id'] for each in self._cloud.all_servers()}
         with contextlib.suppress(client.OpenStackApiException):
             self._cloud.api.post_server(body)
-        return [self._cloud.built(uuid) for uuid in sorted(
+        return [self._cloud.wait_until_built(uuid) for uuid in sorted(
             {each['id'] for each in self._cloud.all_servers()} - before)]
 
-    def _add(self, name, kind, shown):
+    def _add(self, name, request, shown):
         self._servers[name] = model.Server(
-            name, shown['id'], kind,
-            holds=[model.Hold(shown['OS-EXT-SRV-ATTR:host'], kind)])
+            name, shown['id'], request,
+            usages=[model.Usage(shown['OS-EXT-SRV-ATTR:host'], request)])
 
     def _discard(self, shown):
         self._cloud.api.delete_server(shown['id'])
-        self._cloud.wait_until_gone(shown['id'])
+        self._cloud.wait_until_deleted(shown['id'])
 
     def delete(self, name):
         """Delete a server."""
         server = self._servers.pop(name)
         self._cloud.api.delete_server(server.uuid)
-        self._cloud.wait_until_gone(server.uuid)
+        self._cloud.wait_until_deleted(server.uuid)
 
-    def delete_stranded(self, name):
-        """Delete a server whose host is down, where its guest runs on."""
+    def delete_on_down_host(self, name):
+        """Delete a server on a host that is down; its guest runs on."""
         self._model.orphans |= {
-            (hold.host, self._servers[name].uuid)
-            for hold in self._servers[name].holds}
+            (usage.host, self._servers[name].uuid)
+            for usage in self._servers[name].usages}
         self.delete(name)
 
     def shelve(self, name):
-        """Shelve a server, which stays on its host."""
+        """Shelve a server without offloading it."""
         self._shelve(name, -1, 'SHELVED')
 
     def shelve_and_offload(self, name):
-        """Shelve a server and take it off its host."""
+        """Shelve and offload a server."""
         self._shelve(name, 0, 'SHELVED_OFFLOADED')
 
     def _shelve(self, name, offload_time, status):
@@ -99,26 +102,26 @@ class ServerOperations(base.Operations):
         self._change(name, status, shelve=None)
 
     def offload(self, name):
-        """Take a shelved server off its host."""
+        """Offload a shelved server."""
         self._change(name, 'SHELVED_OFFLOADED', shelveOffload=None)
 
     def unshelve(self, name):
-        """Unshelve a server on any host, or on its own if it has one."""
+        """Unshelve a server on its host, or on any host if it is offloaded."""
         server = self._servers[name]
         if server.status == 'SHELVED':
             self._change(name, 'ACTIVE', unshelve=None)
             return
-        fits = self._model.fitting(server.kind, self._model.up)
+        fits = self._model.fitting_hosts(server.request, self._model.up)
         shown, error = self._cloud.act(server, unshelve=None)
         if shown['status'] == 'ACTIVE':
             server.status = 'ACTIVE'
-            server.holds = [model.Hold(
-                shown['OS-EXT-SRV-ATTR:host'], server.kind)]
+            server.usages = [model.Usage(
+                shown['OS-EXT-SRV-ATTR:host'], server.request)]
         self._expect(
             shown, 'ACTIVE' if fits else 'SHELVED_OFFLOADED', error)
 
-    def unshelve_in_vain(self, name):
-        """Unshelve a server that libvirt does not start."""
+    def fail_unshelve(self, name):
+        """Unshelve a server that fails to start."""
         server = self._servers[name]
         with self._cloud.no_guest_starts():
             shown, error = self._cloud.act(server, unshelve=None)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The exceptions of the fuzz are differences that stock Nova has as well.
+"""Differences that the fuzz accepts because stock Nova causes them.
 
-Each test shows one on hosts with the stock driver. If a test fails because
-Nova does better by now, remove the exception from the fuzz.
+Each test shows one difference on hosts with the stock driver. If a test fails
+because Nova was corrected, remove the exception from the fuzz.
 """
 
 from importlib import metadata
@@ -70,11 +70,11 @@ def test_guest_of_an_instance_deleted_on_a_dead_host_runs_on():
         stock.computes['mix1'].stop()
         stock.force_down('mix1', True)
         stock.api.delete_server(server.uuid)
-        stock.wait_until_gone(server.uuid)
+        stock.wait_until_deleted(server.uuid)
         stock.restart_compute_service('mix1')
         stock.force_down('mix1', False)
         assert [server.uuid] == list(stock.domains('mix1'))
-        stock.reap('mix1')
+        stock.remove_orphan_guests('mix1')
         assert [] == list(stock.domains('mix1'))
 
 
@@ -82,7 +82,7 @@ def test_failed_call_of_libvirt_ends_in_error_after_the_rollback():
     """Up to Nova 31 the instance is ACTIVE."""
     with StockCloud.running() as stock:
         server = stock.create()
-        stock.failing_guest(server.uuid, raises=True)
+        stock.fail_next_migration(server.uuid, raises=True)
         shown, _ = stock.act(server, **{'os-migrateLive': {
             'host': 'mix2', 'block_migration': 'auto'}})
         release = int(metadata.version('nova').split('.')[0])

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Random operations on three hosts; nothing may differ after any of them.
+"""Random operations on three hosts, each followed by a comparison.
 
 The fuzz is a loop with a seeded generator, not a state machine of hypothesis.
-That would start a new cloud, which takes seconds, for each example and for
-each step of shrinking. It also expects equal outcomes of equal draws, and
+Hypothesis would start a new cloud, which takes seconds, for each example and
+for each step of shrinking. It also expects equal outcomes of equal draws, but
 Nova's scheduler may choose another host. Instead an operation is a line of
 text, and a sequence of lines can be played again. To make a sequence smaller,
 remove lines.
@@ -21,7 +21,7 @@ from nova.tests.functional.api import client
 
 from tests.fuzz import base
 from tests.fuzz import cloud as fuzz_cloud
-from tests.fuzz import look
+from tests.fuzz import comparison
 from tests.fuzz import operations
 
 SEED = 'NOVA_PRIO_FUZZ_SEED'
@@ -29,34 +29,34 @@ OPERATIONS = 'NOVA_PRIO_FUZZ_OPERATIONS'
 REPLAY = 'NOVA_PRIO_FUZZ_REPLAY'
 CONTINUE = 'NOVA_PRIO_FUZZ_CONTINUE'
 LOG = 'NOVA_PRIO_FUZZ_LOG'
-#: How often an operation is drawn; the others once.
+#: Relative frequency of operations; 1 for all others.
 WEIGHTS = {
     'create': 8, 'create_many': 2, 'delete': 3, 'resize': 3, 'migrate': 2,
-    'confirm': 4, 'revert': 4, 'live_migrate': 4, 'live_migrate_in_vain': 4,
+    'confirm': 4, 'revert': 4, 'live_migrate': 4, 'fail_live_migrate': 4,
     'abort_running': 2, 'abort_queued': 2, 'evacuate': 8, 'host_up': 3,
     'unshelve': 2, 'start': 3, 'resume': 2, 'unpause': 2, 'recount': 0.3}
 
 
-def say(text):
-    """Print a line that no fixture captures."""
+def print_line(text):
+    """Print a line; no fixture captures it."""
     print(text, file=sys.__stdout__, flush=True)
 
 
 class Fuzz:
-    """Plays operations and collects the differences."""
+    """Play operations and return the differences."""
 
     def __init__(self, cloud, seed):
         self._cloud = cloud
         self._random = random.Random(seed)
         self._operations = operations.Operations(cloud)
-        self.story = []
+        self.played = []
         self.seconds = collections.defaultdict(list)
 
     def draw(self):
         """Return a random operation that is possible now, a list of str."""
         possible = {
             operation: arguments for operation, arguments
-            in self._operations.possible('s%d' % len(self.story)).items()
+            in self._operations.possible('s%d' % len(self.played)).items()
             if arguments}
         operation, = self._random.choices(
             list(possible), [WEIGHTS.get(each, 1) for each in possible])
@@ -69,37 +69,37 @@ class Fuzz:
 
     def play(self, operation, arguments):
         """Play an operation; return the differences after it."""
-        self.story.append(' '.join([operation, *arguments]))
-        logging.getLogger('nova_prio').info('FUZZ %s', self.story[-1])
+        self.played.append(' '.join([operation, *arguments]))
+        logging.getLogger('nova_prio').info('FUZZ %s', self.played[-1])
         started = time.monotonic()
         found = []
         try:
             getattr(self._operations, operation)(*arguments)
-        except (base.Unexpected, fuzz_cloud.NotSettled,
+        except (base.UnexpectedOutcome, fuzz_cloud.NotSettled,
                 client.OpenStackApiException) as error:
             found.append('%s: %s' % (type(error).__name__, error))
-        self._cloud.forget_jobs()
-        found += look.differences(self._cloud)
+        self._cloud.reset_jobs()
+        found += comparison.find_differences(self._cloud)
         self.seconds[operation].append(time.monotonic() - started)
         return found
 
     def recount(self):
-        """Let all hosts recount; return the differences that are left."""
+        """Let all hosts recount; return the remaining differences."""
         for host in self._cloud.model.up:
             self._cloud.update_host(host)
-        return look.differences(self._cloud)
+        return comparison.find_differences(self._cloud)
 
-    def tell(self, found):
+    def print_differences(self, found):
         """Print the last operation and all differences."""
-        say('operation %d: %s' % (len(self.story), self.story[-1]))
+        print_line('operation %d: %s' % (len(self.played), self.played[-1]))
         for difference in found:
-            say('    ' + difference)
+            print_line('    ' + difference)
 
     def summarize(self):
-        """Print how often each operation was played, and its mean time."""
-        say('%d operations' % len(self.story))
+        """Print the number and the mean time of each operation."""
+        print_line('%d operations' % len(self.played))
         for operation, seconds in sorted(self.seconds.items()):
-            say('%-24s %4d times, %.2f s' % (
+            print_line('%-24s %4d times, %.2f s' % (
                 operation, len(seconds), sum(seconds) / len(seconds)))
 
 
@@ -118,8 +118,8 @@ def _log_to(path):
 def _lines(fuzz):
     """Yield the operations to be played, lists of str."""
     if os.environ.get(REPLAY):
-        with open(os.environ[REPLAY]) as story:
-            for line in story:
+        with open(os.environ[REPLAY]) as played:
+            for line in played:
                 operation, *arguments = line.split()
                 if fuzz.is_possible(operation, arguments):
                     yield operation, *arguments
@@ -134,14 +134,14 @@ def _play(fuzz):
     for operation, *arguments in _lines(fuzz):
         found = fuzz.play(operation, arguments)
         if found:
-            differing.append(fuzz.story[-1])
-            fuzz.tell(found)
+            differing.append(fuzz.played[-1])
+            fuzz.print_differences(found)
             if not os.environ.get(CONTINUE):
                 break
             found = fuzz.recount()
             if found:
-                say('  and after a recount:')
-                fuzz.tell(found)
+                print_line('  and after a recount:')
+                fuzz.print_differences(found)
                 break
     return differing
 
@@ -150,7 +150,7 @@ def test_accounting_placement_and_guests_agree_after_each_operation(
         record_testsuite_property):
     seed = os.environ.get(SEED) or str(random.SystemRandom().randrange(10**6))
     record_testsuite_property(SEED, seed)
-    say('%s=%s' % (SEED, seed))
+    print_line('%s=%s' % (SEED, seed))
     differing = None
     with fuzz_cloud.FuzzCloud.running() as cloud:
         if os.environ.get(LOG):
@@ -161,6 +161,6 @@ def test_accounting_placement_and_guests_agree_after_each_operation(
         finally:
             fuzz.summarize()
             if differing != []:
-                say('The operations, for %s:' % REPLAY)
-                say('\n'.join(fuzz.story))
+                print_line('The operations, for %s:' % REPLAY)
+                print_line('\n'.join(fuzz.played))
     assert not differing, '%s=%s' % (SEED, seed)

@@ -10,29 +10,30 @@ from nova.virt import hardware
 
 from tests.fuzz import model
 
-KINDS = model.KINDS
+REQUESTS = model.REQUESTS
 PARTITIONS = {'high': '/high_prio_machine', 'low': '/low_prio_machine',
               None: None}
-#: Seconds in which a cloud settles after an operation: not all that a service
-#: does at the end shows in the API.
+#: Seconds in which a cloud settles after an operation. The API does not show
+#: when a service has finished its last steps.
 SETTLING_SECONDS = 5
 
 
-def differences(cloud, accounting=True):
-    """Return the differences that stay, a list of str.
+def find_differences(cloud, accounting=True):
+    """Return the differences that remain after SETTLING_SECONDS.
 
     :param cloud: the cloud, with its ``model``
     :param accounting: whether to compare the accounting as well
+    :returns: list of str
     """
     deadline = time.monotonic() + SETTLING_SECONDS
     while True:
-        found = _Differences(cloud).find(accounting)
+        found = _Comparison(cloud).find(accounting)
         if not found or time.monotonic() > deadline:
             return found
         time.sleep(0.1)
 
 
-class _Differences:
+class _Comparison:
     """One comparison of a cloud with its model."""
 
     def __init__(self, cloud):
@@ -71,18 +72,18 @@ class _Differences:
 
     def _guests(self):
         for host in self._model.hosts:
-            expected = {server.uuid: (server, hold)
-                        for server, hold in self._model.holds(host)}
+            expected = {server.uuid: (server, usage)
+                        for server, usage in self._model.usages(host)}
             domains = self._cloud.domains(host)
             for uuid, domain in domains.items():
                 if uuid in expected:
                     self._guest(host, *expected.pop(uuid), domain)
                 elif (host, uuid) not in self._model.orphans:
                     self._found.append(
-                        '%s: guest %s of no instance of the host' % (
+                        '%s: orphan guest %s' % (
                             host, self._name(uuid)))
-            for server, hold in expected.values():
-                if hold is server.holds[-1]:
+            for server, usage in expected.values():
+                if usage is server.usages[-1]:
                     self._found.append('%s: no guest of %s' % (
                         host, server.name))
 
@@ -90,16 +91,16 @@ class _Differences:
         return next((server.name for server in self._model.servers.values()
                      if server.uuid == uuid), uuid)
 
-    def _guest(self, name, server, hold, domain):
-        """Compare one guest, and learn its pins if it is new."""
-        what = '%s: guest of %s (%s)' % (name, server.name, hold.kind)
-        host, kind = self._model.hosts[name], KINDS[hold.kind]
+    def _guest(self, name, server, usage, domain):
+        """Compare one guest; record the pins of a new guest in the model."""
+        what = '%s: guest of %s (%s)' % (name, server.name, usage.request)
+        host, request = self._model.hosts[name], REQUESTS[usage.request]
         xml = etree.fromstring(domain.XMLDesc(0))
-        self._compare(what + ', partition', PARTITIONS[kind.priority],
+        self._compare(what + ', partition', PARTITIONS[request.priority],
                       xml.findtext('resource/partition'))
         is_running = domain._state == fakelibvirt.VIR_DOMAIN_RUNNING
-        # The fake calls a suspended guest a running one.
-        if hold is server.holds[-1] and server.status != 'SUSPENDED':
+        # In the fake libvirt, a suspended guest is running.
+        if usage is server.usages[-1] and server.status != 'SUSPENDED':
             is_resized = server.status == 'VERIFY_RESIZE'
             self._compare(
                 what + ', runs', 'ACTIVE' == (
@@ -107,29 +108,32 @@ class _Differences:
                 is_running)
         cpus = _cpus_of_vcpus(xml)
         emulator = _emulator(xml)
-        pinned = [cpus[vcpu] for vcpu in kind.dedicated_vcpus]
-        if kind.isolates_emulator:
+        pinned = [cpus[vcpu] for vcpu in request.dedicated_vcpus]
+        if request.isolates_emulator:
             pinned.append(emulator)
         pins = frozenset().union(*pinned)
         if (len(pins) != len(pinned) or any(len(each) != 1 for each in pinned)
                 or not pins <= host.dedicated):
             self._found.append('%s, pins: %s' % (what, pinned))
-        shared = self._floating(what, host, kind, cpus)
-        if hold.pins is None:
-            hold.pins, hold.shared = pins, shared
-        self._compare(what + ', pins', sorted(hold.pins), sorted(pins))
-        self._compare(what + ', NUMA cells', hold.shared, shared)
-        if kind.is_low and not (emulator and emulator <= host.shared):
+        shared = self._floating(what, host, request, cpus)
+        if usage.pins is None:
+            usage.pins, usage.shared = pins, shared
+        self._compare(what + ', pins', sorted(usage.pins), sorted(pins))
+        self._compare(what + ', NUMA cells', usage.shared, shared)
+        if request.is_low and not (emulator and emulator <= host.shared):
             self._found.append('%s, emulator threads: %s' % (what, emulator))
 
-    def _floating(self, what, host, kind, cpus):
-        """Compare the CPUs of the shared vCPUs; return them by cell."""
-        allowed = host.floating(kind)
+    def _floating(self, what, host, request, cpus):
+        """Compare the CPUs of the shared vCPUs.
+
+        :returns: dict, NUMA cell -> number of shared vCPUs
+        """
+        allowed = host.floating(request)
         shared = {}
         for vcpu, found in enumerate(cpus):
-            if vcpu in kind.dedicated_vcpus:
+            if vcpu in request.dedicated_vcpus:
                 continue
-            if not kind.cells:
+            if not request.cells:
                 self._compare('%s, vCPU %d' % (what, vcpu),
                               sorted(allowed), sorted(found))
                 continue
@@ -160,7 +164,8 @@ class _Differences:
     # Accounting
 
     def _accounting(self, host):
-        if any(hold.pins is None for hold in self._model.counted(host)):
+        usages = self._model.counted_usages(host)
+        if any(usage.pins is None for usage in usages):
             self._found.append('%s: a guest was never seen' % host)
             return
         for where, node in (('record', self._cloud.compute_node(host)),
@@ -178,7 +183,7 @@ class _Differences:
             self._model.memory_mb(host) + model.RESERVED_MEMORY_MB,
             node.memory_mb_used)
         self._compare(
-            what + ', local_gb_used', len(self._model.counted(host)),
+            what + ', local_gb_used', len(self._model.counted_usages(host)),
             node.local_gb_used)
         cells = self._cloud.cells(node)
         self._compare(
