@@ -74,7 +74,7 @@ class Operations:
             self._cloud.api.delete_server(self._uuids[name])
             self._present.remove(name)
             self._rest()
-            self._cloud.wait_until_gone(self._uuids[name])
+            self._cloud.wait_until_deleted(self._uuids[name])
 
     def _act(self, name, status='ACTIVE', **action):
         """Ask for an action, which may be refused, and expect a status."""
@@ -97,7 +97,7 @@ class Operations:
             fails as well, and not its job alone
         """
         if isinstance(failure, bool):
-            self._cloud.failing_guest(self._uuids[name], failure)
+            self._cloud.fail_next_migration(self._uuids[name], failure)
             self._live(name, 'two', status=None, arrives=False)
             self._reset(name)
         else:
@@ -106,7 +106,7 @@ class Operations:
 
     def _reset(self, name):
         """Reset what a live migration has left that libvirt ended."""
-        self._cloud.forget_jobs()
+        self._cloud.reset_jobs()
         self._act(name, **{'os-resetState': {'state': 'active'}})
 
     def _begin(self, name, status):

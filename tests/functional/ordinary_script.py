@@ -88,7 +88,7 @@ class Script(ordinary_operations.Operations):
 
     def abort_live_migrations(self):
         """One that runs and one that is queued behind it."""
-        with self._cloud.waiting_guest(self._uuids['pinned']) as is_aborted:
+        with self._cloud.hold_migration(self._uuids['pinned']) as is_aborted:
             self._begin('pinned', 'running')
             self._begin('plain', 'queued')
             for name in 'plain', 'pinned':
@@ -120,7 +120,7 @@ class Script(ordinary_operations.Operations):
         self._delete('device')
         self._run_periodic_tasks()
         self._cloud.host_up('two')
-        self._cloud.reap('two')
+        self._cloud.remove_orphan_guests('two')
 
     def restart_during_migrations(self):
         """Each leaves a migration that only some restarts end."""

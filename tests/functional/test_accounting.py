@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The usage that computes count step by step equals that of a recount."""
+"""The usage that nova-compute counts in steps equals the recounted usage."""
 
 import collections
 import contextlib
@@ -19,7 +19,7 @@ from tests.functional import base
 SPAWN = 'nova.virt.libvirt.driver.LibvirtDriver.spawn'
 
 
-class Kind(typing.NamedTuple):
+class Flavor(typing.NamedTuple):
     """A flavor, and the usage of its instances on a host."""
 
     extra_specs: dict
@@ -30,50 +30,52 @@ class Kind(typing.NamedTuple):
     low_by_cell: dict = {}
 
 
-KINDS = {
-    'high': Kind({'hw:cpu_priority': 'high'}, 2, pinned=2),
-    'low': Kind({'hw:cpu_priority': 'low'}, 3, low=3),
-    'low in both cells': Kind(
+FLAVORS = {
+    'high': Flavor({'hw:cpu_priority': 'high'}, 2, pinned=2),
+    'low': Flavor({'hw:cpu_priority': 'low'}, 3, low=3),
+    'low in both cells': Flavor(
         {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}, 4, low=4,
         low_by_cell={'0': 2, '1': 2}),
-    'ordinary': Kind({}, 2, ordinary=2),
-    'pinned': Kind({'hw:cpu_policy': 'dedicated'}, 1, pinned=1),
-    'mixed': Kind({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}, 3,
-                  pinned=1, ordinary=2),
+    'ordinary': Flavor({}, 2, ordinary=2),
+    'pinned': Flavor({'hw:cpu_policy': 'dedicated'}, 1, pinned=1),
+    'mixed': Flavor(
+        {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}, 3,
+        pinned=1, ordinary=2),
 }
 
 
-def counted(kinds):
+def expected_usage(flavors):
     """Return the expected usage in the report of a host."""
     pinned, low, ordinary = (
-        sum(getattr(KINDS[kind], name) for kind in kinds)
+        sum(getattr(FLAVORS[flavor], name) for flavor in flavors)
         for name in ('pinned', 'low', 'ordinary'))
     by_cell = collections.Counter()
-    for kind in kinds:
-        by_cell.update(KINDS[kind].low_by_cell)
+    for flavor in flavors:
+        by_cell.update(FLAVORS[flavor].low_by_cell)
     return ((pinned, low + ordinary, ordinary),
-            sum(KINDS[kind].vcpus for kind in kinds), dict(by_cell))
+            sum(FLAVORS[flavor].vcpus for flavor in flavors), dict(by_cell))
 
 
 @dataclasses.dataclass
 class Server:
     """A server in the model.
 
-    ``holds`` are pairs (host, kind): where it counts, and as what. While a
-    resize waits to be confirmed there are two, the old one first.
+    ``usages`` are pairs (host, name of a flavor), one for each host on which
+    the server counts. Until a resize is confirmed, there are two pairs, and
+    the source is the first.
     """
 
     id: str
     state: str
-    holds: list
+    usages: list
 
     @property
     def host(self):
-        return self.holds[-1][0]
+        return self.usages[-1][0]
 
     @property
-    def kind(self):
-        return self.holds[-1][1]
+    def flavor(self):
+        return self.usages[-1][1]
 
 
 class Accounting(base.FunctionalTest):
@@ -84,15 +86,15 @@ class Accounting(base.FunctionalTest):
     def setUp(self):
         super().setUp()
         self.let_guests_migrate()
-        # A compute goes out of service after ten builds that failed.
+        # Nova disables a compute service after ten failed builds.
         self.flags(consecutive_build_service_disable_threshold=0,
                    group='compute')
         self.flags(shelved_offload_time=0)
         for host in self.HOSTS:
             self.start_seed_host(
                 host, cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
-        self.flavors = {name: self.flavor(kind.vcpus, **kind.extra_specs)
-                        for name, kind in KINDS.items()}
+        self.flavors = {name: self.flavor(flavor.vcpus, **flavor.extra_specs)
+                        for name, flavor in FLAVORS.items()}
         self.servers = []
         self.down = set()
 
@@ -100,39 +102,41 @@ class Accounting(base.FunctionalTest):
     def up(self):
         return [host for host in self.HOSTS if host not in self.down]
 
-    def assert_counted(self, recount=True, story=''):
-        """Assert that the reports match the model, also recounted."""
+    def assert_usage(self, recount=True, history=''):
+        """Assert that the reports equal the model, also after a recount."""
         for host in self.up:
             report = self.report(host)
             self.assertEqual(
-                counted([kind for server in self.servers
-                         for holder, kind in server.holds if holder == host]),
+                expected_usage([
+                    flavor for server in self.servers
+                    for used_host, flavor in server.usages
+                    if used_host == host]),
                 (report.used, report.vcpus_used, report.low_by_cell),
-                '%s\n%s' % (host, story))
+                '%s\n%s' % (host, history))
             if recount:
                 self.update_host(host)
                 self.assertEqual(
                     report.to_stats(), self.report(host).to_stats(),
-                    '%s recounted\n%s' % (host, story))
+                    '%s recounted\n%s' % (host, history))
 
     def act(self, server, state, **action):
-        """Ask for an action and wait for the state that it ends in."""
+        """Request an action, wait for a state, and return the host."""
         self.api.post_server_action(server.id, action)
         shown = self._wait_for_state_change({'id': server.id}, state)
         server.state = state
         return shown['OS-EXT-SRV-ATTR:host']
 
-    def newest_migration_is(self, server, status):
+    def wait_for_migration(self, server, status):
         """Wait until the last migration of a server has a status."""
         self._wait_for_assert(
             lambda: self.assertEqual(
                 status, self.migrations_of(server.id)[-1]['status']),
             max_retries=40)
 
-    def create(self, kind, host=None):
+    def create(self, flavor, host=None):
         """Create a server; return it, or None if it was refused."""
         shown = self.api.post_server({'server': self._build_server(
-            flavor_id=self.flavors[kind], networks='none',
+            flavor_id=self.flavors[flavor], networks='none',
             az=host and 'nova:' + host)})
         shown = self.api.get_server(shown['id'])
         while shown['status'] == 'BUILD':
@@ -142,28 +146,28 @@ class Accounting(base.FunctionalTest):
             self._delete_server(shown)
             return None
         server = Server(shown['id'], 'ACTIVE',
-                        [(shown['OS-EXT-SRV-ATTR:host'], kind)])
+                        [(shown['OS-EXT-SRV-ATTR:host'], flavor)])
         self.servers.append(server)
         return server
 
-    def create_in_vain(self, kind):
-        """Let each host in turn claim for a guest that does not start."""
-        with mock.patch(SPAWN, side_effect=RuntimeError('no such luck')):
-            self.assertIsNone(self.create(kind))
+    def fail_create(self, flavor):
+        """Create a server that fails to start on each host in turn."""
+        with mock.patch(SPAWN, side_effect=RuntimeError('no such generator')):
+            self.assertIsNone(self.create(flavor))
 
     def delete(self, server):
         self._delete_server({'id': server.id})
         self.servers.remove(server)
 
-    def resize(self, server, kind, same_host=False):
+    def resize(self, server, flavor, same_host=False):
         self.flags(allow_resize_to_same_host=same_host)
         host = self.act(server, 'VERIFY_RESIZE',
-                        resize={'flavorRef': self.flavors[kind]})
-        server.holds.append((host, kind))
+                        resize={'flavorRef': self.flavors[flavor]})
+        server.usages.append((host, flavor))
 
     @contextlib.contextmanager
-    def only(self, host):
-        """Let no other host take instances."""
+    def only_host(self, host):
+        """Return a context in which all other hosts are disabled."""
         others = [
             service['id'] for service in self.api.get_services(
                 binary='nova-compute')
@@ -174,51 +178,51 @@ class Accounting(base.FunctionalTest):
         for each in others:
             self.api.put_service(each, {'status': 'enabled'})
 
-    def resize_here(self, server, kind):
-        with self.only(server.host):
-            self.resize(server, kind, same_host=True)
+    def resize_on_same_host(self, server, flavor):
+        with self.only_host(server.host):
+            self.resize(server, flavor, same_host=True)
 
     def migrate(self, server, host=None):
         self.flags(allow_resize_to_same_host=False)
         host = self.act(server, 'VERIFY_RESIZE',
                         migrate={'host': host} if host else None)
-        server.holds.append((host, server.kind))
+        server.usages.append((host, server.flavor))
 
     def confirm(self, server):
         self.act(server, 'ACTIVE', confirmResize=None)
-        self.newest_migration_is(server, 'confirmed')
-        del server.holds[0]
+        self.wait_for_migration(server, 'confirmed')
+        del server.usages[0]
 
     def revert(self, server):
         self.act(server, 'ACTIVE', revertResize=None)
         self._wait_for_server_parameter(
-            {'id': server.id}, {'OS-EXT-SRV-ATTR:host': server.holds[0][0]})
-        del server.holds[1]
+            {'id': server.id}, {'OS-EXT-SRV-ATTR:host': server.usages[0][0]})
+        del server.usages[1]
 
     def migrate_live(self, server, host=None):
         self.api.post_server_action(server.id, {'os-migrateLive': {
             'host': host, 'block_migration': 'auto'}})
-        self.newest_migration_is(server, 'completed')
+        self.wait_for_migration(server, 'completed')
         shown = self.api.get_server(server.id)
         self.assertEqual('ACTIVE', shown['status'])
-        server.holds = [(shown['OS-EXT-SRV-ATTR:host'], server.kind)]
+        server.usages = [(shown['OS-EXT-SRV-ATTR:host'], server.flavor)]
 
-    def migrate_live_in_vain(self, server):
+    def fail_live_migration(self, server):
         with self.no_guest_migrates():
             self.api.post_server_action(server.id, {'os-migrateLive': {
                 'host': None, 'block_migration': 'auto'}})
-            self.newest_migration_is(server, 'failed')
+            self.wait_for_migration(server, 'failed')
 
     def shelve(self, server):
         self.act(server, 'SHELVED_OFFLOADED', shelve=None)
-        server.holds = [(None, server.kind)]
+        server.usages = [(None, server.flavor)]
 
     def unshelve(self, server):
         host = self.act(server, 'ACTIVE', unshelve=None)
-        server.holds = [(host, server.kind)]
+        server.usages = [(host, server.flavor)]
 
-    def unshelve_in_vain(self, server):
-        with mock.patch(SPAWN, side_effect=RuntimeError('no such luck')):
+    def fail_unshelve(self, server):
+        with mock.patch(SPAWN, side_effect=RuntimeError('no such generator')):
             self.assertRaises(
                 client.OpenStackApiException, self.api.post_server_action,
                 server.id, {'unshelve': None})
@@ -232,7 +236,7 @@ class Accounting(base.FunctionalTest):
         self.flags(reclaim_instance_interval=0)
         server.state = 'SOFT_DELETED'
         # Nova confirms a resize before it deletes.
-        del server.holds[:-1]
+        del server.usages[:-1]
 
     def restore(self, server):
         self.act(server, 'ACTIVE', restore=None)
@@ -253,7 +257,7 @@ class Accounting(base.FunctionalTest):
         self.api.put_service_force_down(service['id'], is_down)
 
     def fail_host(self, host):
-        """Let a host fail, and the operator notice."""
+        """Stop a nova-compute and force its service down."""
         self.computes[host].stop()
         self._force_down(host, True)
         self.down.add(host)
@@ -266,20 +270,20 @@ class Accounting(base.FunctionalTest):
     def evacuate(self, server):
         source = server.host
         self.api.post_server_action(server.id, {'evacuate': {}})
-        self.newest_migration_is(server, 'done')
+        self.wait_for_migration(server, 'done')
         self._wait_for_server_parameter(
             {'id': server.id}, {'OS-EXT-STS:task_state': None})
         if self.api.get_server(server.id)['status'] == 'SHUTOFF':
             self.act(server, 'ACTIVE', **{'os-start': None})
         host = self.host_of({'id': server.id})
         self.assertNotEqual(source, host)
-        server.holds = [(host, server.kind)]
+        server.usages = [(host, server.flavor)]
 
 
 class Evacuation(Accounting):
 
     def test_instance_in_error_counts_during_its_evacuation(self):
-        """The recount of Nova leaves it out, and would sell its pins again."""
+        """The recount of Nova ignores it and would sell its CPUs again."""
         server = self.create('high')
         self.api.post_server_action(
             server.id, {'os-resetState': {'state': 'error'}})
@@ -296,50 +300,53 @@ class Evacuation(Accounting):
         self.useFixture(fixtures.MonkeyPatch(SPAWN, recount_and_spawn))
         self.evacuate(server)
         self.assertEqual([0, 2], sorted(seen))
-        self.assert_counted()
+        self.assert_usage()
 
 
 class Histories(Accounting):
     """Random histories in which each operation occurs at least once.
 
-    A history deals a shuffled deck; an operation that is not possible yet
-    waits, and one that is possible and drawn at random fills the gap.
+    A history plays all operations of DECK in random order. An operation that
+    is not possible yet is played later. If no operation of the deck is
+    possible, a random operation of ENABLING is played.
     """
 
     DECK = 3 * ['create'] + [
-        'create', 'create_in_vain', 'delete', 'resize', 'resize',
-        'resize_here', 'resize_here', 'migrate', 'confirm', 'confirm',
-        'revert', 'revert', 'migrate_live', 'migrate_live_in_vain', 'shelve',
-        'unshelve', 'unshelve_in_vain', 'delete_softly', 'delete_softly',
+        'create', 'fail_create', 'delete', 'resize', 'resize',
+        'resize_on_same_host', 'resize_on_same_host', 'migrate', 'confirm',
+        'confirm',
+        'revert', 'revert', 'migrate_live', 'fail_live_migration', 'shelve',
+        'unshelve', 'fail_unshelve', 'delete_softly', 'delete_softly',
         'restore', 'delete_for_good', 'rebuild', 'restart', 'lose_host']
-    #: Operations that enable others, run if none of the deck is possible.
+    #: Operations after which more operations of the deck are possible.
     ENABLING = ('create', 'restore', 'unshelve', 'shelve', 'migrate',
                 'delete_softly')
 
     def possible(self):
-        """Return a dict, operation -> list of arguments it can have now."""
+        """Return dict, operation -> list of possible arguments."""
         def in_state(*states):
             return [(server,) for server in self.servers
                     if server.state in states]
 
         active = in_state('ACTIVE')
-        other_kinds = [(server, kind) for server, in active for kind in KINDS
-                       if kind != server.kind]
-        kinds = [(kind,) for kind in KINDS]
+        other_flavors = [
+            (server, flavor) for server, in active for flavor in FLAVORS
+            if flavor != server.flavor]
+        flavors = [(flavor,) for flavor in FLAVORS]
         return {
-            'create': kinds if len(self.servers) < 6 else [],
-            'create_in_vain': kinds,
+            'create': flavors if len(self.servers) < 6 else [],
+            'fail_create': flavors,
             'delete': in_state('ACTIVE', 'VERIFY_RESIZE', 'SHELVED_OFFLOADED'),
-            'resize': other_kinds,
-            'resize_here': other_kinds,
+            'resize': other_flavors,
+            'resize_on_same_host': other_flavors,
             'migrate': active,
             'confirm': in_state('VERIFY_RESIZE'),
             'revert': in_state('VERIFY_RESIZE'),
             'migrate_live': active,
-            'migrate_live_in_vain': active,
+            'fail_live_migration': active,
             'shelve': active,
             'unshelve': in_state('SHELVED_OFFLOADED'),
-            'unshelve_in_vain': in_state('SHELVED_OFFLOADED'),
+            'fail_unshelve': in_state('SHELVED_OFFLOADED'),
             'delete_softly': in_state('ACTIVE', 'VERIFY_RESIZE'),
             'restore': in_state('SOFT_DELETED'),
             'delete_for_good': in_state('SOFT_DELETED'),
@@ -349,45 +356,49 @@ class Histories(Accounting):
         }
 
     def lose_host(self, host):
-        """Let a host fail: one of its servers is deleted, one evacuated."""
+        """Let a host fail, delete one of its servers and evacuate another."""
         self.fail_host(host)
-        stranded = [server for server in self.servers
-                    if server.state == 'ACTIVE' and server.host == host]
-        if stranded[1:]:
-            self.delete(stranded[1])
-        self.evacuate(stranded[0])
-        self.assert_counted(story='lost ' + host)
+        on_host = [server for server in self.servers
+                   if server.state == 'ACTIVE' and server.host == host]
+        if on_host[1:]:
+            self.delete(on_host[1])
+        self.evacuate(on_host[0])
+        self.assert_usage(history='lost ' + host)
         self.recover(host)
 
     def play(self, seed, recount):
-        """Play a history; recount after so many of a hundred operations."""
-        luck = random.Random(seed)
-        deck = luck.sample(self.DECK, len(self.DECK))
-        story = []
-        while deck and len(story) < 3 * len(self.DECK):
+        """Play a history.
+
+        :param seed: seed of the random generator
+        :param recount: recounts after a hundred operations, on average
+        """
+        generator = random.Random(seed)
+        deck = generator.sample(self.DECK, len(self.DECK))
+        history = []
+        while deck and len(history) < 3 * len(self.DECK):
             possible = {name: arguments for name, arguments
                         in self.possible().items() if arguments}
             name = next((name for name in deck if name in possible), None)
             if name:
                 deck.remove(name)
             else:
-                name = luck.choice([name for name in self.ENABLING
-                                    if name in possible])
-            arguments = luck.choice(possible[name])
-            story.append('%s %s' % (name, arguments))
+                name = generator.choice([name for name in self.ENABLING
+                                         if name in possible])
+            arguments = generator.choice(possible[name])
+            history.append('%s %s' % (name, arguments))
             try:
                 getattr(self, name)(*arguments)
             except client.OpenStackApiException as refusal:
-                story[-1] += ' was refused: %s' % refusal
-            self.assert_counted(luck.randrange(100) < recount,
-                                '\n'.join(story))
-        self.assertEqual([], deck, '\n'.join(story))
+                history[-1] += ' was refused: %s' % refusal
+            self.assert_usage(generator.randrange(100) < recount,
+                              '\n'.join(history))
+        self.assertEqual([], deck, '\n'.join(history))
 
-    def test_recounted_after_each_operation(self):
+    def test_usage_with_recount_after_each_operation(self):
         self.play(seed=1, recount=100)
 
-    def test_seldom_recounted(self):
+    def test_usage_with_few_recounts(self):
         self.play(seed=2, recount=20)
 
-    def test_never_recounted(self):
+    def test_usage_without_recounts(self):
         self.play(seed=3, recount=0)

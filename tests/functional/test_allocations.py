@@ -20,8 +20,8 @@ from tests.functional import test_requests
 
 SPAWN = 'nova.virt.libvirt.driver.LibvirtDriver.spawn'
 
-#: vCPUs and extra specs of a flavor, and the CPUs of the allocation.
-KINDS = {
+#: Name of a flavor -> (vCPUs, extra specs, expected VCPU and PCPU).
+FLAVORS = {
     'high': (2, mixed.HIGH, {'PCPU': 2}),
     'low': (3, mixed.LOW, {'VCPU': 3}),
     'low in both cells': (
@@ -31,15 +31,15 @@ KINDS = {
     'mixed': (3, mixed.mixed('0'), {'PCPU': 1, 'VCPU': 2}),
     'numbers': (3, mixed.numbers(2, 1), {'PCPU': 2, 'VCPU': 1}),
 }
-EPHEMERAL_GB = {kind: n for n, kind in enumerate(KINDS, 1)}
-MEMORY_MB = {kind: 128 * n for n, kind in enumerate(KINDS, 1)}
+EPHEMERAL_GB = {flavor: n for n, flavor in enumerate(FLAVORS, 1)}
+MEMORY_MB = {flavor: 128 * n for n, flavor in enumerate(FLAVORS, 1)}
 SWAP_MB, SWAP_GB = 1025, 2
-#: The kind that each kind is resized to.
-NEXT = dict(zip(KINDS, [*list(KINDS)[1:], *KINDS]))
+#: Flavor -> flavor of the resize.
+NEXT = dict(zip(FLAVORS, [*list(FLAVORS)[1:], *FLAVORS]))
 
 
 class Allocations(test_requests.Requests):
-    """A mix host; ``needs`` lists all allocations that must exist."""
+    """A mix host; ``expected`` has all allocations that must exist."""
 
     ROOT_GB = 3
     EXTRA_SPECS = {}
@@ -55,31 +55,32 @@ class Allocations(test_requests.Requests):
         self.useFixture(fixtures.MonkeyPatch(
             'nova.scheduler.client.report.random',
             types.SimpleNamespace(uniform=lambda *args: 0)))
-        self.needs = {}  # consumer -> name of a provider -> resources
+        # Consumer -> name of a provider -> resources.
+        self.expected = {}
         self.start('mix1')
         self.flavors = {
-            kind: self._create_flavor(
-                vcpu=vcpus, memory_mb=MEMORY_MB[kind], disk=self.ROOT_GB,
-                ephemeral=EPHEMERAL_GB[kind], swap=SWAP_MB,
+            flavor: self._create_flavor(
+                vcpu=vcpus, memory_mb=MEMORY_MB[flavor], disk=self.ROOT_GB,
+                ephemeral=EPHEMERAL_GB[flavor], swap=SWAP_MB,
                 extra_spec={**extra_specs, **self.EXTRA_SPECS} or None)
-            for kind, (vcpus, extra_specs, _) in KINDS.items()}
+            for flavor, (vcpus, extra_specs, _) in FLAVORS.items()}
 
     def start(self, host):
         self.start_seed_host(host, cpus=24, cells=2, ratio=3.0,
                              dedicated='0-7,12-19', shared='8-11,20-23')
 
-    def needed(self, server, kind=None, host=None):
+    def expected_allocation(self, server, flavor=None, host=None):
         """Return the expected allocation: dict, provider to resources."""
-        kind, host = kind or server['kind'], host or server['host']
+        flavor, host = flavor or server['flavor'], host or server['host']
         root_gb = 0 if server['from_volume'] else self.ROOT_GB
         return {host: {
-            **KINDS[kind][2], 'MEMORY_MB': MEMORY_MB[kind],
-            'DISK_GB': root_gb + EPHEMERAL_GB[kind] + SWAP_GB}}
+            **FLAVORS[flavor][2], 'MEMORY_MB': MEMORY_MB[flavor],
+            'DISK_GB': root_gb + EPHEMERAL_GB[flavor] + SWAP_GB}}
 
-    def create(self, kind, from_volume=False, state='ACTIVE', host='mix1'):
+    def create(self, flavor, from_volume=False, state='ACTIVE', host='mix1'):
         """Create a server, and expect its allocation from now on."""
         body = self._build_server(
-            flavor_id=self.flavors[kind], networks='none', host=host,
+            flavor_id=self.flavors[flavor], networks='none', host=host,
             image_uuid='' if from_volume else None)
         if from_volume:
             body['block_device_mapping_v2'] = [{
@@ -89,14 +90,15 @@ class Allocations(test_requests.Requests):
         shown = self.soon(
             self._settled, self.api.post_server({'server': body}))
         self.assertEqual(state, shown['status'])
-        server = {'id': shown['id'], 'kind': kind, 'from_volume': from_volume,
-                  'host': shown['OS-EXT-SRV-ATTR:host'], 'migration': None}
+        server = {'id': shown['id'], 'flavor': flavor,
+                  'from_volume': from_volume, 'migration': None,
+                  'host': shown['OS-EXT-SRV-ATTR:host']}
         if state == 'ACTIVE':
-            self.needs[server['id']] = self.needed(server)
+            self.expected[server['id']] = self.expected_allocation(server)
         return server
 
     def share_disks(self):
-        """Let a provider share its disks with the hosts; return its UUID."""
+        """Create a provider that shares disks; return its UUID."""
         shared = self._post_resource_provider('shared')['uuid']
         self._set_inventory(shared, {
             'resource_class': 'DISK_GB', 'total': 10000})
@@ -107,43 +109,44 @@ class Allocations(test_requests.Requests):
         return shared
 
     def create_all(self, **kwargs):
-        return [self.create(kind, **kwargs) for kind in KINDS]
+        return [self.create(flavor, **kwargs) for flavor in FLAVORS]
 
-    def start_move(self, server, target, kind=None):
+    def start_move(self, server, target, flavor=None):
         """Migrate or resize; the migration takes the old allocation over."""
         self.act(server, 'VERIFY_RESIZE', **(
-            {'resize': {'flavorRef': self.flavors[kind]}} if kind
+            {'resize': {'flavorRef': self.flavors[flavor]}} if flavor
             else {'migrate': None}))
         server['migration'] = self.migrations_of(server['id'])[-1]['uuid']
-        self.needs[server['migration']] = self.needs[server['id']]
-        self.needs[server['id']] = self.needed(server, kind, target)
-        self.assert_held()
+        self.expected[server['migration']] = self.expected[server['id']]
+        self.expected[server['id']] = self.expected_allocation(
+            server, flavor, target)
+        self.assert_allocations()
 
     def revert(self, server):
         self.act(server, revertResize=None)
-        self.needs[server['id']] = self.needs.pop(server['migration'])
-        self.assert_held()
+        self.expected[server['id']] = self.expected.pop(server['migration'])
+        self.assert_allocations()
 
     def confirm(self, server):
         self.act(server, confirmResize=None)
-        del self.needs[server['migration']]
-        self.assert_held()
+        del self.expected[server['migration']]
+        self.assert_allocations()
 
     def delete(self, *servers):
         super().delete(*servers)
         for server in servers:
-            self.needs.pop(server['id'], None)
-            self.needs.pop(server['migration'], None)
-        self.assert_held()
+            self.expected.pop(server['id'], None)
+            self.expected.pop(server['migration'], None)
+        self.assert_allocations()
 
-    def assert_held(self):
+    def assert_allocations(self):
         """Assert that Placement has the expected allocations and no others."""
         # The source host deletes its allocation last.
         self.soon(self._assert_equal_allocations)
 
-    def assert_kept(self):
-        """Assert the same after each compute updated its host."""
-        self.assert_held()
+    def assert_stable_allocations(self):
+        """Assert the allocations, also after each nova-compute has updated."""
+        self.assert_allocations()
         for host in set(self.computes) - self.hosts_down:
             self.update_host(host)
         self._assert_equal_allocations()
@@ -157,15 +160,19 @@ class Allocations(test_requests.Requests):
             for uuid, held in allocations['allocations'].items():
                 found[uuid][name] = held['resources']
             total = sum((collections.Counter(needed.get(name))
-                         for needed in self.needs.values()),
+                         for needed in self.expected.values()),
                         collections.Counter())
             usages = self.placement.get(url + 'usages').body['usages']
             self.assertEqual(total, +collections.Counter(usages), name)
-        self.assertEqual(self.needs, found)
+        self.assertEqual(self.expected, found)
 
     @contextlib.contextmanager
     def conflicts(self, number, after=0):
-        """Let a number of writes conflict, after a number of consumers."""
+        """Let writes of allocations conflict.
+
+        :param number: number of writes that conflict
+        :param after: number of writes before them that succeed
+        """
         conflict = iter([*after * [False], *number * [True]])
         stock = consumer.Consumer.increment_generation
 
@@ -184,25 +191,25 @@ class Moves(Allocations):
 
     def test_allocations_are_exact_after_create_resize_and_cold_move(self):
         """Refuse a resize of each server, then resize and move each server."""
-        from_volume = [self.create(kind, from_volume=True)
-                       for kind in ('high', 'low', 'mixed')]
+        from_volume = [self.create(flavor, from_volume=True)
+                       for flavor in ('high', 'low', 'mixed')]
         servers = [*self.create_all(), from_volume.pop(0)]
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.delete(*from_volume)
         for host, some in ('mix1', servers[1::2]), ('mix2', servers[::2]):
             self.flags(allow_resize_to_same_host=host == 'mix1')
             if host not in self.computes:
                 self.start(host)
             for server in some:
-                self.start_move(server, host, NEXT[server['kind']])
-            self.assert_kept()
+                self.start_move(server, host, NEXT[server['flavor']])
+            self.assert_stable_allocations()
             for server in some:
                 self.revert(server)
         for server in servers:
             self.start_move(server, 'mix2')
             if server is not servers[0]:
                 self.confirm(server)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.delete(*servers)
 
     def test_allocations_are_exact_after_live_move_shelve_evacuate(self):
@@ -210,62 +217,65 @@ class Moves(Allocations):
         self.start('mix2')
         for server in servers:
             self._live_migrate(server)
-            self.needs[server['id']] = self.needed(server, host='mix2')
-            self.assert_kept()
+            self.expected[server['id']] = self.expected_allocation(
+                server, host='mix2')
+            self.assert_stable_allocations()
         for server in servers[::2]:
             self.act(server, 'SHELVED_OFFLOADED', shelve=None)
-            needed = self.needs.pop(server['id'])
-            self.assert_held()
+            needed = self.expected.pop(server['id'])
+            self.assert_allocations()
             self.act(server, unshelve={'host': 'mix2'})
-            self.needs[server['id']] = needed
-            self.assert_held()
+            self.expected[server['id']] = needed
+            self.assert_allocations()
         self.host_down('mix2')
         for server in servers:
             self.act(server, 'SHUTOFF', evacuate={'host': 'mix1'})
-            self.needs[server['id']].update(self.needed(server))
-            self.assert_held()
-        self.assert_kept()
+            self.expected[server['id']].update(
+                self.expected_allocation(server))
+            self.assert_allocations()
+        self.assert_stable_allocations()
         self.host_up('mix2')
         for server in servers:
-            del self.needs[server['id']]['mix2']
-        self.assert_kept()
+            del self.expected[server['id']]['mix2']
+        self.assert_stable_allocations()
         self.delete(*servers)
 
 
-class Gone(Allocations):
+class FailedAndDeleted(Allocations):
 
     def test_failed_builds_and_deletes_leave_no_allocation(self):
-        """An allocation that the operator deleted before is no error."""
+        """An allocation that an operator has deleted before is no error."""
         self.start('mix2')
-        for kind in 'high', 'low', 'ordinary', 'mixed':
+        for flavor in 'high', 'low', 'ordinary', 'mixed':
             with mock.patch(SPAWN, side_effect=RuntimeError()) as spawn:
-                server = self.create(kind, state='ERROR', host=None)
-            self.assertEqual(2, spawn.call_count, kind)
-            self.assert_held()
+                server = self.create(flavor, state='ERROR', host=None)
+            self.assertEqual(2, spawn.call_count, flavor)
+            self.assert_allocations()
             self.delete(server)
         servers = self.create_all()
-        stay = [self.create(kind, host='mix2') for kind in ('high', 'low')]
-        for server in [*servers[::2], *stay]:
+        on_mix2 = [self.create(flavor, host='mix2')
+                   for flavor in ('high', 'low')]
+        for server in [*servers[::2], *on_mix2]:
             self._delete_server_allocations(server['id'])
-            del self.needs[server['id']]
-        self.assert_held()
+            del self.expected[server['id']]
+        self.assert_allocations()
         self.host_down('mix1')
-        self.delete(*servers, *stay)
+        self.delete(*servers, *on_mix2)
         self.host_up('mix1')
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_conflicting_writes_are_retried(self):
         """A write is tried four times. If all fail, no allocation remains."""
         self.start('mix2')
-        for kind in 'high', 'mixed':
+        for flavor in 'high', 'mixed':
             with self.conflicts(4):
-                server = self.create(kind, state='ERROR')
+                server = self.create(flavor, state='ERROR')
             fault = self.api.get_server(server['id'])['fault']['message']
             self.assertIn('No valid host was found', fault)
             self.delete(server)
             with self.conflicts(3):
-                server = self.create(kind)
-            self.assert_held()
+                server = self.create(flavor)
+            self.assert_allocations()
             # The migration takes the allocation over before the claim.
             for after in 0, 2:
                 with self.conflicts(4, after):
@@ -273,39 +283,39 @@ class Gone(Allocations):
                         client.OpenStackApiException,
                         self.api.post_server_action,
                         server['id'], {'migrate': None})
-                self.assert_held()
+                self.assert_allocations()
                 self.act(server, **{'os-resetState': {'state': 'active'}})
             with self.conflicts(3, after=2):
                 self.start_move(server, 'mix2')
             with self.conflicts(3):
                 self.revert(server)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
 
 class SharedStorage(Allocations):
-    """A provider shares disks; the hosts have too little local disk."""
+    """Hosts with too small disks, and a provider that shares disks."""
 
     ROOT_GB = 200
 
-    def needed(self, *args, **kwargs):
-        (host, needed), = super().needed(*args, **kwargs).items()
+    def expected_allocation(self, *args, **kwargs):
+        (host, needed), = super().expected_allocation(*args, **kwargs).items()
         return {'shared': {'DISK_GB': needed.pop('DISK_GB')}, host: needed}
 
     def test_disk_is_allocated_from_the_sharing_provider(self):
         self.share_disks()
         # If a host is requested, Nova ignores shared disks.
         servers = self.create_all(host=None)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.start('mix2')
         for server in servers[:2]:
-            self.start_move(server, 'mix2', NEXT[server['kind']])
+            self.start_move(server, 'mix2', NEXT[server['flavor']])
             self.revert(server)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.delete(*servers)
 
 
 class PciDevices(Allocations):
-    """Each host has a device, whose provider is below the host's."""
+    """Each host has a device with a child provider in Placement."""
 
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
@@ -324,18 +334,18 @@ class PciDevices(Allocations):
             *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
                 num_pci=1, num_pfs=0, num_vfs=0), **kwargs)
 
-    def needed(self, *args, **kwargs):
-        needed = super().needed(*args, **kwargs)
+    def expected_allocation(self, *args, **kwargs):
+        needed = super().expected_allocation(*args, **kwargs)
         device = {'CUSTOM_PCI_{vendor_id}_{product_id}'.format(
             **self.DEVICE): 1}
         return {**needed, '%s_0000:81:00.0' % min(needed): device}
 
     def test_devices_are_allocated_with_both_priorities(self):
         self.start('mix2')
-        for kind in 'high', 'low':
-            server = self.create(kind)
+        for flavor in 'high', 'low':
+            server = self.create(flavor)
             self.start_move(server, 'mix2')
-            self.assert_kept()
-            (self.revert if kind == 'high' else self.confirm)(server)
-            self.assert_kept()
+            self.assert_stable_allocations()
+            (self.revert if flavor == 'high' else self.confirm)(server)
+            self.assert_stable_allocations()
             self.delete(server)

@@ -23,7 +23,7 @@ from tests.functional import test_healing as healing
 
 
 class Audit(healing.Drift):
-    """Two mix hosts with one instance of each kind."""
+    """Two mix hosts."""
 
     def setUp(self):
         super().setUp()
@@ -31,11 +31,11 @@ class Audit(healing.Drift):
 
     def audit(self, *arguments, status=report.CLEAN):
         """Run the command; return its rows, or its error."""
-        found, rows, said = commands.run('audit', *arguments)
-        self.assertEqual(status, found, (rows, said))
+        found, rows, output = commands.run('audit', *arguments)
+        self.assertEqual(status, found, (rows, output))
         if rows is None:
-            return said
-        self.assertIn(said.splitlines()[-1].partition(':')[0], {
+            return output
+        self.assertIn(output.splitlines()[-1].partition(':')[0], {
             report.CLEAN: ['There are no findings'],
             report.FOUND: ['There are findings', 'Nothing was changed'],
             report.FAILED: ['Not all hosts could be checked or repaired'],
@@ -52,11 +52,11 @@ class Audit(healing.Drift):
                 cctxt, server['id'], expected_attrs=['numa_topology'])
 
     def found(self, *arguments, status=report.FOUND):
-        """Return the findings: {(host, kind, consumer)}."""
+        """Return the findings: a set of (host, kind of finding, consumer)."""
         return {(row['Host'], row['Finding'], row['Consumer'])
                 for row in self.audit(*arguments, status=status)}
 
-    def assert_mended(self, expected):
+    def assert_repaired(self, expected):
         """Assert that --fix repairs the findings, and --dry-run does not."""
         self.assertEqual(expected, self.found())
         self.assertEqual(expected, self.found('--fix', '--dry-run'))
@@ -76,7 +76,7 @@ class Clean(Audit):
         self.assertEqual(
             [('mix1', 'ok'), ('mix2', 'ok')],
             [(row['Host'], row['State']) for row in rows])
-        needed = sum((collections.Counter(self.needs[server['id']]['mix1'])
+        needed = sum((collections.Counter(self.expected[server['id']]['mix1'])
                       for server in servers), collections.Counter())
         self.assertEqual(
             (finding.format_amounts(needed), finding.format_amounts(needed),
@@ -88,10 +88,10 @@ class Clean(Audit):
         self.assertEqual(
             ['in motion', 'in motion'],
             [row['State'] for row in self.audit('--all')])
-        _, _, said = commands.run('audit')
+        _, _, output = commands.run('audit')
         self.assertIn('On 2 hosts, in-flight instances and migrations, '
                       'inventories and reports were not checked: mix1, '
-                      'mix2.', said)
+                      'mix2.', output)
         self.revert(servers[0])
         self.confirm(servers[1])
         self.audit()
@@ -129,10 +129,10 @@ class Allocations(Audit):
             drifted = servers[turn:] + servers[:turn]
             self.drift(drifted)
             kinds = ('missing_allocation', 'wrong_class', 'wrong_amount')
-            self.assert_mended({
+            self.assert_repaired({
                 ('mix1', kinds[number % 3], server['id'])
                 for number, server in enumerate(drifted)})
-            self.assert_held()
+            self.assert_allocations()
 
     def test_remedy_warns_of_heal_allocations_if_image_pins(self):
         """nova-manage heal_allocations would allocate VCPU."""
@@ -145,42 +145,42 @@ class Allocations(Audit):
         self.assertEqual(0, manage.PlacementCommands().heal_allocations(
             instance_uuid=server['id']))
         self.assertEqual(4, self.resources('mix1', of='usages')['VCPU'])
-        self.assert_mended({('mix1', 'wrong_class', server['id'])})
+        self.assert_repaired({('mix1', 'wrong_class', server['id'])})
         self.assertEqual(4, self.resources('mix1', of='usages')['PCPU'])
 
     def test_unused_allocation_is_deleted(self):
         """The instance was deleted, moved or shelved, or the move ended."""
-        servers = [self.create(kind) for kind in ('high', 'low', 'mixed')]
-        gone, moved, shelved = servers
-        self.delete(gone)
+        servers = [self.create(flavor) for flavor in ('high', 'low', 'mixed')]
+        deleted, moved, shelved = servers
+        self.delete(deleted)
         self.start_move(moved, 'mix2')
         self.confirm(moved)
         self.act(shelved, 'SHELVED_OFFLOADED', shelve=None)
         self.audit()
-        for uuid in (gone['id'], uuids.unknown, shelved['id'],
+        for uuid in (deleted['id'], uuids.unknown, shelved['id'],
                      moved['migration']):
             self.put({'id': uuid, 'host': 'mix1'}, VCPU=1, MEMORY_MB=1)
         self.put({**moved, 'host': 'mix1'}, VCPU=3, DISK_GB=1)
-        self.assert_mended({
-            ('mix1', 'orphaned_allocation', gone['id']),
+        self.assert_repaired({
+            ('mix1', 'orphaned_allocation', deleted['id']),
             ('mix1', 'orphaned_allocation', uuids.unknown),
             ('mix1', 'left_allocation', shelved['id']),
             ('mix1', 'left_allocation', moved['migration']),
             ('mix1', 'left_allocation', moved['id'])})
-        del self.needs[shelved['id']]
-        self.assert_held()
+        del self.expected[shelved['id']]
+        self.assert_allocations()
 
     def test_allocation_of_failed_build_is_deleted(self):
         """nova-compute was killed during the claim."""
         server = self.create('high')
         self.change(server, host=None, vm_state='error')
         self.update_host('mix1')
-        self.assert_mended({('mix1', 'left_allocation', server['id'])})
-        self.needs.pop(server['id'])
-        self.assert_held()
+        self.assert_repaired({('mix1', 'left_allocation', server['id'])})
+        self.expected.pop(server['id'])
+        self.assert_allocations()
 
     def test_allocation_of_scheduled_instance_is_kept(self):
-        """It exists before the instance is built or unshelved on a host."""
+        """The allocation exists before a host builds or unshelves."""
         for values in ({'vm_state': 'building', 'task_state': 'scheduling'},
                        {'vm_state': 'building'},
                        {'vm_state': 'shelved_offloaded',
@@ -188,7 +188,7 @@ class Allocations(Audit):
             self.change(self.create('low'), host=None, **values)
             self.update_host('mix1')
             self.audit('--fix')
-            self.assert_held()
+            self.assert_allocations()
 
     def test_allocation_of_migration_of_deleted_instance_is_deleted(self):
         """An instance may be deleted during a live migration."""
@@ -198,13 +198,13 @@ class Allocations(Audit):
             status='running', migration_type='live-migration',
             source_compute='mix1', dest_compute='mix2')
         migration.create()
-        held = {'id': migration.uuid, 'host': 'mix1'}
-        self.put(held, VCPU=1)
+        consumer = {'id': migration.uuid, 'host': 'mix1'}
+        self.put(consumer, VCPU=1)
         self.audit()
         self._delete_server_allocations(migration.uuid)
         self.delete(server)
-        self.put(held, VCPU=1)
-        self.assert_mended({('mix1', 'left_allocation', migration.uuid)})
+        self.put(consumer, VCPU=1)
+        self.assert_repaired({('mix1', 'left_allocation', migration.uuid)})
 
     def test_allocation_of_other_service_is_kept(self):
         self.placement.put('/allocations/' + uuids.container, {
@@ -216,7 +216,8 @@ class Allocations(Audit):
         self.audit()
         self._delete_server_allocations(uuids.container)
         self.put({'id': uuids.container, 'host': 'mix1'}, VCPU=1)
-        self.assert_mended({('mix1', 'orphaned_allocation', uuids.container)})
+        self.assert_repaired({
+            ('mix1', 'orphaned_allocation', uuids.container)})
 
     def test_failed_repair_is_listed(self):
         server, other = self.create('high'), {'id': uuids.other,
@@ -233,22 +234,22 @@ class Allocations(Audit):
         self.assertIn('exceed the capacity', row['Remedy'])
         # The orphaned allocation is deleted first.
         cell.destroy()
-        self.assert_mended({('mix1', 'wrong_class', server['id']),
-                            ('mix1', 'orphaned_allocation', uuids.other)})
+        self.assert_repaired({('mix1', 'wrong_class', server['id']),
+                              ('mix1', 'orphaned_allocation', uuids.other)})
 
     def test_allocation_of_unknown_owner_is_kept(self):
-        """A cell or Placement does not answer with the owner."""
+        """A cell or Placement does not tell the owner."""
         self.put({'id': uuids.unknown, 'host': 'mix1'}, VCPU=1)
         for broken in (
                 mock.patch.object(objects.Migration, 'get_by_uuid',
-                                  side_effect=db_exception.DBError('gone')),
+                                  side_effect=db_exception.DBError('failed')),
                 mock.patch.object(allocations, '_TYPE_VERSION', '9.9')):
             with broken:
                 row, = self.audit('--fix', status=report.FAILED)
             self.assertEqual('unread', row['Finding'])
             self.assertRegex(
                 row['Remedy'], 'cell .* does not answer|with status 406')
-        self.assert_mended({('mix1', 'orphaned_allocation', uuids.unknown)})
+        self.assert_repaired({('mix1', 'orphaned_allocation', uuids.unknown)})
 
     def test_instance_without_block_devices_is_repaired(self):
         """Nova may be deleting the instance."""
@@ -257,7 +258,7 @@ class Allocations(Audit):
         with mock.patch.object(
                 objects.BlockDeviceMappingList, 'bdms_by_instance_uuid',
                 return_value={}):
-            self.assert_mended({('mix1', 'missing_allocation',
+            self.assert_repaired({('mix1', 'missing_allocation',
                                  server['id'])})
 
     def test_vcpu_of_pinned_instance_is_kept_on_host_without_pcpu(self):
@@ -280,13 +281,13 @@ class Allocations(Audit):
             self.drift([server])
             with self.conflicts(number):
                 self.audit('--fix', status=status)
-        self.assert_mended({('mix1', 'missing_allocation', server['id'])})
+        self.assert_repaired({('mix1', 'missing_allocation', server['id'])})
 
     def test_allocation_that_is_used_again_is_kept(self):
         server = self.create('high')
         self.act(server, 'SHELVED_OFFLOADED', shelve=None)
-        needs = self.needs.pop(server['id'])
-        self.put(server, **needs['mix1'])
+        expected = self.expected.pop(server['id'])
+        self.put(server, **expected['mix1'])
         found = {('mix1', 'left_allocation', server['id'])}
         self.assertEqual(found, self.found())
         stock = repairs.delete_allocations
@@ -298,35 +299,35 @@ class Allocations(Audit):
         with mock.patch.object(repairs, 'delete_allocations', unshelve_first):
             self.assertEqual(
                 found, self.found('--fix', status=report.FAILED))
-        self.needs[server['id']] = needs
-        self.assert_held()
+        self.expected[server['id']] = expected
+        self.assert_allocations()
         self.audit()
 
     def test_disk_at_sharing_provider_is_counted(self):
         server = self.create('high')
         self.compute_rp_uuids['shared'] = self.share_disks()
-        needs = self.needs[server['id']]
-        disk = needs['mix1'].pop('DISK_GB')
-        self.put(server, **needs['mix1'])
+        expected = self.expected[server['id']]
+        disk = expected['mix1'].pop('DISK_GB')
+        self.put(server, **expected['mix1'])
         self.put({**server, 'host': 'shared'}, DISK_GB=disk)
         self.audit()
         self.put({**server, 'host': 'shared'}, DISK_GB=disk + 1)
-        self.assert_mended({('mix1', 'wrong_amount', server['id'])})
-        needs['shared'] = {'DISK_GB': disk}
-        self.assert_held()
+        self.assert_repaired({('mix1', 'wrong_amount', server['id'])})
+        expected['shared'] = {'DISK_GB': disk}
+        self.assert_allocations()
 
 
 class Hosts(Audit):
 
-    def change(self, what, host='mix1', **values):
+    def change_provider(self, part, host='mix1', **values):
         """Change the inventories or the traits of a host in Placement."""
         url = '/resource_providers/%s/%s' % (
-            self.compute_rp_uuids[host], what)
+            self.compute_rp_uuids[host], part)
         found = self.placement.get(url, version='1.26').body
-        if what == 'traits':
+        if part == 'traits':
             found['traits'] = values['traits']
         for name, changes in (
-                values.items() if what == 'inventories' else ()):
+                values.items() if part == 'inventories' else ()):
             found['inventories'][name].update(changes)
         answer = self.placement.put(url, found, version='1.26')
         self.assertEqual(200, answer.status, answer.body)
@@ -338,24 +339,26 @@ class Hosts(Audit):
         self.audit()
         before = {host: (self.resources(host), self.traits(host))
                   for host in self.computes}
-        self.change('inventories', VCPU={'reserved': 0}, PCPU={'total': 17},
-                    MEMORY_MB={'allocation_ratio': 1.5})
-        self.change('inventories', 'mix2', VCPU={'max_unit': 3})
-        self.change('inventories', 'off1', VCPU={'total': 5})
-        self.change('traits', 'mix2', traits=[])
-        self.change('traits', 'off1', traits=[
+        self.change_provider(
+            'inventories', VCPU={'reserved': 0}, PCPU={'total': 17},
+            MEMORY_MB={'allocation_ratio': 1.5})
+        self.change_provider('inventories', 'mix2', VCPU={'max_unit': 3})
+        self.change_provider('inventories', 'off1', VCPU={'total': 5})
+        self.change_provider('traits', 'mix2', traits=[])
+        self.change_provider('traits', 'off1', traits=[
             'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'])
-        self.change('traits', 'stock1', traits=['CUSTOM_CPU_PRIORITY'])
-        self.assert_mended({
+        self.change_provider(
+            'traits', 'stock1', traits=['CUSTOM_CPU_PRIORITY'])
+        self.assert_repaired({
             *((host, 'wrong_inventory', '')
               for host in ('mix1', 'mix2', 'off1')),
             *((host, 'wrong_traits', '')
               for host in ('mix2', 'off1', 'stock1'))})
-        ours = {'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'}
+        priority_traits = {'CUSTOM_CPU_PRIORITY', 'CUSTOM_CPU_PRIORITY_MIX'}
         for host, (inventories, traits) in before.items():
             self.assertEqual(inventories, self.resources(host), host)
-            self.assertEqual(ours & set(traits),
-                             ours & set(self.traits(host)), host)
+            self.assertEqual(priority_traits & set(traits),
+                             priority_traits & set(self.traits(host)), host)
 
     def test_wrong_reports_are_found(self):
         self.create('low')
@@ -425,7 +428,7 @@ class Hosts(Audit):
         self.assertIn('AttributeError: new. Correct that', row['Remedy'])
         with mock.patch.object(
                 objects.ComputeNodeList, 'get_by_pagination',
-                side_effect=db_exception.DBConnectionError('gone')):
+                side_effect=db_exception.DBConnectionError('failed')):
             row, = self.audit(status=report.FAILED)
         self.assertEqual('unread', row['Finding'])
         self.assertIn('cell', row['Host'])

@@ -10,7 +10,7 @@ from nova_prio.compute import usage
 from nova_prio.model import capacity
 from tests.functional import base
 
-KINDS = {
+FLAVORS = {
     'high': (2, {'hw:cpu_priority': 'high'}),
     'low': (8, {'hw:cpu_priority': 'low'}),
     'low in both cells': (
@@ -19,7 +19,7 @@ KINDS = {
     'pinned': (1, {'hw:cpu_policy': 'dedicated'}),
     'mixed': (3, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}),
 }
-FLOATING = set(KINDS) - {'high', 'pinned'}
+FLOATING = set(FLAVORS) - {'high', 'pinned'}
 
 
 class FullHost(base.FunctionalTest):
@@ -34,7 +34,7 @@ class FullHost(base.FunctionalTest):
         self.let_guests_migrate()
         self._start('mix1')
         self.servers = {name: self.boot(self.flavor(vcpus, **extra_specs))
-                        for name, (vcpus, extra_specs) in KINDS.items()}
+                        for name, (vcpus, extra_specs) in FLAVORS.items()}
         self._start('mix2')
 
     def _start(self, host):

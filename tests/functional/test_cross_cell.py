@@ -22,7 +22,7 @@ class CrossCell(test_audit.Audit):
 
     def setUp(self):
         super().setUp()
-        # By default, the policy of Nova allows cross-cell resizes to nobody.
+        # By default, the policy of Nova forbids cross-cell resizes.
         self.policy.set_rules(
             {servers_policies.CROSS_CELL_RESIZE: base_policies.RULE_ADMIN_API},
             overwrite=False)
@@ -45,7 +45,10 @@ class CrossCell(test_audit.Audit):
         return set(self.computes[host].driver.list_instance_uuids())
 
     def start_moves(self):
-        """Resize a low instance and one that becomes low; confirm neither."""
+        """Migrate a low instance and resize an ordinary one to low.
+
+        Neither move is confirmed.
+        """
         servers = migrated, resized = self.create('low'), self.create(
             'ordinary')
         self.start_move(migrated, 'mix2')
@@ -77,16 +80,16 @@ class CrossCell(test_audit.Audit):
 
     def test_usage_survives_restart_before_confirm_or_revert(self):
         migrated, resized = self.start_moves()
-        self.assert_kept()
+        self.assert_stable_allocations()
         for host in self.hosts:
             self.restart_compute_service(host)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.assertEqual([(0, 8), (0, 6)], list(map(self.usage, self.hosts)))
         self.assertEqual(['in motion', 'in motion'], [
             row['State'] for row in self.audit('--all')])
         self.confirm(migrated)
         self.revert(resized)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.assertEqual([(0, 5), (0, 3)], list(map(self.usage, self.hosts)))
         self.assertEqual([{resized['id']}, {migrated['id']}],
                          list(map(self.guests, self.hosts)))
@@ -98,15 +101,15 @@ class CrossCell(test_audit.Audit):
             self.assertEqual(
                 [usage if each == host else (0, 0) for each in self.hosts],
                 list(map(self.usage, self.hosts)))
-            self.assert_kept()
+            self.assert_stable_allocations()
         self.assertEqual({server['id'] for server in servers},
                          self.guests(host))
         self.audit()
 
     def test_instances_with_numa_topology_are_refused(self):
         """Stock Nova would start them on the shared CPUs, without pins."""
-        kinds = 'high', 'low in both cells', 'pinned', 'mixed', 'numbers'
-        servers = [self.create(kind) for kind in kinds]
+        flavors = 'high', 'low in both cells', 'pinned', 'mixed', 'numbers'
+        servers = [self.create(flavor) for flavor in flavors]
         guests = [self.guest_xml(server['id']) for server in servers]
         usage = self.usage('mix1')
         for server in servers:
@@ -117,7 +120,7 @@ class CrossCell(test_audit.Audit):
             self.assertEqual('mix1', self.host_of(server))
             self.assertEqual('ACTIVE', self._settled(server)['status'])
         self.assertEqual([usage, (0, 0)], list(map(self.usage, self.hosts)))
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.assertEqual([usage, (0, 0)], list(map(self.usage, self.hosts)))
         self.assertEqual(
             guests, [self.guest_xml(server['id']) for server in servers])

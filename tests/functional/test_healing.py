@@ -22,7 +22,7 @@ class Drift(allocations.Allocations):
     """Helpers that change allocations as other clients do."""
 
     def put(self, server, **resources):
-        """Set the allocation at the host, and keep all others."""
+        """Set the allocation of a server on its host, and keep all others."""
         url = '/allocations/' + server['id']
         found = self.placement.get(url, version='1.28').body
         for key, value in (('project_id', uuids.project),
@@ -35,9 +35,9 @@ class Drift(allocations.Allocations):
         self.assertEqual(204, answer.status, answer.body)
 
     def drift(self, servers):
-        """Let each server hold something else than it needs."""
+        """Change each allocation: delete it, or change classes or amounts."""
         for number, server in enumerate(servers):
-            needs = dict(self.needs[server['id']]['mix1'])
+            needs = dict(self.expected[server['id']]['mix1'])
             if number % 3 == 0:
                 self._delete_server_allocations(server['id'])
                 continue
@@ -76,20 +76,20 @@ class Healing(Drift):
         self.update_host(host)
         return log.output
 
-    def test_each_kind(self):
+    def test_drifted_allocations_are_healed(self):
         self.assertEqual('', self.heal())
         servers = [*self.create_all(), self.create('high', from_volume=True)]
         self.assertEqual('', self.heal())
         for turn in range(3):
             self.drift(servers[turn:] + servers[:turn])
-            said = self.heal()
-            self.assert_held()
+            warnings = self.heal()
+            self.assert_allocations()
             for server in servers:
-                self.assertIn(server['id'], said)
+                self.assertIn(server['id'], warnings)
             self.assertEqual('', self.heal())
 
     def test_other_classes_and_providers_are_kept(self):
-        """Other classes and other providers stay as they are."""
+        """Resource classes and providers of others do not change."""
         server = self.create('high')
         self.placement.put('/resource_classes/CUSTOM_LICENCE', None,
                            version='1.7')
@@ -100,13 +100,13 @@ class Healing(Drift):
         self.compute_rp_uuids['other'] = other
         self.put({**server, 'host': 'other'}, VCPU=3)
         self.put(server, VCPU=2, CUSTOM_LICENCE=1)
-        self.needs[server['id']]['other'] = {'VCPU': 3}
-        self.needs[server['id']]['mix1']['CUSTOM_LICENCE'] = 1
+        self.expected[server['id']]['other'] = {'VCPU': 3}
+        self.expected[server['id']]['mix1']['CUSTOM_LICENCE'] = 1
         self.heal()
-        self.assert_held()
+        self.assert_allocations()
 
-    def test_instance_that_is_not_idle_is_left_alone(self):
-        """An instance that moves, or is changed, is left alone."""
+    def test_busy_instances_are_not_healed(self):
+        """One instance is resized, and one is rebooting."""
         self.start('mix2')
         server, other = self.create('high'), self.create('low')
         self.start_move(server, 'mix2')
@@ -120,77 +120,78 @@ class Healing(Drift):
                 '/allocations/' + server['id']).body['allocations'][
                     self.compute_rp_uuids[host]]['resources'])
 
-    def test_offloaded_instance_that_keeps_its_host(self):
-        """Nova failed to report to Placement when it offloaded it."""
+    def test_allocation_of_offloaded_instance_is_deleted(self):
+        """Nova failed to delete the allocation when it offloaded."""
         server = self.create('mixed')
         self.act(server, 'SHELVED_OFFLOADED', shelve=None)
         self.change(server, host='mix1')
-        self.put(server, **self.needs.pop(server['id'])['mix1'])
+        self.put(server, **self.expected.pop(server['id'])['mix1'])
         self.assertIn(server['id'], self.heal())
-        self.assert_held()
+        self.assert_allocations()
         self.assertEqual('', self.heal())
 
     def test_host_without_mix_heals_only_instances_with_a_priority(self):
         self.start_host('off1', cpus=24, cells=2, ratio=3.0,
                         dedicated='0-7,12-19', shared='8-11,20-23',
                         aggregate={'priority_mix': 'true'})
-        kinds = 'high', 'low', 'ordinary', 'pinned'
-        servers = {kind: self.create(kind, host='off1') for kind in kinds}
+        flavors = 'high', 'low', 'ordinary', 'pinned'
+        servers = {flavor: self.create(flavor, host='off1')
+                   for flavor in flavors}
         for server in servers.values():
             self._delete_server_allocations(server['id'])
-        for kind in 'ordinary', 'pinned':
-            del self.needs[servers[kind]['id']]
-        said = self.heal('off1')
-        self.assert_held()
+        for flavor in 'ordinary', 'pinned':
+            del self.expected[servers[flavor]['id']]
+        warnings = self.heal('off1')
+        self.assert_allocations()
         self.assertEqual(
-            {'high', 'low'}, {kind for kind in kinds
-                              if servers[kind]['id'] in said})
+            {'high', 'low'}, {flavor for flavor in flavors
+                              if servers[flavor]['id'] in warnings})
 
-    def test_consumers_not_on_the_host_are_left_alone(self):
-        """Instances elsewhere or nowhere, and migrations that ended."""
+    def test_consumers_not_on_the_host_are_not_healed(self):
+        """Instances on another host or on none, and ended migrations."""
         self.start('mix2')
         moved, shelved, failed = (self.create('high') for _ in range(3))
         self.start_move(moved, 'mix2')
         self.confirm(moved)
         self.act(shelved, 'SHELVED_OFFLOADED', shelve=None)
         self.change(failed, host=None, vm_state='error')
-        self.needs[shelved['id']] = {}
+        self.expected[shelved['id']] = {}
         for uuid in moved['id'], moved['migration'], shelved['id']:
             self.put({'id': uuid, 'host': 'mix1'}, PCPU=2)
-            self.needs.setdefault(uuid, {})['mix1'] = {'PCPU': 2}
+            self.expected.setdefault(uuid, {})['mix1'] = {'PCPU': 2}
         for _ in range(3):
             self.assertEqual('', self.heal())
-            self.assert_held()
+            self.assert_allocations()
 
     def test_refused_write_is_logged_once(self):
-        """It is said once that Placement refuses, and done when it fits."""
+        """The allocation is corrected when its amounts fit."""
         server = self.create('high')
-        # As after the fallback of the scheduler on a host with PCPU.
+        # The fallback query of the scheduler leads to such an allocation.
         self.put(server, VCPU=2)
         other = {'id': uuids.other, 'host': 'mix1'}
         self.put(other, PCPU=15)
-        said = self.heal()
-        self.assertIn(server['id'], said)
-        self.assertIn('Placement refused the request: ', said)
-        self.assertIn('The requested amount would exceed the capacity', said)
+        warnings = self.heal()
+        self.assertIn(server['id'], warnings)
+        self.assertIn('Placement refused the request: ', warnings)
+        self.assertIn(
+            'The requested amount would exceed the capacity', warnings)
         self.assertEqual('', self.heal())
         self._delete_server_allocations(other['id'])
         self.assertIn('Corrected the allocation', self.heal())
-        self.assert_held()
+        self.assert_allocations()
 
-    def test_conflicts(self):
-        """Healing reads a changed allocation again, four times."""
+    def test_conflicting_write_is_retried(self):
+        """Healing makes four attempts, and reads the allocation again."""
         server = self.create('high')
-        for number, said in ((3, 'Corrected the allocation'),
-                             (4, '4 attempts failed')):
+        for number, warnings in ((3, 'Corrected the allocation'),
+                                 (4, '4 attempts failed')):
             self.drift([server])
             with self.conflicts(number):
-                self.assertIn(said, self.heal())
+                self.assertIn(warnings, self.heal())
         self.heal()
-        self.assert_held()
+        self.assert_allocations()
 
     def test_unexpected_answer_does_not_fail_the_recount(self):
-        """An unexpected answer does not fail the recount."""
         server = self.create('high')
         self.drift([server])
         with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
@@ -202,7 +203,7 @@ class Healing(Drift):
             self.assertEqual('', self.heal())
         self.assertEqual(0, self.report('mix1').low_used)
         self.heal()
-        self.assert_held()
+        self.assert_allocations()
 
     @staticmethod
     def _page():
@@ -210,16 +211,15 @@ class Healing(Drift):
         answer.status_code, answer._content = 503, b'<html>'
         return answer
 
-    def test_move_that_begins_meanwhile_prevents_the_write(self):
-        """Healing does not write if a move has begun since."""
+    def test_move_that_begins_during_healing_prevents_the_write(self):
         server = self.create('high')
         self.drift([server])
         stock, amounts = prio_allocations.get_if_idle, itertools.count(3)
 
-        def at_rest(cctxt, uuid):
+        def get_if_idle(cctxt, uuid):
             found = stock(cctxt, uuid)
             self.put(server, PCPU=next(amounts))
             return found
 
-        with mock.patch.object(prio_allocations, 'get_if_idle', at_rest):
+        with mock.patch.object(prio_allocations, 'get_if_idle', get_if_idle):
             self.assertIn('4 attempts failed', self.heal())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""A compute recounts while an instance moves: its CPUs are nobody else's."""
+"""Recounts during a move do not free the CPUs of the instance."""
 
 from unittest import mock
 
@@ -30,7 +30,7 @@ class InFlightMoves(base.FunctionalTest):
             context.RequestContext('user', 'project'), 'mix1')
 
     def revert(self, recount):
-        """Revert the move; a host recounts before the server is at home."""
+        """Revert the move; a host recounts before the server has returned."""
         stock = manager.ComputeManager._revert_instance_flavor_host_node
 
         def come_home(compute, *args):
@@ -42,8 +42,8 @@ class InFlightMoves(base.FunctionalTest):
                 come_home):
             self._revert_resize(self.server)
 
-    def assert_kept(self):
-        """Nobody gets the CPUs of the server, now or after a recount."""
+    def assert_stable_allocations(self):
+        """Assert that no other server gets the CPUs, also after a recount."""
         other = self.boot(self.high, az='nova:mix1')
         self.assertEqual(8, len({*self.cpus_of_vcpus(self.server),
                                  *self.cpus_of_vcpus(other)}))
@@ -57,7 +57,7 @@ class InFlightMoves(base.FunctionalTest):
     def test_source_counts_instance_that_a_revert_returns(self):
         self.revert(self.recount)
         self.assertEqual(4, self.report('mix1').remaining.high)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_destination_leaves_out_reverted_instance(self):
         """Another instance has the same CPU numbers on mix2."""
@@ -70,10 +70,10 @@ class InFlightMoves(base.FunctionalTest):
         self.revert(lambda: self.update_host('mix2'))
         self.assertNotIn('Error updating resources', log.output)
         self.assertEqual(4, self.report('mix2').remaining.high)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def _recount_before_it_leaves(self, move, *args):
-        """Move the server; mix2 recounts before its guest is gone there."""
+        """Move the server; mix2 recounts before its guest is removed."""
         log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
         stock = manager.ComputeManager._terminate_volume_connections
 
@@ -89,7 +89,7 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(0, self.report('mix2').remaining.high)
 
     def test_next_move_begins_before_live_migration_ends(self):
-        """Another instance on mix2 has its CPU numbers of mix1."""
+        """Another instance on mix2 has the CPU numbers of its source."""
         self._confirm_resize(self.server)
         _, other = (self.boot(self.high, az='nova:' + host)
                     for host in ('mix1', 'mix2'))
@@ -99,7 +99,7 @@ class InFlightMoves(base.FunctionalTest):
                          self.cpus_of_vcpus(self.server))
 
     def test_resize_on_same_host_counts_once(self):
-        """The claim counts once, beside the CPUs of the instance."""
+        """The claim counts once, in addition to the CPUs of the instance."""
         self._confirm_resize(self.server)
         self.flags(allow_resize_to_same_host=True)
         self.host_down('mix1')
@@ -128,7 +128,7 @@ class InFlightMoves(base.FunctionalTest):
             tracker = self.computes['mix1'].rt
             self.assertEqual(before, tracker.get_priority_report(
                 tracker.compute_nodes['mix1']).to_stats())
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_unreadable_moves_refuse_only_priority_instances(self):
         self._revert_resize(self.server)
@@ -143,7 +143,7 @@ class InFlightMoves(base.FunctionalTest):
             self._delete_server(self.boot(self.plain, az='nova:mix1'))
             self.recount()
             self.assertEqual('', self.report('mix1').problem)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_instance_arrives_between_reads(self):
         self._revert_resize(self.server)
@@ -159,7 +159,7 @@ class InFlightMoves(base.FunctionalTest):
                 objects.InstanceList, 'get_by_host_and_node', read):
             self.recount()
         self.assertEqual(4, self.report('mix1').remaining.high)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def _move_to(self, host):
         self._migrate_server(self.server)
@@ -167,7 +167,7 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(host, self.host_of(self.server))
 
     def test_evacuation_to_source_of_failed_move(self):
-        """Nova counts the failed move as well if it recounts before."""
+        """Nova also counts the failed move if it recounts earlier."""
         self._confirm_resize(self.server)
         self._move_to('mix1')
 
@@ -207,7 +207,7 @@ class InFlightMoves(base.FunctionalTest):
             self.assertEqual(4, node.vcpus_used)
 
     def test_migration_after_failed_live_migration(self):
-        """Nova counts the failed one as well if it recounts before."""
+        """Nova also counts the failed migration if it recounts earlier."""
         self._confirm_resize(self.server)
 
         def fail(domain, *args, **kwargs):

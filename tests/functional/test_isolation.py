@@ -30,7 +30,7 @@ from nova_prio.scheduler.weights import priority_weighter
 from nova_prio.virt.libvirt import driver
 from tests.functional import base
 
-#: The classes that stand in the place of Nova's.
+#: The classes that replace classes of Nova.
 ENTRIES = (
     resource_tracker.PriorityResourceTracker, claims.PriorityClaim,
     claims.PriorityMoveClaim, driver.PriorityLibvirtDriver,
@@ -61,7 +61,7 @@ PARTS = {
 
 
 class Injected(Exception):
-    """An error that no code expects."""
+    """An error that no code handles."""
 
 
 def is_ours(found):
@@ -93,7 +93,7 @@ def methods_of(cls):
 
 
 def called_by(function):
-    """Yield (owner, name) of the functions of ours that a function calls."""
+    """Yield (owner, name) of the nova_prio functions that a function calls."""
     names = names_in(function)
     scope = inspect.unwrap(function).__globals__
     for name in names & set(scope):
@@ -224,7 +224,7 @@ class Isolation(base.FunctionalTest):
             else staticmethod(fail) if inspect.isclass(owner) else fail)
 
     def called(self):
-        """Return those of the targets that ordinary instances lead to."""
+        """Return the targets that operations on ordinary instances call."""
         calls = set()
 
         def watch(target):
@@ -249,7 +249,7 @@ class Isolation(base.FunctionalTest):
         return [target for target in targets() if target in calls]
 
     def check(self):
-        """Let one function after the other fail, and recover from it."""
+        """Let each function fail in turn, and recover afterwards."""
         report = self.report('host1').to_stats()
         reached, wrong = set(), []
         for owner, name in self.called():

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Live migration between hosts that differ: in sets, in mix, in the driver."""
+"""Live migration between hosts with different CPU sets, mix or driver."""
 
 import functools
 import logging
@@ -26,8 +26,8 @@ from nova_prio.virt.libvirt import live_migration
 from tests import commands
 from tests.functional import base
 
-#: Flavor of each kind: vCPUs and extra specs.
-KINDS = {
+#: Name of a flavor -> (vCPUs, extra specs).
+FLAVORS = {
     'high': (2, {'hw:cpu_priority': 'high'}),
     'high mixed': (2, {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'mixed',
                        'hw:cpu_dedicated_mask': '0'}),
@@ -38,8 +38,8 @@ KINDS = {
     'pinned': (1, {'hw:cpu_policy': 'dedicated'}),
     'mixed': (2, {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}),
 }
-LOW = {kind for kind in KINDS if kind.startswith('low')}
-PRIORITY = {kind for kind in KINDS if kind.startswith('high')} | LOW
+LOW = {flavor for flavor in FLAVORS if flavor.startswith('low')}
+PRIORITY = {flavor for flavor in FLAVORS if flavor.startswith('high')} | LOW
 
 DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
 #: The last check that Nova runs at the destination, after all claims.
@@ -76,15 +76,15 @@ def fail_and_clean_up_late(test, server):
 
 
 class LiveMigration(base.FunctionalTest):
-    """One guest of each kind on mix1; mix2 has other CPU sets."""
+    """One guest of each flavor on mix1; mix2 has other CPU sets."""
 
     def setUp(self):
         super().setUp()
         self.let_guests_migrate()
         self.start_seed_host('mix1', cells=2, dedicated='0-3,6-9',
                              shared='4-5,10-11')
-        self.servers = {kind: self.boot(self.flavor(vcpus, **extra_specs))
-                        for kind, (vcpus, extra_specs) in KINDS.items()}
+        self.servers = {flavor: self.boot(self.flavor(vcpus, **extra_specs))
+                        for flavor, (vcpus, extra_specs) in FLAVORS.items()}
 
     def _start_mix2(self, **options):
         self.start_seed_host('mix2', **{**dict(
@@ -103,14 +103,14 @@ class LiveMigration(base.FunctionalTest):
         self.soon(self._assert_over, server)
 
     def _assert_over(self, server):
-        """The source has counted anew, too."""
+        """Assert that the migration has ended, and the source recounted."""
         self.assertIn(self.migrations_of(server['id'])[-1]['status'],
                       ('completed', 'error', 'failed'))
 
     def _force(self, server, host='mix2'):
-        """Migrate it round the scheduler.
+        """Migrate a server without the scheduler.
 
-        nova-api refuses that for priority instances where it knows them.
+        If nova_prio is enabled, nova-api refuses this for such instances.
         """
         self.flags(enabled=False, group='nova_prio')
         self.api.microversion = '2.67'
@@ -139,13 +139,13 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual([self.compute_rp_uuids[host]], list(held))
 
     def _used(self):
-        """Return the usage in the report of each host: rows, cells."""
+        """Return dict, host -> (used rows, low vCPUs by cell)."""
         reports = {host: self.report(host) for host in self.computes}
         return {host: (report.used, report.low_by_cell)
                 for host, report in reports.items() if report}
 
     def _assert_accounts(self, **used):
-        """A recount leaves the reports as they are."""
+        """Assert that a recount does not change the reports."""
         before = self._used()
         for host in self.computes:
             self.update_host(host)
@@ -153,24 +153,24 @@ class LiveMigration(base.FunctionalTest):
         for host, expected in used.items():
             self.assertEqual(expected, before[host])
 
-    def _assert_guest(self, kind, server, emulator='0,5-6,10-11',
+    def _assert_guest(self, flavor, server, emulator='0,5-6,10-11',
                       low='0-11'):
         """Assert that the guest XML is that of the destination."""
         domain = etree.fromstring(self.guest_xml(server['id']))
-        priority = kind.split()[0] if kind in PRIORITY else None
+        priority = flavor.split()[0] if flavor in PRIORITY else None
         self.assertEqual(
             priority and '/%s_prio_machine' % priority,
             domain.findtext('resource/partition'))
         pins = [pin.get('cpuset') for pin in domain.iter('vcpupin')]
         threads = {pin.get('cpuset') for pin in domain.iter('emulatorpin')}
         threads |= {pin.get('cpuset') for pin in domain.iter('iothreadpin')}
-        if kind == 'low':
+        if flavor == 'low':
             self.assertEqual(low, domain.find('vcpu').get('cpuset'))
             self.assertEqual(({emulator}, []), (threads, pins))
-        elif kind == 'low in both cells':
+        elif flavor == 'low in both cells':
             self.assertEqual({emulator}, threads)
             self.assertEqual(2, len(pins))
-        elif kind == 'ordinary':
+        elif flavor == 'ordinary':
             self.assertEqual(emulator, domain.find('vcpu').get('cpuset'))
             self.assertEqual((set(), []), (threads, pins))
         else:
@@ -178,10 +178,10 @@ class LiveMigration(base.FunctionalTest):
 
     def test_to_a_host_with_other_sets(self):
         self._start_mix2()
-        for kind, server in self.servers.items():
+        for flavor, server in self.servers.items():
             self._migrate(server)
             self._assert_on('mix2', server)
-            self._assert_guest(kind, server)
+            self._assert_guest(flavor, server)
         pins = [pin.get('cpuset') for pin in self.domain(
             self.servers['low in both cells']).iter('vcpupin')]
         self.assertEqual(['0-5', '6-11'], sorted(pins))
@@ -189,16 +189,16 @@ class LiveMigration(base.FunctionalTest):
                               mix2=((5, 8, 4), {'0': 1, '1': 1}))
 
     def test_low_emulator_threads_follow_the_set_of_the_destination(self):
-        """Between a host with the option and one without it, and back."""
+        """Migrate to a host without cpu_priority_mix_enable, and back."""
         self._start_mix2(dedicated='1-4,7-8', low_emulator_set='9')
-        for kind in sorted(LOW):
-            server = self.servers[kind]
+        for flavor in sorted(LOW):
+            server = self.servers[flavor]
             self._migrate(server)
             self._assert_on('mix2', server)
-            self._assert_guest(kind, server, emulator='9', low='0-8,10-11')
+            self._assert_guest(flavor, server, emulator='9', low='0-8,10-11')
             self._migrate(server, 'mix1')
             self._assert_on('mix1', server)
-            self._assert_guest(kind, server, emulator='4-5,10-11')
+            self._assert_guest(flavor, server, emulator='4-5,10-11')
 
     def test_low_emulator_threads_beside_an_earlier_release(self):
         """A destination names its CPUs to any source with this package."""
@@ -223,18 +223,18 @@ class LiveMigration(base.FunctionalTest):
 
     def test_to_a_host_without_mix_and_back(self):
         self._start_mix2(mix=False)
-        for kind, server in self.servers.items():
+        for flavor, server in self.servers.items():
             self._migrate(server)
             self._assert_on('mix2', server)
-            if kind != 'low in both cells':
-                self._assert_guest(kind, server, low='0,5-6,10-11')
+            if flavor != 'low in both cells':
+                self._assert_guest(flavor, server, low='0,5-6,10-11')
         pins = [pin.get('cpuset') for pin in self.domain(
             self.servers['low in both cells']).iter('vcpupin')]
         self.assertEqual(['0,5', '6,10-11'], sorted(pins))
         self._assert_accounts()
-        for kind in sorted(LOW):
-            self._migrate(self.servers[kind], 'mix1')
-            self._assert_on('mix1', self.servers[kind])
+        for flavor in sorted(LOW):
+            self._migrate(self.servers[flavor], 'mix1')
+            self._assert_on('mix1', self.servers[flavor])
         self._assert_guest(
             'low', self.servers['low'], emulator='4-5,10-11')
         pins = [pin.get('cpuset') for pin in self.domain(
@@ -243,7 +243,7 @@ class LiveMigration(base.FunctionalTest):
         self._assert_accounts()
 
     def test_ordinary_instances_migrate_as_stock_to_a_host_without_mix(self):
-        """Nova claims for those with a NUMA topology only."""
+        """Nova claims only for instances with a NUMA topology."""
         self._start_mix2(mix=False)
         claims, answers = [], {}
 
@@ -268,13 +268,14 @@ class LiveMigration(base.FunctionalTest):
             tracker, 'live_migration_claim', claim))
         for owner in driver.LibvirtDriver, live_migration.LiveMigration:
             self.useFixture(note(owner))
-        for kind in 'ordinary', 'pinned', 'low':
-            self._migrate(self.servers[kind])
-            self._assert_on('mix2', self.servers[kind])
+        for flavor in 'ordinary', 'pinned', 'low':
+            self._migrate(self.servers[flavor])
+            self._assert_on('mix2', self.servers[flavor])
             self.assertEqual(
-                kind == 'low', 1 < len(set(answers.values())), answers)
+                flavor == 'low', 1 < len(set(answers.values())), answers)
         self.assertEqual(
-            [self.servers[kind]['id'] for kind in ('pinned', 'low')], claims)
+            [self.servers[flavor]['id'] for flavor in ('pinned', 'low')],
+            claims)
         self._assert_accounts()
 
     def test_to_a_host_with_stock_nova(self):
@@ -283,8 +284,8 @@ class LiveMigration(base.FunctionalTest):
         with self.record('mix2') as node:
             of_ours = node.stats
         self._use(cloud.STOCK_DRIVER, 'mix2')
-        for kind in PRIORITY:
-            server = self.servers[kind]
+        for flavor in PRIORITY:
+            server = self.servers[flavor]
             self._assert_refused('NoValidHost', self._migrate, server)
             self._assert_refused(
                 'the destination does not run the compute driver of '
@@ -296,9 +297,9 @@ class LiveMigration(base.FunctionalTest):
         self._assert_refused(
             'the destination does not run the compute driver of nova-prio',
             self._migrate, self.servers['low'])
-        for kind in set(KINDS) - PRIORITY:
-            self._migrate(self.servers[kind])
-            self._assert_on('mix2', self.servers[kind])
+        for flavor in set(FLAVORS) - PRIORITY:
+            self._migrate(self.servers[flavor])
+            self._assert_on('mix2', self.servers[flavor])
         self.update_host('mix2')
         self._assert_accounts()
 
@@ -306,8 +307,8 @@ class LiveMigration(base.FunctionalTest):
         """Low instances might come without their partition."""
         self._start_mix2()
         self._use(cloud.STOCK_DRIVER, 'mix1')
-        for kind, server in self.servers.items():
-            if kind in LOW:
+        for flavor, server in self.servers.items():
+            if flavor in LOW:
                 self._assert_refused('NoValidHost', self._migrate, server)
                 self._assert_refused(
                     'host mix1 does not run the compute driver of nova-prio',
@@ -329,22 +330,22 @@ class LiveMigration(base.FunctionalTest):
         for host, version in ('mix1', '2.0'), ('mix2', '1.99'):
             self._forge(host, lambda report: report.to_stats().replace(
                 '"%s"' % report.VERSION, '"%s"' % version))
-        kinds = 'high', 'low', 'low in both cells'
-        for kind in kinds:
-            self._migrate(self.servers[kind])
-            self._assert_on('mix2', self.servers[kind])
-            self._assert_guest(kind, self.servers[kind])
+        flavors = 'high', 'low', 'low in both cells'
+        for flavor in flavors:
+            self._migrate(self.servers[flavor])
+            self._assert_on('mix2', self.servers[flavor])
+            self._assert_guest(flavor, self.servers[flavor])
         self._assert_accounts()
         for host, version in ('mix1', '1.0'), ('mix2', '1.1'):
             self._forge(host, lambda report: jsonutils.dumps(
                 report.obj_to_primitive(target_version=version)))
-        for kind in kinds:
-            self._migrate(self.servers[kind], 'mix1')
-            self._assert_on('mix1', self.servers[kind])
+        for flavor in flavors:
+            self._migrate(self.servers[flavor], 'mix1')
+            self._assert_on('mix1', self.servers[flavor])
         self._assert_accounts()
 
     def test_failures(self):
-        """Before anything moved, while the guest moves, and at its end."""
+        """The migration fails before, during or after the transfer."""
         self._start_mix2()
         before = self._used()
         with fixtures.MonkeyPatch(
@@ -370,9 +371,9 @@ class LiveMigration(base.FunctionalTest):
         with self.no_guest_migrates(), fixtures.MonkeyPatch(
                 'nova.compute.rpcapi.ComputeAPI.'
                 'drop_move_claim_at_destination', fail):
-            for kind in 'low', 'ordinary':
-                self._live_migrate(self.servers[kind], 'failed')
-                self._assert_on('mix1', self.servers[kind])
+            for flavor in 'low', 'ordinary':
+                self._live_migrate(self.servers[flavor], 'failed')
+                self._assert_on('mix1', self.servers[flavor])
         self.soon(lambda: self.assertEqual(before, self._used()))
         self._assert_accounts(**before)
 
@@ -389,7 +390,7 @@ class LiveMigration(base.FunctionalTest):
         self.assertIsNone(instance.migration_context)
 
     def test_aborted_before_it_began(self):
-        """It keeps nothing of the other host, which a rebuild would use."""
+        """A rebuild must not use the CPUs of the other host."""
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         first, queued = self.servers['ordinary'], self.servers['pinned']
         pinned = self._instance(queued).numa_topology.cpu_pinning
@@ -428,7 +429,7 @@ class LiveMigration(base.FunctionalTest):
         self._assert_accounts()
 
     def test_rebuild_after_a_claim_that_failed(self):
-        """It keeps nothing of the other host."""
+        """The instance keeps no data of the other host."""
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         server = self.servers['pinned']
         pinned = self._instance(server).numa_topology.cpu_pinning
@@ -508,8 +509,8 @@ class Devices(base.FunctionalTest):
 
     def _servers(self):
         """Yield a server without and with a topology, its host and another."""
-        for kind in 'ordinary', 'pinned':
-            server = self._boot(KINDS[kind][1])
+        for flavor in 'ordinary', 'pinned':
+            server = self._boot(FLAVORS[flavor][1])
             here = self.host_of(server)
             there, = {'mix1', 'mix2'} - {here}
             yield server, here, there
@@ -529,7 +530,7 @@ class Devices(base.FunctionalTest):
             self._delete_server(server)
 
     def test_another_host_after_checks_that_failed(self):
-        """The first one counts nothing of it, and allocates no device."""
+        """The first host counts no usage, and allocates no device."""
         self.start_seed_host('mix3')
         server = self._boot()
         first, second = sorted(set(self.computes) - {self.host_of(server)})
@@ -589,7 +590,7 @@ class Devices(base.FunctionalTest):
         self._assert_starts_on(there, here, server)
 
     def test_allocations_after_checks_that_failed(self):
-        """If the conductor did not give them back, the audit does."""
+        """If the conductor did not return the allocations, the audit does."""
         server, here, there = next(self._servers())
         held = self._held(server)
         with fixtures.MonkeyPatch(
@@ -626,7 +627,7 @@ class Devices(base.FunctionalTest):
             status, self.migrations_of(server['id'])[-1]['status'])
 
     def test_claims_that_fail(self):
-        """They are failed checks, whatever has failed."""
+        """Each error counts as a failed check."""
         for server, here, there in self._servers():
             self._fail_to_migrate(
                 server, 'nova.scheduler.client.report.SchedulerReportClient.'
@@ -639,7 +640,7 @@ class Devices(base.FunctionalTest):
             self._delete_server(server)
 
     def test_aliases_that_the_destination_does_not_know(self):
-        """The instance keeps its requests from its creation."""
+        """The instance keeps the device requests of its creation."""
         servers = list(self._servers())
         self.flags(alias=[], group='pci')
         for server, here, there in servers:
@@ -649,7 +650,7 @@ class Devices(base.FunctionalTest):
             self._assert_has_device(server)
 
     def _assert_starts_on(self, host, other, server):
-        """It does, and has one device there and none on the other host."""
+        """The server has one device on its new host and none on the other."""
         self.assertEqual(host, self.host_of(server))
         self._reboot_server(server, hard=True)
         self._assert_has_device(server)

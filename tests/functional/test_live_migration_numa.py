@@ -125,7 +125,7 @@ class EmulatorThreads(base.FunctionalTest):
 
 
 class LastCPUs(base.FunctionalTest):
-    """Two guests migrate at once to a host with room for one."""
+    """Two guests migrate at once to a host with capacity for one."""
 
     CAST_AS_CALL = False
 

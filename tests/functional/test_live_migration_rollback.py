@@ -27,7 +27,7 @@ CONDUCTOR = 'nova.conductor.tasks.live_migrate.LiveMigrationTask.'
 class _Rollback(base.FunctionalTest):
     """Guests on mix1 whose live migration to mix2 fails."""
 
-    KINDS = 'high', 'low', 'low in both cells', 'ordinary', 'pinned'
+    FLAVORS = 'high', 'low', 'low in both cells', 'ordinary', 'pinned'
 
     def setUp(self):
         super().setUp()
@@ -35,9 +35,9 @@ class _Rollback(base.FunctionalTest):
         options = dict(cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
         self.start_seed_host('mix1', **options)
         self.servers = {}
-        for kind in self.KINDS:
-            vcpus, extra_specs = live.KINDS[kind]
-            self.servers[kind] = self.boot(self.flavor(vcpus, **extra_specs))
+        for flavor in self.FLAVORS:
+            vcpus, extra_specs = live.FLAVORS[flavor]
+            self.servers[flavor] = self.boot(self.flavor(vcpus, **extra_specs))
         self.start_seed_host('mix2', **options)
         self._prepare()
         self.before = accounts.of_all(self)
@@ -154,7 +154,7 @@ class Rollback(_Paths, _Rollback):
 class RollbackToStockSource(_Paths, _Rollback):
     """The source runs stock Nova, which does not know all claims."""
 
-    KINDS = 'high', 'ordinary', 'pinned'
+    FLAVORS = 'high', 'ordinary', 'pinned'
 
     def _prepare(self):
         self._host_options['mix1'][None, 'compute_driver'] = cloud.STOCK_DRIVER
@@ -228,7 +228,7 @@ class DevicesInPlacement(_Rollback):
 
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = live.Devices.DEVICE
-    KINDS = 'high', 'low', 'ordinary'
+    FLAVORS = 'high', 'low', 'ordinary'
 
     def setUp(self):
         self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
@@ -268,7 +268,7 @@ class DevicesInPlacement(_Rollback):
             self._reboot_server(server, hard=True)
             self.assertEqual(
                 1, len(self.domain(server).findall('devices/hostdev')))
-        for host, used in ('mix1', 0), ('mix2', len(self.KINDS)):
+        for host, used in ('mix1', 0), ('mix2', len(self.FLAVORS)):
             # With shared disks, Nova frees the device at the source only in a
             # recount.
             self.update_host(host)

@@ -19,8 +19,8 @@ HIGH = mixed.HIGH
 LOW = mixed.LOW
 FULL = {row: row + '_capacity' for row in capacity.Rows._fields}
 
-#: vCPUs and extra specs of a flavor; layout, PCPU and VCPU of an instance.
-KINDS = {
+#: Name of a flavor -> (vCPUs, extra specs, layout of the guest, (PCPU, VCPU)).
+FLAVORS = {
     'example': (8, mixed.EXAMPLE, mixed.ON_TWO_NODES, (5, 3)),
     'high': (3, {**mixed.numbers(2, 1), **HIGH}, 'S0 D0 D0', (2, 1)),
     'isolated': (
@@ -42,13 +42,13 @@ class Life(mixed.Mixed):
         self.start_seed_host('prio2', cpus=16, cells=2, mix=False,
                              dedicated='1-5,11-15', shared='0,6-10')
         self.flavors = {
-            kind: self.flavor(vcpus, **extra_specs)
-            for kind, (vcpus, extra_specs, _, _) in KINDS.items()}
-        self.kinds = {}
+            flavor: self.flavor(vcpus, **extra_specs)
+            for flavor, (vcpus, extra_specs, _, _) in FLAVORS.items()}
+        self.flavor_names = {}
 
-    def create(self, kind, host='mix1'):
-        server = self.ask(self.flavors[kind], host=host)
-        self.kinds[server['id']] = kind
+    def create(self, flavor, host='mix1'):
+        server = self.ask(self.flavors[flavor], host=host)
+        self.flavor_names[server['id']] = flavor
         self.assert_on(host, server)
         return server
 
@@ -59,19 +59,19 @@ class Life(mixed.Mixed):
         self.assert_accounts()
 
     def _assert_on(self, host, server):
-        kind = self.kinds[server['id']]
-        _, _, layout, held = KINDS[kind]
+        flavor = self.flavor_names[server['id']]
+        _, _, layout, held = FLAVORS[flavor]
         server = self.soon(self._is_on, server, host)
-        self.assertEqual({host: held}, self.held(server), kind)
+        self.assertEqual({host: held}, self.held(server), flavor)
         found = self.layout(server)
         # Nova may choose either cell as the first.
         if found[1:2] == '1':
             found = found.translate(str.maketrans('01', '10'))
-        self.assertEqual(layout, found, kind)
+        self.assertEqual(layout, found, flavor)
         self.assertEqual(mixed.mask_of(layout), self.dedicated_cpus(server))
         self.assertEqual(
-            '/high_prio_machine' if kind == 'high' else None,
-            self.domain(server).findtext('resource/partition'), kind)
+            '/high_prio_machine' if flavor == 'high' else None,
+            self.domain(server).findtext('resource/partition'), flavor)
 
     def _is_on(self, server, host):
         server = self._settled(server)
@@ -105,8 +105,8 @@ class Moves(Life):
         super().setUp()
         self.let_guests_migrate()
         self.start_two_hosts()
-        self.servers = [self.create(kind)
-                        for kind in ('example', 'high', 'isolated')]
+        self.servers = [self.create(flavor)
+                        for flavor in ('example', 'high', 'isolated')]
         self.specs = [self.extra_specs(server) for server in self.servers]
 
     def _assert_all_on(self, host):
@@ -165,31 +165,31 @@ class Moves(Life):
 class MixedResize(Life):
 
     def test_resize_changes_kind_of_vcpus_and_revert_restores(self):
-        """Resize from each kind of vCPUs to another; revert each one once."""
+        """Resize to each flavor; revert each resize once."""
         self.start_two_hosts()
         server = self.create('pinned')
         host, other = 'mix1', 'prio2'
-        for kind in ('example', 'floating', 'isolated', 'pinned'):
-            before = self.kinds[server['id']]
-            self._resize(server, kind)
+        for flavor in ('example', 'floating', 'isolated', 'pinned'):
+            before = self.flavor_names[server['id']]
+            self._resize(server, flavor)
             self.act(server, revertResize=None)
-            self.kinds[server['id']] = before
+            self.flavor_names[server['id']] = before
             self.assert_on(host, server)
-            self._resize(server, kind)
+            self._resize(server, flavor)
             self._confirm_resize(server)
             host, other = other, host
             self.assert_on(host, server)
 
-    def _resize(self, server, kind):
+    def _resize(self, server, flavor):
         self.act(server, 'VERIFY_RESIZE',
-                 resize={'flavorRef': self.flavors[kind]})
-        self.kinds[server['id']] = kind
+                 resize={'flavorRef': self.flavors[flavor]})
+        self.flavor_names[server['id']] = flavor
 
     def test_multi_create_places_both_on_one_host(self):
         """Both instances use all dedicated CPUs of one host."""
         self.start_two_hosts()
         servers = self.ask(self.flavors['example'], count=2, host='mix1')
-        self.kinds = dict.fromkeys(
+        self.flavor_names = dict.fromkeys(
             [server['id'] for server in servers], 'example')
         self.assert_on('mix1', *servers)
         self.assertEqual([*range(5), *range(8, 13)], sorted(
@@ -432,7 +432,7 @@ class StoredByOldNova(Life):
 
     def test_old_instances_are_counted_moved_and_deleted(self):
         pinned, floating = servers = [
-            self.create(kind) for kind in ('pinned', 'floating in a cell')]
+            self.create(flavor) for flavor in ('pinned', 'floating in a cell')]
         for server in servers:
             self._store_as_before(server)
             self.assertIsNone(self._pinned(server))

@@ -7,8 +7,8 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from nova_prio.model import capacity
 from tests.functional import base
 
-#: Flavor, and allocations of an instance except memory and disk.
-KINDS = {
+#: Name of a flavor -> (vCPUs, extra specs, allocated VCPU and PCPU).
+FLAVORS = {
     'high': (2, {'hw:cpu_priority': 'high'}, {'PCPU': 2}),
     'low': (3, {'hw:cpu_priority': 'low'}, {'VCPU': 3}),
     'low in both cells': (
@@ -21,10 +21,10 @@ KINDS = {
 
 
 class MovingAway(base.FunctionalTest):
-    """A full host, which stays oversold after any instance left.
+    """A full host that is still oversold after one instance has moved away.
 
     8 shared CPUs * 3 + 16 dedicated CPUs * 2 = 56 vCPUs are sold: 18 to two
-    instances of each kind, 38 to low-priority instances that stay.
+    instances of each flavor, 38 to low-priority instances that stay.
     """
 
     def setUp(self):
@@ -36,7 +36,7 @@ class MovingAway(base.FunctionalTest):
         for _ in range(2):
             self.boot(self.low_19)
         flavors = {name: self.flavor(vcpus, **extra_specs)
-                   for name, (vcpus, extra_specs, _) in KINDS.items()}
+                   for name, (vcpus, extra_specs, _) in FLAVORS.items()}
         self.leaving = [
             (name, self.boot(flavor), leave)
             for leave in (self._leave_cold, self._leave_live)
@@ -112,7 +112,7 @@ class MovingAway(base.FunctionalTest):
             self.assertEqual([self.compute_rp_uuids['mix2']], list(held))
             held, = held.values()
             self.assertEqual(
-                KINDS[name][2],
+                FLAVORS[name][2],
                 {key: value for key, value in held['resources'].items()
                  if key.endswith('CPU')}, name)
         # The source host deletes its allocations last.

@@ -17,7 +17,7 @@ from nova_prio.model import capacity
 from tests.functional import base
 
 
-class Kind(typing.NamedTuple):
+class Flavor(typing.NamedTuple):
     """A flavor, and the CPUs that an instance of it uses on its host."""
 
     extra_specs: dict
@@ -27,24 +27,25 @@ class Kind(typing.NamedTuple):
     ordinary: int = 0
 
 
-KINDS = {
-    'high': Kind({'hw:cpu_priority': 'high'}, 2, dedicated=2),
-    'low': Kind({'hw:cpu_priority': 'low'}, 2, low=2),
-    'low in both cells': Kind(
+FLAVORS = {
+    'high': Flavor({'hw:cpu_priority': 'high'}, 2, dedicated=2),
+    'low': Flavor({'hw:cpu_priority': 'low'}, 2, low=2),
+    'low in both cells': Flavor(
         {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}, 2, low=2),
-    'ordinary': Kind({}, 1, ordinary=1),
-    'pinned': Kind({'hw:cpu_policy': 'dedicated'}, 1, dedicated=1),
-    'mixed': Kind({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}, 2,
-                  dedicated=1, ordinary=1),
+    'ordinary': Flavor({}, 1, ordinary=1),
+    'pinned': Flavor({'hw:cpu_policy': 'dedicated'}, 1, dedicated=1),
+    'mixed': Flavor(
+        {'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask': '0'}, 2,
+        dedicated=1, ordinary=1),
 }
 DEDICATED = {0, 1, 2, 3, 6, 7, 8, 9}
 #: 8 dedicated and 4 shared CPUs at 1.5: 4 * 1.5 = 6, and 6 + 8 * 0.5 = 10.
 SELLABLE = capacity.Rows(high=8, low=10, ordinary=6)
 
 
-def kind_of(server):
-    """Return the Kind from the name of a server."""
-    return KINDS[server['name'].split('-')[0]]
+def flavor_of(server):
+    """Return the Flavor of a server, by the name of the server."""
+    return FLAVORS[server['name'].split('-')[0]]
 
 
 class StaleHosts(fixtures.Fixture):
@@ -79,7 +80,7 @@ class Races(base.FunctionalTest):
 
     CAST_AS_CALL = False
     TIMEOUT_SCALING_FACTOR = 2
-    #: Servers in a request to requests of each kind: 6 * 34 servers.
+    #: Servers per request -> requests of each flavor; 6 * 34 servers in total.
     REQUESTS = {1: 10, 2: 4, 4: 4}
     HOSTS = ('mix0', 'mix1', 'mix2', 'mix3')
     WORKERS = 4
@@ -120,15 +121,15 @@ class Races(base.FunctionalTest):
     def create_at_once(self, while_half=lambda: None):
         """Create all servers; return them when no build is in progress.
 
-        Each kind is requested alone, in pairs and in fours.
+        A request asks for one, two or four servers of a flavor.
 
         :param while_half: called when half of the requests were accepted
         """
         bodies = []
-        for name, kind in KINDS.items():
+        for name, flavor in FLAVORS.items():
             server = self._build_server(
                 name=name, networks='none',
-                flavor_id=self.flavor(kind.vcpus, **kind.extra_specs))
+                flavor_id=self.flavor(flavor.vcpus, **flavor.extra_specs))
             bodies += [{'server': {**server, 'min_count': 1, 'max_count': n}}
                        for n, times in self.REQUESTS.items()
                        for _ in range(times)]
@@ -177,9 +178,9 @@ class Races(base.FunctionalTest):
         for server in servers:
             held = self._get_allocations_by_server_uuid(server['id'])
             if server['status'] == 'ACTIVE':
-                kind = kind_of(server)
-                needed = {'VCPU': kind.low + kind.ordinary,
-                          'PCPU': kind.dedicated,
+                flavor = flavor_of(server)
+                needed = {'VCPU': flavor.low + flavor.ordinary,
+                          'PCPU': flavor.dedicated,
                           'MEMORY_MB': 256, 'DISK_GB': 11}
                 host = self.compute_rp_uuids[server['OS-EXT-SRV-ATTR:host']]
                 self.assertEqual([host], list(held), server)
@@ -193,7 +194,7 @@ class Races(base.FunctionalTest):
 
     def pins(self, server):
         """Return the CPUs that a server is pinned to, a list."""
-        dedicated = kind_of(server).dedicated
+        dedicated = flavor_of(server).dedicated
         pins = self.domain(server).findall('cputune/vcpupin')
         return [int(pin.get('cpuset')) for pin in pins
                 if int(pin.get('vcpu')) < dedicated]
@@ -201,14 +202,14 @@ class Races(base.FunctionalTest):
     def assert_nothing_is_sold_twice(self, servers):
         """Assert that no CPU and no row is oversold by any count."""
         for host in self.HOSTS:
-            there = [server for server in servers
-                     if server['OS-EXT-SRV-ATTR:host'] == host]
-            pins = [cpu for server in there for cpu in self.pins(server)]
-            kinds = [kind_of(server) for server in there]
-            ordinary = sum(kind.ordinary for kind in kinds)
+            on_host = [server for server in servers
+                       if server['OS-EXT-SRV-ATTR:host'] == host]
+            pins = [cpu for server in on_host for cpu in self.pins(server)]
+            flavors = [flavor_of(server) for server in on_host]
+            ordinary = sum(flavor.ordinary for flavor in flavors)
             used = capacity.Rows(
-                sum(kind.dedicated for kind in kinds),
-                sum(kind.low for kind in kinds) + ordinary, ordinary)
+                sum(flavor.dedicated for flavor in flavors),
+                sum(flavor.low for flavor in flavors) + ordinary, ordinary)
             self.assertEqual(used.high, len(pins), host)
             self.assertEqual(
                 [], [cpu for cpu, times in collections.Counter(pins).items()

@@ -25,8 +25,8 @@ from tests.functional import base
 STOCK_API = compute_api.PriorityAPI.__bases__[0]
 BOTH = {'resources:PCPU': '1', 'resources:VCPU': '1'}
 HIGH, LOW = {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}
-#: Kind to (extra specs, hint, numbers of dedicated and of shared vCPUs).
-KINDS = {
+#: Name of a case -> (extra specs, hint, dedicated vCPUs, shared vCPUs).
+CASES = {
     'high': (HIGH, None, 1, 0),
     'high by hint': ({}, 'high', 1, 0),
     'high of PCPU': ({**HIGH, 'resources:PCPU': '1'}, None, 1, 0),
@@ -130,14 +130,14 @@ class Removed(base.FunctionalTest):
 
 
 class Kinds(Removed):
-    """One instance per kind; all fit on the shared CPUs without mix."""
+    """One instance for each case; all fit on the shared CPUs without mix."""
 
     def setUp(self):
         super().setUp()
         self.plain = self.flavor(1)
         self.servers = {}
-        for kind, (extra_specs, hint, *vcpus) in KINDS.items():
-            self.servers[kind] = self.create(extra_specs, hint, sum(vcpus))
+        for case, (extra_specs, hint, *vcpus) in CASES.items():
+            self.servers[case] = self.create(extra_specs, hint, sum(vcpus))
         # A pending resize uses CPUs twice, and mix1 needs all of its CPUs.
         self.pending_resizes = [
             self.create(extra_specs, None, 1, 'mix2')
@@ -157,10 +157,10 @@ class Kinds(Removed):
         self.api.api_delete('/flavors/%s' % flavor)
         return server
 
-    def assert_guest(self, kind, host):
+    def assert_guest(self, case, host):
         """Assert host and guest of an instance, as stock Nova creates it."""
-        server = self.servers[kind]
-        _, _, dedicated, shared = KINDS[kind]
+        server = self.servers[case]
+        _, _, dedicated, shared = CASES[case]
         self.assertEqual('ACTIVE', self.api.get_server(server['id'])['status'])
         self.assertEqual(host, self.host_of(server))
         self.assertEqual({host: {
@@ -177,20 +177,20 @@ class Kinds(Removed):
                                          if pin in map(str, range(8))}), pins)
 
     def test_instances_of_each_kind_work_after_removal(self):
-        for kind, server in self.servers.items():
+        for case, server in self.servers.items():
             self.act(server, 'SHUTOFF', **{'os-stop': None})
             self.act(server, **{'os-start': None})
-            self.assert_guest(kind, 'mix1')
+            self.assert_guest(case, 'mix1')
             self.act(server, reboot={'type': 'HARD'})
-            self.assert_guest(kind, 'mix1')
+            self.assert_guest(case, 'mix1')
             self.move(server, migrate={'host': 'mix2'})
-            self.assert_guest(kind, 'mix2')
+            self.assert_guest(case, 'mix2')
             self.act(server, **{'os-migrateLive': {
                 'host': 'mix1', 'block_migration': 'auto'}})
             self.assertEqual('mix1', self.host_of(server))
             self.act(server, 'SHELVED_OFFLOADED', shelve=None)
             self.act(server, unshelve=None)
-            self.assert_guest(kind, self.host_of(server))
+            self.assert_guest(case, self.host_of(server))
             self.move(server, resize={'flavorRef': self.plain})
             self.assertEqual({}, self.extra_specs(server))
             self.assertEqual(

@@ -112,9 +112,9 @@ class UnfinishedMigrations(test_audit.Audit):
         self.put({'id': migration.uuid, 'host': 'mix1'}, PCPU=2)
         self.restart_compute_service('mix1')
         self.assert_ended(server, 'running', True, 'completed')
-        needs = self.needs[server['id']]
+        needs = self.expected[server['id']]
         needs['mix2'] = needs.pop('mix1')
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_audit_ends_migration_killed_before_guest_moved(self):
         """The audit restores the state from before the move."""
@@ -136,7 +136,7 @@ class UnfinishedMigrations(test_audit.Audit):
                 self.assert_own_cpus(server, before)
             self.assert_ended(server, status, True, 'error')
             self.assert_own_cpus(server, before)
-            self.assert_kept()
+            self.assert_stable_allocations()
             self.delete(server)
         self.delete(*others)
 
@@ -156,7 +156,7 @@ class UnfinishedMigrations(test_audit.Audit):
             row['Remedy'] for row in self.audit(status=report.FOUND)))
         self.assert_ended(server, 'error', True, 'error')
         self.assert_own_cpus(server, before)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_rebuild_before_audit_drops_claim_and_keeps_allocations(self):
         """The rebuild drops the claim; only allocations remain."""
@@ -168,11 +168,11 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertIsNotNone(self.claimed(server))
         self.assert_own_cpus(server, before)
         self.assertIsNone(self.claimed(server))
-        self.assert_mended({
+        self.assert_repaired({
             ('mix1', 'left_allocation', self.migration_of(server).uuid),
             ('mix2', 'left_allocation', server['id'])})
         self.assert_own_cpus(server, before)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def fail_to_migrate(self):
         """Return a server that stays on mix1, and its CPUs."""
@@ -197,17 +197,17 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertIsNotNone(self.claimed(server))
         self.assert_ended(server, 'error', False, 'error')
         self.assert_own_cpus(server, before)
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_rebuild_after_failed_resize_uses_cpus_of_instance(self):
         server, before = self.fail_to_migrate()
         self.assert_own_cpus(server, before)
         self.audit()
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_allocation_of_failed_resize_returns_to_its_instance(self):
         server, _ = self.fail_to_migrate()
-        needs = self.needs[server['id']]
+        needs = self.expected[server['id']]
         self.put({'id': self.migration_of(server).uuid, 'host': 'mix1'},
                  **needs['mix1'])
         self._delete_server_allocations(server['id'])
@@ -215,7 +215,7 @@ class UnfinishedMigrations(test_audit.Audit):
             {'unfinished_migration', 'missing_allocation'},
             {kind for _, kind, _ in self.found()})
         self.audit('--fix', status=command.FIXED)
-        self.assert_kept()
+        self.assert_stable_allocations()
         self.audit()
 
     def test_audit_does_not_end_move_that_begins_during_audit(self):
@@ -232,7 +232,8 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertIn('has changed since it was read', row['Remedy'])
         self.assertIsNotNone(self.claimed(server))
         self.change(server, task_state=None)
-        self.assert_mended({('mix1', 'unfinished_migration', migration.uuid)})
+        self.assert_repaired({
+            ('mix1', 'unfinished_migration', migration.uuid)})
 
     def test_migration_is_kept_if_placement_does_not_answer(self):
         """The next audit finds it again."""
@@ -244,11 +245,11 @@ class UnfinishedMigrations(test_audit.Audit):
             row, = self.audit('--fix', status=report.FAILED)
         self.assertEqual('failed', row['State'])
         self.assert_ended(server, 'pre-migrating', True, 'error')
-        self.assert_kept()
+        self.assert_stable_allocations()
 
     def test_audit_does_not_end_unconfirmed_resize(self):
         server = self.create('high', host='mix1')
         self.start_move(server, 'mix2')
         self.audit('--fix')
         self.revert(server)
-        self.assert_kept()
+        self.assert_stable_allocations()
