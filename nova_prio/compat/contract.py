@@ -16,8 +16,6 @@ import pathlib
 import re
 import typing
 
-import nova.conf
-from nova import version
 from oslo_log import log as logging
 from oslo_utils import importutils
 
@@ -165,7 +163,7 @@ def _compare_method(name, stock, ours):
 
 def compare_options(package):
     """Return which options that our package reads do not exist, or None."""
-    conf = nova.conf.CONF
+    conf = importutils.import_module('nova.conf').CONF
     prio_conf.register_opts(conf)
     directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')
     options = {(group or 'DEFAULT', name)
@@ -222,6 +220,7 @@ def find_mismatches(service):
 
 def get_nova_release():
     """Return the version of the running Nova, such as "34.0.0"."""
+    from nova import version
     return version.version_string()
 
 

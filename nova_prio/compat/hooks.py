@@ -24,8 +24,6 @@ changed or copied.
 import functools
 import types
 
-import nova.conf
-
 from nova_prio.compat import contract
 from nova_prio import conf as prio_conf
 
@@ -35,6 +33,8 @@ def register_options():
 
     :returns: Nova's ``oslo_config.cfg.ConfigOpts``
     """
+    # A command reports a missing Nova, and imports this module before.
+    import nova.conf
     prio_conf.register_opts(nova.conf.CONF)
     return nova.conf.CONF
 
