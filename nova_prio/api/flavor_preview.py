@@ -91,7 +91,9 @@ def _validate(extra_specs):
 def _read_image(properties):
     """Return image properties as nova.objects.ImageMeta, or name the fault."""
     valid = {}
-    # Nova reads the properties of NUMA nodes up to the first missing number.
+    # Add one property after the other, so that the first error names it. Nova
+    # reads the properties of NUMA nodes up to the first missing number:
+    # therefore add them in the order of their numbers.
     for name in sorted(properties, key=lambda name: (len(name), name)):
         valid[name] = properties[name]
         try:

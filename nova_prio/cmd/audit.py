@@ -17,7 +17,8 @@ COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
 
 #: Exit status if all was repaired, as that of ``nova-manage placement audit``.
 FIXED = 4
-#: State of a row, exit status, last line; see ``report.Report.set_outcome``.
+#: State of a row, exit status, last line. The first outcome applies whose
+#: state a row has; None stands for any state (``Report.set_outcome``).
 _OUTCOMES = (
     ('failed', report.FAILED, 'Not all hosts could be checked or repaired: '
      'correct the rows of state "failed", and run this command again.'),

@@ -41,6 +41,7 @@ class Verify(report.Report):
         (findings, _), = audit.run([host])
         lines = list(verify.list_lines(
             host_state, findings, audit.summarize(host_state.view), plan))
+        # The first outcome whose state a line has; None stands for any state.
         self.set_outcome({line.state for line in lines}, (
             (verify.UNREAD, report.FAILED, 'Not all could be checked: correct '
              'the rows of state "unread", and run this command again.'),
@@ -54,5 +55,6 @@ class Verify(report.Report):
              'the databases, and again for the file of nova-compute.'
              % host)))
         return verify.COLUMNS, [
-            (line.item, *map(report.AmountsColumn, line[1:5]), line.state,
-             line.remedy) for line in lines]
+            (line.item, *map(report.AmountsColumn, (
+                line.plan, line.placement, line.compute, line.libvirt)),
+             line.state, line.remedy) for line in lines]

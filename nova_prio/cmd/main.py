@@ -95,7 +95,8 @@ def main(argv=None):
     try:
         return NovaPrio().run(arguments or ['help'])
     except SystemExit as error:
-        # argparse exits with 2 for wrong usage, None after the help.
+        # argparse exits with 2 for wrong usage, cliff with None after the
+        # help, and _check_import with a text.
         return error.code or 0
 
 

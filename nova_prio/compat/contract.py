@@ -138,7 +138,9 @@ def _compare_method(name, stock, ours):
 
     Each parameter of ours must be a parameter of Nova's in the same place. A
     parameter before ``/`` may have another name: Nova passes it by its place.
-    If ours has ``*args`` or ``**kwargs``, it forwards all other parameters.
+    After ``*args``, Nova's parameter may be in any later place: ours has only
+    the name. If ours has ``*args`` or ``**kwargs``, it forwards all other
+    parameters.
 
     :param name: full name of Nova's method
     :param stock: Nova's method, or None if it does not exist

@@ -38,9 +38,10 @@ class IncomingMigrations:
 
     # The thread that reads the migration records; None if there is no claim.
     _watcher = None
-    # UUIDs of the live migrations to this host whose claims it releases. Nova
-    # handles those of instances that the driver does not manage.
-    _managed = frozenset()
+    # UUIDs of the live migrations to this host whose claims the thread
+    # releases. Nova handles the migrations of instances that the driver does
+    # not manage.
+    _watched = frozenset()
 
     def update_available_resource(self, context, nodename, startup=False):
         """Recount without the live migrations to this host that have ended."""
@@ -54,17 +55,24 @@ class IncomingMigrations:
 
     def _update_usage_from_migration(self, context, instance, migration,
                                      nodename):
+        """Count a move, and watch a live migration to this host.
+
+        The watcher releases the claim when the live migration has ended.
+        """
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
         if self.has_ledger and (
                 migration.dest_compute == self.host != instance.host):
             self._ledger.mark_incoming(instance.uuid)
             if migration.is_live_migration and self.driver.manages(instance):
-                self._managed |= {migration.uuid}
+                self._watched |= {migration.uuid}
                 self._start_watcher(context)
 
     def _start_watcher(self, context):
-        """Start the watcher; the caller holds the lock of the tracker."""
+        """Start the watcher of live migrations if it does not run.
+
+        The caller holds the lock of the tracker.
+        """
         if self._watcher is not None:
             return
         self._watcher = threading.Thread(
@@ -87,17 +95,21 @@ class IncomingMigrations:
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
     def _keeps_watching(self, is_released):
-        self._managed = frozenset(
+        """Return whether the watcher goes on; forget the arrived migrations.
+
+        :param is_released: whether the claims of all ended ones are released
+        """
+        self._watched = frozenset(
             migration.uuid for migration in self._get_incoming())
-        if not is_released or not self._managed:
+        if not is_released or not self._watched:
             self._watcher = None
         return self._watcher is not None
 
     def _get_incoming(self):
-        """Return the managed live migrations that have not arrived here."""
+        """Return the watched live migrations that have not arrived here."""
         return [migration
                 for uuid, migration in list(self.tracked_migrations.items())
-                if migration.uuid in self._managed and
+                if migration.uuid in self._watched and
                 uuid not in self.tracked_instances]
 
     def _release_ended(self, context):

@@ -176,14 +176,19 @@ class OversoldWarnings:
         self._warned = frozenset()
 
     def warn(self, report, usages):
-        """Write a WARNING for each instance that was not warned of yet."""
-        rows_by_instance = usages.rows_by_instance()
-        found = {(uuid, row): getattr(rows, row)
+        """Write a WARNING for each instance that was not warned of yet.
+
+        :param report: HostReport with the rows of the host
+        :param usages: UsageLedger of the host
+        """
+        used_by_instance = usages.rows_by_instance()
+        # (UUID, name of an oversold row) -> vCPUs of the instance in the row
+        found = {(uuid, row): getattr(used, row)
                  for row in capacity.find_oversold_rows(
                      report.sellable, report.used)
-                 for uuid, rows in rows_by_instance.items()
-                 if getattr(rows, row)}
-        for (uuid, row), used in found.items():
+                 for uuid, used in used_by_instance.items()
+                 if getattr(used, row)}
+        for (uuid, row), vcpus in found.items():
             if (uuid, row) not in self._warned:
                 LOG.warning(
                     'Too much is sold of the %(row)s row of this host: '
@@ -194,5 +199,5 @@ class OversoldWarnings:
                     'allocation ratio as they were.',
                     {'row': row, 'sold': getattr(report.used, row),
                      'sellable': getattr(report.sellable, row),
-                     'used': used}, instance_uuid=uuid)
+                     'used': vcpus}, instance_uuid=uuid)
         self._warned = frozenset(found)

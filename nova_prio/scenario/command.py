@@ -88,8 +88,9 @@ class Play(command.Command):
         # All temporary files of Nova go to this directory.
         with tempfile.TemporaryDirectory(
                 prefix='nova-prio-', ignore_cleanup_errors=True
-                ) as tempfile.tempdir, _silence():
-            _end_process_on_signal(tempfile.tempdir)
+                ) as directory, _silence():
+            tempfile.tempdir = directory
+            _end_process_on_signal(directory)
             if scenario.description:
                 self._show_progress(scenario.description)
             # The import of Nova's test code changes the process, and the

@@ -68,14 +68,15 @@ def _check_traits(view):
 def _check_inventories(view):
     """Yield one finding for all wrong inventories of a host."""
     expected = _build_expected_inventories(view)
-    needed = _select_fields(expected)
-    present = _select_fields(view.inventories)
-    wrong = [name for name in needed if needed[name] != present.get(name)]
+    expected_fields = _select_fields(expected)
+    present_fields = _select_fields(view.inventories)
+    wrong = [name for name, fields in expected_fields.items()
+             if fields != present_fields.get(name)]
     if wrong:
         yield finding.Finding(
             view.name, 'wrong_inventory',
-            needed=_format_inventories(wrong, needed),
-            placement=_format_inventories(wrong, present),
+            needed=_format_inventories(wrong, expected_fields),
+            placement=_format_inventories(wrong, present_fields),
             repair=functools.partial(
                 repairs.replace_provider_data, view, 'inventories', {
                     **view.inventories,

@@ -38,8 +38,8 @@ class HostDrain:
         """Read the state of the host, and the instances that must leave.
 
         :param must_disable: whether to disable the host for priority
-            instances, even if it was disabled before: an operator or an older
-            nova-compute may have enabled it
+            instances first, even if that was done before: an operator or an
+            older nova-compute may have enabled it again
         """
         self.state = state.read_state(self._context, self._client, self._name)
         if must_disable and self.state.has_our_driver:
@@ -55,7 +55,8 @@ class HostDrain:
         end = time.monotonic() + timeout_seconds
         while self.remaining and (seconds := end - time.monotonic()) > 0:
             time.sleep(min(INTERVAL_SECONDS, seconds))
-            # Placement may be restarted during the wait.
+            # Placement may be restarted during the wait, and an operator may
+            # enable the host.
             with contextlib.suppress(allocations.PlacementRefused,
                                      *allocations.CLIENT_ERRORS):
                 self.refresh(must_disable=True)

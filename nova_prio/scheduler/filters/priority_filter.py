@@ -101,6 +101,7 @@ class PriorityFilter(filters.BaseHostFilter):
 
     def _passes_as_stock(self, host_state, spec_obj):
         """Return the answer of Nova's filter; False for priority instances."""
+        # A priority from a hint is in this flavor too: the fold wrote it.
         if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
         try:
@@ -141,6 +142,9 @@ def _check_capacity(host_state, report, request):
 
     Remove the allocation candidates with another amount of PCPU than the
     instance has dedicated CPUs.
+
+    :param report: ``host_view.ReportView``, or None
+    :param request: ``request_view.SchedulingRequest``
     """
     if request.priority is None and (report is None or not report.mix):
         return None

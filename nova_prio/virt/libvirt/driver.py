@@ -274,7 +274,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         After a failed move, Nova keeps the migration context with CPUs of the
         other host, and would start the guest on CPUs with these numbers.
 
-        :raises NotImplementedError: always, as Nova's libvirt driver does
+        :raises NotImplementedError: always: Nova's libvirt driver has no
+            rebuild of its own, so nova-compute rebuilds in its default way
         """
         if not evacuate:
             instance.migration_context = None

@@ -88,7 +88,7 @@ class Partitions:
             probe
         """
         with self._lock:
-            probes = [self._get_valid_probe(priority, cpus[priority])
+            probes = [self._get_or_start_probe(priority, cpus[priority])
                       for priority in guest_xml.PARTITIONS]
         for probe in probes:
             # The thread of a probe ends when its guest has stopped. Wait for
@@ -96,11 +96,13 @@ class Partitions:
             # if libvirt has guests.
             remaining = probe.started_at + WAIT_SECONDS - time.monotonic()
             probe.join(max(0, remaining))
+            # The thread of a probe records its result at its end. After a
+            # timeout, record here that there is no error so far.
             if not self._is_trusted(probe):
                 self._record_result(probe)
 
-    def _get_valid_probe(self, priority, cpus):
-        """Return the probe of a partition; start one if none is valid."""
+    def _get_or_start_probe(self, priority, cpus):
+        """Return a starting or trusted probe of a partition, or start one."""
         latest = self._probes.get(priority)
         if latest and (latest.is_starting or self._is_trusted(latest)):
             return latest
