@@ -2,6 +2,8 @@
 
 """Correct the allocations of the instances of a host in Placement."""
 
+import typing
+
 from nova import exception
 from oslo_log import log as logging
 
@@ -9,6 +11,18 @@ from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
 
 LOG = logging.getLogger(__name__)
+
+
+class _Uncorrected(typing.NamedTuple):
+    """An allocation that differs at the host, and was not corrected.
+
+    ``error`` says why. It is None if the allocation is right, because a
+    sharing provider has the rest of it.
+    """
+
+    present: dict
+    expected: dict
+    error: str | None
 
 
 class AllocationHealing:
@@ -19,9 +33,7 @@ class AllocationHealing:
     """
 
     def __init__(self):
-        # UUID of an instance -> its present and its expected allocation in the
-        # last run, and why the allocation was not corrected: None if it is
-        # right, with a part of it at another provider.
+        # UUID of an instance -> _Uncorrected of the last run.
         self._seen = {}
 
     def run(self, context, client, compute_node, classes, instances):
@@ -45,11 +57,11 @@ class AllocationHealing:
                               if instance.task_state is None],
                     present, classes):
                 uuid = instance.uuid
-                amounts = present.get(uuid, {}), expected
-                if last.get(uuid) == (*amounts, None):
-                    self._seen[uuid] = last[uuid]
+                right = _Uncorrected(present.get(uuid, {}), expected, None)
+                if last.get(uuid) == right:
+                    self._seen[uuid] = right
                 else:
-                    self._heal(context, client, compute_node, uuid, amounts,
+                    self._heal(context, client, compute_node, uuid, right,
                                last.get(uuid))
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
@@ -57,12 +69,17 @@ class AllocationHealing:
             LOG.warning('The allocations of the instances of this host are '
                         'not checked: %s', error)
 
-    def _heal(self, context, client, compute_node, uuid, amounts, last):
+    def _heal(self, context, client, compute_node, uuid, right, last):
+        """Correct the allocation of an instance, and record the result.
+
+        :param right: _Uncorrected to record if the allocation is right
+        :param last: _Uncorrected of the last run, or None
+        """
         try:
             healed = allocation_repair.repair(
                 context, client, compute_node.uuid, compute_node.host, uuid)
         except allocations.PlacementRefused as error:
-            self._seen[uuid] = (*amounts, str(error))
+            self._seen[uuid] = right._replace(error=str(error))
             if self._seen[uuid] != last:
                 LOG.warning('Cannot correct the allocation on this host '
                             '(is %s, must be %s): %s. Run "nova-prio audit".',
@@ -72,7 +89,7 @@ class AllocationHealing:
             return
         before, after = healed
         if before == after:
-            self._seen[uuid] = (*amounts, None)
+            self._seen[uuid] = right
         else:
             LOG.warning('Corrected the allocation on this host (was %s, now '
                         '%s).', before, after, instance_uuid=uuid)

@@ -274,11 +274,14 @@ class PriorityResourceTracker(
             objects.NUMATopology.obj_from_db_obj(topology)
         ) if topology else set()
         return host_report.HostReport.from_usage(
-            self.driver.get_host_cpus(self.provider_tree.data(
+            cpus=self.driver.get_host_cpus(self.provider_tree.data(
                 compute_node.hypervisor_hostname).inventory),
-            capacity.calculate_used(len(pinned), self._ledger.low_shared,
-                                    self._ledger.ordinary_shared),
-            compute_node.vcpus_used, self._ledger.low_by_cell,
-            self.driver.partitions.problem,
-            self.driver.guests.blocked - pinned,
-            self.driver.guests.blocked_by, self.driver.steps.problem)
+            used=capacity.calculate_used(
+                len(pinned), self._ledger.low_shared,
+                self._ledger.ordinary_shared),
+            vcpus_used=compute_node.vcpus_used,
+            low_by_cell=self._ledger.low_by_cell,
+            partition_problem=self.driver.partitions.problem,
+            blocked=self.driver.guests.blocked - pinned,
+            blocked_by=self.driver.guests.blocked_by,
+            problem=self.driver.steps.problem)

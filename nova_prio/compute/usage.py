@@ -97,13 +97,16 @@ class UsageLedger:
         """Remove a Usage.
 
         Nova may remove a move although the instance was recorded as resident,
-        and the other way round: the Usage tells which record is meant.
+        and the other way round. For example, the source of a cold migration
+        that is confirmed before a recount removes the old flavor as a move.
+        Therefore the record with an equal Usage is removed, in either role.
         """
         other = MOVE if role == RESIDENT else RESIDENT
         for key in (uuid, role), (uuid, other):
             if self._usages.get(key) == usage:
                 del self._usages[key]
                 return
+        # No record is equal, but Nova has removed this role from its numbers.
         self._usages.pop((uuid, role), None)
 
     @property

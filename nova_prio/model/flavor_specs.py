@@ -116,7 +116,9 @@ def select_placement_requests(extra_specs, *classes):
 
 
 def select_pinning_requests(extra_specs, *classes):
-    """Return the extra specs by which Nova decides on pinning.
+    """Return the requests for CPUs that Nova reads to decide on pinning.
+
+    PCPU asks for pinned vCPUs, VCPU for vCPUs that are not pinned.
 
     :param classes: of 'PCPU' and 'VCPU'
     """

@@ -18,9 +18,9 @@ REALTIME_MASK = 'hw:cpu_realtime_mask'
 _EMULATOR = 'hw:emulator_threads_policy'
 _BESIDE = 'with resources:PCPU and resources:VCPU'
 
-#: Extra spec of a numbered request group of Placement: its kind, the number of
-#: the group, and the resource class or trait.
-_GROUP_KEY = re.compile(r'(resources|trait)([1-9][0-9]*):(.+)$')
+#: Extra spec of a numbered request group of Placement.
+_GROUP_KEY = re.compile(
+    r'(?P<kind>resources|trait)(?P<group>[1-9][0-9]*):(?P<class_or_trait>.+)$')
 
 
 def requests_pcpu_and_vcpu(extra_specs):
@@ -89,7 +89,8 @@ def spread_dedicated_vcpus(nodes, dedicated):
     # The first vCPU of every node, the second of every node, ...
     rounds = itertools.zip_longest(*map(sorted, nodes))
     vcpus = [vcpu for vcpu in itertools.chain(*rounds) if vcpu is not None]
-    return sorted(vcpus[len(vcpus) - dedicated:])
+    shared_count = len(vcpus) - dedicated
+    return sorted(vcpus[shared_count:])
 
 
 def check_emulator_threads(extra_specs, first_node, dedicated):
@@ -115,7 +116,8 @@ def fold_to_mixed_policy(extra_specs, mask):
     """Return the extra specs with the mixed policy for PCPU and VCPU requests.
 
     Nova requests the CPUs of a mixed instance outside all numbered groups. If
-    a group requested CPUs only, the traits of the group leave it, too.
+    a group requested only CPUs, its traits are requested outside all groups,
+    too.
 
     :param mask: str, the dedicated vCPUs; in a real-time flavor, these are the
         real-time vCPUs
@@ -125,28 +127,29 @@ def fold_to_mixed_policy(extra_specs, mask):
         extra_specs, 'PCPU', 'VCPU')
     folded = {key: value for key, value in extra_specs.items()
               if key not in requests}
-    emptied_groups = (_list_groups_with_resources(requests) -
-                      _list_groups_with_resources(folded))
+    emptied_groups = (_find_groups_with_resources(requests) -
+                      _find_groups_with_resources(folded))
     for key in list(folded):
         match = _GROUP_KEY.match(key)
-        if not match or match.group(2) not in emptied_groups:
+        if not match or match['group'] not in emptied_groups:
             continue
         # Without resources, the group has only traits.
-        trait = 'trait:' + match.group(3)
+        trait = 'trait:' + match['class_or_trait']
         value = folded.pop(key)
-        if folded.setdefault(trait, value) != value:
+        outside = folded.setdefault(trait, value)
+        if outside != value:
             flavor_specs.refuse_flavor(
                 key, value, 'with %s = %s only the same or no value is allowed'
-                % (trait, flavor_specs.quote(folded[trait])))
+                % (trait, flavor_specs.quote(outside)))
     mask_key = (REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
                 else DEDICATED_MASK)
     return {**folded, flavor_specs.CPU_POLICY: 'mixed', mask_key: mask}
 
 
-def _list_groups_with_resources(extra_specs):
+def _find_groups_with_resources(extra_specs):
     """Return the numbers of the groups that request resources: set of str."""
-    return {match.group(2) for match in map(_GROUP_KEY.match, extra_specs)
-            if match and match.group(1) == 'resources'}
+    return {match['group'] for match in map(_GROUP_KEY.match, extra_specs)
+            if match and match['kind'] == 'resources'}
 
 
 def _refuse_image(name, value, allowed):

@@ -107,8 +107,9 @@ class HostReport(base.VersionedObject):
         """
         no_cpus = capacity.HostCPUs(
             frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
-        return cls.from_usage(no_cpus, no_cpus.sellable, vcpus_used, {},
-                              problem=problem)
+        return cls.from_usage(
+            cpus=no_cpus, used=capacity.Rows(0, 0, 0), vcpus_used=vcpus_used,
+            low_by_cell={}, problem=problem)
 
     @property
     def ratio(self):

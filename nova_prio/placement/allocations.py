@@ -72,7 +72,8 @@ def find_drifted(context, instances, present, classes):
 
     :param instances: list of nova.objects.Instance on one host
     :param present: dict, UUID -> resource class -> amount at the host
-    :param classes: resource classes of the host; others are not compared
+    :param classes: resource classes of the host. Expected amounts of other
+        classes are left out: Placement accepts no allocation of them there.
     """
     def find_drift(candidates, volume_backed):
         for instance in candidates:
