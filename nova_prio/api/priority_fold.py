@@ -106,7 +106,11 @@ def _find_hint_faults(hint, value):
 
 
 def _check_value(value, *hint_faults):
-    """Refuse a wrong value of the extra spec, or the faults of the hint."""
+    """Refuse a wrong value of the extra spec, or the faults of the hint.
+
+    :param value: value of the extra spec, or None
+    :param hint_faults: sentences of :func:`_find_hint_faults`
+    """
     faults = list(hint_faults)
     if value is not None and value not in capacity.PRIORITIES:
         faults.append(flavor_specs.format_fault(

@@ -31,8 +31,9 @@ def register():
     from nova_prio.model import capacity
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
-    for problem in conf.find_invalid(options, ['enabled']):
-        raise contract.StartRefused(problem)
+    problems = conf.find_invalid(options, ['enabled'])
+    if problems:
+        raise contract.StartRefused(problems[0])
     if not options.nova_prio.enabled:
         return []
     install_fold()

@@ -140,13 +140,14 @@ class Audit(report.Report):
                 audit.run(names), unit=' hosts', leave=False, total=total,
                 disable=None, file=sys.stderr):
             for finding in findings:
-                yield _repair(audit, view, finding, parsed_args)
-            if view and not view.is_idle:
+                yield _repair_if_asked(audit, view, finding, parsed_args)
+            if view and view.has_tasks_or_moves:
                 busy_hosts.append(view.name)
             if view and parsed_args.all:
                 state = '' if findings else 'ok'
-                yield _make_row(audit.summarize(view),
-                                state if view.is_idle else 'in motion')
+                yield _make_row(
+                    audit.summarize(view),
+                    'in motion' if view.has_tasks_or_moves else state)
         if busy_hosts:
             self.app.LOG.warning(
                 'On %d hosts, in-flight instances and migrations, inventories '
@@ -155,7 +156,7 @@ class Audit(report.Report):
                 ', ...' if len(busy_hosts) > MAX_NAMES else '')
 
 
-def _repair(audit, view, finding, parsed_args):
+def _repair_if_asked(audit, view, finding, parsed_args):
     """Repair a Finding if the options ask for it; return its row.
 
     :param audit: ``run.CloudAudit``

@@ -52,10 +52,11 @@ class Plan(report.Report):
         planned_cpus = _parse_cpus(parsed_args)
         rows = list(self._list_rows(parsed_args.host, planned_cpus))
         *steps, verdict = plan.list_steps(parsed_args.host, planned_cpus, rows)
-        if verdict.planned == plan_format.NOT_READY:
+        readiness = verdict.planned
+        if readiness == plan_format.NOT_READY:
             self.status = report.FOUND
         self.last_line = 'The host is %s. Next: %s' % (
-            verdict.planned, steps[0].remedy)
+            readiness, steps[0].remedy)
         return plan_format.COLUMNS, [
             (row.part, row.name, report.AmountsColumn(row.present),
              report.AmountsColumn(row.planned), row.remedy)

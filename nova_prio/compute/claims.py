@@ -26,10 +26,11 @@ def _has_ledger(tracker):
 
 
 class _ClassTest:
-    """Test the rows of the host, its memory, and the NUMA fit by class.
+    """Test the claim for the class of its instance: high, low or ordinary.
 
-    Nova alone tests the claim with another driver, and for an ordinary
-    instance on a host without mix that is not overfull.
+    Test the rows of the host and its memory, and limit the CPUs that Nova may
+    use for the NUMA fit. Nova alone tests the claim with another driver, and
+    for an ordinary instance on a host without mix whose VCPU is not oversold.
     """
 
     def _test_numa_topology(self, compute_node, limit, /):
@@ -45,7 +46,7 @@ class _ClassTest:
                     'test a claim', refuses=False,
                     passes=(exception.ComputeResourcesUnavailable,)
                     ) as outcome:
-                refusals, compute_node, limit = self._test_class(
+                refusals, compute_node, limit = self._test_capacity(
                     compute_node, limit)
             if outcome.problem and self._needs_our_test():
                 refusals = [outcome.problem]
@@ -62,7 +63,7 @@ class _ClassTest:
             CONF.cpu_priority_mix_enable and topology and
             any(cell.pcpuset for cell in topology.cells))
 
-    def _test_class(self, compute_node, limit):
+    def _test_capacity(self, compute_node, limit):
         """Test the rows and the memory.
 
         :returns: (list of refusals, each a str; the compute node and the limit
@@ -70,7 +71,9 @@ class _ClassTest:
         """
         request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
-        if self.tracker.driver.is_overfull and request.needed_rows.low:
+        # Each instance with shared vCPUs draws from the low row. Placement
+        # does not refuse it: the driver has raised the total of VCPU.
+        if self.tracker.driver.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], compute_node, limit
         if request.priority is None and not self.tracker.driver.mix:
             return [], compute_node, limit
@@ -90,6 +93,7 @@ class _ClassTest:
         ram_ratio = compute_node.ram_allocation_ratio
         limits = limit.obj_clone() if limit else objects.NUMATopologyLimits()
         limits.cpu_allocation_ratio = float(report.ratio)
+        # A mix host never overcommits memory.
         limits.ram_allocation_ratio = (
             min(ram_ratio, 1.0) if report.mix else ram_ratio)
         return refusals, objects.ComputeNode(numa_topology=topology), limits

@@ -113,7 +113,9 @@ def _label(label, content):
 
 
 def _draw_boxes(cpus, width, lines):
-    """Yield a line of numbered boxes, one for each CPU, and all other lines.
+    """Yield a row of numbered boxes, then one row for each of the ``lines``.
+
+    A row has one box for each CPU.
 
     :param cpus: number of CPUs
     :param width: number of characters of a mark

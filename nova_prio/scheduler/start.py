@@ -23,8 +23,9 @@ def start():
         configuration does not match
     """
     conf = hooks.register_options()
-    for problem in config_checks.find_problems(conf):
-        raise contract.StartRefused(problem)
+    problems = config_checks.find_problems(conf)
+    if problems:
+        raise contract.StartRefused(problems[0])
     if hooks.install_request_filter(request_filter.restrict_request):
         LOG.info(
             'nova_prio %(release)s: PriorityFilter is enabled, '

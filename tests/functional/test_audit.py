@@ -268,7 +268,7 @@ class Allocations(Audit):
         with self.instance(server) as instance:
             view = mock.Mock(
                 context=cctxt, total_allocations={}, sharing=[],
-                classes={'VCPU', 'MEMORY_MB'}, idle_instances=[
+                classes={'VCPU', 'MEMORY_MB'}, instances_at_rest=[
                     objects.Instance.get_by_uuid(
                         instance._context, server['id'],
                         expected_attrs=['flavor', 'system_metadata'])])

@@ -56,7 +56,7 @@ def check(view, context, client):
 def _check_instances(view, client):
     """Yield a finding for each instance with unexpected allocations."""
     for instance, expected in allocations.find_drifted(
-            view.context, view.idle_instances, view.total_allocations,
+            view.context, view.instances_at_rest, view.total_allocations,
             view.classes):
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))

@@ -74,7 +74,7 @@ def format_amounts(amounts):
                     for item in sorted(amounts.items())) or 'nothing'
 
 
-def find_shared_cpus(pins):
+def find_pin_conflicts(pins):
     """Yield (UUID, text) for each instance with a CPU of another instance.
 
     :param pins: dict, UUID of an instance -> set of the CPU numbers to which
@@ -84,6 +84,7 @@ def find_shared_cpus(pins):
         others = sorted(other for other in pins
                         if other != uuid and cpus & pins[other])
         if others:
-            shared = cpus.intersection(set().union(*map(pins.get, others)))
+            pins_of_others = set().union(*(pins[other] for other in others))
             yield uuid, 'CPUs %s, with %s' % (
-                hardware.format_cpu_spec(shared), ' '.join(others))
+                hardware.format_cpu_spec(cpus & pins_of_others),
+                ' '.join(others))

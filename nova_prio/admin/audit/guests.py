@@ -80,7 +80,7 @@ def check(name, host, guests, view=None):
                     name, 'unknown_guest', guest.uuid, needed='no guest',
                     libvirt='running')
         instances = {instance.uuid: instance
-                     for instance in view.idle_instances}
+                     for instance in view.instances_at_rest}
         # The instances of other guests are unknown, changed or moved.
         guests = [guest for guest in guests if guest.uuid in instances]
     for guest in guests:
@@ -100,7 +100,7 @@ def check(name, host, guests, view=None):
                 libvirt=guest.partition or 'none')
         yield from _check_cpus(name, host, guest, priority)
     pins = {guest.uuid: host.get_pins(guest) for guest in guests}
-    for uuid, text in finding.find_shared_cpus(pins):
+    for uuid, text in finding.find_pin_conflicts(pins):
         yield finding.Finding(name, 'same_cpu', uuid, libvirt=text)
 
 

@@ -28,8 +28,8 @@ class HostView:
 
     ``context`` targets the cell of the host. ``report`` is the HostReport of
     nova-compute or None; if the report cannot be read, ``problem`` says why.
-    ``instances`` are on the host; the ``idle_instances`` among them are
-    neither changed nor moved. ``migrations`` are the open migrations from and
+    ``instances`` are on the host; the ``instances_at_rest`` among them have no
+    task and no open migration. ``migrations`` are the open migrations from and
     to the host. ``consumers`` are the UUIDs of these instances and migrations.
 
     The other fields are from Placement. ``allocations`` at the host are a
@@ -45,7 +45,7 @@ class HostView:
     report: host_report.HostReport | None
     problem: str | None
     instances: list
-    idle_instances: list
+    instances_at_rest: list
     migrations: list
     consumers: frozenset
     allocations: dict
@@ -61,10 +61,10 @@ class HostView:
         return self.node.host
 
     @property
-    def is_idle(self):
-        """Whether no instance of the host is being changed or moved."""
-        return (not self.migrations and
-                len(self.idle_instances) == len(self.instances))
+    def has_tasks_or_moves(self):
+        """Whether an instance of the host is being changed or moved."""
+        return bool(self.migrations or
+                    len(self.instances_at_rest) < len(self.instances))
 
     @functools.cached_property
     def total_allocations(self):
@@ -164,13 +164,16 @@ def read_host(context, client, node, read_disks=read_shared_disks):
         context, node.host, node.hypervisor_hostname,
         expected_attrs=['flavor', 'system_metadata', 'numa_topology',
                         'migration_context']))
-    idle = [instance for instance in instances
-            if instance.task_state is None and instance.uuid not in moving]
+    at_rest = [instance for instance in instances
+               if instance.task_state is None and instance.uuid not in moving]
     consumers = moving.union(each.uuid for each in (*migrations, *instances))
+    report, problem = host_inventory.read_report(node)
     return HostView(
-        context, node, *host_inventory.read_report(node), instances, idle,
-        migrations, frozenset(consumers), present, inventories, read('traits'),
-        aggregates, sharing, disks)
+        context=context, node=node, report=report, problem=problem,
+        instances=instances, instances_at_rest=at_rest, migrations=migrations,
+        consumers=frozenset(consumers), allocations=present,
+        inventories=inventories, traits=read('traits'), aggregates=aggregates,
+        sharing=sharing, disks=disks)
 
 
 def list_nodes(context, cell):

@@ -26,6 +26,8 @@ _FIELDS = {orc.PCPU: ('total',),
 def check(view):
     """Yield the findings of a host.
 
+    The rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
+
     :param view: HostView
     """
     if view.problem:
@@ -34,7 +36,7 @@ def check(view):
     else:
         yield from _check_traits(view)
     yield from _check_pins(view)
-    if view.report and view.is_idle:
+    if view.report and not view.has_tasks_or_moves:
         yield from _check_inventories(view)
         yield from _check_report(view)
     if view.report:
@@ -135,8 +137,8 @@ def _check_report(view):
 def _check_pins(view):
     """Yield pins to a CPU of another instance, or to a shared CPU."""
     pins = {instance.uuid: demand.get_instance_pins(instance)
-            for instance in view.idle_instances}
-    for uuid, text in finding.find_shared_cpus(pins):
+            for instance in view.instances_at_rest}
+    for uuid, text in finding.find_pin_conflicts(pins):
         yield finding.Finding(view.name, 'same_cpu', uuid, compute=text)
     if view.report is None:
         return

@@ -38,7 +38,7 @@ def check(view):
     :param view: HostView
     """
     # A failed migration is no longer open, but may still hold a claim.
-    last_moves = map(workarounds.get_last_move, view.idle_instances)
+    last_moves = map(workarounds.get_last_move, view.instances_at_rest)
     for migration in [*view.migrations, *filter(None, last_moves)]:
         status = _choose_final_status(view.name, migration)
         if status is None:

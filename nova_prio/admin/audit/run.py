@@ -36,7 +36,8 @@ class CloudAudit:
 
         :param context: nova.context.RequestContext that targets no cell
         :param client: nova.scheduler.client.report.SchedulerReportClient
-        :param name: name of this host, None if it runs no guests
+        :param name: name of the host on which the audit runs, to audit its
+            guests, too; None if it is no compute host
         :param read_guests: function that returns the ``guests.GuestHost`` of
             this host and a list of ``guest_xml.Guest``
         """
@@ -45,7 +46,8 @@ class CloudAudit:
         self._name = name
         self._read_guests = read_guests
         self._read_aggregates = functools.cache(aggregates.read_aggregates)
-        # Hosts in the same aggregates share the same disks.
+        # In Placement, the providers that share disks with a host depend only
+        # on the aggregates of the host.
         self._read_disks = functools.cache(host_view.read_shared_disks)
 
     def run(self, names=None):
@@ -117,7 +119,7 @@ class CloudAudit:
         :param view: HostView of the host
         :param repairable: Finding with a ``repair``
         :raises nova_prio.placement.allocations.PlacementRefused: if the
-            finding could not be repaired
+            finding could not be repaired, for whatever reason
         """
         try:
             repairable.repair(view.context, self._client)

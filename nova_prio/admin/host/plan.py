@@ -197,7 +197,7 @@ def _list_allocations(view, inventories):
         remedy += (' To undo the plan, the instance must leave first: Nova '
                    'does not start without CPU sets if PCPU is allocated.')
     for instance, expected in allocations.find_drifted(
-            view.context, view.idle_instances, view.total_allocations,
+            view.context, view.instances_at_rest, view.total_allocations,
             {*inventories, *view.classes.difference(view.inventories)}):
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
@@ -214,7 +214,7 @@ def _list_host_problems(host_state, blocked):
     if not host_state.is_up:
         yield problem('nova-compute', 'down', 'up', 'Start it, and plan '
                       'again: this plan uses its last report.', True)
-    if not host_state.view.is_idle:
+    if host_state.view.has_tasks_or_moves:
         yield problem('in motion', '', '', 'Instances are being changed or '
                       'moved: plan again when they are at rest.', True)
     if blocked:
@@ -230,6 +230,9 @@ def _list_host_problems(host_state, blocked):
 
 def list_steps(host, planned_cpus, rows):
     """Return the PlanRows of the ordered steps, and last of the verdict.
+
+    There are several steps in any case. READY or NOT_READY is the ``planned``
+    of the verdict.
 
     :param host: name of the host
     :param planned_cpus: ``capacity.HostCPUs``

@@ -52,9 +52,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     ``steps`` catches and logs errors of this package. The resource tracker
     fills ``ledger``, the usage of each instance, and calls ``oversold`` and
-    ``healing``. ``is_overfull`` tells whether a host without mix has more VCPU
-    allocations than Nova's inventory. ``is_stopping`` is set when nova-compute
-    stops.
+    ``healing``. ``is_vcpu_oversold`` tells whether a host without mix has more
+    VCPU allocations than Nova's inventory. ``is_stopping`` is set when
+    nova-compute stops.
     """
 
     @contract.exit_if_refused()
@@ -69,7 +69,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         self.healing = allocation_healing.AllocationHealing()
         self.partitions = partitions.Partitions(self._host)
         self.guests = guests.HostGuests(self._host, self.steps)
-        self.is_overfull = False
+        self.is_vcpu_oversold = False
         self.is_stopping = threading.Event()
         self._warned_of_memory = False
 
@@ -81,8 +81,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """
         with self.steps.contain('check the configuration',
                                 passes=(contract.StartRefused,)):
-            for problem in config_checks.find_problems(CONF):
-                raise contract.StartRefused(problem)
+            problems = config_checks.find_problems(CONF)
+            if problems:
+                raise contract.StartRefused(problems[0])
         super().init_host(host)
         with self.steps.contain('log the configuration', refuses=False):
             self._log_configuration()
@@ -138,7 +139,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
-        self.is_overfull = False
+        self.is_vcpu_oversold = False
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)
         if outcome.problem and CONF.cpu_priority_mix_enable:
@@ -169,7 +170,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
         # Without mix, only allocations beyond Nova's total raise the total.
-        self.is_overfull = not self.mix and orc.VCPU in stock and (
+        self.is_vcpu_oversold = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
     @property
