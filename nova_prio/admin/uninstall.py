@@ -3,6 +3,7 @@
 """Find the leftovers of this package in a cloud; change nothing."""
 
 import functools
+import shlex
 import typing
 
 from nova.compute import vm_states
@@ -29,7 +30,8 @@ AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
 PAGE = 500
 
 #: Aggregate metadata that only this package reads. Clouds use the key
-#: 'priority' for other purposes, too: it counts only if it is true.
+#: 'priority' for other purposes, too: it counts only in an aggregate that is
+#: marked for priority instances.
 _KEYS = ('priority_mix', aggregate_metadata.ORDINARY_KEY,
          'priority_weight_multiplier')
 _AMBIGUOUS_KEY = 'priority'
@@ -201,7 +203,7 @@ def _check_aggregate(aggregate):
             yield Leftover(
                 AGGREGATE_KEY, aggregate.name, '%s=%s' % (key, value),
                 'Unset it with "openstack aggregate unset --property %s %s".'
-                % (key, aggregate.name))
+                % (key, shlex.quote(aggregate.name)))
 
 
 def _check_traits():
