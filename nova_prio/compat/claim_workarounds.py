@@ -30,8 +30,8 @@ class ClaimWorkarounds:
 
         Bug: until the next recount, Nova tracks an instance that moved here
         as a migration, and an instance that was resized here not at all.
-        Without: if the instance is deleted or shelved before the recount, its
-        CPUs stay in use until then.
+        Without this workaround: if the instance is deleted or shelved before
+        the recount, its CPUs stay in use until then.
         Test: ``test_accounting``, ``Histories.test_never_recounted``.
         """
         if self.has_ledger:
@@ -52,10 +52,10 @@ class ClaimWorkarounds:
     def live_migration_claim(self, context, instance, *args, **kwargs):
         """Claim for a live migration to this host.
 
-        Bug: rest of 2044235. The conductor sets the instance to ERROR for
-        each error that it does not know.
-        Without: if Placement does not answer during the claim, a running
-        instance ends in ERROR instead of trying the next host.
+        Bug: the part that the fix of 2044235 left open. The conductor sets the
+        instance to ERROR for each error that it does not know.
+        Without this workaround: if Placement does not answer during the claim,
+        a running instance ends in ERROR instead of trying the next host.
         Test: ``test_live_migration``, ``Devices.test_claims_that_fail``.
 
         :raises nova.exception.ComputeResourcesUnavailable: for each error
@@ -80,8 +80,8 @@ class ClaimWorkarounds:
         Bug: (a) Nova forgets the PCI devices that a failed move has claimed.
         (b) For a live migration, see ``keeps_pci_requests``. (c) A claim that
         fails leaves its migration context in the instance.
-        Without: (a) the guest is given devices of another host. (c) A rebuild
-        applies CPU numbers of the other host.
+        Without this workaround: (a) the guest is given devices of another
+        host. (c) A rebuild applies CPU numbers of the other host.
         Test: ``test_live_migration``, (a) ``Devices``, (b)
         ``Devices.test_aliases_that_the_destination_does_not_know``, (c)
         ``test_rebuild_after_a_claim_that_failed``.
@@ -113,7 +113,8 @@ class ClaimWorkarounds:
 
         Bug: for a live migration, Nova makes new requests from the flavor and
         saves them, but claims the devices for the old requests.
-        Without: the guest cannot be started again after the live migration.
+        Without this workaround: the guest cannot be started again after the
+        live migration.
         Test: ``test_live_migration``,
         ``Devices.test_guests_start_again_on_their_host``.
         """
@@ -126,8 +127,8 @@ class ClaimWorkarounds:
 
         Bug: a recount allocates the devices that a live migration to this
         host has claimed. If the migration then fails, nobody frees them.
-        Without: the devices stay in use, or the next host takes them for its
-        own devices and the instance ends in ERROR.
+        Without this workaround: the devices stay in use, or the next host
+        takes them for its own devices and the instance ends in ERROR.
         Test: ``test_live_migration``,
         ``Devices.test_the_next_host_of_one_migration``.
         """

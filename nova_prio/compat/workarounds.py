@@ -6,7 +6,8 @@ A recount reads the instances of the host first and the migrations then, and
 some in-flight moves fall between the two. Each docstring names the bug, the
 effect without the workaround, and its test in
 ``tests/functional/test_in_flight_moves.py`` or another file. All bugs affect
-Nova 31 to 34 and are open. "No number" means that no Launchpad bug is known.
+Nova 31 to 34 and are open. "No number" means that no Launchpad bug is known;
+the numbers beside it are those of other bugs.
 
 If all supported releases of Nova repair a bug, delete the function and its
 call: the test must still pass. If Nova is right, only ``snapshot`` has any
@@ -16,13 +17,13 @@ workarounds are one line of an override each:
 * ``obj_reset_changes`` in ``rollback_live_migration_at_destination`` of
   :mod:`nova_prio.virt.libvirt.live_migration`. Bug 1894095: the clean-up of a
   failed live migration saves the CPUs of the destination in the instance.
-  Without it the source gives away the CPUs of a running guest. Test:
-  ``test_live_migration``, ``test_cleaning_up_after_a_failure``.
+  Without this workaround, the source gives away the CPUs of a running guest.
+  Test: ``test_live_migration``, ``test_cleaning_up_after_a_failure``.
 * ``migration_context = None`` in ``rebuild`` of
-  :mod:`nova_prio.virt.libvirt.driver`. No number (fix of 1499028): a rebuild
-  on the same host applies the claim of a failed move. Without it the guest
-  starts on CPU numbers of the other host. Test:
-  ``test_unfinished_migrations``,
+  :mod:`nova_prio.virt.libvirt.driver`. No number (a side effect of the
+  fix of 1499028): a rebuild on the same host applies the claim of a failed
+  move. Without this workaround, the guest starts on CPU numbers of the other
+  host. Test: ``test_unfinished_migrations``,
   ``test_rebuild_before_audit_drops_claim_and_keeps_allocations``.
 """
 
@@ -43,12 +44,14 @@ _ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology', 'resources',
 def restore_own_cpus(instance, host):
     """Give an instance back the CPUs that it has on a host, for the recount.
 
-    Bug: no number (fix of 1953359). Nova applies the migration context of an
-    instance if any open or failed migration leads to the host. The context
-    may belong to the next move away from the host, or to a resize on the
-    host that is not finished and that the claim counts as well.
-    Without: the host counts the CPU numbers of another host, or counts the
-    new CPUs twice, and gives away the CPUs on which the guest runs.
+    Bug: no number (a side effect of the fix of 1953359). Nova applies the
+    migration context of an instance if any open or failed migration leads to
+    the host. The context may belong to the next move away from the host, or to
+    a resize on the host that is not finished and that the claim counts as
+    well.
+    Without this workaround: the host counts the CPU numbers of another host,
+    or counts the new CPUs twice, and gives away the CPUs on which the guest
+    runs.
     Test: ``test_next_move_begins_before_live_migration_ends``,
     ``test_resize_on_same_host_counts_once``.
     """
@@ -68,8 +71,8 @@ def has_left_by_revert(instance, host):
 
     Bug: no number (related to 1879878). Between the two steps of a revert,
     the instance has the destination as host and the CPUs of the source.
-    Without: the destination counts CPU numbers of the source. If one of them
-    is pinned already, the recount fails half-way.
+    Without this workaround: the destination counts CPU numbers of the source.
+    If one of them is pinned already, the recount fails half-way.
     Test: ``test_destination_leaves_out_reverted_instance``.
     """
     migration = _get_reverting_move(instance)
@@ -81,8 +84,8 @@ def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
     Bug: no number (related to 1879878), as in ``has_left_by_revert``.
-    Without: the source does not count the instance and gives its CPUs away,
-    just before the guest starts on them.
+    Without this workaround: the source does not count the instance and gives
+    its CPUs away, just before the guest starts on them.
     Test: ``test_source_counts_instance_that_a_revert_returns``.
 
     :param context: nova.context.RequestContext of the cell, of an
@@ -93,7 +96,9 @@ def find_returning(context, host):
     for instance in objects.InstanceList.get_by_filters(
             context, {'task_state': task_states.RESIZE_REVERTING,
                       'deleted': False}, expected_attrs=_ATTRIBUTES):
-        migration = instance.host != host and _get_reverting_move(instance)
+        if instance.host == host:
+            continue
+        migration = _get_reverting_move(instance)
         if migration and migration.source_compute == host:
             yield instance, migration
 
@@ -103,9 +108,11 @@ def find_arrived(context, host, known):
 
     Call this after ``find_returning``, or an instance may be in neither.
 
-    Bug: no number (rest of 1896463). Live migrations and reverts change the
-    host of an instance without the lock of the tracker.
-    Without: the CPUs of the instance are free until the next recount.
+    Bug: no number (the part that the fix of 1896463 left open). Live
+    migrations and reverts change the host of an instance without the lock of
+    the tracker.
+    Without this workaround: the CPUs of the instance are free until the next
+    recount.
     Test: ``test_instance_arrives_between_reads``.
 
     :param context: nova.context.RequestContext of the cell
@@ -127,10 +134,10 @@ def is_over(migration):
     The source may still roll a failed live migration back, as long as the
     instance is migrating and has not begun another move.
 
-    Bug: no number (commit 255b3f2f91). Nova counts failed migrations as part
-    of the next move of the instance.
-    Without: a host counts the next move twice, or counts a move that does not
-    concern the host, until the next recount.
+    Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
+    failed migrations as part of the next move of the instance.
+    Without this workaround: a host counts the next move twice, or counts a
+    move that does not concern the host, until the next recount.
     Test: ``test_evacuation_to_source_of_failed_move``,
     ``test_migration_after_failed_live_migration``.
     """
@@ -151,9 +158,10 @@ def is_over(migration):
 def evacuates_from_error(migration):
     """Return whether a migration evacuates an instance that is in ERROR.
 
-    Bug: no number (rest of 1791075). Nova counts an evacuation only if the
-    instance was active or stopped.
-    Without: a recount during the evacuation gives the claimed CPUs away.
+    Bug: no number (the part that the fix of 1791075 left open). Nova counts
+    an evacuation only if the instance was active or stopped.
+    Without this workaround: a recount during the evacuation gives the claimed
+    CPUs away.
     Test: ``test_accounting``,
     ``test_instance_in_error_counts_during_its_evacuation``.
     """
@@ -167,9 +175,11 @@ def evacuates_from_error(migration):
 def snapshot(tracker, nodename):
     """Return a function that restores the present numbers of a node.
 
-    Bug: no number (named in the commit for 1953359). A recount begins with an
-    empty host. If the recount fails half-way, Nova keeps the numbers so far.
-    Without: claims get the CPUs of all instances behind the error.
+    Bug: no number (described in the commit that fixes 1953359). A recount
+    begins with an empty host. If the recount fails half-way, Nova keeps the
+    numbers so far.
+    Without this workaround: claims get the CPUs of all instances that the
+    recount did not reach.
     Test: ``test_failed_recount_keeps_numbers``.
     """
     node = tracker.compute_nodes[nodename].obj_clone()
