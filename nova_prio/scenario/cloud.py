@@ -205,7 +205,7 @@ class Cloud(Installed, base.ServersTestBase):
     def start_host(self, name, cpus=12, cells=1, threads=1, dedicated=None,
                    shared=None, ratio=None, mix=False, memory_mb=16384,
                    driver=PRIORITY_DRIVER, aggregate=None,
-                   low_emulator_set=None, cell=None):
+                   low_emulator_set=None, nova_cell=None):
         """Start a host and add it to an aggregate; return its nova-compute.
 
         :param cpus: a multiple of cells * threads; sibling threads have
@@ -218,7 +218,7 @@ class Cloud(Installed, base.ServersTestBase):
         :param mix: ``cpu_priority_mix_enable``
         :param aggregate: dict, str to str: the metadata of the aggregate,
             which hosts with the same metadata share; None or {} for none
-        :param cell: name of Nova's cell; None for the first cell
+        :param nova_cell: name of Nova's cell; None for the first cell
         """
         self._host_options[name] = {
             (None, 'host'): name,
@@ -232,7 +232,7 @@ class Cloud(Installed, base.ServersTestBase):
         self.start_compute(name, fakelibvirt.HostInfo(
             cpu_nodes=cells, cpu_sockets=1,
             cpu_cores=cpus // (cells * threads), cpu_threads=threads,
-            kB_mem=memory_mb * units.Ki), cell_name=cell)
+            kB_mem=memory_mb * units.Ki), cell_name=nova_cell)
         if aggregate:
             self._join_aggregate(name, aggregate)
         # nova-scheduler knows the ratio from the second update on.

@@ -56,9 +56,11 @@ class Document:
         self._name = name
         self._lines = {}  # path to number
         self._duplicates = []  # (path, sentence) of each duplicate key
+        # Without a text: it only converts the nodes of the text below.
         self._loader = yaml.SafeLoader('')
         value = self._parse(text)
         problems = [*self._duplicates, *schema.find_problems(RULE, value)]
+        # Shorter paths are about a whole list or about the whole file.
         if all(len(path) > 1 for path, _ in problems):
             value = schema.with_defaults(RULE['properties'], value)
             # Only well-formed items and steps are checked further.
@@ -72,14 +74,14 @@ class Document:
             raise BadScenario('\n'.join(line for _, line in sorted(lines)))
         self.description = value['description']
         self.affinity_domains = value['affinity_domains']
-        self.hosts, self.flavors, self.images, self.server_groups = (
-            [schema.with_defaults(properties, item) for item in value[key]]
-            for key, properties in schema.ITEMS.items())
-        self.steps = [
-            verbs.Step(name, schema.with_defaults(
-                verbs.VERBS[name].properties, args), step.get('expect'))
-            for step in value['steps'] for name, args in step.items()
-            if name != 'expect']
+        items = {key: [schema.with_defaults(properties, item)
+                       for item in value[key]]
+                 for key, properties in schema.ITEMS.items()}
+        self.hosts = items['hosts']
+        self.flavors = items['flavors']
+        self.images = items['images']
+        self.server_groups = items['server_groups']
+        self.steps = [_make_step(step) for step in value['steps']]
 
     def _parse(self, text):
         """Return the value of a YAML text; record lines and duplicate keys."""
@@ -136,6 +138,13 @@ class Document:
                       for part in path).lstrip('.')
         return '%s:%d: %s%s' % (self._name, self._get_line(path),
                                 key and 'key %r: ' % key, sentence)
+
+
+def _make_step(step):
+    """Return the verbs.Step of a step in the file, a dict with one verb."""
+    name, = step.keys() - {'expect'}
+    args = schema.with_defaults(verbs.VERBS[name].properties, step[name])
+    return verbs.Step(name, args, step.get('expect'))
 
 
 def load(path):

@@ -85,6 +85,7 @@ class Stage:
         :param args: dict, the keys of the verb ``create``
         """
         server = {
+            # Nova adds -1, -2, ... to the name if it creates several servers.
             'name': args['name'] if len(names) > 1 else names[0],
             'flavorRef': self.flavors[args['flavor']],
             'imageRef': self.images[args['image'] or scenario.DEFAULT_IMAGE],

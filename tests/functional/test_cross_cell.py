@@ -33,7 +33,8 @@ class CrossCell(test_audit.Audit):
     def start(self, host):
         self.start_seed_host(
             host, cpus=24, cells=2, ratio=3.0, dedicated='0-7,12-19',
-            shared='8-11,20-23', cell={'mix1': 'cell1', 'mix2': 'cell2'}[host])
+            shared='8-11,20-23',
+            nova_cell={'mix1': 'cell1', 'mix2': 'cell2'}[host])
 
     def usage(self, host):
         """Return the used CPUs of the high and the low row of a host."""
