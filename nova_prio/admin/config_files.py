@@ -16,12 +16,12 @@ from nova_prio import conf as our_conf
 #: of a directory in place of a file and of a file that is not UTF-8.
 ERRORS = (cfg.Error, OSError, UnicodeDecodeError)
 
-#: Options of Nova whose values are the names of classes, which may be those of
-#: this package: (group, option).
-CLASS_OPTIONS = (('DEFAULT', 'compute_driver'),
-                 ('filter_scheduler', 'available_filters'),
-                 ('filter_scheduler', 'enabled_filters'),
-                 ('filter_scheduler', 'weight_classes'))
+#: Options of Nova whose values name drivers, filters and weighers, which may
+#: be those of this package: (group, option).
+PLUGIN_OPTIONS = (('DEFAULT', 'compute_driver'),
+                  ('filter_scheduler', 'available_filters'),
+                  ('filter_scheduler', 'enabled_filters'),
+                  ('filter_scheduler', 'weight_classes'))
 
 _GROUP = our_conf.GROUP.name
 

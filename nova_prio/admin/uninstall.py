@@ -38,8 +38,9 @@ _AMBIGUOUS_KEY = 'priority'
 _FLAVOR_KEYS = {flavor_specs.EXTRA_SPEC, *(
     'aggregate_instance_extra_specs:' + key
     for key in aggregate_metadata.AGGREGATE_KEYS)}
-#: Parts of the values of ``CLASS_OPTIONS`` that name this package.
-_CLASS_NAMES = ('nova_prio.', 'PriorityFilter', driver_alias.DRIVER)
+#: Parts of the names of the driver, filters and weighers of this package, in
+#: the values of ``PLUGIN_OPTIONS``.
+_PLUGIN_NAME_PARTS = ('nova_prio.', 'PriorityFilter', driver_alias.DRIVER)
 _OWN_OPTIONS = {option.name for option in our_conf.DEFAULT_OPTS}
 
 _RESIZE = ('With [nova_prio] enabled = false in nova-api, resize it to a '
@@ -102,7 +103,7 @@ def _check_flavor(flavor):
     keys = {key for key in extra_specs
             if key in _FLAVOR_KEYS or (key.startswith('trait') and
                                        key.partition(':')[2] in traits.ALL)}
-    # Stock Nova refuses a flavor that requests both classes.
+    # Stock Nova refuses a flavor that requests both PCPU and VCPU.
     if mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         keys.update(flavor_specs.select_pinning_requests(
             extra_specs, 'PCPU', 'VCPU'))
@@ -170,8 +171,8 @@ def _check_options(paths):
         for group, options in config_files.read_sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
-                if (group, option) in config_files.CLASS_OPTIONS and any(
-                        name in value for name in _CLASS_NAMES):
+                if (group, option) in config_files.PLUGIN_OPTIONS and any(
+                        part in value for part in _PLUGIN_NAME_PARTS):
                     remedy = 'Set it as it was before'
                 elif group == our_conf.GROUP.name or (
                         group in ('DEFAULT', 'compute') and

@@ -3,7 +3,7 @@
 """Checks of the configuration of a service, for ``upgrade check``.
 
 A failure stops a service or places instances wrongly. Nothing is changed. Each
-check yields (Code, sentence) for each finding. The parameters of a check are:
+check yields (Code, sentence) for each finding. All checks have the parameters:
 
 :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
 :param services: names of the services that use priorities with ``conf``
@@ -24,8 +24,8 @@ from nova_prio.virt import driver_alias
 SUCCESS, WARNING, FAILURE = upgradecheck.Code
 
 _DRIVER = driver_alias.DRIVER
-_FILTERS = 'nova_prio.scheduler.filters.'
-_WEIGHERS = 'nova_prio.scheduler.weights.'
+_FILTER_PREFIX = 'nova_prio.scheduler.filters.'
+_WEIGHER_PREFIX = 'nova_prio.scheduler.weights.'
 #: The name of the entry points of this package.
 PLUGIN = 'nova_prio'
 
@@ -67,7 +67,7 @@ def _find_missing_plugin(namespace, consequence):
 
 def _check_use(conf, services):
     """Check whether the configuration asks for priority instances."""
-    for group, name in config_files.CLASS_OPTIONS:
+    for group, name in config_files.PLUGIN_OPTIONS:
         value = (conf if group == 'DEFAULT' else conf[group])[name]
         # oslo.config takes a comment after a value as part of the value.
         if '#' in str(value):
@@ -119,20 +119,20 @@ def _check_api(conf, services):
 def _check_scheduler(conf, services):
     """Check the configuration of nova-scheduler."""
     options = conf.filter_scheduler
-    if not any(name.startswith(_FILTERS)
+    if not any(name.startswith(_FILTER_PREFIX)
                for name in options.available_filters):
         yield FAILURE, (
             '[filter_scheduler] available_filters is %s, in which Nova does '
             "not find 'PriorityFilter'; add '%sall_filters'."
-            % (options.available_filters, _FILTERS))
+            % (options.available_filters, _FILTER_PREFIX))
     yield from _list_all(FAILURE, scheduler_checks.find_problems(conf))
-    if not any(name.startswith(_WEIGHERS)
+    if not any(name.startswith(_WEIGHER_PREFIX)
                for name in options.weight_classes):
         yield WARNING, (
             '[filter_scheduler] weight_classes is %s, without '
             "'%sall_weighers', so hosts are not weighed by the remaining "
             'CPUs of a priority; add it.'
-            % (options.weight_classes, _WEIGHERS))
+            % (options.weight_classes, _WEIGHER_PREFIX))
     yield from _list_all(WARNING, scheduler_checks.find_warnings(conf))
 
 

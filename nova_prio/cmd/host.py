@@ -37,10 +37,11 @@ def parse_number(text, least=1, most=None, word=None):
     if re.fullmatch('[0-9]{1,9}', text) and least <= int(text) and (
             most is None or int(text) <= most):
         return int(text)
+    end = 'on' if most is None else 'to %d' % most
+    and_word = ', and ' + word if word else ''
     raise argparse.ArgumentTypeError(
         '%r is given; allowed are whole numbers from %d %s%s' % (
-            text, least, 'on' if most is None else 'to %d' % most,
-            ', and ' + word if word else ''))
+            text, least, end, and_word))
 
 
 def parse_memory_size(text):
@@ -53,7 +54,8 @@ def parse_memory_size(text):
         raise argparse.ArgumentTypeError(
             '%r is given; allowed are numbers of bytes, with an optional '
             'suffix K, M, G or T, such as 8G' % text)
-    return int(match.group(1)) * SUFFIXES[match.group(2)]
+    number, suffix = match.groups()
+    return int(number) * SUFFIXES[suffix]
 
 
 def build_parser():
@@ -107,8 +109,9 @@ def read_options(path, parser):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         words = line.partition('#')[0].split()
         for index, word in enumerate(words):
-            is_option = index > 0 or word.startswith('--')
-            if word == '--json' or not is_option:
+            # Only the first word cannot be a value. prepare has no --json.
+            is_misplaced_value = index == 0 and not word.startswith('--')
+            if word == '--json' or is_misplaced_value:
                 parser.error(
                     'line %d: %r is given; allowed are options of prepare, '
                     'which begin with --' % (number, word))

@@ -107,7 +107,7 @@ class Disable(report.Report):
     def _restore(self, dry_run):
         """Restore traits and allocation ratios; set status and last line."""
         drain, host_name = self._drain, self._drain.state.view.name
-        inventories, different = drain.get_old_inventories()
+        inventories, differing_classes = drain.get_old_inventories()
         ratios = ', '.join(
             '%s %s' % (name, inventories[name]['allocation_ratio'])
             for name in ('MEMORY_MB', 'VCPU') if name in inventories)
@@ -118,17 +118,20 @@ class Disable(report.Report):
                 % (host_name, ratios))
             return
         drain.restore(inventories)
-        if different:
+        if differing_classes:
             self.last_line = (
                 'Traits and allocation ratios are restored, but nova-compute '
                 'reports other amounts of %s than before the plan: restore '
                 'its options%s, restart it, and run this command again.'
-                % (', '.join(different), self._format_options()))
+                % (', '.join(differing_classes), self._format_options()))
             return
         self.status = report.CLEAN
+        # Only the plan has the old ratios.
         self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
             host_name, ratios, '' if drain.plan else
             '; use --plan to restore the old ones')
+        # A host that ran the driver of this package before the plan, and runs
+        # it now, stays in the aggregate.
         if (drain.state.in_priority_aggregate and
                 not drain.state.has_our_driver):
             self.last_line += ('Remove it from the host aggregate for '

@@ -37,9 +37,9 @@ def main(argv):
     :param argv: list of the arguments after ``nova``
     """
     parsed = build_parser().parse_args(argv)
-    # The findings repeat what Nova logs, and operators cannot act on the
-    # warnings of its libraries.
+    # The findings repeat the log lines of Nova.
     logging.getLogger().addHandler(logging.NullHandler())
+    # Operators cannot act on the warnings of Nova's libraries.
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
         if importutils.try_import('nova') is None:

@@ -68,6 +68,7 @@ def get_low_emulator_set(conf):
 def find_low_emulator_problems(conf, dedicated):
     """Return why low emulator threads cannot run on their CPUs.
 
+    :param dedicated: set of the dedicated CPUs, configured or planned
     :returns: as ``find_problems``
     """
     value = conf.nova_prio.low_emulator_set
@@ -94,6 +95,10 @@ def find_low_emulator_problems(conf, dedicated):
 def find_mix_problems(conf, dedicated, shared, ratio):
     """Return why mix cannot be enabled on this host.
 
+    ``conf`` may have other CPU sets and another ratio: "nova-prio host plan"
+    checks planned ones.
+
+    :param dedicated: set of the dedicated CPUs; ``shared`` likewise
     :param ratio: CPU allocation ratio, or None if no option sets the ratio
     :returns: as ``find_problems``
     """

@@ -9,6 +9,7 @@ option, its value and the remedy.
 from nova_prio.compat import contract
 from nova_prio import conf as prio_conf
 
+#: Functions that stand for all weighers of Nova, and of this package.
 _NOVA_WEIGHERS = 'nova.scheduler.weights.all_weighers'
 _PRIO_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
 _NOVA_CPU_WEIGHER = 'nova.scheduler.weights.cpu.CPUWeigher'
@@ -81,8 +82,8 @@ def find_warnings(conf):
         name = '%s_weight_multiplier' % policy
         nova_value = conf.filter_scheduler[name]
         prio_value = conf.nova_prio[name]
-        has_prio = _has_any(weighers, prio_weigher, _PRIO_WEIGHERS)
-        if not _has_any(weighers, nova_weigher, _NOVA_WEIGHERS):
+        has_prio = _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers)
+        if not _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers):
             text = ("[filter_scheduler] weight_classes is {weighers}, without "
                     "'{nova_weigher}', so that Nova refuses server groups "
                     "with the policy {policy}; add it.")
@@ -116,10 +117,11 @@ def find_warnings(conf):
 def find_doubled_multipliers(conf):
     """Return the multipliers that aggregate metadata must not have.
 
-    Nova's weighers prefer such metadata to their option.
+    Nova's weighers prefer such metadata to their option. Thus a weigher of
+    Nova that the option switches off would count beside that of this package.
 
-    :returns: dict, key of aggregate metadata -> clause about the double
-        weight; empty if an option is invalid
+    :returns: dict, key of aggregate metadata -> clause that "twice" completes;
+        empty if an option is invalid
     """
     if _find_invalid(conf):
         return {}
@@ -127,8 +129,8 @@ def find_doubled_multipliers(conf):
     multipliers = {
         '%s_weight_multiplier' % policy: 'server groups count'
         for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items()
-        if _has_any(weighers, nova_weigher, _NOVA_WEIGHERS) and
-        _has_any(weighers, prio_weigher, _PRIO_WEIGHERS) and
+        if _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers) and
+        _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers) and
         conf.nova_prio['%s_weight_multiplier' % policy]}
     if _weighs_cpus_twice(weighers):
         multipliers['cpu_weight_multiplier'] = (
@@ -146,12 +148,16 @@ def _is_ours(weigher):
     return weigher.startswith('nova_prio.')
 
 
-def _has_any(weighers, *names):
-    """Return whether any of the names is among the configured weighers."""
-    return not set(weighers).isdisjoint(names)
+def _is_enabled(weigher, all_weighers, weight_classes):
+    """Return whether an option enables a weigher, by its name or with all.
+
+    :param all_weighers: the function that stands for the weigher, too
+    :param weight_classes: value of [filter_scheduler] weight_classes
+    """
+    return weigher in weight_classes or all_weighers in weight_classes
 
 
 def _weighs_cpus_twice(weighers):
     """Return whether our weighers and the CPU weigher of Nova are enabled."""
     return (any(map(_is_ours, weighers)) and
-            _has_any(weighers, _NOVA_CPU_WEIGHER, _NOVA_WEIGHERS))
+            _is_enabled(_NOVA_CPU_WEIGHER, _NOVA_WEIGHERS, weighers))

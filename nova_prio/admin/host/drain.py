@@ -75,10 +75,10 @@ class HostDrain:
     def get_old_inventories(self):
         """Return the inventories with the allocation ratios of the plan.
 
-        :returns: (dict, resource class -> inventory, list of the classes that
-            differ from the plan in more than the ratio)
+        :returns: (dict, resource class -> inventory, list of the classes whose
+            inventories differ from the plan in more than the ratio)
         """
-        inventories, different = dict(self.state.view.inventories), []
+        inventories, differing = dict(self.state.view.inventories), []
         for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB) if self.plan else ():
             old = self.plan.old_inventories.get(name, {})
             present = inventories.get(name, {})
@@ -88,8 +88,8 @@ class HostDrain:
             if {**present, 'allocation_ratio': ratio} == old:
                 inventories[name] = old
             else:
-                different.append(name)
-        return inventories, different
+                differing.append(name)
+        return inventories, differing
 
     def restore(self, inventories):
         """Give the host the traits of the plan, and these inventories.
