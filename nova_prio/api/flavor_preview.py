@@ -40,7 +40,7 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
         flavor=flavor, image=image, is_bfv=False, requested_resources=[]))
     return {
         'priority': flavor_specs.get_priority(flavor.extra_specs),
-        'cpu_policy': cells and cells[0].cpu_policy or 'shared',
+        'cpu_policy': (cells[0].cpu_policy if cells else None) or 'shared',
         'dedicated_cpus': hardware.format_cpu_spec(dedicated),
         'shared_cpus': hardware.format_cpu_spec(
             set(range(vcpus)) - dedicated),

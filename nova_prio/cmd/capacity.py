@@ -51,8 +51,10 @@ class Show(report.NovaCommand, lister.Lister):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin import host_inventory
         hosts, silent_cells = host_inventory.list_hosts(self.context)
-        request = parsed_args.flavor and host_inventory.get_resource_request(
-            controller.find_flavor(self.context, parsed_args.flavor))
+        request = None
+        if parsed_args.flavor:
+            request = host_inventory.get_resource_request(
+                controller.find_flavor(self.context, parsed_args.flavor))
         for cell in silent_cells:
             self.app.LOG.warning(
                 'Cell %s does not answer; its hosts are omitted. Check the '

@@ -43,8 +43,9 @@ class Gain(report.Report):
             report.refuse('AGGREGATE', parsed_args.aggregate,
                           'names of host aggregates')
         hosts, silent_cells = host_inventory.list_hosts(self.context)
-        vcpus = parsed_args.flavor and _get_low_vcpus(
-            self.context, parsed_args.flavor)
+        vcpus = None
+        if parsed_args.flavor:
+            vcpus = _get_low_vcpus(self.context, parsed_args.flavor)
         hosts_by_name = {host.name: host for host in hosts}
         rows = [_make_row(name, hosts_by_name.get(name), silent_cells, vcpus)
                 for name in sorted(aggregates[parsed_args.aggregate].hosts)]
@@ -105,6 +106,7 @@ def _explain_missing_report(host, silent_cells):
 
 def _summarize(rows, has_flavor):
     """Return the gain of all hosts, and the next step, as sentences."""
+    # Without a report, the value is empty.
     with_mix, without_mix, without_report = (
         [row for row in rows if row['Mix'] == value]
         for value in (True, False, ''))

@@ -149,7 +149,8 @@ def find_problems(argv=('check',)):
     """Return the problems of the host and of the arguments, a list of str."""
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         try:
-            return run(argv)[1]
+            _, problems = run(argv)
+            return problems
         except SystemExit:
             # argparse prints the usage before the error.
             return errors.getvalue().splitlines()[-1:]

@@ -9,6 +9,7 @@ logged, and may refuse priority instances.
 
 import contextlib
 import types
+import typing
 
 from oslo_log import log as logging
 
@@ -18,12 +19,19 @@ LOG = logging.getLogger(__name__)
 _MAX_TEXT = 160
 
 
+class _Failure(typing.NamedTuple):
+    """A failed step; ``problem`` is a sentence."""
+
+    problem: str
+    lasts_until_recount: bool
+
+
 class Steps:
     """The steps of this package in one service, and which of them failed."""
 
     def __init__(self):
-        # Step -> (problem, whether it lasts until a recount), of the failed
-        # steps that priority instances depend on.
+        # Step -> _Failure, of the failed steps that priority instances depend
+        # on.
         self._failed = {}
         self._logged = set()  # of (step, type of the error)
 
@@ -31,8 +39,8 @@ class Steps:
     def problem(self):
         """Why the host refuses all priority instances: a sentence or ''."""
         # Another thread may change the dict.
-        return min((problem for problem, _ in list(self._failed.values())),
-                   default='')
+        return min((failure.problem for failure
+                    in list(self._failed.values())), default='')
 
     @contextlib.contextmanager
     def contain(self, step, refuses=True, until_recount=False, passes=()):
@@ -56,7 +64,7 @@ class Steps:
         except Exception as error:
             outcome.problem = _format_problem(step, error)
             if refuses:
-                self._failed[step] = outcome.problem, until_recount
+                self._failed[step] = _Failure(outcome.problem, until_recount)
             self._log(step, error, refuses)
         else:
             if refuses and not until_recount:
@@ -69,7 +77,7 @@ class Steps:
     def get_until_recount(self):
         """Return the failures that last until a recount, for ``forget``."""
         return {step: failure for step, failure in list(self._failed.items())
-                if failure[1]}
+                if failure.lasts_until_recount}
 
     def forget(self, failures):
         """Forget these failures, unless the step has failed again since."""
@@ -92,6 +100,7 @@ class Steps:
 def _format_problem(step, error):
     """Return a sentence on one line, of bounded length."""
     text = ' '.join(('%s: %s' % (type(error).__name__, error)).split())
-    text = text[:_MAX_TEXT] + '...' * (len(text) > _MAX_TEXT)
+    if len(text) > _MAX_TEXT:
+        text = text[:_MAX_TEXT] + '...'
     return ('nova-prio cannot %s (%s); see the log of the service on this '
             'host' % (step, text))

@@ -6,7 +6,8 @@ Nova does not always tell the destination that a live migration failed:
 
 * If the instance has no NUMA topology, the source does not know of the claim.
 * If the migration is aborted while it is queued, or if a check fails after
-  the claim, nobody drops the claim (rest of Launchpad bug 1949808).
+  the claim, nobody drops the claim (the part that the fix of Launchpad bug
+  1949808 left open).
 
 Therefore the destination reads the migration records of its claims: before
 each new claim, and every second until all of them have ended. The destination

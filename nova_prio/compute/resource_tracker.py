@@ -247,8 +247,10 @@ class PriorityResourceTracker(
 
         :param nodename: name of the compute node
         """
-        provider = self.provider_tree and self.provider_tree.data(nodename)
-        if not provider or traits.CPU_PRIORITY_DISABLED not in provider.traits:
+        if self.provider_tree is None:
+            return False
+        provider = self.provider_tree.data(nodename)
+        if traits.CPU_PRIORITY_DISABLED not in provider.traits:
             return False
         try:
             present = allocations.get_json(

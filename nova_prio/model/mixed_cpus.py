@@ -46,13 +46,14 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
     shared = flavor_specs.sum_amounts(requests) - pcpus
     # Isolated emulator threads take one PCPU, which is no vCPU.
-    isolated = int(extra_specs.get(_EMULATOR) == 'isolate')
+    isolated = 1 if extra_specs.get(_EMULATOR) == 'isolate' else 0
     if pcpus + shared != vcpus + isolated:
         raise flavor_specs.RequestRefused(
             "Extra specs resources:PCPU and resources:VCPU of the flavor are "
             "%d and %d; allowed are numbers that add up to its %d vCPUs%s."
             % (pcpus, shared, vcpus,
-               ' and one for the isolated emulator threads' * isolated))
+               ' and one for the isolated emulator threads' if isolated
+               else ''))
     if not pcpus or not shared:
         return None
     if pcpus == isolated:

@@ -51,8 +51,9 @@ def solve(size, low=None, overall=None):
     :raises NoSolution: if no value reaches the target, or if every value does
     """
     name = size._fields[size.index(None)]
-    given = ', '.join('%s %s' % pair for pair in size._asdict().items()
-                      if pair[1] is not None and pair[0] != 'mix')
+    given = ', '.join('%s %s' % (field, value)
+                      for field, value in size._asdict().items()
+                      if value is not None and field != 'mix')
     given += ' and mix' if size.mix else ' without mix'
     if overall is None:
         target, goal = low, '%d low-priority vCPUs with %s' % (low, given)

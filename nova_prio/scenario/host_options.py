@@ -89,8 +89,9 @@ def _make_subclass(stock, options, guest_xmls):
                 with use(options):
                     result = value(*args, **kwargs)
                 if name == '_get_guest_xml':
-                    guest = kwargs.get('instance') or args[1]
-                    guest_xmls[guest.uuid] = result
+                    # The parameters are context, instance, ...
+                    instance = kwargs.get('instance') or args[1]
+                    guest_xmls[instance.uuid] = result
                 return result
 
             return method

@@ -33,12 +33,13 @@ class NumaFit:
             (cell.id, cell.pagesize if 'pagesize' in cell else None)
             for cell in topology.cells]
         cell = topology.cells[0]
+        _, pagesize = self._requested_cells[0]
         # A plain topology is one pinned cell without further requests.
         # Counting CPUs and memory decides on its fit.
         self._is_plain = not (
             len(topology.cells) > 1 or pci_requests or network_metadata or
             cell.cpu_policy != fields.CPUAllocationPolicy.DEDICATED or
-            cell.cpu_thread_policy or self._requested_cells[0][1])
+            cell.cpu_thread_policy or pagesize)
 
     def fit_host(self, host_state, dedicated, cpu_ratio):
         """Return whether the topology fits on a host.

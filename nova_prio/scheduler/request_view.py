@@ -74,8 +74,9 @@ def _get_source_cell(spec_obj):
 
     Nova's conductor writes this cell into the requested destination.
     """
-    destination = ('requested_destination' in spec_obj and
-                   spec_obj.requested_destination)
+    if 'requested_destination' not in spec_obj:
+        return None
+    destination = spec_obj.requested_destination
     if not destination or 'cell' not in destination or not destination.cell:
         return None
     return destination.cell.uuid

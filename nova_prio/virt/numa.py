@@ -27,7 +27,7 @@ def limit_to_class(host_topology, report, demand):
     :param demand: ``capacity.Demand`` of the instance
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
-    is_limited = report.mix and demand.shared
+    is_limited = report.mix and demand.shared > 0
     if not is_limited and not report.blocked:
         return host_topology
     # Shallow copies: deep copies take long.

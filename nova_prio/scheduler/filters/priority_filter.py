@@ -149,8 +149,9 @@ def _check_capacity(host_state, report, request):
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
-    for refusal in admission.find_refusals(report, request, remaining,
-                                           host_state.free_ram_mb):
+    refusal = next(admission.find_refusals(
+        report, request, remaining, host_state.free_ram_mb), None)
+    if refusal:
         return refusal
     dedicated = request.demand.dedicated
     if not dedicated:

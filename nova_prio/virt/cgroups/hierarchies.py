@@ -120,7 +120,7 @@ class Hierarchy:
         weight = options.low_weight if name == LOW else options.high_weight
         if 'cpu' in self.controllers:
             yield from self._plan_cpu_weight(path, weight, systemd)
-        io_controller = self.IO[0].name.split('.')[0]
+        io_controller = self.IO[0].name.split('.')[0]  # io or blkio
         # The value that systemd writes for IOWeight= depends on its release.
         if (name == LOW and options.io_weight and not systemd and
                 io_controller in self.controllers):
@@ -184,6 +184,7 @@ class CgroupV2(Hierarchy):
         offered = read_file(path / 'cgroup.controllers').split()
         for controller in V2_CONTROLLERS:
             if controller in offered:
+                # The lambda runs, if at all, before the next controller.
                 yield Step(
                     None if controller in read_file(control).split() else
                     '%s is without %s' % (control, controller),

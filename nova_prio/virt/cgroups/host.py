@@ -192,7 +192,8 @@ class CgroupHost:
         if failed:
             return failed
         # systemd applies new settings a moment after systemctl has ended.
-        deadline = time.monotonic() + SETTLE_SECONDS * self.has_systemd
+        settle_seconds = SETTLE_SECONDS if self.has_systemd else 0
+        deadline = time.monotonic() + settle_seconds
         problems = self.check()
         while problems and time.monotonic() < deadline:
             time.sleep(0.1)
