@@ -111,10 +111,12 @@ def list_hosts(context):
         if nova_context.is_cell_failure_sentinel(nodes):
             silent_cells.append(cell_uuid)
             continue
-        hosts += [
-            HostCapacity(
-                node.host, *read_report(node), aggregates_of_host[node.host],
-                node.uuid, node.free_ram_mb) for node in nodes]
+        for node in nodes:
+            report, problem = read_report(node)
+            hosts.append(HostCapacity(
+                name=node.host, report=report, problem=problem,
+                aggregates=aggregates_of_host[node.host], uuid=node.uuid,
+                free_memory_mb=node.free_ram_mb))
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 

@@ -45,8 +45,10 @@ def check(view, context, client):
             continue
         if fault:
             yield finding.Finding(
-                view.name, fault.kind, consumer, finding.format_amounts({}),
-                finding.format_amounts(resources), repair=functools.partial(
+                view.name, fault.kind, consumer,
+                needed=finding.format_amounts({}),
+                placement=finding.format_amounts(resources),
+                repair=functools.partial(
                     repairs.delete_allocations, view, consumer, fault,
                     find_fault))
     # Repair instances last: they may need the capacity that is freed above.
@@ -78,7 +80,8 @@ def _check_instances(view, client):
                          % ', '.join(view.sharing))
         yield finding.Finding(
             view.name, _choose_kind(present, expected), instance.uuid,
-            finding.format_amounts(expected), finding.format_amounts(present),
+            needed=finding.format_amounts(expected),
+            placement=finding.format_amounts(present),
             note=' '.join(notes), repair=functools.partial(
                 repairs.repair_instance, view, instance.uuid))
 

@@ -44,11 +44,13 @@ class GuestHost(typing.NamedTuple):
         cells = etree.fromstring(capabilities).iterfind(
             'host/topology/cells/cell')
         return cls(
-            capacity.HostCPUs(dedicated, shared, capacity.parse_ratio(1),
-                              conf.cpu_priority_mix_enable),
-            [frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
-             for cell in cells],
-            frozenset(config_checks.get_low_emulator_set(conf) or shared))
+            cpus=capacity.HostCPUs(
+                dedicated, shared, ratio=capacity.parse_ratio(1),
+                mix=conf.cpu_priority_mix_enable),
+            cells=[frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
+                   for cell in cells],
+            low_emulator=frozenset(
+                config_checks.get_low_emulator_set(conf) or shared))
 
     def is_pinned(self, cpus):
         """Return whether a vCPU is pinned to one CPU that is not shared.

@@ -50,6 +50,7 @@ def find_destinations(context, client, view, instances):
             _can_take(hosts[uuid], free.get(uuid), request)]
         if not fitting:
             continue
+        # A host without a report compares less than any other.
         best = max(fitting, key=lambda uuid: free.get(uuid, ()))
         destinations[instance.uuid] = hosts[best].name
         if best in free:

@@ -26,7 +26,8 @@ def get_present_cpus(view):
     if orc.PCPU in view.inventories:
         dedicated = dedicated.union(*(cell.pcpuset for cell in view.cells))
     return capacity.HostCPUs(
-        dedicated, shared, ratio, bool(view.report and view.report.mix))
+        dedicated, shared, ratio,
+        mix=bool(view.report and view.report.mix))
 
 
 def plan_inventories(view, planned_cpus):

@@ -45,7 +45,7 @@ def list_remaining(context, view, plan=None):
     pinned on CPUs that were not dedicated before the plan. They may be on the
     host, on the way to the host, or may return to the host.
     """
-    old_dedicated = plan and plan.old_cpus.dedicated
+    old_dedicated = plan.old_cpus.dedicated if plan else None
     listed = set()
     for instance in view.instances:
         if _is_low(instance.flavor):

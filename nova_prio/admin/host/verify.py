@@ -67,11 +67,14 @@ def list_lines(host_state, findings, summary, plan=None):
             yield from _compare_rows(plan.planned_cpus, report)
     for each in findings:
         yield VerifyLine(
-            ('%s %s' % (each.kind, each.consumer)).rstrip(), each.needed,
-            each.placement, each.compute, each.libvirt,
-            UNREAD if each.kind == finding.UNREAD else DIFFERS, each.remedy)
-    yield VerifyLine('in use', '', summary.placement, summary.compute,
-                     summary.libvirt, OK)
+            ('%s %s' % (each.kind, each.consumer)).rstrip(), plan=each.needed,
+            placement=each.placement, compute=each.compute,
+            libvirt=each.libvirt,
+            state=UNREAD if each.kind == finding.UNREAD else DIFFERS,
+            remedy=each.remedy)
+    yield VerifyLine('in use', placement=summary.placement,
+                     compute=summary.compute, libvirt=summary.libvirt,
+                     state=OK)
 
 
 def _list_problems(report):
@@ -119,8 +122,9 @@ def _compare_placement(plan, view):
     if prio_traits.CPU_PRIORITY_DISABLED in present:
         remedy = 'Run "nova-prio host enable %s".' % view.name
     yield _compare(
-        VerifyLine('traits', ' '.join(plan.planned_traits), ' '.join(present),
-                   remedy=remedy), plan.planned_traits, present)
+        VerifyLine('traits', plan=' '.join(plan.planned_traits),
+                   placement=' '.join(present), remedy=remedy),
+        plan.planned_traits, present)
 
 
 def _compare_rows(planned_cpus, report):
@@ -128,8 +132,9 @@ def _compare_rows(planned_cpus, report):
     for row, planned, present in zip(
             capacity.Rows._fields, planned_cpus.sellable, report.sellable):
         yield _compare(
-            VerifyLine('sellable ' + row, str(planned), compute=str(present),
-                       remedy=_CONFIGURE), planned, present)
+            VerifyLine('sellable ' + row, plan=str(planned),
+                       compute=str(present), remedy=_CONFIGURE),
+            planned, present)
 
 
 def _compare(line, planned, present):
