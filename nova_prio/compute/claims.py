@@ -55,15 +55,12 @@ class _ClassTest:
             refusals.append(str(unfit))
         return '; '.join(refusals) or None
 
-    @property
-    def _flavor(self):
-        # Of Nova's claims, only a MoveClaim has a flavor.
-        return getattr(self, 'flavor', self.instance.flavor)
-
     def _needs_our_test(self):
         """Return whether Nova's test alone is not sufficient."""
+        # Of Nova's claims, only a MoveClaim has a flavor.
+        flavor = getattr(self, 'flavor', self.instance.flavor)
         topology = self.numa_topology
-        return flavor_specs.EXTRA_SPEC in self._flavor.extra_specs or bool(
+        return flavor_specs.EXTRA_SPEC in flavor.extra_specs or bool(
             CONF.cpu_priority_mix_enable and topology and
             any(cell.pcpuset for cell in topology.cells))
 
@@ -74,7 +71,7 @@ class _ClassTest:
             for Nova's test of the NUMA topology)
         """
         request = demand.ResourceRequest.from_flavor(
-            self._flavor, self.numa_topology)
+            getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
         # Each instance with shared vCPUs draws from the low row. Placement
         # does not refuse it: the driver has raised the total of VCPU.
         if self.tracker.driver.is_vcpu_oversold and request.needed_rows.low:
