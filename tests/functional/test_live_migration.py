@@ -144,6 +144,14 @@ class LiveMigration(base.FunctionalTest):
         return {host: (report.used, report.low_by_cell)
                 for host, report in reports.items() if report}
 
+    def _recount_unclaimed(self, flavor):
+        """Recount mix2, without mix, if Nova claimed nothing for a flavor.
+
+        Stock Nova counts such an instance from the next recount on.
+        """
+        if flavor == 'ordinary':
+            self.update_host('mix2')
+
     def _assert_accounts(self, **used):
         """Assert that a recount does not change the reports."""
         before = self._used()
@@ -226,6 +234,7 @@ class LiveMigration(base.FunctionalTest):
         for flavor, server in self.servers.items():
             self._migrate(server)
             self._assert_on('mix2', server)
+            self._recount_unclaimed(flavor)
             if flavor != 'low in both cells':
                 self._assert_guest(flavor, server, low='0,5-6,10-11')
         pins = [pin.get('cpuset') for pin in self.domain(
@@ -271,6 +280,7 @@ class LiveMigration(base.FunctionalTest):
         for flavor in 'ordinary', 'pinned', 'low':
             self._migrate(self.servers[flavor])
             self._assert_on('mix2', self.servers[flavor])
+            self._recount_unclaimed(flavor)
             self.assertEqual(
                 flavor == 'low', 1 < len(set(answers.values())), answers)
         self.assertEqual(
