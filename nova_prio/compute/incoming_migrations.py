@@ -98,7 +98,8 @@ class IncomingMigrations:
     def _keeps_watching(self, is_released):
         """Return whether the watcher goes on; forget the arrived migrations.
 
-        :param is_released: whether the claims of all ended ones are released
+        :param is_released: whether the claims of all ended migrations are
+            released
         """
         self._watched = frozenset(
             migration.uuid for migration in self._get_incoming())

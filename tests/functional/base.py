@@ -17,6 +17,23 @@ from nova_prio.scenario import cloud
 FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
 
 
+def leave_unfinished(task_state, status):
+    """Return a step of a migration in which nova-compute is killed.
+
+    The records of the instance and of the migration keep these values.
+    """
+    def step(*args, **kwargs):
+        migration, = (each for each in (*args, *kwargs.values())
+                      if isinstance(each, objects.Migration))
+        migration.status = status
+        migration.save()
+        instance = migration.instance
+        instance.task_state = task_state
+        instance.save()
+
+    return step
+
+
 class FunctionalTest(cloud.Cloud):
     """A cloud with some flavors, and methods to read results as a user."""
 

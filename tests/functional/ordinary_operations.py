@@ -10,10 +10,10 @@ from unittest import mock
 import fixtures
 from nova.compute import manager
 from nova import context
-from nova import objects
 from nova.tests.functional.api import client
 
 from nova_prio.scenario import player
+from tests.functional import base
 from tests.functional import recorded_cloud
 from tests.fuzz import faults
 
@@ -132,14 +132,10 @@ class Operations:
         self._step('stop during', *action, name)
         is_stopped = threading.Event()
 
+        leave = base.leave_unfinished(task_state, status)
+
         def stop(*args, **kwargs):
-            migration, = (each for each in (*args, *kwargs.values())
-                          if isinstance(each, objects.Migration))
-            migration.status = status
-            migration.save()
-            instance = migration.instance
-            instance.task_state = task_state
-            instance.save()
+            leave(*args, **kwargs)
             is_stopped.set()
 
         with mock.patch('nova.compute.manager.ComputeManager.' + method,

@@ -17,6 +17,7 @@ from nova_prio.admin.audit import migrations
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
 from tests import commands
+from tests.functional import base
 from tests.functional import test_audit
 
 LIVE = {'os-migrateLive': {'host': 'mix2', 'block_migration': 'auto'}}
@@ -40,19 +41,6 @@ class UnfinishedMigrations(test_audit.Audit):
         """Return the migration context of a server, or None."""
         with self.instance(server) as instance:
             return instance.migration_context
-
-    def die(self, task_state, status):
-        """Return a step of a migration in which nova-compute is killed."""
-        def step(*args, **kwargs):
-            migration, = (each for each in (*args, *kwargs.values())
-                          if isinstance(each, objects.Migration))
-            migration.status = status
-            migration.save()
-            instance = migration.instance
-            instance.task_state = task_state
-            instance.save()
-
-        return step
 
     def kill(self, server, move, name, step, status):
         """Kill nova-compute during a move, and start it again."""
@@ -127,7 +115,8 @@ class UnfinishedMigrations(test_audit.Audit):
                 ('_resize_instance', COLD, 'resize_migrating', 'migrating')):
             server = self.create('high', host='mix1')
             before = self.cpus_of_vcpus(server)
-            self.kill(server, move, name, self.die(task_state, status), status)
+            step = base.leave_unfinished(task_state, status)
+            self.kill(server, move, name, step, status)
             if status == 'running':
                 # Nova ends the migration when nova-compute starts. A rebuild
                 # would drop the claim.
@@ -145,7 +134,7 @@ class UnfinishedMigrations(test_audit.Audit):
         self.create('high', host='mix1')
         server = self.create('high', host='mix1')
         before = self.cpus_of_vcpus(server)
-        die = self.die('migrating', 'running')
+        die = base.leave_unfinished('migrating', 'running')
 
         def move(*args, **kwargs):
             self.computes['mix1'].driver.destroy(args[0], args[2], [])
@@ -164,7 +153,7 @@ class UnfinishedMigrations(test_audit.Audit):
         server = self.create('high', host='mix1')
         before = self.cpus_of_vcpus(server)
         self.kill(server, LIVE, '_do_live_migration',
-                  self.die('migrating', 'running'), 'running')
+                  base.leave_unfinished('migrating', 'running'), 'running')
         self.assertIsNotNone(self.claimed(server))
         self.assert_own_cpus(server, before)
         self.assertIsNone(self.claimed(server))
@@ -238,7 +227,7 @@ class UnfinishedMigrations(test_audit.Audit):
     def test_migration_is_kept_if_placement_does_not_answer(self):
         """The next audit finds it again."""
         server = self.create('high', host='mix1')
-        self.kill(server, COLD, 'resize_instance', self.die(
+        self.kill(server, COLD, 'resize_instance', base.leave_unfinished(
             'resize_prep', 'pre-migrating'), 'pre-migrating')
         with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
                         'move_allocations', return_value=False):
