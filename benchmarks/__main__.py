@@ -18,7 +18,7 @@ import pathlib
 import platform
 
 # This module must import Nova's test code before any other module of Nova.
-from nova_prio.scenario import cloud  # noqa: F401, I100, I202
+from nova_prio_scenario import cloud  # noqa: F401, I100, I202
 
 from nova import config
 from nova import objects

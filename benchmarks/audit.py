@@ -20,7 +20,7 @@ from benchmarks import clock
 from benchmarks import copies
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 
 HIGH, LOW, ORDINARY = (
     {'hw:cpu_priority': 'high'}, {'hw:cpu_priority': 'low'}, None)

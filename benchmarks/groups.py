@@ -21,8 +21,8 @@ from nova.scheduler.weights import affinity
 from benchmarks import clock
 from benchmarks import filters
 from benchmarks import request_specs
-from nova_prio.scenario import cloud
 from nova_prio.scheduler.weights import group_weighers
+from nova_prio_scenario import cloud
 
 #: Policy -> (weigher of Nova, weigher of nova_prio).
 WEIGHERS = {

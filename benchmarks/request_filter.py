@@ -20,8 +20,8 @@ from benchmarks import clock
 from benchmarks import groups
 from benchmarks import request_specs
 from nova_prio.model import aggregate_metadata
-from nova_prio.scenario import cloud
 from nova_prio.scheduler import request_filter as prio_request_filter
+from nova_prio_scenario import cloud
 
 
 def measure(hosts=3000, repeats=5, number=20):

@@ -9,8 +9,8 @@ from cliff import command
 from osc_lib import exceptions
 import tqdm
 
-from nova_prio.cmd import host
 from nova_prio.cmd import report
+from nova_prio_host import command as host_command
 
 COLUMNS = ('Instance', 'Priority', 'VCPUs', 'Memory MB', 'Reason', 'Fits On')
 
@@ -37,7 +37,7 @@ class Disable(report.Report):
             '--dry-run', action='store_true', help='change nothing')
         parser.add_argument(
             '--timeout', default=3600, metavar='SECONDS',
-            type=functools.partial(host.parse_number, least=0),
+            type=functools.partial(host_command.parse_number, least=0),
             help='wait as long as this for the instances that must leave; 0 '
             'not to wait (default: %(default)s)')
         return parser

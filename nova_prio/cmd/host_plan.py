@@ -9,10 +9,10 @@ import re
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
-from nova_prio.cmd import host
 from nova_prio.cmd import report
 from nova_prio.model import capacity
 from nova_prio.model import sizing
+from nova_prio_host import command as host_command
 
 
 class Plan(report.Report):
@@ -85,7 +85,7 @@ class Plan(report.Report):
                 guest_host, guests, planned_cpus)
         if is_this_host:
             yield from local_checks.check_host(
-                self.conf, planned_cpus, host.find_problems())
+                self.conf, planned_cpus, host_command.find_problems())
         else:
             yield local_checks.NOT_SEEN
 

@@ -17,9 +17,9 @@ from oslo_upgradecheck import upgradecheck
 
 from nova_prio.admin import config_files
 from nova_prio.admin import upgrade_checks
-from nova_prio.cmd import host
 from nova_prio.cmd import nova_check
 from nova_prio.compat import hooks
+from nova_prio_host import command as host_command
 
 #: Exit status of oslo.upgradecheck if a check itself fails.
 UNUSABLE = 255
@@ -57,7 +57,7 @@ class Checks(upgradecheck.UpgradeCommands):
         self._upgrade_checks = tuple(
             (name, functools.partial(_run_check, conf, service, find))
             for name, service, find in upgrade_checks.list_checks(
-                functools.partial(host.find_problems, host_arguments)))
+                functools.partial(host_command.find_problems, host_arguments)))
 
     def check(self):
         """Run all checks; return the worst code."""

@@ -6,7 +6,7 @@ import gc
 
 # Nova's test code decides between threads and eventlet, so it must be the
 # first import of Nova.
-import nova_prio.scenario.cloud  # noqa: F401
+import nova_prio_scenario.cloud  # noqa: F401
 
 # With the default thresholds, garbage collection takes a fifth of the
 # processor time of these tests. Modules of Nova never become garbage.

@@ -12,7 +12,7 @@ from nova import objects
 from nova.tests.functional.api import client
 
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 
 FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
 

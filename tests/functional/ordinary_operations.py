@@ -12,7 +12,7 @@ from nova.compute import manager
 from nova import context
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import player
+from nova_prio_scenario import player
 from tests.functional import base
 from tests.functional import recorded_cloud
 from tests.fuzz import faults

@@ -11,8 +11,8 @@ from nova import objects
 from nova.scheduler import request_filter
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import cloud
 from nova_prio.scheduler import request_filter as prio_request_filter
+from nova_prio_scenario import cloud
 from tests.functional import base
 
 HIGH = {'hw:cpu_priority': 'high', 'hw:cpu_policy': 'dedicated'}

@@ -21,8 +21,8 @@ from oslo_utils import versionutils
 
 from nova_prio.cmd import audit
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud
 from nova_prio.virt.libvirt import live_migration
+from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import base
 

@@ -16,7 +16,7 @@ from nova.virt.libvirt import driver
 from oslo_serialization import jsonutils
 from oslo_utils import versionutils
 
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.functional import accounts
 from tests.functional import base
 from tests.functional import test_live_migration as live

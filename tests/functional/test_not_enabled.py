@@ -2,7 +2,7 @@
 
 """The package is installed but not enabled."""
 
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.functional import base
 from tests.functional import test_plain_nova
 

@@ -9,7 +9,7 @@ from nova.tests.functional.api import client
 import tenacity
 import testtools
 
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 
 CONF = nova.conf.CONF
 

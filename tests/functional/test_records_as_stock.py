@@ -20,7 +20,7 @@ import testtools
 
 from nova_prio.objects import host_report
 from nova_prio.placement import traits
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.functional import ordinary_operations
 from tests.functional import ordinary_script
 from tests.functional import recorded_cloud

@@ -17,9 +17,9 @@ from nova_prio.api import compute_api
 from nova_prio.compute import resource_tracker
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
-from nova_prio.scenario import cloud
 from nova_prio.scheduler import request_filter as prio_request_filter
 from nova_prio.virt import demand
+from nova_prio_scenario import cloud
 from tests.functional import base
 
 STOCK_API = compute_api.PriorityAPI.__bases__[0]

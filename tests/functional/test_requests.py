@@ -17,9 +17,9 @@ from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud
 from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
+from nova_prio_scenario import cloud
 from tests.functional import base
 
 

@@ -12,7 +12,7 @@ from nova.tests.fixtures import libvirt as fakelibvirt
 from oslo_serialization import jsonutils
 
 from nova_prio.compat import contract
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.functional import base
 
 

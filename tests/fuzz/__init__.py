@@ -4,4 +4,4 @@
 
 # Nova's test code decides between threads and eventlet, and has to be the
 # first of Nova's modules that is imported.
-import nova_prio.scenario.cloud  # noqa: F401
+import nova_prio_scenario.cloud  # noqa: F401

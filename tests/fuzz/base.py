@@ -2,7 +2,7 @@
 
 """Base class of the operations of the fuzz."""
 
-from nova_prio.scenario import player
+from nova_prio_scenario import player
 from tests.fuzz import comparison
 from tests.fuzz import requests
 

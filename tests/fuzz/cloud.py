@@ -9,7 +9,7 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import player
+from nova_prio_scenario import player
 from tests.fuzz import faults
 from tests.fuzz import model
 from tests.fuzz import requests

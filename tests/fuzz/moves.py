@@ -6,7 +6,7 @@ import contextlib
 
 from nova.tests.functional.api import client
 
-from nova_prio.scenario import player
+from nova_prio_scenario import player
 from tests.fuzz import base
 from tests.fuzz import faults
 from tests.fuzz import model

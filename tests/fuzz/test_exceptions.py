@@ -8,7 +8,7 @@ because Nova was corrected, remove the exception from the fuzz.
 
 from importlib import metadata
 
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.fuzz import cloud as fuzz_cloud
 from tests.fuzz import model
 

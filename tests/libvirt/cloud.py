@@ -2,7 +2,7 @@
 
 """Stock Nova and Placement in this process, on real libvirt and QEMU.
 
-Like ``nova_prio.scenario.cloud``, with a real host instead of Nova's fake
+Like ``nova_prio_scenario.cloud``, with a real host instead of Nova's fake
 libvirt. Only the event handling of Nova's libvirt driver is replaced, because
 a test could not end its threads.
 """
@@ -24,7 +24,7 @@ from nova.virt import hardware
 import os_vif
 
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud
+from nova_prio_scenario import cloud
 from tests.libvirt import guests
 
 CONF = nova.conf.CONF

@@ -7,7 +7,7 @@ import os
 
 # Nova's test code decides between threads and eventlet. Import it before any
 # other module of Nova.
-import nova_prio.scenario.cloud  # noqa: F401,I100
+import nova_prio_scenario.cloud  # noqa: F401,I100
 
 import libvirt
 import pytest

@@ -187,7 +187,7 @@ class Host:
         :param low_weight: str
         :param high_weight: str
         """
-        self.run(sys.executable, '-m', 'nova_prio.cmd.host', 'prepare',
+        self.run(sys.executable, '-m', 'nova_prio_host', 'prepare',
                  '--low-weight', low_weight, '--high-weight', high_weight)
 
     def start_libvirtd(self):

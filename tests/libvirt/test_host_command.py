@@ -17,11 +17,11 @@ import time
 
 import pytest
 
-from nova_prio.virt.cgroups import hierarchies
+from nova_prio_host import hierarchies
 
 CGROUPS = pathlib.Path('/sys/fs/cgroup')
 SYSTEMD = pathlib.Path('/lib/systemd/systemd')
-COMMAND = [sys.executable, '-m', 'nova_prio.cmd.host']
+COMMAND = [sys.executable, '-m', 'nova_prio_host']
 TIMEOUT_SECONDS = 60
 GROUP = 'nova-prio-test-systemd-%d' % os.getpid()
 

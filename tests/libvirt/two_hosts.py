@@ -14,7 +14,7 @@ from nova.virt import hardware
 from nova.virt import node
 
 from nova_prio.objects import host_report
-from nova_prio.scenario import host_options
+from nova_prio_scenario import host_options
 from tests.libvirt import cloud
 from tests.libvirt import daemon
 from tests.libvirt import guests

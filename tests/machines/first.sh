@@ -36,7 +36,7 @@ END
 
 source=${INSIDE%/tests/*}
 cd "$source"
-"$PYTHON" -S -m nova_prio.virt.cgroups /usr/local/lib/nova-prio-host
+"$PYTHON" -S -m nova_prio_host.bundle /usr/local/lib/nova-prio-host
 cd -
 
 if [ "$MANAGER" = systemd ]; then

@@ -12,7 +12,7 @@ import importlib
 import types
 
 # Import this first: it decides between threads and eventlet for Nova.
-from nova_prio.scenario import cloud  # noqa: I100
+from nova_prio_scenario import cloud  # noqa: I100
 
 from nova.api.validation.extra_specs import validators
 import nova.conf

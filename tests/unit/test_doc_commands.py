@@ -13,10 +13,10 @@ from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
 import pytest
 
-from nova_prio.cmd import host
 from nova_prio.cmd import main
 from nova_prio.cmd import nova_check
 from nova_prio.cmd import status
+from nova_prio_host import command as host_command
 from tests import pages
 
 #: Characters of the shell that end a command.
@@ -59,7 +59,7 @@ def _parse(words):
 
 
 def _parse_host(words):
-    host.build_parser().parse_args(words)
+    host_command.build_parser().parse_args(words)
 
 
 def _parse_status(words):

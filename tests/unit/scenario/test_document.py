@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from nova_prio.scenario import document
-from nova_prio.scenario import schema
-from nova_prio.scenario import verbs
+from nova_prio_scenario import document
+from nova_prio_scenario import schema
+from nova_prio_scenario import verbs
 
 ROOT = pathlib.Path(__file__).parents[3]
 

@@ -7,8 +7,8 @@ from nova.scheduler import utils
 import pytest
 
 from nova_prio.compat import contract
-from nova_prio.scenario import refusals
-from nova_prio.scenario import result
+from nova_prio_scenario import refusals
+from nova_prio_scenario import result
 
 objects.register_all()
 

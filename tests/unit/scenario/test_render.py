@@ -4,8 +4,8 @@
 
 import pytest
 
-from nova_prio.scenario import render
-from nova_prio.scenario import result
+from nova_prio_scenario import render
+from nova_prio_scenario import result
 
 
 def server(name, cpus, priority=None, host='seed', **kwargs):

@@ -4,7 +4,7 @@
 
 import pytest
 
-from nova_prio.scenario import result
+from nova_prio_scenario import result
 
 XML = """<domain><vcpu%s>2</vcpu><cputune>%s</cputune>%s</domain>"""
 

@@ -4,8 +4,8 @@
 
 import pytest
 
-from nova_prio.scenario import schema
-from nova_prio.scenario import verbs
+from nova_prio_scenario import schema
+from nova_prio_scenario import verbs
 
 
 @pytest.mark.parametrize('name, keys, title, short_title', [

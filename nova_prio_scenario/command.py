@@ -11,9 +11,9 @@ import warnings
 
 from cliff import command
 
-from nova_prio.scenario import document
-from nova_prio.scenario import render
-from nova_prio.scenario import result
+from nova_prio_scenario import document
+from nova_prio_scenario import render
+from nova_prio_scenario import result
 
 #: Environment variable with the default of FILE.
 DEFAULT_FILE = 'NOVA_PRIO_SCENARIO'
@@ -95,9 +95,9 @@ class Play(command.Command):
                 self._show_progress(scenario.description)
             # The import of Nova's test code changes the process, and the
             # module cloud must be the first that imports it.
-            from nova_prio.scenario import cloud
-            from nova_prio.scenario import player
-            from nova_prio.scenario import refusals
+            from nova_prio_scenario import cloud
+            from nova_prio_scenario import player
+            from nova_prio_scenario import refusals
             with refusals.convert_refused_start(result.PlayFailed), (
                     cloud.Cloud.running(scenario.affinity_domains)) as running:
                 self._show_progress('Nova and Placement started')

@@ -9,7 +9,7 @@ import textwrap
 
 import prettytable
 
-from nova_prio.scenario import result as data
+from nova_prio_scenario import result as data
 
 #: Hosts up to this size get one numbered box per CPU, on one line each.
 #: Larger hosts get one letter per CPU, in groups of eight.
@@ -23,7 +23,7 @@ LABEL_WIDTH = 10
 def format_result(result, hosts):
     """Return the whole result: servers, refusals, and a map of each host.
 
-    :param result: :class:`nova_prio.scenario.result.Result`
+    :param result: :class:`nova_prio_scenario.result.Result`
     :param hosts: list of dicts, the hosts of the scenario file
     """
     faults = [(step, '%s, %s' % (server.name, fault.replace('\n', '\n  ')))

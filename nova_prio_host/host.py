@@ -7,7 +7,7 @@ import pathlib
 import subprocess
 import time
 
-from nova_prio.virt.cgroups import hierarchies
+from nova_prio_host import hierarchies
 
 UNIT_DIRECTORIES = ('etc/systemd/system', 'run/systemd/system',
                     'usr/local/lib/systemd/system', 'usr/lib/systemd/system',

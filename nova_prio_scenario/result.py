@@ -67,7 +67,7 @@ class Result:
     """The result of all steps.
 
     ``servers`` is a list of Server, ``hosts`` a list of dicts as
-    :meth:`nova_prio.scenario.stage.Stage.get_host` returns them, and
+    :meth:`nova_prio_scenario.stage.Stage.get_host` returns them, and
     ``surprises`` has a line for each step that did not end as expected.
     """
 

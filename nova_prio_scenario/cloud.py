@@ -20,7 +20,7 @@ import fixtures
 from oslo_utils import units
 from sqlalchemy import pool
 
-from nova_prio.scenario import host_options
+from nova_prio_scenario import host_options
 
 # The paste file of an installed wheel of Nova.
 _PASTE = os.path.join(

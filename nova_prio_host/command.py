@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``nova-prio-host``: prepare or check the cgroups of a host.
-
-This module and :mod:`nova_prio.virt.cgroups` must import only the standard
-library: they also run without Nova, on Python 3.8.
-"""
+"""The command line of ``nova-prio-host``."""
 
 import argparse
 import contextlib
@@ -16,8 +12,8 @@ import re
 import shlex
 import sys
 
-from nova_prio.virt.cgroups import hierarchies
-from nova_prio.virt.cgroups import host
+from nova_prio_host import hierarchies
+from nova_prio_host import host
 
 # Weights of cgroup v2. 100 is the default of the kernel, so high-priority
 # guests weigh no more than the services of the host.
@@ -165,7 +161,3 @@ def main(argv=None):
         for problem in problems:
             print(problem, file=sys.stderr)
     return 1 if problems else 0
-
-
-if __name__ == '__main__':
-    sys.exit(main())

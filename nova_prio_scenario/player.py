@@ -7,10 +7,10 @@ import collections
 from nova.tests.functional.api import client
 import tenacity
 
-from nova_prio.scenario import refusals
-from nova_prio.scenario import result
-from nova_prio.scenario import stage
-from nova_prio.scenario import verbs
+from nova_prio_scenario import refusals
+from nova_prio_scenario import result
+from nova_prio_scenario import stage
+from nova_prio_scenario import verbs
 
 #: Seconds to wait for the end of a step, and between two requests.
 PATIENCE_SECONDS = 60
@@ -23,10 +23,10 @@ SETTLED = ('finished', 'confirmed', 'reverted', 'completed', 'done', 'failed',
 class Player:
     """Plays one scenario on one cloud.
 
-    :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
-    :param document: :class:`nova_prio.scenario.document.Document`
+    :param cloud: :class:`nova_prio_scenario.cloud.Cloud`, running
+    :param document: :class:`nova_prio_scenario.document.Document`
     :param progress: callable, called with each line of progress
-    :raises nova_prio.scenario.document.BadScenario: as ``stage.Stage``
+    :raises nova_prio_scenario.document.BadScenario: as ``stage.Stage``
     """
 
     def __init__(self, cloud, document, progress):
@@ -41,8 +41,8 @@ class Player:
     def play(self):
         """Take all steps.
 
-        :returns: :class:`nova_prio.scenario.result.Result`
-        :raises nova_prio.scenario.result.PlayFailed: if Nova does not
+        :returns: :class:`nova_prio_scenario.result.Result`
+        :raises nova_prio_scenario.result.PlayFailed: if Nova does not
             complete a step
         """
         surprises = []

@@ -8,9 +8,9 @@ keys and list positions in the file, such as ``('hosts', 0, 'cpus')``.
 
 import yaml
 
-from nova_prio.scenario import result
-from nova_prio.scenario import schema
-from nova_prio.scenario import verbs
+from nova_prio_scenario import result
+from nova_prio_scenario import schema
+from nova_prio_scenario import verbs
 
 DEFAULT_IMAGE = 'default'
 #: Keys whose values are text for Nova, although YAML may read a number.
@@ -44,7 +44,7 @@ class Document:
 
     ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
     dicts with all keys of their rules, ``steps`` is a list of
-    :class:`nova_prio.scenario.verbs.Step`. ``affinity_domains`` is the option
+    :class:`nova_prio_scenario.verbs.Step`. ``affinity_domains`` is the option
     of nova-scheduler, a list of texts.
 
     :param text: YAML

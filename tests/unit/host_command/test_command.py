@@ -17,11 +17,11 @@ import sys
 
 import pytest
 
-from nova_prio.cmd import host
-from nova_prio.virt.cgroups import __main__ as bundle
-from nova_prio.virt.cgroups import hierarchies
-from nova_prio.virt.cgroups import host as cgroups_host
 from nova_prio.virt.libvirt import guest_xml
+from nova_prio_host import bundle
+from nova_prio_host import command as host_command
+from nova_prio_host import hierarchies
+from nova_prio_host import host
 
 UNITS = pathlib.Path(__file__).parents[3] / 'etc' / 'systemd'
 V1 = ('blkio', 'cpu,cpuacct', 'cpuset', 'devices', 'freezer', 'memory',
@@ -198,8 +198,8 @@ def run(capsys):
     """
     def run(machine, command, *options):
         try:
-            status = host.main([command, '--root', str(machine.root),
-                                *options])
+            status = host_command.main(
+                [command, '--root', str(machine.root), *options])
         except SystemExit as done:
             status = done.code
         out, err = capsys.readouterr()
@@ -495,7 +495,7 @@ def test_value_that_systemd_does_not_set_is_reported(make, run, monkeypatch):
     machine = make('v2', has_systemd=True)
     run(machine, 'prepare')
     machine.systemctl.write_text('#!/bin/sh\n')
-    monkeypatch.setattr(cgroups_host, 'SETTLE_SECONDS', 0.2)
+    monkeypatch.setattr(host, 'SETTLE_SECONDS', 0.2)
     path = change(machine, 'high_prio_machine.slice/cpu.weight', '7')
     status, _, err = run(machine, 'prepare')
     assert (1, [
@@ -723,7 +723,7 @@ def test_wrong_line_in_file_of_options_is_refused(make, run, text, sentence):
 
 
 def test_root_must_be_a_directory(make, run, capsys):
-    assert 2 == pytest.raises(SystemExit, host.main, [
+    assert 2 == pytest.raises(SystemExit, host_command.main, [
         'check', '--root', '/dev/null']).value.code
     assert ('argument --root: /dev/null is not a directory' in
             capsys.readouterr().err)

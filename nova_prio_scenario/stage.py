@@ -8,10 +8,10 @@ from nova.tests.functional.api import client
 
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
-from nova_prio.scenario import cloud as embedded
-from nova_prio.scenario import document as scenario
-from nova_prio.scenario import refusals
-from nova_prio.scenario import result
+from nova_prio_scenario import cloud as embedded
+from nova_prio_scenario import document as scenario
+from nova_prio_scenario import refusals
+from nova_prio_scenario import result
 
 DRIVERS = {'prio': embedded.PRIORITY_DRIVER, 'stock': embedded.STOCK_DRIVER}
 
@@ -21,10 +21,10 @@ class Stage:
 
     ``flavors``, ``images`` and ``groups`` are dicts, name to id.
 
-    :param cloud: :class:`nova_prio.scenario.cloud.Cloud`, running
-    :param document: :class:`nova_prio.scenario.document.Document`
+    :param cloud: :class:`nova_prio_scenario.cloud.Cloud`, running
+    :param document: :class:`nova_prio_scenario.document.Document`
     :param progress: callable, called with one line for each host
-    :raises nova_prio.scenario.document.BadScenario: if Nova refuses a host,
+    :raises nova_prio_scenario.document.BadScenario: if Nova refuses a host,
         flavor or server group of the file
     """
 

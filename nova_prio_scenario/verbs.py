@@ -5,7 +5,7 @@
 from collections import abc
 import dataclasses
 
-from nova_prio.scenario import schema
+from nova_prio_scenario import schema
 
 #: Key of a step to the kind of object that its value must name.
 REFERENCES = {'server': 'server at this step', 'flavor': 'flavor',
