@@ -143,6 +143,8 @@ def iterate_pages(read_page, marker_name, limit):
     while page := read_page(limit=limit, marker=marker):
         yield from page
         marker = getattr(page[-1], marker_name)
+        # Keep no page in memory while the next one is read.
+        del page
 
 
 def connect_databases(conf):
