@@ -111,8 +111,8 @@ def _compare_mirror(aggregate, hosts, providers):
                'Placement, which %s; run "nova-manage placement '
                'sync_aggregates".' % (
                    _format_names(missing), aggregate.name, _format_effect(
-                       aggregate, 'no priority instance',
-                       'new ordinary instances')))
+                       aggregate, for_priority='no priority instance',
+                       for_ordinary='new ordinary instances')))
     surplus = {host.name for host in hosts if host.uuid in providers and
                host.name not in aggregate.hosts}
     if surplus:
@@ -120,8 +120,8 @@ def _compare_mirror(aggregate, hosts, providers):
                'in Placement, which %s; run "nova-prio audit --fix", or take '
                'it out with "openstack resource provider aggregate set".' % (
                    _format_names(surplus), aggregate.name, _format_effect(
-                       aggregate, 'priority instances',
-                       'no new ordinary instance')))
+                       aggregate, for_priority='priority instances',
+                       for_ordinary='no new ordinary instance')))
 
 
 def _format_effect(aggregate, for_priority, for_ordinary):

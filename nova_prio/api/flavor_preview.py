@@ -73,7 +73,8 @@ def _validate(extra_specs):
     conf = hooks.register_options()
     conf.set_override('enabled', True, group='nova_prio')
     try:
-        # At import, Nova may have loaded the validators without ours.
+        # Ours load only if priorities are enabled. At import, Nova may have
+        # loaded the others.
         from nova.api.validation.extra_specs import validators
         validators.load_validators()
     finally:
@@ -97,7 +98,7 @@ def _read_image(properties):
     for name in sorted(properties, key=lambda name: (len(name), name)):
         valid[name] = properties[name]
         try:
-            # Pass a copy: Nova removes the properties that it reads.
+            # Pass a copy: this method removes the properties that it reads.
             objects.ImageMetaProps.from_dict(dict(valid))
         except ValueError as error:
             raise flavor_specs.RequestRefused(

@@ -78,6 +78,7 @@ def check_image(extra_specs, properties):
     elif extra_specs.get(flavor_specs.CPU_POLICY) == 'mixed':
         allowed = ('mixed',)
     else:
+        # Also a flavor without hw:cpu_policy, which the image may complete.
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
         flavor_specs.refuse(

@@ -77,6 +77,7 @@ class Audit(report.Report):
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
+        # The configuration of a compute host has no databases.
         audit = (self._audit_cloud if self.conf.api_database.connection
                  else self._audit_guests)
         rows, states = [], set()

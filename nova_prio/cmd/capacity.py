@@ -103,6 +103,7 @@ def _count(host, request):
 
     :param request: ``demand.ResourceRequest`` of --flavor, or None
     """
+    # (sold, sellable, left) of each row, in the order of COLUMNS
     amounts = zip(host.report.used, host.report.sellable,
                   host.report.remaining)
     return {'Hosts': 1,

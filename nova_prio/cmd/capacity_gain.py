@@ -71,6 +71,8 @@ def _get_low_vcpus(context, wanted):
 def _make_row(name, host, silent_cells, vcpus):
     """Return the row of one host, a dict, column -> value.
 
+    UNITS are the instances of --flavor that the host gains.
+
     :param host: ``host_inventory.HostCapacity``, None if it is unknown
     :param vcpus: vCPUs of an instance of --flavor, or None
     """

@@ -36,7 +36,8 @@ class ClaimWorkarounds:
         """
         if self.has_ledger:
             with self.driver.steps.contain(
-                    'count an instance that has moved', until_recount=True):
+                    'count an instance that has moved',
+                    refuses_until_recount=True):
                 self._track_as_resident(instance)
         super().update_usage(context, instance, nodename)
 
@@ -136,7 +137,7 @@ class ClaimWorkarounds:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'keep the PCI devices of a live migration claimed',
-                    until_recount=True):
+                    refuses_until_recount=True):
                 claimed = self.keeps_pci_requests(instance, migration) and (
                     self.pci_tracker.claims.pop(instance.uuid, None))
         try:

@@ -187,7 +187,11 @@ def is_registered(conf, group, option):
 
 
 def _list_contracts():
-    """Yield a Contract for each entry of the tables in ``interfaces``."""
+    """Yield a Contract for each entry of the tables in ``interfaces``.
+
+    In ``NAMES``, the text "nova.a:B c(d) e" stands for nova.a:B.c with the
+    parameter d, and nova.a:B.e.
+    """
     for services, text in interfaces.NAMES.items():
         for name, parameters in _NAME.findall(text):
             if '.' in name:

@@ -56,10 +56,12 @@ def restore_own_cpus(instance, host):
     ``test_resize_on_same_host_counts_once``.
     """
     context = instance.migration_context
+    # If Nova has applied the context, both are the same object.
     if not context or context.new_numa_topology is not instance.numa_topology:
         return
     migration = get_last_move(instance)
-    # Nova tells by the flavor as well that a resize is not finished.
+    # The move leaves the host, or is a resize on the host that is not
+    # finished: the instance still has its old flavor.
     if migration and migration.source_compute == host and (
             migration.dest_compute != host or
             migration.old_instance_type_id == instance.instance_type_id):
@@ -83,7 +85,7 @@ def has_left_by_revert(instance, host):
 def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
-    Bug: no number (related to 1879878), as in ``has_left_by_revert``.
+    Bug: no number (related to 1879878), the one of ``has_left_by_revert``.
     Without this workaround: the source does not count the instance and gives
     its CPUs away, just before the guest starts on them.
     Test: ``test_source_counts_instance_that_a_revert_returns``.
@@ -104,9 +106,10 @@ def find_returning(context, host):
 
 
 def find_arrived(context, host, known):
-    """Yield the instances that came to a host between the reads of Nova.
+    """Yield the instances that came to a host during a recount.
 
-    Call this after ``find_returning``, or an instance may be in neither.
+    Nova reads the instances of the host first, and the migrations then. Call
+    this after ``find_returning``, or an instance may be in neither.
 
     Bug: no number (the part that the fix of 1896463 left open). Live
     migrations and reverts change the host of an instance without the lock of
@@ -173,11 +176,11 @@ def evacuates_from_error(migration):
 
 
 def snapshot(tracker, nodename):
-    """Return a function that restores the present numbers of a node.
+    """Return a function that restores the present usage of a node.
 
     Bug: no number (described in the commit that fixes 1953359). A recount
     begins with an empty host. If the recount fails half-way, Nova keeps the
-    numbers so far.
+    usage that it has counted so far.
     Without this workaround: claims get the CPUs of all instances that the
     recount did not reach.
     Test: ``test_failed_recount_keeps_numbers``.

@@ -80,7 +80,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         contain = self.driver.steps.contain
         cpus = frozenset()
         with contain('ask libvirt for the guest of a claim',
-                     until_recount=True):
+                     refuses_until_recount=True):
             cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
                 cpus = self.driver.guests.find_cpus_in_use(
@@ -89,7 +89,8 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         @utils.synchronized(
             resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
         def give_back():
-            with contain('keep the CPUs of a guest', until_recount=True):
+            with contain('keep the CPUs of a guest',
+                         refuses_until_recount=True):
                 self.driver.guests.block(instance.uuid, cpus)
             stock(*args, **kwargs)
 

@@ -36,16 +36,18 @@ class _ClassTest:
     def _test_numa_topology(self, compute_node, limit, /):
         """Return all reasons to refuse the claim in one text, or None.
 
-        If our test raises an error, Nova alone tests an ordinary instance,
-        unless it could get a CPU of another guest: on a mix host Nova does not
-        know which dedicated CPUs are blocked.
+        If our test raises an error, a priority instance is refused. Nova alone
+        tests an ordinary instance, unless the instance could get a CPU of
+        another guest: on a mix host Nova does not know which dedicated CPUs
+        are blocked. Such an instance is refused, too.
         """
         refusals = []
         if _has_ledger(self.tracker):
             with self.tracker.driver.steps.contain(
-                    'test a claim', refuses=False,
-                    passes=(exception.ComputeResourcesUnavailable,)
+                    'test a claim', refuses_priority=False,
+                    reraised=(exception.ComputeResourcesUnavailable,)
                     ) as outcome:
+                # Nova then tests with the limits of the class.
                 refusals, compute_node, limit = self._test_capacity(
                     compute_node, limit)
             if outcome.problem and self._needs_our_test():

@@ -43,38 +43,40 @@ class Steps:
                     in list(self._failed.values())), default='')
 
     @contextlib.contextmanager
-    def contain(self, step, refuses=True, until_recount=False, passes=()):
+    def contain(self, step, refuses_priority=True,
+                refuses_until_recount=False, reraised=()):
         """Return a context in which an error ends the step, and no more.
 
         :param step: action of the step, a verb and its object
-        :param refuses: whether the host refuses priority instances after a
-            failure, until the step succeeds
-        :param until_recount: whether it refuses them until the next recount
-            instead, which calls ``forget``: a later success of the step does
-            not undo the failure
-        :param passes: tuple of exceptions that are results, not errors
+        :param refuses_priority: whether the host refuses priority instances
+            after a failure, until the step succeeds
+        :param refuses_until_recount: whether it refuses them until the next
+            recount instead, which calls ``forget``: a later success of the
+            step does not undo the failure
+        :param reraised: tuple of exceptions that are results, not errors
         :returns: a context manager, which yields an object; if the step fails,
             its ``problem`` is a sentence
         """
         outcome = types.SimpleNamespace(problem=None)
         try:
             yield outcome
-        except passes:
+        except reraised:
             raise
         except Exception as error:
             outcome.problem = _format_problem(step, error)
-            if refuses:
-                self._failed[step] = _Failure(outcome.problem, until_recount)
-            self._log(step, error, refuses)
+            if refuses_priority:
+                self._failed[step] = _Failure(
+                    outcome.problem, refuses_until_recount)
+            self._log(step, error, refuses_priority)
         else:
-            if refuses and not until_recount:
+            if refuses_priority and not refuses_until_recount:
                 self._failed.pop(step, None)
 
     def has_failed(self, step):
         """Return whether ``problem`` may report this step."""
         return step in self._failed
 
-    def get_until_recount(self):
+    def get_failures_until_recount(self):
         """Return the failures that last until a recount, for ``forget``."""
         return {step: failure for step, failure in list(self._failed.items())
                 if failure.lasts_until_recount}
@@ -85,7 +87,7 @@ class Steps:
             if self._failed.get(step) is failure:
                 del self._failed[step]
 
-    def _log(self, step, error, refuses):
+    def _log(self, step, error, refuses_priority):
         kind = step, type(error)
         if kind in self._logged:
             LOG.debug('nova_prio cannot %s: %r', step, error)
@@ -94,7 +96,7 @@ class Steps:
         LOG.exception(
             'nova_prio cannot %s. Nova continues without this step%s. This '
             'message appears once; report the error with its traceback.', step,
-            ' and refuses priority instances' if refuses else '')
+            ' and refuses priority instances' if refuses_priority else '')
 
 
 def _format_problem(step, error):

@@ -49,7 +49,7 @@ class IncomingMigrations:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'forget the live migrations that have ended',
-                    refuses=False):
+                    refuses_priority=False):
                 for migration in _find_ended(context, self._get_incoming()):
                     self._forget(context, migration)
         super().update_available_resource(context, nodename, startup=startup)
@@ -82,7 +82,7 @@ class IncomingMigrations:
             self._watcher.start()
         except RuntimeError:
             self._watcher = None
-            self._log_unreleased()
+            self._log_unreleased_claims()
 
     def _watch(self, context):
         """Release claims until no live migration to this host is open.
@@ -119,20 +119,23 @@ class IncomingMigrations:
 
         :returns: whether no claim of an ended migration is left
         """
+        # With another driver, the tracker does not watch migrations.
         if not self.has_ledger:
             return True
         try:
-            incoming = self._get_incoming()
-            ended = _find_ended(context.elevated(), incoming)
+            claimed = self._get_incoming()
+            ended = _find_ended(context.elevated(), claimed)
             if ended:
-                self.update_available_resource(context, incoming[0].dest_node)
-            tracked = {migration.uuid for migration in self._get_incoming()}
-            return tracked.isdisjoint(migration.uuid for migration in ended)
+                self.update_available_resource(context, claimed[0].dest_node)
+            still_claimed = {
+                migration.uuid for migration in self._get_incoming()}
+            return still_claimed.isdisjoint(
+                migration.uuid for migration in ended)
         except Exception:
-            self._log_unreleased()
+            self._log_unreleased_claims()
             return False
 
-    def _log_unreleased(self):
+    def _log_unreleased_claims(self):
         LOG.exception('Host %s: the claims of live migrations that have ended '
                       'are not released before the next recount.', self.host)
 

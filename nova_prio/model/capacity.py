@@ -114,7 +114,8 @@ def calculate_sellable(dedicated, shared, ratio, mix):
     """Return the sellable Rows of a host.
 
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
-    row may only sell that CPU's oversubscription, r - 1.
+    row may only sell the oversubscription of that CPU, ratio - 1. The ordinary
+    row sells the shared CPUs alone.
 
     :param dedicated: number of dedicated CPUs
     :param shared: number of shared CPUs
@@ -122,7 +123,9 @@ def calculate_sellable(dedicated, shared, ratio, mix):
     :param mix: whether the host is a mix host
     """
     ordinary = shared * ratio
-    low = ordinary + dedicated * max(ratio - 1, 0) if mix else ordinary
+    low = ordinary
+    if mix:
+        low += dedicated * max(ratio - 1, 0)
     return Rows(high=dedicated, low=math.floor(low),
                 ordinary=math.floor(ordinary))
 

@@ -63,7 +63,7 @@ def get_remaining(host_state, report, request):
         in zip(report.used_or_blocked, request.needed_rows)])
 
 
-def limit_to_class(host_state, report, request):
+def limit_host_state(host_state, report, request):
     """Limit the NUMA topology of a host state to the priority of a request.
 
     Each request has its own host states, and Nova adds the placed instances of

@@ -112,7 +112,7 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> path, with metadata from the database."""
+        """Return dict, host -> its failure domains, from the database."""
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
             for host, *pair in _read_metadata(

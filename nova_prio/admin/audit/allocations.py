@@ -23,9 +23,9 @@ from nova_prio.placement import allocations
 # From this version on, consumers have a type. Nova sets none.
 _TYPE_VERSION, _NO_TYPE = '1.38', 'unknown'
 
-_LEFT_BY_MOVE = repairs.AllocationFault('left_allocation', has_no_host=False)
-_LEFT = repairs.AllocationFault('left_allocation', has_no_host=True)
-_ORPHANED = repairs.AllocationFault('orphaned_allocation', has_no_host=True)
+_LEFT_BY_MOVE = repairs.AllocationFault('left_allocation', at_all_hosts=False)
+_LEFT = repairs.AllocationFault('left_allocation', at_all_hosts=True)
+_ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 
 def check(view, context, client):

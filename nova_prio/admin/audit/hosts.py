@@ -27,6 +27,7 @@ def check(view):
     """Yield the findings of a host.
 
     The rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
+    A host of another driver has neither a report nor a problem.
 
     :param view: HostView
     """

@@ -20,12 +20,12 @@ from nova_prio.placement import allocations
 class AllocationFault(typing.NamedTuple):
     """Why a consumer must not have its allocation at a host.
 
-    ``kind`` is the kind of finding. ``has_no_host`` tells that the consumer
+    ``kind`` is the kind of finding. ``at_all_hosts`` tells that the consumer
     must not have allocations at other hosts either.
     """
 
     kind: str
-    has_no_host: bool
+    at_all_hosts: bool
 
 
 def repair_instance(view, uuid, context, client):
@@ -54,7 +54,7 @@ def delete_allocations(view, uuid, fault, find_fault, context, client):
         raise allocations.PlacementRefused(
             'The allocation has changed since it was read')
     kept = {}
-    if not fault.has_no_host:
+    if not fault.at_all_hosts:
         of_host = {provider['uuid'] for provider
                    in client.get_providers_in_tree(context, host)}
         kept = {provider: allocation for provider, allocation

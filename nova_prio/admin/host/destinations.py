@@ -27,9 +27,11 @@ def find_destinations(context, client, view, instances):
     """
     all_hosts, _ = host_inventory.list_hosts(context)
     hosts = {host.uuid: host for host in all_hosts if host.name != view.name}
-    # UUID of a host -> remaining rows, free memory in MB.
+    # UUID of a host -> (remaining vCPUs, as Rows; free memory in MB)
     free = {uuid: (host.report.remaining, host.free_memory_mb)
             for uuid, host in hosts.items() if host.report}
+    # Nova cannot migrate an instance that is being created, or whose resize is
+    # not confirmed.
     movable = [each.instance for each in instances if each.instance and
                each.reason not in (remaining.CREATED, remaining.UNCONFIRMED)]
     volume_backed = allocations.find_volume_backed(view.context, movable)
@@ -37,7 +39,7 @@ def find_destinations(context, client, view, instances):
         functools.partial(_list_candidates, client))
     destinations = {}
     # As many instances as possible fit if the largest instance comes first,
-    # and goes to the emptiest host.
+    # and goes to the emptiest host. Its high row counts first.
     for instance in sorted(movable, key=lambda each: -each.vcpus):
         request = demand.ResourceRequest.from_flavor(
             instance.flavor, instance.numa_topology)
@@ -84,6 +86,7 @@ def _can_take(host, free, request):
             map(aggregate_metadata.is_marked, host.aggregates)):
         return False
     if host.report is None:
-        # Stock Nova manages this host, unless its report cannot be read.
+        # Stock Nova manages a host without a report. If the report cannot be
+        # read, ``problem`` is set.
         return request.priority is None and not host.problem
     return not any(admission.find_refusals(host.report, request, *free))

@@ -40,7 +40,9 @@ def plan_inventories(view, planned_cpus):
 
 
 def make_plan(host_state, planned_cpus, guests=None):
-    """Yield the PlanRows of a plan, without local_checks and steps.
+    """Yield the PlanRows of a plan.
+
+    The caller adds the rows of ``local_checks.check_host`` and the steps.
 
     :param host_state: ``state.HostState``
     :param planned_cpus: ``capacity.HostCPUs``
@@ -59,7 +61,8 @@ def make_plan(host_state, planned_cpus, guests=None):
     yield plan_format.PlanRow(
         plan_format.TRAITS, plan_format.TRAITS,
         ' '.join(prio_traits.select_ours(view.traits)),
-        ' '.join(sorted(prio_traits.list_for_host(planned_cpus.mix, False))))
+        ' '.join(sorted(prio_traits.list_for_host(
+            planned_cpus.mix, is_disabled=False))))
     # UUID of an instance -> planned dedicated CPUs on which its guest floats.
     floating = {
         instance.uuid: local_checks.find_floating_cpus(
@@ -75,12 +78,14 @@ def make_plan(host_state, planned_cpus, guests=None):
         yield from _check_instance(
             instance, needs, view, planned_cpus, floating[instance.uuid])
     yield from _list_allocations(view, inventories)
-    # nova-compute also reports the CPUs of guests without an instance.
+    # The report does not say whose guests use the blocked CPUs. If some CPUs
+    # are those of guests without an instance, name all.
+    has_unknown_guests = bool(blocked - all_floating)
     yield from _list_host_problems(
-        host_state, blocked if blocked - all_floating else frozenset())
+        host_state, blocked if has_unknown_guests else frozenset())
 
 
-def _list_options(view, present_cpus, planned_cpus, inventories):
+def _list_options(view, present_cpus, planned_cpus, planned_inventories):
     """Yield a PlanRow for each option; '' stands for "not set"."""
     undo = 'To undo all, restore the present value.'
     had_our_driver = prio_traits.has_our_driver(view.traits)
@@ -91,9 +96,10 @@ def _list_options(view, present_cpus, planned_cpus, inventories):
                **plan_format.format_options(planned_cpus)}
     if orc.PCPU not in view.inventories and any(
             cell.pcpuset for cell in view.cells):
-        # Without CPU sets, Nova pins instances on the CPUs of cpu_shared_set.
+        # The host has no CPU sets: its shared CPUs are all its CPUs.
         present['cpu_shared_set'] = ''
     reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
+    # With our driver, ``reserved`` does not come from reserved_host_cpus.
     if reserved and not had_our_driver:
         present['reserved_host_cpus'] = str(reserved)
         planned['reserved_host_cpus'] = ''
@@ -102,12 +108,12 @@ def _list_options(view, present_cpus, planned_cpus, inventories):
             plan_format.OPTION, name, value, planned[name], undo)
     old_ratio, new_ratio = (
         str(each.get(orc.MEMORY_MB, {}).get('allocation_ratio', ''))
-        for each in (view.inventories, inventories))
+        for each in (view.inventories, planned_inventories))
     remedy = ''
     if old_ratio != new_ratio:
         remedy = 'Mix does not oversell memory. ' + undo
     elif present_cpus.mix and not planned_cpus.mix:
-        remedy = 'The ratio stays as mix set it, unless the option is set.'
+        remedy = 'The ratio stays 1.0 as with mix, unless the option is set.'
     yield plan_format.PlanRow(plan_format.OPTION, 'ram_allocation_ratio',
                               old_ratio, new_ratio, remedy)
 
@@ -123,6 +129,7 @@ def _list_capacity(view, present_cpus, planned_cpus, floating):
     else:
         sold = view.used_rows
         remaining = capacity.calculate_remaining(present_cpus.sellable, sold)
+    # Instances that are pinned elsewhere must leave.
     planned_sold = view.used_rows._replace(
         high=len(pinned & planned_cpus.dedicated))
     unavailable = planned_sold._replace(

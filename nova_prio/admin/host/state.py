@@ -46,6 +46,7 @@ def read_state(context, client, host):
     aggregates = objects.AggregateList.get_by_host(context, host)
     return HostState(
         host_view.read_host(cell_context, client, node),
-        any(map(aggregate_metadata.is_marked, aggregates)),
-        servicegroup.API().service_is_up(
+        in_priority_aggregate=any(
+            map(aggregate_metadata.is_marked, aggregates)),
+        is_up=servicegroup.API().service_is_up(
             objects.Service.get_by_compute_host(cell_context, host)))

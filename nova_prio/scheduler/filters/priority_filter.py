@@ -174,17 +174,19 @@ def _check_topology(host_state, report, request):
     if request.requires_threads and topology and not topology.has_threads:
         return admission.Refusal('no_threads')
     if request.numa_fit is None:
+        # The guest has no NUMA topology.
         return None
     if not topology:
         return admission.Refusal('no_numa_topology')
     cpu_ratio = host_state.cpu_allocation_ratio
+    # An ordinary instance on a host without mix is placed as by stock Nova.
     if report is not None and (report.mix or request.priority):
         if request.source_cell not in (None, host_state.cell_uuid):
             # If an instance moves to another cell, Nova does not apply the
             # migration context of the claim. The guest would start unpinned,
             # on the shared CPUs.
             return admission.Refusal('other_cell')
-        host_view.limit_to_class(host_state, report, request)
+        host_view.limit_host_state(host_state, report, request)
         if report.mix:
             cpu_ratio = float(report.ratio)
     if cpu_ratio is None or host_state.ram_allocation_ratio is None:

@@ -80,12 +80,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         :raises SystemExit: after a log line that names option and remedy
         """
         with self.steps.contain('check the configuration',
-                                passes=(contract.StartRefused,)):
+                                reraised=(contract.StartRefused,)):
             problems = config_checks.find_problems(CONF)
             if problems:
                 raise contract.StartRefused(problems[0])
         super().init_host(host)
-        with self.steps.contain('log the configuration', refuses=False):
+        with self.steps.contain('log the options', refuses_priority=False):
             self._log_configuration()
         with self.steps.contain(_PROBE):
             self.probe_partitions()
@@ -125,7 +125,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
-                                passes=(exception.HypervisorUnavailable,)):
+                                reraised=(exception.HypervisorUnavailable,)):
             self.guests.read_guests(self._get_pcpu_available())
         return super().get_available_resource(nodename)
 
@@ -169,7 +169,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        # Without mix, only allocations beyond Nova's total raise the total.
+        # A total above Nova's shows that more VCPU is allocated than Nova's
+        # total. With mix, the total also includes the dedicated CPUs.
         self.is_vcpu_oversold = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 

@@ -79,12 +79,13 @@ class Guest(typing.NamedTuple):
     def from_xml(cls, xml, is_up=True):
         """Return the guest of a domain XML, a str."""
         domain = etree.fromstring(xml)
-        # Without a pin of its own, a vCPU or thread has the CPUs of <vcpu>.
-        default = domain.find('vcpu')
+        # The text is the number of vCPUs. A vCPU or thread without a pin of
+        # its own has the CPUs of this element.
+        vcpu_element = domain.find('vcpu')
         vcpu_pins = {pin.get('vcpu'): pin
                      for pin in domain.iterfind('cputune/vcpupin')}
         emulator = domain.find('cputune/emulatorpin')
-        thread_pins = [default if emulator is None else emulator,
+        thread_pins = [vcpu_element if emulator is None else emulator,
                        *domain.iterfind('cputune/iothreadpin')]
         instance = domain.find(_INSTANCE)
         specs = None if instance is None else instance.find(
@@ -92,8 +93,8 @@ class Guest(typing.NamedTuple):
         return cls(
             name=domain.findtext('name'), uuid=domain.findtext('uuid'),
             partition=domain.findtext('resource/partition'),
-            vcpus=[_parse_cpuset(vcpu_pins.get(str(vcpu), default))
-                   for vcpu in range(int(default.text))],
+            vcpus=[_parse_cpuset(vcpu_pins.get(str(vcpu), vcpu_element))
+                   for vcpu in range(int(vcpu_element.text))],
             threads=[_parse_cpuset(pin) for pin in thread_pins],
             has_cells=domain.find('cpu/numa') is not None,
             is_of_nova=instance is not None,

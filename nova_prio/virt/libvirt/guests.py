@@ -76,7 +76,7 @@ class HostGuests:
         guests = []
         for domain in self._host.list_instance_domains(only_running=False):
             with self._steps.contain('read a guest of libvirt',
-                                     refuses=False) as outcome:
+                                     refuses_priority=False) as outcome:
                 guest = _read(domain)
             if outcome.problem:
                 guest = _assume(domain, last_by_uuid, outcome.problem)
@@ -219,6 +219,7 @@ def _assume(domain, last_by_uuid, problem):
     # libvirt-python knows name and UUID without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
     last = last_by_uuid.get(uuid)
+    # Warn once.
     if last is None or last.is_readable:
         LOG.warning(
             'Guest %s: libvirt does not show its domain XML. Pinned instances '

@@ -78,6 +78,7 @@ class LiveMigration:
         :raises nova.exception.MigrationPreCheckError: if the guest has a
             priority, and the destination does not run our driver
         """
+        # Only our driver sets it before this check; stock Nova sets it later.
         if ('dst_numa_info' not in dest_check_data and
                 flavor_specs.get_priority(
                     instance.flavor.extra_specs) is not None):
@@ -92,8 +93,8 @@ class LiveMigration:
 
         After a failure, a source that knows of the claim waits until this host
         drops it; without an answer, the rollback fails. Stock Nova does not
-        claim for a guest without a topology, and never waits. Therefore
-        nova_prio.compute.incoming_migrations drops such a claim.
+        claim for a guest without a topology, and never waits. A hidden claim
+        is dropped by nova_prio.compute.incoming_migrations.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration
@@ -123,17 +124,18 @@ class LiveMigration:
         """Migrate as Nova does, with the XML of the instance's priority."""
         priority = flavor_specs.get_priority(instance.flavor.extra_specs)
         if priority is not None:
-            threads = None
+            emulator_cpus = None
             if priority == capacity.LOW and instance.numa_topology is None:
-                threads = migrate_data.dst_numa_info.emulator_pins
+                # Our driver at the destination has set dst_numa_info.
+                emulator_cpus = migrate_data.dst_numa_info.emulator_pins
             stock_migrate = guest.migrate
 
             def migrate(*args, destination_xml, **kwargs):
                 return stock_migrate(
                     *args, destination_xml=guest_xml.apply_priority(
-                        destination_xml, priority, threads), **kwargs)
+                        destination_xml, priority, emulator_cpus), **kwargs)
 
-            # Nova makes the XML below, and calls this method with it.
+            # Nova's method makes the XML, and calls guest.migrate with it.
             guest.migrate = migrate
         return super()._live_migration_operation(
             context, instance, dest, block_migration, migrate_data, guest,

@@ -80,9 +80,10 @@ class Partitions:
         TRUST_SECONDS after a success, unless a guest with a priority failed to
         start since then.
 
-        A caller may share a probe that started before the call. A probe that
-        takes longer than callers wait is no problem: its guest is already in
-        the partition, or libvirtd hangs and starts no other guest either.
+        A caller may share a probe that started before the call. ``problem``
+        does not name a probe that takes longer than callers wait: its guest is
+        already in the partition, or libvirtd hangs and starts no other guest
+        either.
 
         :param cpus: dict, priority -> set of CPU numbers for the guest of the
             probe
@@ -96,9 +97,9 @@ class Partitions:
             # if libvirt has guests.
             remaining = probe.started_at + WAIT_SECONDS - time.monotonic()
             probe.join(max(0, remaining))
-            # The thread of a probe records its result at its end. After a
-            # timeout, record here that there is no error so far.
-            if not self._is_trusted(probe):
+            # The thread of a probe records its result at its end. A probe that
+            # still runs has no error so far: record that here.
+            if probe.is_alive():
                 self._record_result(probe)
 
     def _get_or_start_probe(self, priority, cpus):
