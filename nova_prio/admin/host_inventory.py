@@ -147,6 +147,16 @@ def iterate_pages(read_page, marker_name, limit):
         del page
 
 
+def format_first_line(error):
+    """Return the first line of an error, without a period at its end.
+
+    :param error: exception, of which the class counts if it has no text; or
+        a str
+    """
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0].rstrip('.')
+
+
 def connect_databases(conf):
     """Let Nova's objects read the databases, as nova-status does.
 

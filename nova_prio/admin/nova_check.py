@@ -85,7 +85,7 @@ def _probe_validators(is_enabled, accepted, refused):
 
 
 def _probe_compute_api():
-    """Return why nova-api would not fold priorities, or None."""
+    """Return why nova-api would not write priorities into flavors, or None."""
     from nova.api.openstack.compute import servers
 
     from nova_prio.api import validators
@@ -96,6 +96,7 @@ def _probe_compute_api():
     resize = inspect.unwrap(api.resize)
     if '_check_quota_for_upsize' not in resize.__code__.co_names:
         return 'resize does not check the quota of the new flavor'
+    # A function that hooks defines has the globals of hooks.
     if servers.ServersController.create.__globals__ is not vars(hooks):
         return 'ServersController.create is not extended'
 
@@ -180,6 +181,7 @@ def _probe_tracker():
     from nova_prio.compute import resource_tracker
     ours = resource_tracker.PriorityResourceTracker
     hooks.install_tracker(ours, claims.PriorityClaim, claims.PriorityMoveClaim)
+    # The name by which ComputeManager makes its tracker.
     tracker = manager.resource_tracker.ResourceTracker
     if tracker is not ours:
         return 'it makes a %s.%s' % (tracker.__module__, tracker.__name__)

@@ -118,8 +118,7 @@ def _check_flavor(flavor):
 def _check_cells(context, check):
     """Yield the leftovers of each cell, and the cells that do not answer.
 
-    :param check: function of ``context`` and of the CellMapping that yields
-        each Leftover of the cell
+    :param check: function of (context, CellMapping), an iterator of Leftover
     """
     for cell in objects.CellMappingList.get_all(context):
         try:
@@ -127,7 +126,7 @@ def _check_cells(context, check):
         except host_inventory.DATABASE_ERRORS as error:
             yield Leftover(
                 UNREAD, 'cell %s' % (cell.name or cell.uuid),
-                '%s.' % str(error).strip().splitlines()[0].rstrip('.'),
+                '%s.' % host_inventory.format_first_line(error),
                 'Check its database, and run this again.')
 
 
@@ -219,9 +218,10 @@ def _check_traits():
                     client, '/resource_providers?required=' + trait
                     )['resource_providers']:
                 yield Leftover(
-                    TRAIT, provider['name'], trait, 'Set the traits of '
-                    'resource provider %s without it, with "openstack '
-                    'resource provider trait set".' % provider['uuid'])
+                    TRAIT, provider['name'], trait, 'Remove it from the '
+                    'traits of resource provider %s: set the others with '
+                    '"openstack resource provider trait set".'
+                    % provider['uuid'])
         for trait in known:
             yield Leftover(
                 TRAIT, trait, 'known to Placement', 'Delete it with '

@@ -66,7 +66,7 @@ def _find_missing_plugin(namespace, consequence):
 
 
 def _check_use(conf, services):
-    """Check whether the configuration asks for priority instances."""
+    """Check the options that ask for priority instances, or that none does."""
     for group, name in config_files.PLUGIN_OPTIONS:
         value = (conf if group == 'DEFAULT' else conf[group])[name]
         # oslo.config takes a comment after a value as part of the value.
@@ -182,7 +182,7 @@ def _check_aggregates(conf, services):
         yield FAILURE, (
             'The database of [api_database] connection cannot be read: %s; '
             'correct the option, or the database.'
-            % str(error).splitlines()[0].rstrip('.'))
+            % host_inventory.format_first_line(error))
         return
     for cell in silent_cells:
         yield WARNING, (

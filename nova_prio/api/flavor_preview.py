@@ -18,7 +18,7 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
 
     Extra specs, image properties and hints are dicts, name -> str.
 
-    :returns: dict, in the order for the operator. ``dedicated_cpus`` and
+    :returns: dict, in the order of the output. ``dedicated_cpus`` and
         ``shared_cpus`` are vCPUs of the guest in Nova's CPU set notation, ''
         for none. ``numa_nodes`` is a list of one dict for each NUMA node of
         the guest. ``placement_request`` is a dict, resource class -> amount,
@@ -62,7 +62,7 @@ def fit_request(flavor, image, hints):
     """
     flavor = fold.copy_flavor(flavor, priority_fold.fold(
         flavor.vcpus, flavor.extra_specs, hints) or flavor.extra_specs)
-    flavor.extra_specs = fold.apply_mixed_policy(flavor, image)
+    flavor.extra_specs = fold.get_mixed_policy_specs(flavor, image)
     flavor.obj_reset_changes()
     priority_fold.check_image(flavor.extra_specs, image.properties)
     return flavor, hardware.numa_get_constraints(flavor, image)

@@ -22,7 +22,7 @@ _HINT_KEYS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
 
 
 @contextlib.contextmanager
-def _invalid_request():
+def _answer_with_bad_request():
     """Raise InvalidRequest with the text of RequestRefused."""
     try:
         yield
@@ -54,7 +54,7 @@ def check_body(body):
                    ' and '.join(_HINT_KEYS), _HINT_KEYS[0]))
 
 
-@_invalid_request()
+@_answer_with_bad_request()
 def fold_for_create(flavor, hints):
     """Return the flavor that is to be embedded in a new instance.
 
@@ -70,7 +70,7 @@ def fold_for_create(flavor, hints):
     return copy_flavor(flavor, extra_specs)
 
 
-@_invalid_request()
+@_answer_with_bad_request()
 def complete_for_image(image, flavor):
     """Apply the image to the folded flavor of a new instance.
 
@@ -81,13 +81,13 @@ def complete_for_image(image, flavor):
     :param image: dict with the 'properties' of the image, or None
     """
     if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
-        flavor.extra_specs = apply_mixed_policy(
+        flavor.extra_specs = get_mixed_policy_specs(
             flavor, objects.ImageMeta.from_dict(image or {}))
         flavor.obj_reset_changes()
     check_image(image, flavor)
 
 
-@_invalid_request()
+@_answer_with_bad_request()
 def fold_for_resize(flavor, instance):
     """Fold the new flavor of a resize in place.
 
@@ -97,11 +97,11 @@ def fold_for_resize(flavor, instance):
         flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
     if extra_specs is not None:
         flavor.extra_specs = extra_specs
-    flavor.extra_specs = apply_mixed_policy(flavor, instance.image_meta)
+    flavor.extra_specs = get_mixed_policy_specs(flavor, instance.image_meta)
     flavor.obj_reset_changes()
 
 
-@_invalid_request()
+@_answer_with_bad_request()
 def check_image(image, flavor):
     """Check that an image, a dict or None, fits a folded flavor."""
     priority_fold.check_image(flavor.extra_specs,
@@ -139,7 +139,7 @@ def copy_flavor(flavor, extra_specs):
     return copy
 
 
-def apply_mixed_policy(flavor, image_meta):
+def get_mixed_policy_specs(flavor, image_meta):
     """Return the extra specs of a flavor, with the mixed policy if required.
 
     A flavor that requests more than 0 PCPU and more than 0 VCPU requires the

@@ -49,11 +49,12 @@ def fold_resize(vcpus, extra_specs, current):
     """
     value = extra_specs.get(flavor_specs.EXTRA_SPEC)
     _check_value(value)
+    # Only an instance that was created with a hint has SOURCE.
     if flavor_specs.SOURCE not in current:
         return _fold_priority(vcpus, extra_specs, value)
     if not flavor_specs.is_from_hint(current):
-        # Keep SOURCE without a priority, too: it tells nova-scheduler that the
-        # stored hint of the instance has been folded.
+        # Keep SOURCE without a priority, too. The request spec still has the
+        # hint, and SOURCE tells nova-scheduler to ignore it.
         return (_fold_priority(vcpus, extra_specs, value, source='flavor') or
                 {**extra_specs, flavor_specs.SOURCE: 'flavor'})
     hint = flavor_specs.get_priority(current)

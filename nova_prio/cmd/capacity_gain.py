@@ -41,7 +41,7 @@ class Gain(report.Report):
                       objects.AggregateList.get_all(self.context)}
         if parsed_args.aggregate not in aggregates:
             report.refuse('AGGREGATE', parsed_args.aggregate,
-                          'names of host aggregates')
+                          allowed='names of host aggregates')
         hosts, silent_cells = host_inventory.list_hosts(self.context)
         vcpus = None
         if parsed_args.flavor:

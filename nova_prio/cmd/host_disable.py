@@ -49,6 +49,7 @@ class Disable(report.Report):
         self._drain = drain.HostDrain(
             self.context, self.placement, parsed_args.host,
             self.load_plan(parsed_args))
+        # Without --dry-run, this also disables the host.
         self._drain.refresh(must_disable=not parsed_args.dry_run)
         remaining = self._drain.remaining
         hosts_by_uuid = destinations.find_destinations(
@@ -76,7 +77,7 @@ class Disable(report.Report):
             if not drain.state.is_up:
                 self.last_line += ' Its nova-compute is down: start it first.'
         elif drain.has_planned_options:
-            self.last_line = 'No instance must leave %s. Next: %s' % (
+            self.last_line = 'No instance has to leave %s. Next: %s' % (
                 parsed_args.host, 'run this command without --dry-run.'
                 if dry_run else 'restore the options of nova-compute%s, '
                 'restart it, and run this command again.'
@@ -96,10 +97,10 @@ class Disable(report.Report):
             with tqdm.tqdm(total=len(drain.remaining), unit=' instances',
                            desc='have left', leave=False, disable=None,
                            file=sys.stderr) as progress:
-                for remaining in drain.wait(timeout_seconds):
+                for count in drain.wait(timeout_seconds):
                     # An instance may still arrive during the wait.
-                    progress.total = max(progress.total, remaining)
-                    progress.n = progress.total - remaining
+                    progress.total = max(progress.total, count)
+                    progress.n = progress.total - count
                     progress.refresh()
         except KeyboardInterrupt:
             self.app.stderr.write('\n')

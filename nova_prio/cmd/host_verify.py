@@ -51,8 +51,8 @@ class Verify(report.Report):
             (None, report.CLEAN, 'All values agree: there is nothing to do.'
              if is_this_host else
              'All values agree. The guests were not checked: to check them, '
-             'run this command on %s, with --config-file for the file with '
-             'the databases, and again for the file of nova-compute.'
+             'run this command on %s, with two options --config-file: for '
+             'the file with the databases and for that of nova-compute.'
              % host)))
         return verify.COLUMNS, [
             (line.item, *map(report.AmountsColumn, (

@@ -124,7 +124,7 @@ def find_extensions(ours):
     stock = ours.__mro__[first]
     for base in ours.__mro__[:first]:
         for name, member in vars(base).items():
-            # Look at our code below the decorators.
+            # Look at our code below the decorators, for super().NAME.
             function = inspect.unwrap(getattr(member, '__func__', member))
             if inspect.isfunction(function) and {'super', name}.issubset(
                     function.__code__.co_names):

@@ -78,6 +78,7 @@ def has_left_by_revert(instance, host):
     Test: ``test_destination_leaves_out_reverted_instance``.
     """
     migration = _get_reverting_move(instance)
+    # After a resize on the same host, the instance has not left.
     return bool(migration and migration.status == 'reverted' and
                 migration.dest_compute == host != migration.source_compute)
 

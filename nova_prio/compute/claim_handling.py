@@ -65,7 +65,8 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         Nova leaves a guest behind if libvirt went away while the guest was
         started. Block the CPUs of the claim if the guest may still run. The
         next recount asks libvirt for the guest. Before Nova confirms or
-        reverts a resize, Nova ends the guest on these CPUs, or fails.
+        reverts a resize, Nova ends the guest on these CPUs, or fails: there
+        is no such guest then.
 
         Ask libvirt without the lock of the tracker: a call that hangs must
         not stop the recount.
@@ -81,6 +82,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         cpus = frozenset()
         with contain('ask libvirt for the guest of a claim',
                      refuses_until_recount=True):
+            # If the question fails, all pins stay blocked.
             cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
                 cpus = self.driver.guests.find_cpus_in_use(

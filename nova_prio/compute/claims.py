@@ -67,15 +67,16 @@ class _ClassTest:
             any(cell.pcpuset for cell in topology.cells))
 
     def _test_capacity(self, compute_node, limit):
-        """Test the rows and the memory.
+        """Test the capacity of the class (the rows) and the memory.
 
         :returns: (list of refusals, each a str; the compute node and the limit
             for Nova's test of the NUMA topology)
         """
         request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
-        # Each instance with shared vCPUs draws from the low row. Placement
-        # does not refuse it: the driver has raised the total of VCPU.
+        # The present instances use more VCPU than the host sells, and the
+        # driver reports a total that covers them. So Placement did not refuse
+        # this instance. Each instance with shared vCPUs needs the low row.
         if self.tracker.driver.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], compute_node, limit
         if request.priority is None and not self.tracker.driver.mix:
@@ -88,6 +89,7 @@ class _ClassTest:
             refusals.insert(0, admission.Refusal('disabled').detail)
         topology = compute_node.numa_topology
         if topology:
+            # Hide the CPUs that an instance of this class must not use.
             topology = numa.limit_to_class(
                 objects.NUMATopology.obj_from_db_obj(topology), report,
                 request.demand)._to_json()
@@ -113,7 +115,8 @@ class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
                  tracker, compute_node, pci_requests, migration, limits=None):
         if _has_ledger(tracker) and tracker.keeps_pci_requests(
                 instance, migration):
-            # Nova saves this object with the claim.
+            # Nova would claim for other requests than those of the instance,
+            # and saves this object with the claim.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,
                          tracker, compute_node, pci_requests, migration,

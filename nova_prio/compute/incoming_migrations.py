@@ -144,8 +144,8 @@ class IncomingMigrations:
 
         These are the PCI devices on this host. If the migration was aborted,
         the instance also keeps the CPUs of this host in the database, and a
-        rebuild would start the guest on them. After an error the audit finds
-        the migration by these CPUs.
+        rebuild would start the guest on them: drop them. After an error keep
+        them, because the audit finds the migration by them.
         """
         try:
             instance = objects.Instance.get_by_uuid(

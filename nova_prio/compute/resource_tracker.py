@@ -249,8 +249,9 @@ class PriorityResourceTracker(
     def is_disabled_for_priority(self, nodename):
         """Return whether a host is disabled for priority instances.
 
-        This service learns that the host is disabled when it next refreshes
-        the traits from Placement, and at once that the host is enabled again.
+        If an operator disables the host, this takes effect when the service
+        next refreshes the traits from Placement. If an operator enables the
+        host again, this takes effect at once.
 
         :param nodename: name of the compute node
         """

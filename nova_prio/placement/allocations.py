@@ -68,8 +68,9 @@ def get_expected(instance, is_volume_backed):
 
 
 def find_drifted(context, instances, present, classes):
-    """Yield (instance, expected allocation) if another one is present.
+    """Yield the instances whose allocation is not the expected one.
 
+    :returns: iterator of (nova.objects.Instance, expected allocation)
     :param instances: list of nova.objects.Instance on one host
     :param present: dict, UUID -> resource class -> amount at the host
     :param classes: resource classes of the host. Expected amounts of other
@@ -79,7 +80,7 @@ def find_drifted(context, instances, present, classes):
         for instance in candidates:
             expected = get_expected(instance, instance.uuid in volume_backed)
             if orc.PCPU in expected and orc.PCPU not in classes:
-                # On a host without PCPU, pinned instances get VCPU.
+                # The host has no PCPU: its pinned instances hold VCPU.
                 continue
             expected = {name: amount for name, amount in expected.items()
                         if name in classes}

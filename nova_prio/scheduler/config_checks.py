@@ -100,6 +100,7 @@ def find_warnings(conf):
                     "so that server groups do not count; set the latter to "
                     "10.0.")
         elif nova_value and len(domains) > 1:
+            # The weigher of this package does not count.
             text = ("[nova_prio] affinity_domains is {domains}, which Nova's "
                     "'{nova_weigher}' does not read; set [filter_scheduler] "
                     "{name} to 0.0 and [nova_prio] {name} to 10.0, and add "
@@ -120,8 +121,8 @@ def find_doubled_multipliers(conf):
     Nova's weighers prefer such metadata to their option. Thus a weigher of
     Nova that the option switches off would count beside that of this package.
 
-    :returns: dict, key of aggregate metadata -> clause that "twice" completes;
-        empty if an option is invalid
+    :returns: dict, key of aggregate metadata -> clause that "twice" completes,
+        such as "server groups count"; empty if an option is invalid
     """
     if _find_invalid(conf):
         return {}

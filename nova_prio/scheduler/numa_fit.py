@@ -51,7 +51,7 @@ class NumaFit:
         :param cpu_ratio: CPU allocation ratio in force, a float
         """
         cells = host_state.numa_topology.cells
-        # No cell can have more free CPUs than the host.
+        # First, the fast test: does the whole host have enough free CPUs?
         if dedicated > sum(len(cell.pcpuset - cell.pinned_cpus)
                            for cell in cells):
             return False
@@ -60,6 +60,7 @@ class NumaFit:
             ram_allocation_ratio=host_state.ram_allocation_ratio)
         if self._network_metadata:
             limits.network_metadata = self._network_metadata
+        # A plain topology needs no provider of its own: each candidate fits.
         if not self._is_plain:
             host_state.allocation_candidates = self._select_candidates(
                 host_state, limits)

@@ -20,8 +20,8 @@ def limit_to_class(host_topology, report, demand):
     """Return the host topology with the capacity that an instance may use.
 
     On a mix host, the priority of the instance decides how many shared vCPUs
-    fit, and on which CPUs. Dedicated CPUs that guests on stale CPU sets or
-    orphan guests block count as pinned.
+    fit, and on which CPUs. Some dedicated CPUs are blocked by guests on stale
+    CPU sets, or by orphan guests. They count as pinned.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: HostReport, or a ReportView of ``scheduler.host_view``

@@ -81,8 +81,8 @@ class HostDisable(colocation.Colocation):
         for server in servers.values():
             self._delete_server(server)
         self.assertEqual({}, self.disable(*kept))
-        self.assertIn('No instance must leave mix1. Next: restore the options '
-                      'of nova-compute (compute_driver = '
+        self.assertIn('No instance has to leave mix1. Next: restore the '
+                      'options of nova-compute (compute_driver = '
                       'libvirt.LibvirtDriver, cpu_dedicated_set = '
                       '<not set>, cpu_shared_set = <not set>, '
                       'cpu_allocation_ratio = 4.0, ', self.said)
@@ -193,7 +193,7 @@ class HostDisable(colocation.Colocation):
         self.assertEqual(('to be confirmed or reverted', ''),
                          (row['Reason'], row['Fits On']))
         self.disable()
-        self.assertIn('No instance must leave mix1', self.said)
+        self.assertIn('No instance has to leave mix1', self.said)
 
     def test_live_migration_in_flight_must_leave(self):
         self.start_seed_host()
@@ -270,7 +270,7 @@ class HostDisable(colocation.Colocation):
             self._confirm_resize(server)
             self.assertEqual(fits[server['id']], self.host_of(server))
         self.disable()
-        self.assertIn('No instance must leave mix1', self.said)
+        self.assertIn('No instance has to leave mix1', self.said)
 
     def test_unconfirmed_resize_must_leave(self):
         """A revert would return the instance to the host."""
@@ -321,7 +321,7 @@ class HostDisable(colocation.Colocation):
         self.useFixture(fixtures.MockPatchObject(
             state, 'read_state', act_and_read))
         self.disable()
-        self.assertIn('No instance must leave mix1', self.said)
+        self.assertIn('No instance has to leave mix1', self.said)
 
     def test_enable(self):
         self.change_to_priority_host()
@@ -407,7 +407,7 @@ class HostDisable(colocation.Colocation):
         self.useFixture(fixtures.MockPatchObject(
             state, 'read_state', fail_once))
         self.disable()
-        self.assertIn('No instance must leave mix1', self.said)
+        self.assertIn('No instance has to leave mix1', self.said)
 
     def test_verify_accepts_instances_that_left_after_the_plan(self):
         """max_unit of the plan depends on the usage at that time."""

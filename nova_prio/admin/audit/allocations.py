@@ -30,6 +30,7 @@ _ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 def check(view, context, client):
     """Yield the findings of the allocations at a host."""
+    # These allocations belong to no instance or migration of the host.
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
         if not allocations.select_managed(resources):

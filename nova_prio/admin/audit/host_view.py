@@ -190,9 +190,10 @@ def list_nodes(context, cell):
 
 
 def list_nodes_of_host(context, host):
-    """Return the compute nodes of a host, like :func:`list_nodes`.
+    """Return the compute nodes of a host.
 
     :param host: name of the host
+    :returns: list of (context of the cell, nova.objects.ComputeNode)
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, host)

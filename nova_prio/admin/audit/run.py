@@ -157,4 +157,4 @@ def _make_unread_finding(host, reason):
     """
     return finding.Finding(
         host, finding.UNREAD,
-        note='%s.' % str(reason).strip().splitlines()[0].rstrip('.'))
+        note='%s.' % host_inventory.format_first_line(reason))

@@ -35,7 +35,7 @@ class HostDrain:
         self.plan = plan
 
     def refresh(self, must_disable=False):
-        """Read the state of the host, and the instances that must leave.
+        """Read the host and the instances that must leave; maybe disable it.
 
         :param must_disable: whether to disable the host for priority
             instances first, even if that was done before: an operator or an

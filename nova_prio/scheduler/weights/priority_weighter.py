@@ -58,8 +58,9 @@ class PriorityWeighter(cpu.CPUWeigher):
         try:
             request = request_view.read_request(weight_properties)
             if request.priority:
-                row = capacity.Rows._fields.index(request.priority)
-                return [self._get_free_cpus(weighed.obj, request, row)
+                # Rows has a number for each class of instance.
+                index = capacity.Rows._fields.index(request.priority)
+                return [self._get_free_cpus(weighed.obj, request, index)
                         for weighed in weighed_obj_list]
         except Exception:
             failures.log_failure(

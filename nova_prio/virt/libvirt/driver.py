@@ -132,13 +132,13 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventories and the traits of a priority host.
 
-        If the inventories cannot be calculated, a mix host must keep the VCPU
-        and MEMORY_MB inventories that it reported before: Nova's VCPU
-        inventory does not count dedicated CPUs for low-priority instances.
+        If this fails, a mix host must keep the VCPU and MEMORY_MB inventories
+        of before: Nova's do not count dedicated CPUs for low priority.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
+        # ``_report_priority`` sets it.
         self.is_vcpu_oversold = False
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)

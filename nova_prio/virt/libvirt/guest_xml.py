@@ -128,9 +128,10 @@ def find_blocking_cpus(guest, is_low, dedicated):
     :param dedicated: frozenset of the dedicated CPUs of the host
     :returns: frozenset of CPU numbers
     """
-    users = guest.threads if is_low else [*guest.threads, *guest.vcpus]
+    cpu_sets = guest.threads if is_low else [*guest.threads, *guest.vcpus]
+    # None stands for all CPUs.
     return frozenset().union(*(
-        dedicated if cpus is None else dedicated & cpus for cpus in users))
+        dedicated if cpus is None else dedicated & cpus for cpus in cpu_sets))
 
 
 def _parse_cpuset(element):

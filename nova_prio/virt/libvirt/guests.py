@@ -124,9 +124,11 @@ class HostGuests:
         :returns: frozenset, empty if libvirt has no such guest, and all of
             ``cpus`` if libvirt does not answer
         """
+        # Without an answer, assume a guest that is up and may use all CPUs.
         guest = self._query(
             lambda connection: _read(connection.lookupByUUIDString(uuid)),
-            default=guest_xml.Guest('', uuid))  # may use all CPUs
+            default=guest_xml.Guest('', uuid))
+        # None stands for "no such guest".
         if guest is None or not guest.is_up:
             return frozenset()
         return _find_orphan_cpus(guest, cpus)

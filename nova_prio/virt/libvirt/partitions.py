@@ -122,7 +122,8 @@ class Partitions:
         """Update ``problem`` from a probe, unless a later probe exists.
 
         The thread of the probe calls this at its end. A caller of ``probe``
-        calls this if the probe takes longer than WAIT_SECONDS.
+        calls this if the probe takes longer than WAIT_SECONDS; it has no error
+        then.
         """
         with self._lock:
             if self._probes[probe.priority] is not probe:
