@@ -50,7 +50,7 @@ def restore_own_cpus(instance, host):
     a resize on the host that is not finished and that the claim counts as
     well.
     Without this workaround: the host counts the CPU numbers of another host,
-    or counts the new CPUs twice, and gives away the CPUs on which the guest
+    or counts the new CPUs twice, and gives away the CPUs where the guest
     runs.
     Test: ``test_next_move_begins_before_live_migration_ends``,
     ``test_resize_on_same_host_counts_once``.

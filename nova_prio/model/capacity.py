@@ -14,7 +14,7 @@ mix host
     A host with ``cpu_priority_mix_enable``: low-priority instances may also
     run on its dedicated CPUs, in the time that pinned vCPUs leave idle.
 floating CPUs
-    The CPUs on which a low-priority instance may run. On a mix host these are
+    The CPUs where a low-priority instance may run. On a mix host these are
     the shared and the dedicated CPUs, on other hosts the shared CPUs.
 row
     A number of vCPUs that a host may sell, and how many of them are used. A
@@ -100,7 +100,7 @@ class HostCPUs:
 
     @property
     def floating(self):
-        """The frozenset of CPUs on which a low-priority instance may run."""
+        """The frozenset of CPUs where a low-priority instance may run."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     @property

@@ -84,7 +84,7 @@ def needs_whole_cores(flavor, numa_topology):
 
 
 def get_instance_pins(instance):
-    """Return the set of CPUs on which a nova.objects.Instance is pinned."""
+    """Return the set of CPUs where a nova.objects.Instance is pinned."""
     return get_topology_pins(instance.numa_topology)
 
 

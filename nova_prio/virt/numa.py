@@ -45,7 +45,7 @@ def limit_to_class(host_topology, report, demand):
 def _limit_cell(cell, report, priority):
     """Change ``cpuset`` and ``cpu_usage`` of a NUMACell of a mix host.
 
-    ``cpuset`` becomes the CPUs on which the shared vCPUs of the instance may
+    ``cpuset`` becomes the CPUs where the shared vCPUs of the instance may
     run. ``cpu_usage`` leaves Nova the remaining capacity of the rows that the
     instance needs.
     """

@@ -96,7 +96,7 @@ class FunctionalTest(cloud.Cloud):
         return self._wait_for_state_change(server, state)
 
     def no_guest_migrates(self):
-        """Return a context in which libvirt fails all live migrations."""
+        """Return a context where libvirt fails all live migrations."""
         return fixtures.MonkeyPatch(
             FAKE_MIGRATE, lambda domain, *args, **kwargs: domain.fail_job())
 

@@ -60,7 +60,7 @@ def expected_usage(flavors):
 class Server:
     """A server in the model.
 
-    ``usages`` are pairs (host, name of a flavor), one for each host on which
+    ``usages`` are pairs (host, name of a flavor), one for each host where
     the server counts. Until a resize is confirmed, there are two pairs, and
     the source is the first.
     """
@@ -167,7 +167,7 @@ class Accounting(base.FunctionalTest):
 
     @contextlib.contextmanager
     def only_host(self, host):
-        """Return a context in which all other hosts are disabled."""
+        """Return a context where all other hosts are disabled."""
         others = [
             service['id'] for service in self.api.get_services(
                 binary='nova-compute')
@@ -304,7 +304,7 @@ class Evacuation(Accounting):
 
 
 class Histories(Accounting):
-    """Random histories in which each operation occurs at least once.
+    """Random histories where each operation occurs at least once.
 
     A history plays all operations of DECK in random order. An operation that
     is not possible yet is played later. If no operation of the deck is

@@ -208,7 +208,7 @@ class Isolation(base.FunctionalTest):
         self.assertEqual(before, self.in_use())
 
     def failing(self, owner, name, reached):
-        """Return a context in which a function fails, but in nova-api."""
+        """Return a context where a function fails, but in nova-api."""
         static = inspect.getattr_static(owner, name)
         stock = getattr(owner, name)
 

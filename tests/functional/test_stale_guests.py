@@ -247,7 +247,7 @@ class StaleGuests(base.FunctionalTest):
         self.assertEqual('', self.report('mix1').blocked_cpus)
 
     def unreadable_guests(self):
-        """Return a context in which libvirt fails to show the guests."""
+        """Return a context where libvirt fails to show the guests."""
         connection = self.computes['mix1'].driver._host.get_connection()
         hidden = [domain.UUIDString() for domain in
                   connection.listAllDomains(3)]

@@ -27,7 +27,7 @@ class Operations:
         return self._model.up if host == ANY else [host]
 
     def _others_fit(self, server, host):
-        """Return the other hosts on which a server fits.
+        """Return the other hosts where a server fits.
 
         :param host: name of a host, or ANY
         """

@@ -213,7 +213,7 @@ class _Comparison:
 
 
 def _cpus_of_vcpus(xml):
-    """Return the CPUs on which each vCPU may run, a list of frozensets."""
+    """Return the CPUs where each vCPU may run, a list of frozensets."""
     pins = {pin.get('vcpu'): pin.get('cpuset')
             for pin in xml.iterfind('cputune/vcpupin')}
     default = xml.find('vcpu').get('cpuset')

@@ -124,12 +124,12 @@ class FaultyCloud(base.FunctionalTest):
             yield
 
     def no_guest_starts(self):
-        """Return a context in which libvirt starts no guest."""
+        """Return a context where libvirt starts no guest."""
         return self.failing(DRIVER + 'spawn',
                             exception.InstanceDeployFailure)
 
     def no_disk_moves(self):
-        """Return a context in which cold migrations fail at the source."""
+        """Return a context where cold migrations fail at the source."""
         return self.failing(DRIVER + 'migrate_disk_and_power_off', _rollback)
 
     def fail_next_migration(self, uuid, raises):

@@ -44,7 +44,7 @@ class Host:
 
     @property
     def low(self):
-        """The CPUs on which a low-priority guest may float."""
+        """The CPUs where a low-priority guest may float."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     def sellable(self, cell=frozenset(range(1024))):
@@ -57,7 +57,7 @@ class Host:
         return Rows(dedicated, math.floor(low), math.floor(ordinary))
 
     def floating(self, request):
-        """Return the CPUs on which the shared vCPUs of a request run."""
+        """Return the CPUs where the shared vCPUs of a request run."""
         return self.low if request.is_low else self.shared
 
 

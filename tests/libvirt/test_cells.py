@@ -47,7 +47,7 @@ def image(cloud, busy_image):
 
 
 def cpus_for(flavor, vcpu, cpus):
-    """Return the CPUs in all cells of a host on which a vCPU may run."""
+    """Return the CPUs in all cells of a host where a vCPU may run."""
     if flavor.startswith('low'):
         return cpus.floating
     if flavor == 'ordinary' or 'mixed' in flavor and vcpu % 2:

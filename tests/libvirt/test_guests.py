@@ -23,7 +23,7 @@ def ordinary(start, idle_image):
 
 
 def allowed(threads):
-    """Return dict, number of a Thread -> CPUs on which it may run."""
+    """Return dict, number of a Thread -> CPUs where it may run."""
     return {number: thread.allowed for number, thread in threads.items()}
 
 

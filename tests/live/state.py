@@ -57,7 +57,7 @@ class Host:
 
     @property
     def floating(self):
-        """The CPUs on which low-priority guests may float."""
+        """The CPUs where low-priority guests may float."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     @property

@@ -19,7 +19,7 @@ def watched():
 
 @pytest.fixture(scope='module')
 def plain_load(layout, load):
-    """Load for the same hosts, on which Nova runs without this package."""
+    """Load for the same hosts, where Nova runs without this package."""
     services = cloud.Cloud(layout)
     services.configure(is_plain=True)
     yield load

@@ -159,7 +159,7 @@ def wrap_cell_switch(stock):
 
 
 class PatchedModule(types.ModuleType):
-    """A view of a module of Nova in which some classes are replaced."""
+    """A view of a module of Nova where some classes are replaced."""
 
     def __init__(self, stock, **replaced):
         super().__init__(stock.__name__)

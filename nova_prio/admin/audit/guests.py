@@ -147,7 +147,7 @@ def _check_cpus(name, host, guest, priority):
 
 
 def _get_expected_cpus(host, guest, cpus, priority):
-    """Return the CPUs on which a vCPU of a guest should float, a frozenset.
+    """Return the CPUs where a vCPU of a guest should float, a frozenset.
 
     An ordinary guest may float on fewer CPUs if the shared set was smaller
     when the guest started.

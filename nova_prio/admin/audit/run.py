@@ -36,7 +36,7 @@ class CloudAudit:
 
         :param context: nova.context.RequestContext that targets no cell
         :param client: nova.scheduler.client.report.SchedulerReportClient
-        :param name: name of the host on which the audit runs, to audit its
+        :param name: name of the host where the audit runs, to audit its
             guests, too; None if it is no compute host
         :param read_guests: function that returns the ``guests.GuestHost`` of
             this host and a list of ``guest_xml.Guest``

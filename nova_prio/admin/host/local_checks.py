@@ -91,7 +91,7 @@ def format_cpus(numbers):
 
 
 def find_floating_cpus(instance, view, shared, dedicated, guests):
-    """Return the planned dedicated CPUs on which an instance floats, a set.
+    """Return the planned dedicated CPUs where an instance floats, a set.
 
     If libvirt is not available, assume that the guest was started with the
     present CPU sets and without low_emulator_set, which only the host knows.

@@ -63,7 +63,7 @@ def make_plan(host_state, planned_cpus, guests=None):
         ' '.join(prio_traits.select_ours(view.traits)),
         ' '.join(sorted(prio_traits.list_for_host(
             planned_cpus.mix, is_disabled=False))))
-    # UUID of an instance -> planned dedicated CPUs on which its guest floats.
+    # UUID of an instance -> planned dedicated CPUs where its guest floats.
     floating = {
         instance.uuid: local_checks.find_floating_cpus(
             instance, view, present_cpus.shared, planned_cpus.dedicated,
@@ -121,7 +121,7 @@ def _list_options(view, present_cpus, planned_cpus, planned_inventories):
 def _list_capacity(view, present_cpus, planned_cpus, floating):
     """Yield the sellable, sold and remaining vCPUs of each row, and memory.
 
-    :param floating: set of the planned dedicated CPUs on which guests float
+    :param floating: set of the planned dedicated CPUs where guests float
     """
     pinned = set().union(*map(demand.get_instance_pins, view.instances))
     if view.report:
@@ -161,7 +161,7 @@ def _check_instance(instance, needs, view, planned_cpus, floating):
     """Yield a PlanRow for each effect of the plan on an instance.
 
     :param needs: ``capacity.Demand`` of the instance
-    :param floating: set of the planned dedicated CPUs on which its guest
+    :param floating: set of the planned dedicated CPUs where its guest
         floats
     """
     outside = demand.get_instance_pins(instance) - planned_cpus.dedicated

@@ -118,7 +118,7 @@ def is_made_by_nova(xml):
 
 
 def find_blocking_cpus(guest, is_low, dedicated):
-    """Return the dedicated CPUs on which no other guest may be pinned.
+    """Return the dedicated CPUs where no other guest may be pinned.
 
     The vCPUs of a low-priority guest may run beside a high-priority guest, but
     its emulator and I/O threads must not.

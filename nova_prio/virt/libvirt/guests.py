@@ -115,7 +115,7 @@ class HostGuests:
                 self.is_running(guest.uuid))
 
     def find_cpus_in_use(self, uuid, cpus):
-        """Return the CPUs of a claim on which the guest may still run.
+        """Return the CPUs of a claim where the guest may still run.
 
         Call this without the lock of the tracker: libvirt may hang.
 
@@ -234,7 +234,7 @@ def _assume(domain, last_by_uuid, problem):
 
 
 def _find_stale_cpus(guest, instance, dedicated):
-    """Return the dedicated CPUs on which the guest of an instance floats."""
+    """Return the dedicated CPUs where the guest of an instance floats."""
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
     is_low = flavor_specs.get_priority(

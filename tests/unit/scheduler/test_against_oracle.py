@@ -288,7 +288,7 @@ def candidates(rnd, state, request):
 
 
 def list_reliable_cell_counts(request):
-    """Return the numbers of host cells on which Nova's search is exact.
+    """Return the numbers of host cells where Nova's search is exact.
 
     While Nova searches, it overwrites the ids by which it remembers the fit of
     guest cells, and looks for the page size that it chose last. If there are
