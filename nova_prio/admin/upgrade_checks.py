@@ -66,7 +66,7 @@ def _find_missing_plugin(namespace, consequence):
 
 
 def _check_use(conf, services):
-    """Check the options that ask for priority instances, or that none does."""
+    """Check the options that ask for priority instances; warn if none does."""
     for group, name in config_files.PLUGIN_OPTIONS:
         value = (conf if group == 'DEFAULT' else conf[group])[name]
         # oslo.config takes a comment after a value as part of the value.

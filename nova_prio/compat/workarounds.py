@@ -47,8 +47,7 @@ def restore_own_cpus(instance, host):
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
     the host. The context may belong to the next move away from the host, or to
-    a resize on the host that is not finished and that the claim counts as
-    well.
+    an unfinished resize on the host, whose new CPUs the claim counts already.
     Without this workaround: the host counts the CPU numbers of another host,
     or counts the new CPUs twice, and gives away the CPUs where the guest
     runs.
@@ -86,7 +85,7 @@ def has_left_by_revert(instance, host):
 def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
-    Bug: no number (related to 1879878), the one of ``has_left_by_revert``.
+    Bug: the same as in ``has_left_by_revert``.
     Without this workaround: the source does not count the instance and gives
     its CPUs away, just before the guest starts on them.
     Test: ``test_source_counts_instance_that_a_revert_returns``.
