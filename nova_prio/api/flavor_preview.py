@@ -73,8 +73,8 @@ def _validate(extra_specs):
     conf = hooks.register_options()
     conf.set_override('enabled', True, group='nova_prio')
     try:
-        # Ours load only if priorities are enabled. At import, Nova may have
-        # loaded the others.
+        # Ours load only if priorities are enabled: load all again, because
+        # Nova may have loaded the others at import.
         from nova.api.validation.extra_specs import validators
         validators.load_validators()
     finally:

@@ -53,8 +53,8 @@ def fold_resize(vcpus, extra_specs, current):
     if flavor_specs.SOURCE not in current:
         return _fold_priority(vcpus, extra_specs, value)
     if not flavor_specs.is_from_hint(current):
-        # Keep SOURCE without a priority, too. The request spec still has the
-        # hint, and SOURCE tells nova-scheduler to ignore it.
+        # Keep SOURCE even if the new flavor has no priority. The request spec
+        # still has the hint, and SOURCE tells nova-scheduler to ignore it.
         return (_fold_priority(vcpus, extra_specs, value, source='flavor') or
                 {**extra_specs, flavor_specs.SOURCE: 'flavor'})
     hint = flavor_specs.get_priority(current)

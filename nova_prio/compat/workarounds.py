@@ -68,7 +68,7 @@ def restore_own_cpus(instance, host):
 
 
 def has_left_by_revert(instance, host):
-    """Return whether an instance gave its CPUs on a host back by a revert.
+    """Return whether an instance left a host when its resize was reverted.
 
     Bug: no number (related to 1879878). Between the two steps of a revert,
     the instance has the destination as host and the CPUs of the source.

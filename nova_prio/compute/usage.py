@@ -81,8 +81,8 @@ class UsageLedger:
     def add(self, uuid, role, usage):
         """Record the Usage of an instance in a role.
 
-        A resident has ended the move that brought it to the host: Nova does
-        not end that move before its next recount.
+        If the instance is a resident, also drop its move to the host, which
+        Nova would keep until the next recount.
         """
         if role == RESIDENT:
             self._usages.pop((uuid, MOVE), None)

@@ -123,7 +123,10 @@ def _check_pins(name, guest, instance):
 
 
 def _check_cpus(name, host, guest, priority):
-    """Yield a finding for pinned vCPUs, and one for all other threads."""
+    """Yield a finding for pinned vCPUs, and one for all other threads.
+
+    :param name: name of the host
+    """
     if not (host.cpus.dedicated or host.cpus.shared):
         # Without CPU sets, Nova does not limit guests that float.
         return
