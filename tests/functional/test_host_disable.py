@@ -375,7 +375,7 @@ class HostDisable(colocation.Colocation):
             'metadata': {'priority_mix': 'true'}}})
         self.assertEqual({}, self.verify(*kept, status=report.CLEAN))
         self.assertIn('All values agree. The guests were not checked: to '
-                      'check them, run this command on mix1, with '
+                      'check them, run this command on mix1, with two options '
                       '--config-file', self.said)
         self.assertEqual({}, self.verify(status=report.CLEAN))
 
