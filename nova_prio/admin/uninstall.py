@@ -118,7 +118,8 @@ def _check_flavor(flavor):
 def _check_cells(context, check):
     """Yield the leftovers of each cell, and the cells that do not answer.
 
-    :param check: function of (context, CellMapping), an iterator of Leftover
+    :param check: function of a context and a CellMapping that returns an
+        iterator of Leftover
     """
     for cell in objects.CellMappingList.get_all(context):
         try:

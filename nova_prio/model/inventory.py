@@ -17,11 +17,11 @@ def build_priority_inventories(nova_inventories, cpus, ledger):
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
     that Placement does not sell more than the low row. Placement cannot tell
-    low-priority from ordinary instances, so max_unit is the number of CPUs on
-    which a low-priority instance floats. The filter and the claim refuse an
-    ordinary instance that is larger than the shared CPUs. Memory is never
-    overcommitted. On other
-    hosts the VCPU inventory is that of Nova's driver. If the present
+    low-priority from ordinary instances, so max_unit is the number of floating
+    CPUs. The filter and the claim refuse an ordinary instance with more shared
+    vCPUs than the host has shared CPUs. Memory is never overcommitted.
+
+    On other hosts the VCPU inventory is that of Nova's driver. If the present
     allocations need more, the total grows; on a host without mix, only if it
     has instances with a priority.
 

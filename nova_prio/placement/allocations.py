@@ -70,11 +70,11 @@ def get_expected(instance, is_volume_backed):
 def find_drifted(context, instances, present, classes):
     """Yield the instances whose allocation is not the expected one.
 
-    :returns: iterator of (nova.objects.Instance, expected allocation)
     :param instances: list of nova.objects.Instance on one host
     :param present: dict, UUID -> resource class -> amount at the host
     :param classes: resource classes of the host. Expected amounts of other
         classes are left out: Placement accepts no allocation of them there.
+    :returns: iterator of (nova.objects.Instance, expected allocation)
     """
     def find_drift(candidates, volume_backed):
         for instance in candidates:

@@ -39,7 +39,8 @@ def find_destinations(context, client, view, instances):
         functools.partial(_list_candidates, client))
     destinations = {}
     # As many instances as possible fit if the largest instance comes first,
-    # and goes to the emptiest host. Its high row counts first.
+    # and goes to the emptiest host: the one with the most free high-priority
+    # vCPUs or, if these are equal, low-priority vCPUs.
     for instance in sorted(movable, key=lambda each: -each.vcpus):
         request = demand.ResourceRequest.from_flavor(
             instance.flavor, instance.numa_topology)
