@@ -10,7 +10,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [ROOT / 'README.rst', ROOT / 'CONTRIBUTING.rst', ROOT / 'HACKING.rst',
          *sorted((ROOT / 'doc' / 'source').rglob('*.rst'))]
 ADMIN = ROOT / 'doc' / 'source' / 'admin'
-INSTALL = ADMIN / 'install.rst'
+START_LINES = ADMIN / 'start-lines.rst'
 
 _BLOCK = re.compile(
     r'^( *)\.\. code-block:: (\w+)\n((?:\n|\1   .*\n)+)', re.M)

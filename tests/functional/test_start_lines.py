@@ -22,7 +22,7 @@ class StartLines(base.FunctionalTest):
     def test_each_service_writes_the_quoted_start_line_once(self):
         self.start_seed_host()
         self.assertEqual(
-            sorted(set(pages.start_lines(pages.INSTALL.read_text()))),
+            sorted(set(pages.start_lines(pages.START_LINES.read_text()))),
             sorted(self._said()))
 
     def test_start_line_of_host_without_sets_and_ratio(self):
