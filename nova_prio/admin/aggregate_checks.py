@@ -50,14 +50,14 @@ def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
         # A host in a cell that does not answer may run the driver.
         stock = (members if all_hosts_known else members & names
                  ) - reports.keys() - broken
-        if stock and aggregate_metadata.is_marked(aggregate):
+        if stock and aggregate_metadata.allows_priority(aggregate):
             yield ("%s of the host aggregate '%s' for priority instances "
                    "does not run '%s' and gets no priority instance; set "
                    '[DEFAULT] compute_driver to it there, with nova-prio '
                    'installed, or remove the host from the aggregate.'
                    % (_format_names(stock), aggregate.name,
                       driver_alias.DRIVER))
-    marked = list(filter(aggregate_metadata.is_marked, aggregates))
+    marked = list(filter(aggregate_metadata.allows_priority, aggregates))
     unmarked = reports.keys() - {
         name for aggregate in marked for name in aggregate.hosts}
     if unmarked:
@@ -131,7 +131,7 @@ def _format_effect(aggregate, for_priority, for_ordinary):
     :param for_ordinary: text, to which ordinary instances a host is offered
     """
     effects = []
-    if aggregate_metadata.is_marked(aggregate):
+    if aggregate_metadata.allows_priority(aggregate):
         effects.append('offers it to ' + for_priority)
     if aggregate_metadata.excludes_ordinary(aggregate):
         effects.append('offers it to ' + for_ordinary)

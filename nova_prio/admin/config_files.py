@@ -92,16 +92,15 @@ def _find_remedy(conf, group, option):
 
     None is returned for a known option and for an option of other software.
     """
-    groups = {ours.name: registered.name if registered else 'DEFAULT'
-              for registered, options in our_conf.list_opts()
-              for ours in options}
-    aliases = {(alias.group, alias.name) for ours in our_conf.DEFAULT_OPTS
-               for alias in ours.deprecated_opts}
+    groups = {opt.name: opt_group.name if opt_group else 'DEFAULT'
+              for opt_group, opts in our_conf.list_opts() for opt in opts}
+    aliases = {(alias.group, alias.name) for opt in our_conf.DEFAULT_OPTS
+               for alias in opt.deprecated_opts}
     if (contract.is_registered(conf, group, option) or
             (group, option) in aliases):
         return None
     if group == _GROUP:
-        similar = _find_similar(option, groups, 0.6)
+        similar = _find_similar(option, groups, cutoff=0.6)
     else:
         # Other libraries have options with the name 'enabled'.
         similar = _find_similar(option, groups.keys() - {'enabled'})

@@ -68,7 +68,7 @@ class HostCapacity(typing.NamedTuple):
         """
         if request.priority:
             is_allowed = any(
-                map(aggregate_metadata.is_marked, self.aggregates))
+                map(aggregate_metadata.allows_priority, self.aggregates))
         else:
             is_allowed = not any(
                 map(aggregate_metadata.excludes_ordinary, self.aggregates))
@@ -97,8 +97,7 @@ def get_resource_request(flavor, hints=None):
 def list_hosts(context):
     """Return the compute hosts, and the cells that do not answer.
 
-    :returns: (list of HostCapacity in the order of their names, list of str,
-        UUIDs of cells)
+    :returns: (list of HostCapacity sorted by name, list of the UUIDs of cells)
     """
     aggregates_of_host = collections.defaultdict(list)
     for aggregate in objects.AggregateList.get_all(context):
@@ -123,7 +122,8 @@ def list_hosts(context):
 def read_report(node):
     """Return the report of a nova.objects.ComputeNode.
 
-    :returns: (HostReport or None, why the report cannot be read or None)
+    :returns: (HostReport, None), or (None, reason) if the report cannot be
+        read, or (None, None) if the host has none
     """
     try:
         return host_report.HostReport.from_stats(node.stats), None

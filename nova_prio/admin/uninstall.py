@@ -200,7 +200,7 @@ def _check_aggregate(aggregate):
     """Yield the metadata of a host aggregate that this package reads."""
     for key, value in sorted(aggregate.metadata.items()):
         if key in _KEYS or (key == _AMBIGUOUS_KEY and
-                            aggregate_metadata.is_marked(aggregate)):
+                            aggregate_metadata.allows_priority(aggregate)):
             yield Leftover(
                 AGGREGATE_KEY, aggregate.name, '%s=%s' % (key, value),
                 'Unset it with "openstack aggregate unset --property %s %s".'

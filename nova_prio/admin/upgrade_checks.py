@@ -199,8 +199,8 @@ def list_checks(find_cgroup_problems):
 
     :param find_cgroup_problems: function that returns the problems of the
         cgroups of this host, a list of str
-    :returns: list of (title, service or None, check). If there is a service,
-        the check is only for its configuration.
+    :returns: list of (title, service or None, check). A check with a service
+        applies only if the configuration is that of this service.
     """
     return [
         ('Use of the package', None, _check_use),

@@ -94,7 +94,7 @@ def _read_image(properties):
     valid = {}
     # Add one property after the other, so that the first error names it. Nova
     # reads the properties of NUMA nodes up to the first missing number:
-    # therefore add them in the order of their numbers.
+    # therefore add the property of node 2 before that of node 10.
     for name in sorted(properties, key=lambda name: (len(name), name)):
         valid[name] = properties[name]
         try:

@@ -162,7 +162,7 @@ def get_mixed_policy_specs(flavor, image_meta):
     topology = hardware.numa_get_constraints(copy_flavor(
         flavor, mixed_cpus.fold_to_mixed_policy(extra_specs, '0')), image_meta)
     nodes = [cell.total_cpus for cell in topology.cells]
-    vcpus = mixed_cpus.spread_dedicated_vcpus(nodes, dedicated)
+    vcpus = mixed_cpus.choose_dedicated_vcpus(nodes, dedicated)
     mixed_cpus.check_emulator_threads(extra_specs, nodes[0], vcpus)
     return mixed_cpus.fold_to_mixed_policy(
         extra_specs, hardware.format_cpu_spec(set(vcpus)))

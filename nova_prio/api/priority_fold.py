@@ -108,7 +108,7 @@ def _find_hint_faults(hint, value):
 
 
 def _check_value(value, *hint_faults):
-    """Refuse a wrong value of the extra spec, or the faults of the hint.
+    """Raise one error for a wrong extra spec and for the faults of a hint.
 
     :param value: value of the extra spec, or None
     :param hint_faults: sentences of :func:`_find_hint_faults`

@@ -68,8 +68,8 @@ class Audit(report.Report):
         """Check the arguments, and run the command."""
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
-                '--dry-run is given without --fix; allowed are both or '
-                'neither: without --fix nothing is repaired.')
+                '--dry-run is given without --fix; add --fix, because without '
+                'it nothing is repaired.')
         # cliff checks the column names only after the repairs.
         for column in set(parsed_args.columns).difference(COLUMNS):
             report.refuse('--column', column, ', '.join(COLUMNS))

@@ -103,7 +103,7 @@ def _count(host, request):
 
     :param request: ``demand.ResourceRequest`` of --flavor, or None
     """
-    # (sold, sellable, left) of each row, in the order of COLUMNS
+    # Used, sellable and remaining vCPUs of each row, in the order of COLUMNS.
     amounts = zip(host.report.used, host.report.sellable,
                   host.report.remaining)
     return {'Hosts': 1,
@@ -156,16 +156,18 @@ class Solve(show.ShowOne):
             report.get_number(parsed_args, 'shared', least, sizing.MOST_CPUS),
             get_ratio('ratio'), parsed_args.mix)
         low = report.get_number(parsed_args, 'low_vcpus', 1,
+                                # Of dedicated and of shared CPUs.
                                 2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
         overall = get_ratio('overall_ratio')
-        is_wanted = low is not None or overall is not None
-        if size.count(None) != (1 if is_wanted else 0):
+        has_target = low is not None or overall is not None
+        missing = size.count(None)
+        if missing != (1 if has_target else 0):
             raise exceptions.CommandError(
-                '%d of --dedicated, --shared and --ratio are given, with%s a '
+                '%d of --dedicated, --shared and --ratio are given, %s a '
                 'wanted number; allowed are all three, or two of them with '
                 '--low-vcpus or --overall-ratio.'
-                % (3 - size.count(None), '' if is_wanted else 'out'))
-        if is_wanted:
+                % (3 - missing, 'with' if has_target else 'without'))
+        if has_target:
             try:
                 size = sizing.solve(size, low, overall)
             except sizing.NoSolution as error:

@@ -43,14 +43,16 @@ class Gain(report.Report):
             report.refuse('AGGREGATE', parsed_args.aggregate,
                           allowed='names of host aggregates')
         hosts, silent_cells = host_inventory.list_hosts(self.context)
-        vcpus = None
+        vcpus_per_instance = None
         if parsed_args.flavor:
-            vcpus = _get_low_vcpus(self.context, parsed_args.flavor)
+            vcpus_per_instance = _get_low_vcpus(
+                self.context, parsed_args.flavor)
         hosts_by_name = {host.name: host for host in hosts}
-        rows = [_make_row(name, hosts_by_name.get(name), silent_cells, vcpus)
+        rows = [_make_row(name, hosts_by_name.get(name), silent_cells,
+                          vcpus_per_instance)
                 for name in sorted(aggregates[parsed_args.aggregate].hosts)]
-        self.last_line = _summarize(rows, has_flavor=bool(vcpus))
-        columns = [*COLUMNS, *([UNITS] if vcpus else []), NOTE]
+        self.last_line = _summarize(rows, has_flavor=bool(vcpus_per_instance))
+        columns = [*COLUMNS, *([UNITS] if vcpus_per_instance else []), NOTE]
         return columns, [[row[column] for column in columns] for row in rows]
 
 

@@ -97,10 +97,10 @@ class Disable(report.Report):
             with tqdm.tqdm(total=len(drain.remaining), unit=' instances',
                            desc='have left', leave=False, disable=None,
                            file=sys.stderr) as progress:
-                for count in drain.wait(timeout_seconds):
+                for remaining in drain.wait(timeout_seconds):
                     # An instance may still arrive during the wait.
-                    progress.total = max(progress.total, count)
-                    progress.n = progress.total - count
+                    progress.total = max(progress.total, remaining)
+                    progress.n = progress.total - remaining
                     progress.refresh()
         except KeyboardInterrupt:
             self.app.stderr.write('\n')
@@ -127,12 +127,11 @@ class Disable(report.Report):
                 % (', '.join(differing_classes), self._format_options()))
             return
         self.status = report.CLEAN
-        # Only the plan has the old ratios.
+        # Without the plan, the ratios are the defaults.
         self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
             host_name, ratios, '' if drain.plan else
             '; use --plan to restore the old ones')
-        # A host that ran the driver of this package before the plan, and runs
-        # it now, stays in the aggregate.
+        # If the host still runs our driver, it ran it before the plan, too.
         if (drain.state.in_priority_aggregate and
                 not drain.state.has_our_driver):
             self.last_line += ('Remove it from the host aggregate for '

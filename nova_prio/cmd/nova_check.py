@@ -22,8 +22,8 @@ def build_parser():
         prog='nova-prio-status nova',
         description='Check whether the installed Nova has the interfaces and '
         'the behavior that this package relies on, before an image is rolled '
-        'out. Exit status: 0 if it has, 1 if it has but the package is not '
-        'tested with this release of Nova, 2 if it has not.')
+        'out. Exit status: 0 if Nova matches, 1 if Nova matches but the '
+        'package is not tested with this release, 2 if Nova does not match.')
     parser.add_argument('check', choices=['check'])
     parser.add_argument(
         '-f', '--format', choices=['table', 'json'], default='table',
@@ -37,7 +37,7 @@ def main(argv):
     :param argv: list of the arguments after ``nova``
     """
     parsed = build_parser().parse_args(argv)
-    # The findings repeat the log lines of Nova.
+    # Keep Nova's log lines off standard error: the findings repeat them.
     logging.getLogger().addHandler(logging.NullHandler())
     # Operators cannot act on the warnings of Nova's libraries.
     with warnings.catch_warnings():
@@ -72,4 +72,5 @@ def _print_table(result):
               '' if result['tested'] else 'not ',
               ', '.join(map(str, result['tested_releases'])),
               result['contracts'], len(findings)))
+    # The next step of the operator, a sentence.
     print(result['next'])

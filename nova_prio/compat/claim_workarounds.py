@@ -28,8 +28,9 @@ class ClaimWorkarounds:
     def update_usage(self, context, instance, nodename):
         """Update the usage after a change of an instance, also if it moved.
 
-        Bug: until the next recount, Nova tracks an instance that moved here
-        as a migration, and an instance that was resized here not at all.
+        Bug: until the next recount, Nova tracks an instance that came from
+        another host only as a migration. It does not track an instance that
+        was resized on this host.
         Without this workaround: if the instance is deleted or shelved before
         the recount, its CPUs stay in use until then.
         Test: ``test_accounting``, ``Histories.test_never_recounted``.
@@ -37,7 +38,7 @@ class ClaimWorkarounds:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'count an instance that has moved',
-                    refuses_until_recount=True):
+                    until_recount=True):
                 self._track_as_resident(instance)
         super().update_usage(context, instance, nodename)
 
@@ -53,7 +54,7 @@ class ClaimWorkarounds:
     def live_migration_claim(self, context, instance, *args, **kwargs):
         """Claim for a live migration to this host.
 
-        Bug: the part that the fix of 2044235 left open. The conductor sets the
+        Bug: 2044235, whose fix covers only some errors. The conductor sets the
         instance to ERROR for each error that it does not know.
         Without this workaround: if Placement does not answer during the claim,
         a running instance ends in ERROR instead of trying the next host.
@@ -68,6 +69,7 @@ class ClaimWorkarounds:
             raise
         except Exception as error:
             if not self.has_ledger:
+                # The host does not run our driver.
                 raise
             LOG.exception('The claim for a live migration has failed.',
                           instance=instance)
@@ -110,10 +112,10 @@ class ClaimWorkarounds:
                 instance.drop_migration_context()
 
     def keeps_pci_requests(self, instance, migration):
-        """Return whether a claim must use the PCI requests of the instance.
+        """Return whether a claim must keep the instance's PCI requests.
 
         Bug: for a live migration, Nova makes new requests from the flavor and
-        saves them, but claims the devices for the old requests.
+        saves them, but claims the devices for the requests before.
         Without this workaround: the guest cannot be started again after the
         live migration.
         Test: ``test_live_migration``,
@@ -137,7 +139,7 @@ class ClaimWorkarounds:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'keep the PCI devices of a live migration claimed',
-                    refuses_until_recount=True):
+                    until_recount=True):
                 claimed = self.keeps_pci_requests(instance, migration) and (
                     self.pci_tracker.claims.pop(instance.uuid, None))
         try:

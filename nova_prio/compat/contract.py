@@ -119,10 +119,10 @@ def find_extensions(ours):
     :returns: iterator of (full name of Nova's method, Nova's method or None,
         our function)
     """
-    first = [base.__module__.startswith('nova.')
-             for base in ours.__mro__].index(True)
-    stock = ours.__mro__[first]
-    for base in ours.__mro__[:first]:
+    first_stock = [base.__module__.startswith('nova.')
+                   for base in ours.__mro__].index(True)
+    stock = ours.__mro__[first_stock]
+    for base in ours.__mro__[:first_stock]:
         for name, member in vars(base).items():
             # Look at our code below the decorators, for super().NAME.
             function = inspect.unwrap(getattr(member, '__func__', member))

@@ -40,7 +40,7 @@ def register_options():
 
 
 def install_api(api_class, check_body):
-    """Let nova-api fold flavors, and check images and forced moves.
+    """Replace Nova's compute API, and check requests to create servers.
 
     A second call changes nothing.
 

@@ -77,7 +77,8 @@ def has_left_by_revert(instance, host):
     Test: ``test_destination_leaves_out_reverted_instance``.
     """
     migration = _get_reverting_move(instance)
-    # After a resize on the same host, the instance has not left.
+    # The destination sets the status 'reverted' at the end of its step. After
+    # a resize on the same host, the instance has not left.
     return bool(migration and migration.status == 'reverted' and
                 migration.dest_compute == host != migration.source_compute)
 
@@ -85,7 +86,8 @@ def has_left_by_revert(instance, host):
 def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
-    Bug: the same as in ``has_left_by_revert``.
+    Bug: no number (related to 1879878). Until a revert ends, the instance has
+    the destination as host, and the source does not count it.
     Without this workaround: the source does not count the instance and gives
     its CPUs away, just before the guest starts on them.
     Test: ``test_source_counts_instance_that_a_revert_returns``.

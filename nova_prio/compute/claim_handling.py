@@ -81,7 +81,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         contain = self.driver.steps.contain
         cpus = frozenset()
         with contain('ask libvirt for the guest of a claim',
-                     refuses_until_recount=True):
+                     until_recount=True):
             # If the question fails, all pins stay blocked.
             cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
@@ -92,7 +92,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
             resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
         def give_back():
             with contain('keep the CPUs of a guest',
-                         refuses_until_recount=True):
+                         until_recount=True):
                 self.driver.guests.block(instance.uuid, cpus)
             stock(*args, **kwargs)
 

@@ -36,18 +36,18 @@ class _ClassTest:
     def _test_numa_topology(self, compute_node, limit, /):
         """Return all reasons to refuse the claim in one text, or None.
 
-        If our test raises an error, a priority instance is refused. Nova alone
-        tests an ordinary instance, unless the instance could get a CPU of
-        another guest: on a mix host Nova does not know which dedicated CPUs
-        are blocked. Such an instance is refused, too.
+        If our test raises an error, this claim of a priority instance is
+        refused. For an ordinary instance, only Nova's test counts then. There
+        is one exception: an ordinary instance with pinned CPUs is refused on a
+        mix host, because Nova does not know the blocked CPUs.
         """
         refusals = []
         if _has_ledger(self.tracker):
             with self.tracker.driver.steps.contain(
-                    'test a claim', refuses_priority=False,
+                    'test a claim', refuse_on_error=False,
                     reraised=(exception.ComputeResourcesUnavailable,)
                     ) as outcome:
-                # Nova then tests with the limits of the class.
+                # The limits that Nova then tests are those of the row.
                 refusals, compute_node, limit = self._test_capacity(
                     compute_node, limit)
             if outcome.problem and self._needs_our_test():
@@ -115,8 +115,8 @@ class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
                  tracker, compute_node, pci_requests, migration, limits=None):
         if _has_ledger(tracker) and tracker.keeps_pci_requests(
                 instance, migration):
-            # Nova would claim for other requests than those of the instance,
-            # and saves this object with the claim.
+            # Nova saves ``pci_requests`` with the claim: change the object
+            # itself.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,
                          tracker, compute_node, pci_requests, migration,

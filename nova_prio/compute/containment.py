@@ -43,17 +43,17 @@ class Steps:
                     in list(self._failed.values())), default='')
 
     @contextlib.contextmanager
-    def contain(self, step, refuses_priority=True,
-                refuses_until_recount=False, reraised=()):
-        """Return a context in which an error ends the step, and no more.
+    def contain(self, step, refuse_on_error=True,
+                until_recount=False, reraised=()):
+        """Return a context in which an error ends only the step.
 
         :param step: action of the step, a verb and its object
-        :param refuses_priority: whether the host refuses priority instances
-            after a failure, until the step succeeds
-        :param refuses_until_recount: whether it refuses them until the next
-            recount instead, which calls ``forget``: a later success of the
-            step does not undo the failure
-        :param reraised: tuple of exceptions that are results, not errors
+        :param refuse_on_error: whether the host refuses priority instances
+            after an error
+        :param until_recount: if true, the refusal lasts until ``forget``,
+            which the next recount calls; if false, until the step succeeds
+        :param reraised: tuple of exceptions that pass through unrecorded, as
+            they answer the caller
         :returns: a context manager, which yields an object; if the step fails,
             its ``problem`` is a sentence
         """
@@ -64,12 +64,12 @@ class Steps:
             raise
         except Exception as error:
             outcome.problem = _format_problem(step, error)
-            if refuses_priority:
+            if refuse_on_error:
                 self._failed[step] = _Failure(
-                    outcome.problem, refuses_until_recount)
-            self._log(step, error, refuses_priority)
+                    outcome.problem, until_recount)
+            self._log(step, error, refuse_on_error)
         else:
-            if refuses_priority and not refuses_until_recount:
+            if refuse_on_error and not until_recount:
                 self._failed.pop(step, None)
 
     def has_failed(self, step):
@@ -87,7 +87,7 @@ class Steps:
             if self._failed.get(step) is failure:
                 del self._failed[step]
 
-    def _log(self, step, error, refuses_priority):
+    def _log(self, step, error, refuse_on_error):
         kind = step, type(error)
         if kind in self._logged:
             LOG.debug('nova_prio cannot %s: %r', step, error)
@@ -96,7 +96,7 @@ class Steps:
         LOG.exception(
             'nova_prio cannot %s. Nova continues without this step%s. This '
             'message appears once; report the error with its traceback.', step,
-            ' and refuses priority instances' if refuses_priority else '')
+            ' and refuses priority instances' if refuse_on_error else '')
 
 
 def _format_problem(step, error):

@@ -49,7 +49,7 @@ class IncomingMigrations:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'forget the live migrations that have ended',
-                    refuses_priority=False):
+                    refuse_on_error=False):
                 for migration in _find_ended(context, self._get_incoming()):
                     self._forget(context, migration)
         super().update_available_resource(context, nodename, startup=startup)
@@ -178,15 +178,15 @@ def _find_ended(context, migrations):
             if _has_ended(migration, now.get(migration.uuid))]
 
 
-def _has_ended(migration, now):
+def _has_ended(migration, record):
     """Return whether a live migration no longer goes to its destination.
 
-    :param now: its present record; None if the record was deleted
+    :param record: present record of ``migration``; None if it was deleted
     """
-    if now is None:
+    if record is None:
         return True
-    if allocations.is_open_migration(now):
+    if allocations.is_open_migration(record):
         # The conductor tries other hosts if a check failed on this host.
-        return now.dest_compute != migration.dest_compute
+        return record.dest_compute != migration.dest_compute
     # After an error the source may still roll back and drop the claim itself.
-    return now.status != 'error' or workarounds.is_over(now)
+    return record.status != 'error' or workarounds.is_over(record)

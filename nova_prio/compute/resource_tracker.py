@@ -54,7 +54,7 @@ class PriorityResourceTracker(
     def _contain_moves(self):
         """Return a context for a step that counts in-flight moves."""
         return self.driver.steps.contain(
-            'count the in-flight moves', refuses_until_recount=True)
+            'count the in-flight moves', until_recount=True)
 
     @contract.exit_if_refused()
     def update_available_resource(self, context, nodename, startup=False):
@@ -91,7 +91,7 @@ class PriorityResourceTracker(
             if nodename in self.compute_nodes:
                 with self.driver.steps.contain(
                         'keep the numbers of the last recount',
-                        refuses_priority=False):
+                        refuse_on_error=False):
                     restore = workarounds.snapshot(self, nodename)
         # ``_update_usage_from_migrations``, the last count of Nova, sets it.
         self._is_counted = False
@@ -102,7 +102,7 @@ class PriorityResourceTracker(
             if restore and not self._is_counted:
                 with self.driver.steps.contain(
                         'restore the numbers of the last recount',
-                        refuses_until_recount=True):
+                        until_recount=True):
                     restore()
             raise
         finally:
@@ -113,7 +113,7 @@ class PriorityResourceTracker(
         usage_dict = super()._get_usage_dict(
             object_or_dict, instance, **updates)
         if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, refuses_until_recount=True):
+            with self.driver.steps.contain(_COUNT, until_recount=True):
                 usage_dict[_KEY] = self._usage_of(
                     object_or_dict, instance, usage_dict.get('numa_topology'))
         return usage_dict
@@ -129,14 +129,14 @@ class PriorityResourceTracker(
     def _update_usage(self, usage, nodename, sign=1):
         super()._update_usage(usage, nodename, sign=sign)
         if _KEY in usage:
-            with self.driver.steps.contain(_COUNT, refuses_until_recount=True):
+            with self.driver.steps.contain(_COUNT, until_recount=True):
                 count = self._ledger.add if sign == 1 else self._ledger.remove
                 count(*usage[_KEY])
 
     def _update_usage_from_instances(self, context, instances, nodename):
         has_left = {}
         if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, refuses_until_recount=True):
+            with self.driver.steps.contain(_COUNT, until_recount=True):
                 self._ledger.clear()
             for instance in instances:
                 with self._contain_moves():
@@ -206,7 +206,7 @@ class PriorityResourceTracker(
         if not self.has_ledger or self.provider_tree is None:
             return
         with self.driver.steps.contain('heal the allocations',
-                                       refuses_priority=False):
+                                       refuse_on_error=False):
             self.driver.healing.run(
                 context, self.reportclient, cn,
                 self.provider_tree.data(cn.hypervisor_hostname).inventory,
@@ -229,16 +229,16 @@ class PriorityResourceTracker(
             steps.forget(self._failed_before)
         text = None
         with steps.contain('report its CPUs',
-                           refuses_priority=False) as outcome:
+                           refuse_on_error=False) as outcome:
             report = self.get_priority_report(compute_node)
             text = report.to_stats()
         if outcome.problem:
-            with steps.contain('report its problem', refuses_priority=False):
+            with steps.contain('report its problem', refuse_on_error=False):
                 text = host_report.HostReport.from_problem(
                     outcome.problem, compute_node.vcpus_used).to_stats()
         else:
             with steps.contain('warn of oversold rows',
-                               refuses_priority=False):
+                               refuse_on_error=False):
                 self.driver.oversold.warn(report, self._ledger)
         stats = self.stats[nodename]
         stats.pop(host_report.STATS_KEY, None)

@@ -42,9 +42,9 @@ class Usage(typing.NamedTuple):
         return cls(
             needed, demand.count_shared_by_cell(numa_topology),
             flavor_specs.get_placement_amount(
-                flavor.extra_specs, orc.VCPU, needed.shared),
+                flavor.extra_specs, orc.VCPU, default=needed.shared),
             flavor_specs.get_placement_amount(
-                flavor.extra_specs, orc.MEMORY_MB, flavor.memory_mb))
+                flavor.extra_specs, orc.MEMORY_MB, default=flavor.memory_mb))
 
     @property
     def is_low(self):

@@ -13,7 +13,7 @@ ORDINARY_KEY = 'priority_ordinary'
 KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 
 
-def is_marked(aggregate):
+def allows_priority(aggregate):
     """Return whether the metadata mark an aggregate for priority instances."""
     return any(_equals(aggregate.metadata.get(key), 'true')
                for key in AGGREGATE_KEYS)
@@ -26,7 +26,7 @@ def excludes_ordinary(aggregate):
 
 def restricts_requests(aggregate):
     """Return whether requests to Placement require or forbid an aggregate."""
-    return is_marked(aggregate) or excludes_ordinary(aggregate)
+    return allows_priority(aggregate) or excludes_ordinary(aggregate)
 
 
 def find_misread_metadata(aggregate):

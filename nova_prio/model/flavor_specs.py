@@ -92,7 +92,9 @@ def is_unfolded(extra_specs, hint):
     :param hint: the stored hint, of any type, or None
     """
     if hint is not None:
+        # The fold of a hint sets SOURCE.
         return SOURCE not in extra_specs
+    # get_priority returns only a folded priority.
     return EXTRA_SPEC in extra_specs and get_priority(extra_specs) is None
 
 

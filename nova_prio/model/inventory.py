@@ -16,14 +16,16 @@ def build_priority_inventories(nova_inventories, cpus, ledger):
     """Return the inventories that the driver reports, a new dict.
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
-    that Placement does not sell more than the low row. Placement cannot tell
-    low-priority from ordinary instances, so max_unit is the number of floating
-    CPUs. The filter and the claim refuse an ordinary instance with more shared
-    vCPUs than the host has shared CPUs. Memory is never overcommitted.
+    that Placement does not sell more than the low row. The limit max_unit is
+    the number of floating CPUs, which is right for low-priority instances.
+    Placement cannot tell these from ordinary instances. The filter and the
+    claim refuse an ordinary instance with more shared vCPUs than the host has
+    shared CPUs. Memory is never overcommitted.
 
-    On other hosts the VCPU inventory is that of Nova's driver. If the present
-    allocations need more, the total grows; on a host without mix, only if it
-    has instances with a priority.
+    On other hosts, the inventories are those of Nova's driver.
+
+    On all hosts, VCPU grows if the present allocations need more. A host
+    without mix must have priority instances for that.
 
     :param nova_inventories: inventories of Nova's driver, a dict, resource
         class -> dict
@@ -34,10 +36,11 @@ def build_priority_inventories(nova_inventories, cpus, ledger):
     if orc.VCPU in nova_inventories and (cpus.mix or ledger.has_priority):
         vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
-            units = capacity.calculate_placement_units(
+            # Placement sells (total - reserved) times the ratio.
+            unreserved = capacity.calculate_placement_units(
                 cpus.ratio, max(cpus.sellable.low, ledger.vcpu))
-            total = max(len(cpus.shared) + len(cpus.dedicated), units)
-            vcpu.update(total=total, reserved=total - units,
+            total = max(len(cpus.shared) + len(cpus.dedicated), unreserved)
+            vcpu.update(total=total, reserved=total - unreserved,
                         max_unit=len(cpus.floating))
         else:
             vcpu['total'] = _calculate_total(vcpu, ledger.vcpu)

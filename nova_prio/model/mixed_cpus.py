@@ -78,7 +78,7 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
     return pcpus - isolated
 
 
-def spread_dedicated_vcpus(nodes, dedicated):
+def choose_dedicated_vcpus(nodes, dedicated):
     """Choose the dedicated vCPUs, and return them as a sorted list.
 
     The shared vCPUs are spread evenly over the NUMA nodes of the guest, and

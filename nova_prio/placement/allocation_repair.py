@@ -115,8 +115,8 @@ def _assign_disk(disk_gb, provider, sharing, present_disks):
     """Return the provider to which the disk belongs: dict, UUID -> DISK_GB.
 
     This is the provider with a DISK_GB allocation of the instance. If both the
-    host and a sharing provider have such an allocation, it is the host: an
-    evacuation leaves the old disk at the sharing provider. If neither has one,
+    host and a sharing provider have such an allocation, it is the host: the
+    other one is left over from an evacuation. If neither has one,
     it is the sharing provider: Nova's libvirt driver reports local disks even
     if no instance uses them.
 
@@ -127,7 +127,9 @@ def _assign_disk(disk_gb, provider, sharing, present_disks):
     candidates = list(present_disks) or sharing or [provider]
     if not disk_gb:
         return {}
-    if provider in candidates or len(candidates) == 1:
+    if provider in candidates:
+        return {provider: disk_gb}
+    if len(candidates) == 1:
         return {candidates[0]: disk_gb}
     raise allocations.PlacementRefused(
         'The resource providers %s share disks with the host, and %s of them '
@@ -145,7 +147,9 @@ def _build_allocations(present, provider, sharing, expected, instance, disks):
     :param disks: dict, UUID of a provider -> DISK_GB
     """
     wanted = copy.deepcopy(present)
-    for uuid in (provider, *sharing) if expected else present['allocations']:
+    changed = (provider, *sharing) if expected else present['allocations']
+    for uuid in changed:
+        # At a sharing provider, keep all amounts but DISK_GB.
         replaced = (allocations.MANAGED if uuid == provider or not expected
                     else {orc.DISK_GB})
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
@@ -153,8 +157,9 @@ def _build_allocations(present, provider, sharing, expected, instance, disks):
         kept = {name: amount
                 for name, amount in allocation['resources'].items()
                 if name not in replaced}
+        # ``select_managed`` drops zeros.
         allocation['resources'] = kept | allocations.select_managed(
-            {**amounts, orc.DISK_GB: disks.get(uuid)})
+            {**amounts, orc.DISK_GB: disks.get(uuid, 0)})
         if not allocation['resources']:
             del wanted['allocations'][uuid]
     if wanted['allocations'] and not present['allocations']:

@@ -52,7 +52,7 @@ def select_managed(resources):
 
 
 def get_expected(instance, is_volume_backed):
-    """Return the expected allocation, a dict, resource class -> amount.
+    """Return the expected amounts of ``MANAGED``, a dict, class -> amount.
 
     As in the scheduler, the embedded flavor and the image decide. The
     allocation of a deleted or shelved offloaded instance is empty.

@@ -12,7 +12,9 @@ import collections
 
 
 def get_path(host, keys, metadata):
-    """Return the path of a host, a tuple.
+    """Return the failure domains of a host, a tuple, the widest first.
+
+    The last domain is the host itself.
 
     :param host: host name
     :param keys: keys of aggregate metadata, from the widest level on. A host

@@ -23,7 +23,7 @@ ReportView = collections.namedtuple('ReportView', (
 
 
 def get_report(host_state):
-    """Return the ReportView of a host from a cache of all requests.
+    """Return the ReportView of a host, from a cache that requests share.
 
     :param host_state: nova.scheduler.host_manager.HostState
     :returns: None if the host runs another driver or was not updated yet

@@ -46,6 +46,7 @@ def restrict_request(ctxt, request_spec):
     except Exception as error:
         failures.log_failure('The request filter',
                              'priority instances are refused')
+        # A priority from a hint is in this flavor too: the fold wrote it.
         if flavor_specs.EXTRA_SPEC not in request_spec.flavor.extra_specs:
             return False
         raise exception.RequestFilterFailed(reason=(
@@ -65,7 +66,7 @@ def _restrict(ctxt, request_spec):
         LOG.debug('Forbade aggregates %s to an ordinary request.',
                   ', '.join(uuids))
         return True
-    uuids = _find_aggregates(ctxt, aggregate_metadata.is_marked)
+    uuids = _find_aggregates(ctxt, aggregate_metadata.allows_priority)
     if not uuids:
         raise exception.RequestFilterFailed(reason=(
             'No host aggregate has the metadata %s=true, which a '

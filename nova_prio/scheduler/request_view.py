@@ -22,15 +22,15 @@ class SchedulingRequest(demand.ResourceRequest):
     ``uuid`` is the UUID of the instance. ``numa_fit`` is None if the instance
     has no NUMA topology. ``requires_threads`` tells whether pinned vCPUs need
     thread siblings. ``source_cell`` is the UUID of the cell of an instance
-    that moves, or None. ``is_marked`` and ``excludes_ordinary`` are functions
-    of ``aggregate_metadata`` with a cache: hosts share aggregates.
+    that moves, or None. ``allows_priority`` and ``excludes_ordinary`` are
+    functions of ``aggregate_metadata`` with a cache: hosts share aggregates.
     """
 
     uuid: str
     numa_fit: numa_fit.NumaFit | None
     requires_threads: bool
     source_cell: str | None
-    is_marked: collections.abc.Callable
+    allows_priority: collections.abc.Callable
     excludes_ordinary: collections.abc.Callable
 
     @functools.cached_property
@@ -64,7 +64,7 @@ def read_request(spec_obj):
                 extra_specs.get('hw:cpu_thread_policy'),
                 properties.get('hw_cpu_thread_policy'))),
         source_cell=_get_source_cell(spec_obj),
-        is_marked=functools.cache(aggregate_metadata.is_marked),
+        allows_priority=functools.cache(aggregate_metadata.allows_priority),
         excludes_ordinary=functools.cache(
             aggregate_metadata.excludes_ordinary))
 

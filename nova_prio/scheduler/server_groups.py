@@ -88,7 +88,7 @@ class GroupMembers:
                     'domain of its own.', {'number': len(paths), 'key': key})
 
     def _read_hosts(self, request_spec):
-        """Return the host of each member, from all cells that answer."""
+        """Return the hosts of the other members that count, a list."""
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
         if not others:
@@ -122,7 +122,7 @@ class GroupMembers:
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
-        """Return the path of a candidate; None if it cannot be read."""
+        """Return the failure-domain path of a host; None after an error."""
         try:
             return failure_domains.get_path(host_state.host, self._keys, (
                 (key, aggregate.metadata[key])

@@ -40,7 +40,7 @@ def start():
 
 
 def load_plugins(kind):
-    """Start, and return the classes of the entry points, sorted by name.
+    """Call ``start``; return the classes of entry points, sorted by name.
 
     Any package may add entry points. The error of an entry point that cannot
     be imported ends nova-scheduler, because instances would be misplaced

@@ -318,7 +318,7 @@ class HostPlan(colocation.Colocation):
             plan['option', 'reserved_host_cpus'][column]
             for column in ('Now', 'Then')))
         plan = self.on_the_host()
-        self.assertIn('Nova does not start with both',
+        self.assertIn('Nova does not start with this option and CPU sets',
                       plan['host', 'reserved_host_cpus']['Remedy'])
         self._host_options['mix1'][None, 'reserved_host_cpus'] = 0
         self.do()

@@ -22,7 +22,7 @@ def read_aggregates(context):
 
 
 def check(view, aggregates):
-    """Yield a finding if the host is in other aggregates in Placement.
+    """Yield a finding if the aggregates in Nova and in Placement differ.
 
     :param view: HostView
     :param aggregates: list of nova.objects.Aggregate that restrict requests
@@ -32,6 +32,7 @@ def check(view, aggregates):
     present = names.keys() & set(view.aggregates)
     if expected == present:
         return
+    # The repair must keep the aggregates that do not restrict requests.
     wanted = sorted((set(view.aggregates) - present) | expected)
     notes = []
     if expected - present:

@@ -24,7 +24,7 @@ from nova_prio.placement import allocations
 _TYPE_VERSION, _NO_TYPE = '1.38', 'unknown'
 
 _LEFT_BY_MOVE = repairs.AllocationFault('left_allocation', at_all_hosts=False)
-_LEFT = repairs.AllocationFault('left_allocation', at_all_hosts=True)
+_LEFT_OVER = repairs.AllocationFault('left_allocation', at_all_hosts=True)
 _ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 
@@ -64,7 +64,7 @@ def _check_instances(view, client):
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
         if view.sharing:
-            # The allocations at the sharing providers may be out of date.
+            # The disks in the view were read earlier: read them again.
             present, expected = allocation_repair.get_present_and_expected(
                 view.context, client, view.node.uuid, view.sharing, instance)
             if present == expected:
@@ -113,7 +113,8 @@ def _is_pinned_by_image(instance):
 def _find_fault(host, context, client, consumer):
     """Return why a consumer must not have an allocation at a host.
 
-    The consumer may have arrived at the host after the HostView was read.
+    The consumer is read again, because it may have arrived at the host after
+    the audit read the host.
 
     :param host: name of the host
     :param consumer: UUID of the consumer
@@ -134,8 +135,8 @@ def _find_fault(host, context, client, consumer):
     if _is_busy(instance):
         return None
     if instance.host is None:
-        # An instance has its allocation before its host when it is built.
-        return _LEFT if allocations.is_on_no_host(instance) else None
+        # An instance that is being built gets its host after its allocation.
+        return _LEFT_OVER if allocations.is_on_no_host(instance) else None
     if instance.host == host or _was_evacuated(instance, host):
         return None
     return _LEFT_BY_MOVE
@@ -149,7 +150,7 @@ def _find_migration_fault(context, migration):
                      _is_busy(instance) or
                      migrations.keeps_claim(instance, migration)):
         return None
-    return _LEFT
+    return _LEFT_OVER
 
 
 def _is_busy(instance):
@@ -166,10 +167,10 @@ def _is_of_other_service(client, consumer):
 
 
 def _was_evacuated(instance, host):
-    """Return whether nova-compute of a host must still delete an instance.
+    """Return whether a host must still clean up after an evacuation.
 
     Nova deletes the allocation of an evacuated instance when the source host
-    starts again.
+    starts again. The status of the migration is then "completed".
     """
     moves = objects.MigrationList.get_by_filters(instance._context, {
         'instance_uuid': instance.uuid, 'source_compute': host,

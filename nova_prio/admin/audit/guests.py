@@ -71,8 +71,8 @@ def check(name, host, guests, view=None):
     :param name: name of the host
     :param host: GuestHost
     :param guests: list of ``guest_xml.Guest``
-    :param view: HostView, or None without Nova's databases: the priorities
-        are those at the start of the guests then
+    :param view: HostView, or None without Nova's databases. Without it, a
+        guest has the priority with which it was started.
     """
     instances = {}
     if view:
@@ -83,7 +83,7 @@ def check(name, host, guests, view=None):
                     libvirt='running')
         instances = {instance.uuid: instance
                      for instance in view.instances_at_rest}
-        # The instances of other guests are unknown, changed or moved.
+        # Skip guests whose instance is unknown, or is being changed or moved.
         guests = [guest for guest in guests if guest.uuid in instances]
     for guest in guests:
         priority = guest.priority
@@ -92,7 +92,7 @@ def check(name, host, guests, view=None):
             priority = flavor_specs.get_priority(instance.flavor.extra_specs)
             yield from _check_pins(name, guest, instance)
         expected = guest_xml.PARTITIONS.get(priority)
-        # An ordinary guest may be in any partition without a priority.
+        # An ordinary guest may be in any partition but those of a priority.
         if expected != guest.partition and (
                 expected or
                 guest.partition in guest_xml.PARTITIONS.values()):

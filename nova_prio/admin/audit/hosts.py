@@ -54,6 +54,7 @@ def _check_traits(view):
     """Yield a finding if Placement has other traits than expected."""
     expected = set()
     if view.report:
+        # "nova-prio host disable" has set this trait.
         is_disabled = prio_traits.CPU_PRIORITY_DISABLED in view.traits
         expected = set(
             prio_traits.list_for_host(view.report.mix, is_disabled))

@@ -40,23 +40,24 @@ def check(view):
     # A failed migration is no longer open, but may still hold a claim.
     last_moves = map(workarounds.get_last_move, view.instances_at_rest)
     for migration in [*view.migrations, *filter(None, last_moves)]:
-        status = _choose_final_status(view.name, migration)
-        if status is None:
+        final_status = _choose_final_status(view.name, migration)
+        # None: a service may still work on the migration.
+        if final_status is None:
             continue
         instance = migration.instance
         notes = ['The instance %s is on %s.' % (instance.uuid, instance.host)]
         if _has_context_of(instance, migration):
-            notes.append('It keeps the CPUs that were claimed on %s.'
+            notes.append('It still has the CPUs that were claimed on %s.'
                          % migration.dest_compute)
         if migration.is_live_migration and migration.status in (
-                'running', 'error') and status != 'completed':
+                'running', 'error') and final_status != 'completed':
             notes.append(
                 'libvirt may have moved the guest to %s: if it runs there, '
                 'destroy and undefine it before the instance is started again.'
                 % migration.dest_compute)
         yield finding.Finding(
             view.name, 'unfinished_migration', migration.uuid,
-            needed='%s without a claim' % status,
+            needed='%s without a claim' % final_status,
             placement=finding.format_amounts(
                 view.total_allocations.get(migration.uuid, {})),
             compute=migration.status, note=' '.join(notes),
@@ -66,7 +67,8 @@ def check(view):
 def keeps_claim(instance, migration):
     """Return whether an instance still has the claim of a failed move.
 
-    The claim is on the destination; the instance is on the source host.
+    The claim is on the destination; the instance is on the source host. A
+    resize on the same host keeps no such claim.
     """
     return (not allocations.is_open_migration(migration) and
             instance.host == migration.source_compute and

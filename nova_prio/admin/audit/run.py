@@ -43,7 +43,7 @@ class CloudAudit:
         """
         self._context = context
         self._client = client
-        self._name = name
+        self._local_host = name
         self._read_guests = read_guests
         self._read_aggregates = functools.cache(aggregates.read_aggregates)
         # In Placement, the providers that share disks with a host depend only
@@ -98,10 +98,10 @@ class CloudAudit:
             reason = '%s: %s' % (type(error).__name__, error)
         return [_make_unread_finding(node.host, reason)], None
 
-    def _find(self, context, node):
+    def _find(self, cell_context, node):
         """Read a host once; return its findings and its HostView."""
         view = host_view.read_host(
-            context, self._client, node, self._read_disks)
+            cell_context, self._client, node, self._read_disks)
         # Repairs follow this order: some need capacity that an earlier repair
         # frees.
         findings = [
@@ -109,8 +109,10 @@ class CloudAudit:
             *aggregates.check(view, self._read_aggregates(self._context)),
             *migrations.check(view),
             *allocations.check(view, self._context, self._client)]
-        if node.host == self._name:
-            findings += guests.check(self._name, *self._read_guests(), view)
+        if node.host == self._local_host:
+            guest_host, libvirt_guests = self._read_guests()
+            findings += guests.check(
+                self._local_host, guest_host, libvirt_guests, view)
         return findings, view
 
     def repair(self, view, repairable):
@@ -141,12 +143,12 @@ class CloudAudit:
         for resources in view.total_allocations.values():
             present.update(prio_allocations.select_managed(resources))
         return finding.Finding(
-            view.name, '', needed=finding.format_amounts(expected),
+            view.name, kind='', needed=finding.format_amounts(expected),
             placement=finding.format_amounts(present),
             compute=finding.format_amounts(view.report.used._asdict())
             if view.report else '',
             libvirt=guests.summarize(*self._read_guests())
-            if view.name == self._name else '')
+            if view.name == self._local_host else '')
 
 
 def _make_unread_finding(host, reason):

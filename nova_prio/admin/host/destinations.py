@@ -84,7 +84,7 @@ def _can_take(host, free, request):
     :param free: (remaining rows, free memory in MB); None without a report
     """
     if request.priority and not any(
-            map(aggregate_metadata.is_marked, host.aggregates)):
+            map(aggregate_metadata.allows_priority, host.aggregates)):
         return False
     if host.report is None:
         # Stock Nova manages a host without a report. If the report cannot be

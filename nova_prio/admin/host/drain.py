@@ -92,7 +92,7 @@ class HostDrain:
         return inventories, differing
 
     def restore(self, inventories):
-        """Give the host the traits of the plan, and these inventories.
+        """Give the host its traits from before the plan, and inventories.
 
         :param inventories: dict, resource class -> inventory
         :raises PlacementRefused: if Placement refuses a change
@@ -121,7 +121,8 @@ def set_disabled(context, client, view, is_disabled):
     :raises PlacementRefused: if Placement refuses the change
     """
     traits = prio_traits.list_for_host(
-        prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled)
+        prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=is_disabled)
+    # list_for_host leaves this trait out.
     if is_disabled:
         traits.append(prio_traits.CPU_PRIORITY_DISABLED)
     _set_traits(context, client, view, traits)

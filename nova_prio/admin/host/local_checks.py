@@ -31,14 +31,16 @@ def check_host(conf, planned_cpus, cgroup_problems):
 
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :param planned_cpus: ``capacity.HostCPUs``
-    :param cgroup_problems: list of sentences of nova-prio-host
+    :param cgroup_problems: list of sentences of nova-prio-host; each names a
+        problem and its remedy
     """
     for name in 'reserved_host_cpus', 'vcpu_pin_set':
         if conf[name]:
             yield plan_format.PlanRow(
                 plan_format.HOST, name, str(conf[name]),
                 remedy='Remove it in the step that sets the CPU sets: Nova '
-                'does not start with both.')
+                'does not start with this option and CPU sets.')
+    # These texts name a problem and its remedy, too.
     mix_problems = config_checks.find_mix_problems(
         conf, planned_cpus.dedicated, planned_cpus.shared,
         planned_cpus.ratio) if planned_cpus.mix else []
@@ -52,7 +54,7 @@ def check_host(conf, planned_cpus, cgroup_problems):
                 remedy=problem, is_blocking=True)
     for problem in cgroup_problems:
         yield plan_format.PlanRow(plan_format.HOST, 'partitions',
-                                  'not prepared', 'prepared', problem)
+                                  'not prepared', 'prepared', remedy=problem)
 
 
 def check_guests(host, guests, planned_cpus):
@@ -70,8 +72,9 @@ def check_guests(host, guests, planned_cpus):
                 plan_format.PINNED_OUTSIDE, guest.uuid,
                 format_cpus(pinned - dedicated),
                 remedy=MOVE, is_blocking=True)
-        floating = dedicated & guest_xml.find_blocking_cpus(
-            guest, guest.priority == capacity.LOW, dedicated) - pinned
+        blocking = guest_xml.find_blocking_cpus(
+            guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
+        floating = blocking - pinned
         if floating:
             yield describe_floating_guest(guest.uuid, floating)
 

@@ -87,7 +87,7 @@ def make_plan(host_state, planned_cpus, guests=None):
 
 def _list_options(view, present_cpus, planned_cpus, planned_inventories):
     """Yield a PlanRow for each option; '' stands for "not set"."""
-    undo = 'To undo all, restore the present value.'
+    undo = 'To undo the plan, restore the present value.'
     had_our_driver = prio_traits.has_our_driver(view.traits)
     present = {'compute_driver': driver_alias.DRIVER if had_our_driver
                else 'libvirt.LibvirtDriver',
@@ -96,7 +96,7 @@ def _list_options(view, present_cpus, planned_cpus, planned_inventories):
                **plan_format.format_options(planned_cpus)}
     if orc.PCPU not in view.inventories and any(
             cell.pcpuset for cell in view.cells):
-        # The host has no CPU sets: its shared CPUs are all its CPUs.
+        # Without CPU sets, Nova reports all CPUs as shared, and no PCPU.
         present['cpu_shared_set'] = ''
     reserved = view.inventories.get(orc.VCPU, {}).get('reserved', 0)
     # With our driver, ``reserved`` does not come from reserved_host_cpus.
@@ -113,7 +113,7 @@ def _list_options(view, present_cpus, planned_cpus, planned_inventories):
     if old_ratio != new_ratio:
         remedy = 'Mix does not oversell memory. ' + undo
     elif present_cpus.mix and not planned_cpus.mix:
-        remedy = 'The ratio stays 1.0 as with mix, unless the option is set.'
+        remedy = 'Without mix, the ratio stays 1.0 until the option is set.'
     yield plan_format.PlanRow(plan_format.OPTION, 'ram_allocation_ratio',
                               old_ratio, new_ratio, remedy)
 
@@ -221,14 +221,17 @@ def _list_host_problems(host_state, blocked):
     problem = functools.partial(plan_format.PlanRow, plan_format.HOST)
     if not host_state.is_up:
         yield problem('nova-compute', 'down', 'up', 'Start it, and plan '
-                      'again: this plan uses its last report.', True)
+                      'again: this plan uses its last report.',
+                      is_blocking=True)
     if host_state.view.has_tasks_or_moves:
         yield problem('in motion', '', '', 'Instances are being changed or '
-                      'moved: plan again when they are at rest.', True)
+                      'moved: plan again when they are at rest.',
+                      is_blocking=True)
     if blocked:
         yield problem('kept CPUs', local_checks.format_cpus(blocked), '',
                       'Guests on stale CPU sets float on these CPUs. Run the '
-                      'audit on the host: it lists them as old_cpuset.')
+                      'audit on the host: it lists these guests as '
+                      'old_cpuset.')
     if not host_state.in_priority_aggregate:
         yield problem('aggregate', 'none for priority instances',
                       'priority_mix=true', 'Add the host to a host aggregate '
@@ -258,7 +261,7 @@ def list_steps(host, planned_cpus, rows):
          % ', '.join(blocking)),
         (local_checks.NOT_SEEN.name in problems,
          'Run "nova-prio host plan" with the same arguments on %s, too: this '
-         'plan lacks its kernel and guests.' % host),
+         'plan did not check the kernel and the guests of the host.' % host),
         (True, 'Run "nova-prio-host prepare" on %s as root.' % host),
         (True, 'Set for nova-compute on %s: [DEFAULT] compute_driver = %s, '
          'cpu_priority_mix_enable = %s, cpu_allocation_ratio = %s; [compute] '

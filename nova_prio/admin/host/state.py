@@ -47,6 +47,6 @@ def read_state(context, client, host):
     return HostState(
         host_view.read_host(cell_context, client, node),
         in_priority_aggregate=any(
-            map(aggregate_metadata.is_marked, aggregates)),
+            map(aggregate_metadata.allows_priority, aggregates)),
         is_up=servicegroup.API().service_is_up(
             objects.Service.get_by_compute_host(cell_context, host)))

@@ -109,7 +109,10 @@ def _compare_options(planned_cpus, report):
 
 
 def _compare_placement(plan, view):
-    """Yield a VerifyLine for each planned inventory, and for the traits."""
+    """Yield a VerifyLine for each inventory of the plan, and for the traits.
+
+    ``plan.old_inventories`` names the resource classes of the plan.
+    """
     # Plan again: max_unit depends on the present usage.
     inventories = host_plan.plan_inventories(view, plan.planned_cpus)
     for name in plan.old_inventories:

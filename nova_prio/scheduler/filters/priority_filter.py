@@ -132,7 +132,7 @@ def _check_aggregates(host_state, report, request):
             return admission.Refusal('not_for_ordinary')
     elif report is None:
         return admission.Refusal('no_report')
-    elif not any(map(request.is_marked, host_state.aggregates)):
+    elif not any(map(request.allows_priority, host_state.aggregates)):
         return admission.Refusal('not_a_priority_host')
     return None
 
@@ -169,8 +169,12 @@ def _check_capacity(host_state, report, request):
 
 
 def _check_topology(host_state, report, request):
-    """Return the Refusal if the guest NUMA topology does not fit, or None."""
+    """Return the Refusal if the guest NUMA topology does not fit, or None.
+
+    :param report: ``host_report.HostReport``, or None without our driver
+    """
     topology = host_state.numa_topology
+    # A guest may require threads without a NUMA topology.
     if request.requires_threads and topology and not topology.has_threads:
         return admission.Refusal('no_threads')
     if request.numa_fit is None:

@@ -54,11 +54,12 @@ class _GroupWeigher(weights.BaseHostWeigher):
                 not self._multiplier):
             return zeros
         try:
-            candidates, members = self._members.get_paths(
+            # The path of a host that cannot be read is None.
+            paths, members = self._members.get_paths(
                 weight_properties, [each.obj for each in weighed_obj_list])
             ranks = failure_domains.rank_hosts(
-                set(filter(None, candidates)), members, self.stack)
-            return [float(ranks.get(path, 0)) for path in candidates]
+                set(filter(None, paths)), members, self.stack)
+            return [float(ranks.get(path, 0)) for path in paths]
         except Exception:
             failures.log_failure(type(self).__name__, 'all hosts weigh zero')
             return zeros

@@ -85,7 +85,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             if problems:
                 raise contract.StartRefused(problems[0])
         super().init_host(host)
-        with self.steps.contain('log the options', refuses_priority=False):
+        with self.steps.contain('log the options', refuse_on_error=False):
             self._log_configuration()
         with self.steps.contain(_PROBE):
             self.probe_partitions()
@@ -126,19 +126,19 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 reraised=(exception.HypervisorUnavailable,)):
-            self.guests.read_guests(self._get_pcpu_available())
+            self.guests.read_guests(dedicated=self._get_pcpu_available())
         return super().get_available_resource(nodename)
 
     def update_provider_tree(self, provider_tree, nodename, allocations=None):
         """Report the inventories and the traits of a priority host.
 
-        If this fails, a mix host must keep the VCPU and MEMORY_MB inventories
-        of before: Nova's do not count dedicated CPUs for low priority.
+        If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
+        Nova's count no dedicated CPUs as VCPU, and may overcommit memory.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
-        # ``_report_priority`` sets it.
+        # ``_report_priority`` sets this to True if VCPU is oversold.
         self.is_vcpu_oversold = False
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)

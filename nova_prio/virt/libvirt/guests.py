@@ -53,8 +53,8 @@ class HostGuests:
         self.blocked_by = []
         self._host = host
         self._steps = steps
-        # The guests at the last read, and the dedicated CPUs and the value of
-        # _released just before that read.
+        # The last read: its guests; the dedicated CPUs and the value of
+        # _released just before it.
         self._last_read = [], frozenset(), frozenset()
         # (UUID, CPUs) of each released claim whose guest may still run.
         self._released = set()
@@ -76,7 +76,7 @@ class HostGuests:
         guests = []
         for domain in self._host.list_instance_domains(only_running=False):
             with self._steps.contain('read a guest of libvirt',
-                                     refuses_priority=False) as outcome:
+                                     refuse_on_error=False) as outcome:
                 guest = _read(domain)
             if outcome.problem:
                 guest = _assume(domain, last_by_uuid, outcome.problem)
@@ -96,14 +96,16 @@ class HostGuests:
         by_uuid = {instance.uuid: instance for instance in instances}
         stale_cpus = [
             _find_stale_cpus(guest, by_uuid[guest.uuid], dedicated)
-            for guest in [*guests, *_read_unrescue_xml(instances)]
+            # An unrescue starts a guest on the CPUs that it had before.
+            for guest in [*guests, *_read_guests_after_unrescue(instances)]
             if guest.uuid in by_uuid]
         orphans = [(guest, _find_orphan_cpus(guest, dedicated))
                    for guest in guests if guest.uuid not in by_uuid and
                    self._is_orphan(guest, is_counted)]
         self.blocked_by = sorted(guest.name for guest, cpus in orphans if cpus)
         self._warn_of_orphans(orphans, moving)
-        # The last read found the guests of claims released before that read.
+        # If a claim was released before the last read, that read has found its
+        # guest.
         self._released -= released
         self.blocked = frozenset().union(
             *stale_cpus, *(cpus for _, cpus in [*orphans, *self._released]))
@@ -249,12 +251,12 @@ def _find_orphan_cpus(guest, dedicated):
     return guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 
 
-def _read_unrescue_xml(instances):
+def _read_guests_after_unrescue(instances):
     """Yield the Guests to which rescued instances will return."""
     for instance in instances:
         if instance.vm_state == vm_states.RESCUED:
             path = os.path.join(
                 libvirt_utils.get_instance_path(instance), 'unrescue.xml')
-            # Nova removes the file when the guest returns.
+            # Nova may be writing or removing the file now.
             with contextlib.suppress(OSError, etree.XMLSyntaxError):
                 yield guest_xml.Guest.from_xml(libvirt_utils.load_file(path))

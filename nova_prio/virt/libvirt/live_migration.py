@@ -63,6 +63,8 @@ class LiveMigration:
         if self.partitions.problem:
             raise exception.MigrationPreCheckError(
                 reason=self.partitions.problem)
+        # The source sends the XML. Without our driver there, the guest would
+        # have no partition.
         if priority == capacity.LOW and (
                 host_report.STATS_KEY not in (
                     src_compute_info.get('stats') or {})):
@@ -126,7 +128,8 @@ class LiveMigration:
         if priority is not None:
             emulator_cpus = None
             if priority == capacity.LOW and instance.numa_topology is None:
-                # Our driver at the destination has set dst_numa_info.
+                # Nova rewrites emulator pins only for a NUMA topology. Our
+                # driver at the destination has sent its CPUs for emulators.
                 emulator_cpus = migrate_data.dst_numa_info.emulator_pins
             stock_migrate = guest.migrate
 

@@ -56,7 +56,8 @@ class Partitions:
         self._host = host
         self._lock = threading.Lock()
         self._probes = {}  # priority -> latest _Probe
-        self._errors = {}  # priority -> latest result: an exception or None
+        # priority -> exception of the latest probe, None after a success
+        self._errors = {}
         # Time when a guest with a priority last failed to start.
         self._failed_at = -math.inf
         self._logged = set()  # types of the unexpected errors in the log

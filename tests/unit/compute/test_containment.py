@@ -27,18 +27,18 @@ def test_error_ends_the_step_and_refuses_until_the_step_succeeds():
 
 def test_error_without_refusal_is_reported_to_the_caller_only():
     steps = containment.Steps()
-    assert fail(steps, refuses_priority=False).problem
+    assert fail(steps, refuse_on_error=False).problem
     assert '' == steps.problem
 
 
 def test_failure_until_recount_outlives_a_success():
     steps = containment.Steps()
-    fail(steps, refuses_until_recount=True)
-    with steps.contain('count', refuses_until_recount=True):
+    fail(steps, until_recount=True)
+    with steps.contain('count', until_recount=True):
         pass
     assert steps.problem
     before = steps.get_failures_until_recount()
-    fail(steps, refuses_until_recount=True)
+    fail(steps, until_recount=True)
     steps.forget(before)
     assert steps.problem, 'the step has failed again since'
     steps.forget(steps.get_failures_until_recount())

@@ -48,7 +48,7 @@ def test_flavor_requests_both_classes(extra_specs, expected):
     ([range(4, 8), range(4)], 5, [1, 2, 3, 6, 7]),
 ])
 def test_shared_vcpus_are_spread_over_nodes(nodes, dedicated, vcpus):
-    assert vcpus == mixed_cpus.spread_dedicated_vcpus(nodes, dedicated)
+    assert vcpus == mixed_cpus.choose_dedicated_vcpus(nodes, dedicated)
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.data())
@@ -57,7 +57,7 @@ def test_shared_vcpus_are_spread_evenly_and_come_first(sizes, data):
     unused = iter(vcpus)
     nodes = [set(itertools.islice(unused, size)) for size in sizes]
     count = data.draw(st.integers(0, len(vcpus)))
-    dedicated = set(mixed_cpus.spread_dedicated_vcpus(nodes, count))
+    dedicated = set(mixed_cpus.choose_dedicated_vcpus(nodes, count))
     assert count == len(dedicated)
     shared = [node - dedicated for node in nodes]
     for node, floating in zip(nodes, shared):

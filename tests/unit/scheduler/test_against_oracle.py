@@ -38,7 +38,7 @@ class Host:
     ratio: fractions.Fraction
     mix: bool
     report: str
-    is_marked: bool
+    allows_priority: bool
     low: int
     ordinary: int
     low_by_cell: dict
@@ -118,7 +118,7 @@ def class_fits(host, request):
     if host.report == 'unreadable':
         return False
     if request.priority:
-        if host.report == 'none' or not host.is_marked:
+        if host.report == 'none' or not host.allows_priority:
             return False
     elif not host.is_mix:
         return True
@@ -218,7 +218,7 @@ def draw_host(rnd, request, **choices):
         topology=topology, ratio=fractions.Fraction(ratio),
         mix=rnd.choice([True, True, False]),
         report=rnd.choice(['readable'] * 38 + ['none', 'unreadable']),
-        is_marked=rnd.choice([True] * 11 + [False]),
+        allows_priority=rnd.choice([True] * 11 + [False]),
         low=0, ordinary=0, low_by_cell={
             cell.id: rnd.randint(0, cell.cpu_usage)
             for cell in topology.cells},
@@ -235,7 +235,7 @@ def draw_host(rnd, request, **choices):
     elif near == 'low':
         drawn.low += max(0, low - used - rnd.randint(0, 6))
     aggregates = [nova_objects.aggregate(ssd='true')]
-    if drawn.is_marked:
+    if drawn.allows_priority:
         aggregates.append(nova_objects.aggregate(
             **{rnd.choice(['priority_mix', 'priority']): 'true'}))
     drawn.state = state_of(drawn, ratio, aggregates)
