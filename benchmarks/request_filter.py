@@ -64,9 +64,15 @@ def measure(hosts=3000, repeats=5, number=20):
             found.update(clock.figures(
                 'request_filter.' + request.key, *clock.alternate(
                     lambda: run(request_filter.require_tenant_aggregate),
-                    lambda: run(prio_request_filter.restrict_request),
+                    lambda: run(_restrict_as_first),
                     repeats), number))
     return found
+
+
+def _restrict_as_first(ctxt, spec):
+    """Restrict a request that is the first one in ``KEEP_SECONDS``."""
+    prio_request_filter.find_excluding.cache_clear()
+    return prio_request_filter.restrict_request(ctxt, spec)
 
 
 def _create_aggregate(admin, hosts, name, metadata):

@@ -12,6 +12,7 @@ from nova import objects
 from nova.tests.functional.api import client
 
 from nova_prio.objects import host_report
+from nova_prio.scheduler import request_filter
 from nova_prio_scenario import cloud
 
 FAKE_MIGRATE = 'nova.tests.fixtures.libvirt.Domain.migrateToURI3'
@@ -42,6 +43,9 @@ class FunctionalTest(cloud.Cloud):
         # takes a twentieth of the processor time of these tests.
         self.flags(response_validation='ignore', group='api')
         super().setUp()
+        # A change of aggregates counts for the next request.
+        self.useFixture(fixtures.MockPatchObject(
+            request_filter, 'KEEP_SECONDS', 1e-6))
 
     @functools.cached_property
     def high(self):

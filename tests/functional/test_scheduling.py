@@ -9,6 +9,7 @@ import fixtures
 from nova import exception
 
 from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler import request_filter
 from tests.functional import base
 
 
@@ -97,6 +98,18 @@ class Aggregates(base.FunctionalTest):
         self._assert_states('ACTIVE', 'ACTIVE', priority='true')
         self._assert_states('ACTIVE', 'ERROR', priority_ordinary='false')
         self._assert_states('ACTIVE', 'ACTIVE', priority_ordinary=None)
+
+    def test_filter_refuses_while_request_filter_keeps_old_aggregates(self):
+        self.useFixture(fixtures.MockPatchObject(
+            request_filter, 'KEEP_SECONDS', 1e9))
+        self._delete_server(self.boot(self.plain))
+        with mock.patch('nova_prio.scheduler.request_filter._read_metadata'
+                        ) as read:
+            self._delete_server(self.boot(self.plain))
+            self.api.post_aggregate_action(self.aggregate_id, {
+                'set_metadata': {'metadata': {'priority_ordinary': 'false'}}})
+            self.boot(self.plain, 'ERROR')
+        read.assert_not_called()
 
     def test_lost_notification_of_removed_metadata_misplaces_no_instance(self):
         self._lose_notifications()
