@@ -29,8 +29,8 @@ def find_warnings(conf):
                 "it in keystone, whose limits cannot be read from this host: "
                 "%s." % (_UNIFIED_LIMITS, _PCPU, _describe(conf, _PCPU),
                          ' '.join(str(error).split()).rstrip('.'))]
-    # If Nova does not require a limit, warn only if the shared vCPUs have a
-    # limit, and high-priority instances could evade it.
+    # If Nova requires no limit, warn only of a missing limit of PCPU beside a
+    # limit of VCPU: high-priority instances would evade the latter.
     return ["[quota] driver is %s, and keystone has no registered limit '%s', "
             "without which Nova %s %s; register it."
             % (_UNIFIED_LIMITS, name, _describe(conf, name), instances)

@@ -75,14 +75,15 @@ def complete_for_image(image, flavor):
     """Apply the image to the folded flavor of a new instance.
 
     If the flavor requests PCPU and VCPU, the image may decide which vCPUs are
-    dedicated. Nova reads the image after it has taken the flavor, so change
-    the flavor in place. Then check the image.
+    dedicated. When Nova reads the image, it already holds this flavor, so
+    change the flavor in place. Then check the image.
 
     :param image: dict with the 'properties' of the image, or None
     """
     if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
         flavor.extra_specs = get_mixed_policy_specs(
             flavor, objects.ImageMeta.from_dict(image or {}))
+        # No save may write these extra specs into the stored flavor.
         flavor.obj_reset_changes()
     check_image(image, flavor)
 
@@ -97,7 +98,10 @@ def fold_for_resize(flavor, instance):
         flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
     if extra_specs is not None:
         flavor.extra_specs = extra_specs
+    # The extra specs are the same if the flavor does not request both PCPU and
+    # VCPU.
     flavor.extra_specs = get_mixed_policy_specs(flavor, instance.image_meta)
+    # No save may write the fold into the stored flavor.
     flavor.obj_reset_changes()
 
 

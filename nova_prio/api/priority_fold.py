@@ -79,7 +79,7 @@ def check_image(extra_specs, properties):
     elif extra_specs.get(flavor_specs.CPU_POLICY) == 'mixed':
         allowed = ('mixed',)
     else:
-        # Also a flavor without hw:cpu_policy, which the image may complete.
+        # The flavor has 'dedicated', or no policy: then the image may set it.
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
         flavor_specs.refuse(

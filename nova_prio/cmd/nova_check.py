@@ -57,7 +57,10 @@ def main(argv):
 
 
 def _print_table(result):
-    """Print the result of ``nova_report.check_nova``, a dict."""
+    """Print the result of ``nova_report.check_nova``, a dict.
+
+    A contract is a property of Nova that the package relies on.
+    """
     findings = result['findings']
     if findings:
         table = prettytable.PrettyTable(['Service', 'Contract', 'Finding'])

@@ -77,7 +77,7 @@ def main():
     if sys.argv[1:2] == ['nova']:
         # This command must work even if the configuration is wrong.
         return nova_check.main(sys.argv[2:])
-    # The findings repeat what Nova logs about a cell that fails.
+    # Print no log line of Nova: the findings repeat it.
     logging.getLogger('nova').addHandler(logging.NullHandler())
     conf = hooks.register_options()
     try:

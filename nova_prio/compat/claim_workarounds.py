@@ -153,9 +153,10 @@ class ClaimWorkarounds:
     def free_devices(self, context, instance, migration):
         """Free the devices of a live migration to this host that has ended.
 
-        Bug and test as in ``_update_usage_from_migration``.
+        For the bug and its test, see ``_update_usage_from_migration``.
         """
         tracked = self.tracked_migrations.get(instance.uuid)
-        # Otherwise the instance moves to this host again.
+        # With another id, the instance moves to this host again, and keeps
+        # its devices.
         if self.pci_tracker and tracked and tracked.id == migration.id:
             self.pci_tracker.free_instance_claims(context, instance)

@@ -77,7 +77,7 @@ class Contract:
 
 
 def compare_name(path, parameters=()):
-    """Return how a name in Nova differs, or None.
+    """Return how a name in Nova differs from the expected one, or None.
 
     :param path: "module:name", where the name may have dots
     :param parameters: names that must be among the parameters of a callable,

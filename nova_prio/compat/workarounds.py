@@ -46,8 +46,9 @@ def restore_own_cpus(instance, host):
 
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
-    the host. The context may belong to the next move away from the host, or to
-    an unfinished resize on the host, whose new CPUs the claim counts already.
+    the host. The context may belong to a later move, away from the host, which
+    began before the move to the host ended. Or it may belong to an unfinished
+    resize on the host, whose new CPUs the claim counts already.
     Without this workaround: the host counts the CPU numbers of another host,
     or counts the new CPUs twice, and gives away the CPUs where the guest
     runs.

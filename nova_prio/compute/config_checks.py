@@ -20,6 +20,7 @@ def find_problems(conf):
     :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
     :returns: list of str: option, value and remedy
     """
+    # The other checks read this option.
     problems = prio_conf.find_invalid(conf, ['cpu_priority_mix_enable'])
     if problems:
         return problems
@@ -54,7 +55,8 @@ def get_low_emulator_set(conf):
     """Return ``[nova_prio] low_emulator_set``, a set of CPU numbers.
 
     :returns: an empty set if the option is not set
-    :raises nova.exception.Invalid: if it is not a list of CPUs, or empty
+    :raises nova.exception.Invalid: if it is not a list of CPUs, or excludes
+        all CPUs that it names
     """
     text = conf.nova_prio.low_emulator_set
     if not text:

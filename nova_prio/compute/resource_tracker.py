@@ -85,10 +85,11 @@ class PriorityResourceTracker(
         nodename = resources['hypervisor_hostname']
         restore = None
         if self.has_ledger:
-            # ``_refresh_report`` forgets them if the recount succeeds.
+            # If the recount succeeds, ``_refresh_report`` forgets these.
             self._failed_before = (
                 self.driver.steps.get_failures_until_recount())
             if nodename in self.compute_nodes:
+                # An error here is logged, and has no other effect.
                 with self.driver.steps.contain(
                         'keep the numbers of the last recount',
                         refuse_on_error=False):

@@ -55,11 +55,12 @@ def find_refusals(host, request, remaining, free_memory_mb):
         yield Refusal('no_partition', (host.partition_problem,))
     if host.mix and request.wants_whole_cores:
         yield Refusal('whole_cores')
+    # On a mix host and for high priority, memory is never overcommitted.
     if ((host.mix or request.priority == capacity.HIGH) and
             request.memory_mb > free_memory_mb):
         available = max(free_memory_mb, 0)
         yield Refusal('memory', (available, request.memory_mb),
-                      request.memory_mb, available)
+                      needed=request.memory_mb, available=available)
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal('too_many_vcpus', needed=request.vcpus,
                       available=host.floating_cpus)
@@ -74,7 +75,8 @@ def find_refusals(host, request, remaining, free_memory_mb):
         values = available, getattr(host.sellable, row), needed
         if row == capacity.HIGH:
             values += (_describe_blocked(host),)
-        yield Refusal('%s_capacity' % row, values, needed, available)
+        yield Refusal('%s_capacity' % row, values, needed=needed,
+                      available=available)
 
 
 def _describe_blocked(host):

@@ -169,7 +169,7 @@ def find_oversold_rows(sellable, used):
 
 
 def calculate_placement_units(ratio, vcpus):
-    """Return the smallest inventory with which Placement admits some vCPUs.
+    """Return the smallest inventory with which Placement admits ``vcpus``.
 
     Placement admits ``int(units * ratio)`` vCPUs, in floating point. The
     result never exceeds the largest total that Placement allows.

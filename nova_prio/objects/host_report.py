@@ -79,7 +79,7 @@ class HostReport(base.VersionedObject):
         :param used: ``capacity.Rows``
         :param low_by_cell: dict, NUMA cell -> vCPUs
         :param blocked: frozenset of CPU numbers
-        :param blocked_by: list of names
+        :param blocked_by: list of the names of guests
         """
         return cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),

@@ -80,7 +80,8 @@ class NumaFit:
 
     def _select_candidates(self, host_state, limits):
         """Return the allocation candidates with which Nova's fit succeeds."""
-        # Nova reads these values, and writes into the cells that it tries.
+        # Nova's fit reads these values and overwrites them: restore those of
+        # the request.
         for cell, (cell_id, pagesize) in zip(
                 self._topology.cells, self._requested_cells):
             cell.id, cell.pagesize = cell_id, pagesize

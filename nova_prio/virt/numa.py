@@ -46,13 +46,14 @@ def _limit_cell(cell, report, priority):
     """Change ``cpuset`` and ``cpu_usage`` of a NUMACell of a mix host.
 
     ``cpuset`` becomes the CPUs where the shared vCPUs of the instance may
-    run. ``cpu_usage`` leaves Nova the remaining capacity of the rows that the
-    instance needs.
+    run. Nova subtracts ``cpu_usage`` from its limit. It becomes the value with
+    which the difference is the remaining capacity for the instance.
     """
     cpus = capacity.HostCPUs(
         frozenset(cell.pcpuset), frozenset(cell.cpuset), report.ratio,
         mix=True)
     low_vcpus = report.low_by_cell.get(str(cell.id), 0)
+    # The high row does not matter here: it limits no shared vCPUs.
     remaining = capacity.calculate_remaining(
         cpus.sellable, capacity.calculate_used(
             0, low_vcpus, max(cell.cpu_usage - low_vcpus, 0)))

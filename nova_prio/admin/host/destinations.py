@@ -67,7 +67,7 @@ def find_destinations(context, client, view, instances):
 def _list_candidates(client, has_priority, resources):
     """Return the UUIDs of the hosts that Placement offers, a list.
 
-    :param resources: tuple of (resource class, amount)
+    :param resources: tuple of pairs (resource class, amount)
     """
     required = '!COMPUTE_STATUS_DISABLED'
     if has_priority:

@@ -73,10 +73,10 @@ class HostDrain:
         return self.state.has_our_driver
 
     def get_old_inventories(self):
-        """Return the inventories with the allocation ratios of the plan.
+        """Return the inventories with the ratios from before the plan.
 
         :returns: (dict, resource class -> inventory, list of the classes whose
-            inventories differ from the plan in more than the ratio)
+            inventories also differ in another number from before the plan)
         """
         inventories, differing = dict(self.state.view.inventories), []
         for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB) if self.plan else ():

@@ -107,7 +107,10 @@ def load_plan(path, host):
 
 
 def _parse_plan(rows):
-    """Return the SavedPlan in a list of dicts; an error means "no plan"."""
+    """Return the SavedPlan in a list of dicts.
+
+    Any exception tells the caller that the rows are no plan.
+    """
     # Part -> name -> value.
     old, planned = collections.defaultdict(dict), collections.defaultdict(dict)
     for row in rows:
@@ -115,7 +118,9 @@ def _parse_plan(rows):
         old[part][name], planned[part][name] = row['Now'], row['Then']
         if part in (INVENTORY, CAPACITY):
             for number in (*row['Now'].values(), *row['Then'].values()):
+                # This raises an error unless the number is finite.
                 capacity.parse_ratio(abs(number))
+    # The only row of this part has the host as its name.
     host, = planned[VERDICT]
     return SavedPlan(
         host, old[OPTION], _parse_options(old[OPTION]),

@@ -41,10 +41,10 @@ class RemainingInstance(typing.NamedTuple):
 def list_remaining(context, view, plan=None):
     """Yield a RemainingInstance for each instance that must leave a host.
 
-    These are low-priority instances. If a SavedPlan is given, they are also
-    the instances that are pinned on CPUs that were not dedicated before the
-    plan: nova-compute would not start with the old CPU sets. They may be on
-    the host, on the way to the host, or may return to the host.
+    These are the low-priority instances. If a SavedPlan is to be undone, the
+    instances pinned on CPUs that were not dedicated before the plan must leave
+    too: nova-compute would not start with the old CPU sets. An instance may be
+    on the host, on the way to the host, or may return to the host.
     """
     old_dedicated = plan.old_cpus.dedicated if plan else None
     listed = set()

@@ -66,6 +66,7 @@ def list_lines(host_state, findings, summary, plan=None):
         if report:
             yield from _compare_rows(plan.planned_cpus, report)
     for each in findings:
+        # The column of the plan shows what the audit needs.
         yield VerifyLine(
             ('%s %s' % (each.kind, each.consumer)).rstrip(), plan=each.needed,
             placement=each.placement, compute=each.compute,
@@ -92,7 +93,7 @@ def _list_problems(report):
             libvirt=report.blocked_by,
             remedy='Guests on stale CPU sets float on these CPUs: hard reboot '
             'them, or migrate them, and wait for the next update of '
-            'nova-compute. No instance is pinned to these CPUs before.')
+            'nova-compute. Until then, no instance is pinned to these CPUs.')
 
 
 def _compare_options(planned_cpus, report):

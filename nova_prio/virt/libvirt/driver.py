@@ -169,8 +169,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        # Without mix, the total differs from Nova's only if more VCPU is
-        # allocated than Nova's total.
+        # Without mix, ``reported`` raises Nova's total only if more VCPU is
+        # allocated.
         self.is_vcpu_oversold = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 

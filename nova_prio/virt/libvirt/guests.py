@@ -133,6 +133,7 @@ class HostGuests:
         # None stands for "no such guest".
         if guest is None or not guest.is_up:
             return frozenset()
+        # Nova does not count the guest, as with an orphan guest.
         return _find_orphan_cpus(guest, cpus)
 
     def block(self, uuid, cpus):
