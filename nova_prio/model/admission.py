@@ -53,6 +53,7 @@ def find_refusals(host, request, remaining, free_memory_mb):
         yield Refusal('problem', (host.problem,))
     if request.priority is not None and host.partition_problem:
         yield Refusal('no_partition', (host.partition_problem,))
+    # Low-priority guests would run on the cores of such an instance.
     if host.mix and request.wants_whole_cores:
         yield Refusal('whole_cores')
     # On a mix host and for high priority, memory is never overcommitted.
@@ -64,6 +65,7 @@ def find_refusals(host, request, remaining, free_memory_mb):
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal('too_many_vcpus', needed=request.vcpus,
                       available=host.floating_cpus)
+    # 0 for a low-priority instance.
     shared = request.needed_rows.ordinary
     # Stock Nova sets this limit by max_unit of VCPU. A mix host has a larger
     # max_unit for its low-priority instances.

@@ -64,7 +64,8 @@ def _check_instances(view, client):
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
         if view.sharing:
-            # The disks in the view were read earlier: read them again.
+            # The view read shared disks apart from the other amounts, so that
+            # the two may differ: read both again.
             present, expected = allocation_repair.get_present_and_expected(
                 view.context, client, view.node.uuid, view.sharing, instance)
             if present == expected:

@@ -74,6 +74,7 @@ def check_guests(host, guests, planned_cpus):
                 remedy=MOVE, is_blocking=True)
         blocking = guest_xml.find_blocking_cpus(
             guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
+        # The rest are dedicated CPUs on which the guest would still float.
         floating = blocking - pinned
         if floating:
             yield describe_floating_guest(guest.uuid, floating)

@@ -112,7 +112,7 @@ def _compare_options(planned_cpus, report):
 def _compare_placement(plan, view):
     """Yield a VerifyLine for each inventory of the plan, and for the traits.
 
-    ``plan.old_inventories`` names the resource classes of the plan.
+    ``plan.old_inventories`` has a key for each resource class of the plan.
     """
     # Plan again: max_unit depends on the present usage.
     inventories = host_plan.plan_inventories(view, plan.planned_cpus)
