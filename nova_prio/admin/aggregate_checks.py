@@ -57,14 +57,14 @@ def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
                    'installed, or remove the host from the aggregate.'
                    % (_format_names(stock), aggregate.name,
                       driver_alias.DRIVER))
-    marked = list(filter(aggregate_metadata.allows_priority, aggregates))
-    unmarked = reports.keys() - {
-        name for aggregate in marked for name in aggregate.hosts}
-    if unmarked:
+    allowing = list(filter(aggregate_metadata.allows_priority, aggregates))
+    excluded = reports.keys() - {
+        name for aggregate in allowing for name in aggregate.hosts}
+    if excluded:
         yield ('%s runs %s, but gets no priority instance, being in no host '
                'aggregate with the metadata %s=true; add it to one.'
-               % (_format_names(unmarked), driver_alias.DRIVER, _KEY))
-    elif not marked:
+               % (_format_names(excluded), driver_alias.DRIVER, _KEY))
+    elif not allowing:
         yield ('No host aggregate has the metadata %s=true, which priority '
                'instances need; set it on one with hosts that run %s.'
                % (_KEY, driver_alias.DRIVER))

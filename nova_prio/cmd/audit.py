@@ -46,6 +46,7 @@ class Audit(report.Report):
     """
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--host', action='append', metavar='HOST',

@@ -30,6 +30,7 @@ class Show(report.NovaCommand, lister.Lister):
     """
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--host', action='append', metavar='HOST',
@@ -121,6 +122,7 @@ class Solve(show.ShowOne):
     """
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         for name in ('dedicated', 'shared'):
             parser.add_argument(
@@ -146,6 +148,7 @@ class Solve(show.ShowOne):
     def take_action(self, parsed_args):
         """Return the names and the values to show."""
         def get_ratio(name):
+            """Return the ratio that an option gives, or None."""
             return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
                                      capacity.parse_ratio)
 

@@ -22,6 +22,7 @@ class Gain(report.Report):
     """
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             'aggregate', metavar='AGGREGATE', help='name of a host aggregate')

@@ -23,6 +23,7 @@ class Compile(show.ShowOne):
     """
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         for name, default, unit, text in (
                 ('--vcpus', 1, 'VCPUS', 'number of vCPUs'),

@@ -32,6 +32,7 @@ class Disable(report.Report):
     takes_plan = True
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
             '--dry-run', action='store_true', help='change nothing')

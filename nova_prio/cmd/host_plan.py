@@ -32,6 +32,7 @@ class Plan(report.Report):
     is_for_one_host = True
 
     def get_parser(self, prog_name):
+        """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         for name in ('dedicated', 'shared'):
             parser.add_argument(

@@ -58,6 +58,7 @@ def install_api(api_class, check_body):
 
     @functools.wraps(stock_create)
     def create(*args, **kwargs):
+        """Check the body of the request, and call Nova's method."""
         # Nova passes the body as a keyword argument.
         if conf.nova_prio.enabled:
             check_body(kwargs.get('body'))

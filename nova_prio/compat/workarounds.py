@@ -195,6 +195,7 @@ def snapshot(tracker, nodename):
     migrations = dict(tracker.tracked_migrations)
 
     def restore():
+        """Give the tracker the usage of the snapshot."""
         tracker.compute_nodes[nodename] = node
         tracker.stats[nodename] = stats
         tracker.tracked_instances = instances

@@ -91,6 +91,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         @utils.synchronized(
             resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
         def give_back():
+            """Block the CPUs in use, then give the claim back."""
             with contain('keep the CPUs of a guest',
                          until_recount=True):
                 self.driver.guests.block(instance.uuid, cpus)

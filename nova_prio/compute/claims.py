@@ -117,8 +117,8 @@ class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
                  tracker, compute_node, pci_requests, migration, limits=None):
         if _has_ledger(tracker) and tracker.keeps_pci_requests(
                 instance, migration):
-            # Nova saves ``pci_requests`` with the claim: change the object
-            # itself.
+            # Nova would claim for new requests, and saves ``pci_requests``
+            # with the claim: change the object itself.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,
                          tracker, compute_node, pci_requests, migration,

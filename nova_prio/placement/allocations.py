@@ -77,6 +77,10 @@ def find_drifted(context, instances, present, classes):
     :returns: iterator of (nova.objects.Instance, expected allocation)
     """
     def find_drift(candidates, volume_backed):
+        """Yield the candidates with another allocation, and the expected one.
+
+        :param volume_backed: UUIDs of the instances booted from a volume
+        """
         for instance in candidates:
             expected = get_expected(instance, instance.uuid in volume_backed)
             if orc.PCPU in expected and orc.PCPU not in classes:

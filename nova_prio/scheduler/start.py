@@ -23,7 +23,6 @@ def start():
         configuration does not match
     """
     conf = hooks.register_options()
-    request_filter.find_excluding.cache_clear()
     problems = config_checks.find_problems(conf)
     if problems:
         raise contract.StartRefused(problems[0])

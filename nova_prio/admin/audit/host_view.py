@@ -137,6 +137,7 @@ def read_host(context, client, node, read_disks=read_shared_disks):
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
     """
     def read(kind):
+        """Return 'inventories', 'allocations' or 'aggregates' of the host."""
         url = '/resource_providers/%s/%s' % (node.uuid, kind)
         return allocations.get_json(client, url)[kind]
 

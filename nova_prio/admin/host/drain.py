@@ -108,6 +108,7 @@ class HostDrain:
 def _set_traits(context, client, view, wanted):
     """Give a host the wanted traits of this package, and remove the others."""
     def change(present):
+        """Return the traits to write, or ``present`` to write nothing."""
         changed = set(present).difference(prio_traits.ALL).union(wanted)
         return present if changed == set(present) else sorted(changed)
 

@@ -134,6 +134,7 @@ class LiveMigration:
             stock_migrate = guest.migrate
 
             def migrate(*args, destination_xml, **kwargs):
+                """Migrate with the settings of the priority in the XML."""
                 return stock_migrate(
                     *args, destination_xml=guest_xml.apply_priority(
                         destination_xml, priority, emulator_cpus), **kwargs)
