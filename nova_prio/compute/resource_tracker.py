@@ -280,10 +280,7 @@ class PriorityResourceTracker(
             raise exception.ComputeResourcesUnavailable(reason=(
                 'The host has not reached Placement yet, which knows its CPU '
                 'allocation ratio.'))
-        topology = compute_node.numa_topology
-        pinned = demand.get_host_pins(
-            objects.NUMATopology.obj_from_db_obj(topology)
-        ) if topology else set()
+        pinned = demand.get_host_pins(compute_node.numa_topology)
         return host_report.HostReport.from_usage(
             cpus=self.driver.get_host_cpus(self.provider_tree.data(
                 compute_node.hypervisor_hostname).inventory),

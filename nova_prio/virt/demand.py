@@ -6,7 +6,9 @@
 """
 
 import dataclasses
+import functools
 
+from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
 
@@ -102,13 +104,20 @@ def get_topology_pins(numa_topology):
     return pins
 
 
-def get_host_pins(host_topology):
-    """Return the set of dedicated CPUs that Nova counts as pinned.
+@functools.lru_cache(maxsize=1)
+def get_host_pins(topology):
+    """Return the frozenset of dedicated CPUs that Nova counts as pinned.
 
     These include the thread siblings that the CPU thread policy isolate keeps
-    unused.
+    unused. The last result is kept, because only instances with a NUMA
+    topology change the text, and reading it costs milliseconds on a large
+    host.
 
-    :param host_topology: nova.objects.NUMATopology of the host
+    :param topology: nova.objects.NUMATopology of the host as JSON text, or
+        None
     """
-    return set().union(*(cell.pinned_cpus & cell.pcpuset
-                         for cell in host_topology.cells))
+    if not topology:
+        return frozenset()
+    cells = objects.NUMATopology.obj_from_db_obj(topology).cells
+    return frozenset().union(*(cell.pinned_cpus & cell.pcpuset
+                               for cell in cells))

@@ -13,7 +13,6 @@ Each override calls Nova's method and changes its result. Ordinary guests on a
 host without ``cpu_priority_mix_enable`` get the result of Nova's method.
 """
 
-import copy
 import threading
 
 import nova.conf
@@ -147,7 +146,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             for name in before.keys() & {orc.VCPU, orc.MEMORY_MB}:
                 kept[name] = before[name]
             provider_tree.update_inventory(nodename, kept)
-        self.provider_tree = copy.deepcopy(provider_tree)
 
     def _report_priority(self, provider_tree, nodename):
         """Replace Nova's inventories and our traits of this host."""

@@ -48,9 +48,15 @@ def test_resource_request(flavor, priority, needed_rows, wants_whole_cores):
 
 def test_pinned_cpus_of_a_host():
     assert {0, 1, 7} == demand.get_host_pins(
-        nova_objects.host_numa_topology(nova_objects.CPUS, {0, 1, 7}))
+        nova_objects.host_numa_topology(
+            nova_objects.CPUS, {0, 1, 7})._to_json())
 
 
 def test_pin_outside_dedicated_set_does_not_count():
     assert {0} == demand.get_host_pins(
-        nova_objects.host_numa_topology(nova_objects.CPUS, {0, 11}))
+        nova_objects.host_numa_topology(
+            nova_objects.CPUS, {0, 11})._to_json())
+
+
+def test_host_without_topology_has_no_pins():
+    assert not demand.get_host_pins(None)
