@@ -10,8 +10,7 @@ from nova_prio.compat import hooks
 SUITS, UNTESTED, UNSUITABLE = range(3)
 
 _NEXT_STEPS = {
-    SUITS: 'Roll the image out: computes first, then schedulers, then nova-'
-           'api.',
+    SUITS: 'You may roll the image out.',
     UNTESTED: 'Install a release of nova-prio that is tested with this Nova, '
               'or roll the image out to one host and check its log.',
     UNSUITABLE: 'Do not roll the image out; install a release of nova-prio '

@@ -39,7 +39,7 @@ def test_supported_nova_has_no_findings(tmp_path):
         ) in versions
     assert 'of %d contracts 0 do not' % len(
         nova_report.list_contracts()) in versions
-    assert next_step.startswith('Roll the image out')
+    assert 'You may roll the image out.' == next_step
 
 
 def test_mismatches_are_listed(tmp_path):
