@@ -164,7 +164,10 @@ def _compare_method(name, stock, ours):
 
 
 def compare_options(package):
-    """Return which options that our package reads do not exist, or None."""
+    """Return a text that names the missing options of Nova, or None.
+
+    :param package: dotted name of a package of ours, which reads the options
+    """
     conf = importutils.import_module('nova.conf').CONF
     prio_conf.register_opts(conf)
     directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')

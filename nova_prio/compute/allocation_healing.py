@@ -57,7 +57,9 @@ class AllocationHealing:
                               if instance.task_state is None],
                     present, classes):
                 uuid = instance.uuid
-                right = _Uncorrected(present.get(uuid, {}), expected, None)
+                right = _Uncorrected(
+                    present.get(uuid, {}), expected, error=None)
+                # The last run found that a sharing provider has the rest.
                 if last.get(uuid) == right:
                     self._seen[uuid] = right
                 else:

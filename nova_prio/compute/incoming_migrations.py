@@ -126,7 +126,7 @@ class IncomingMigrations:
             claimed = self._get_incoming()
             ended = _find_ended(context.elevated(), claimed)
             if ended:
-                # The host has one node. ``ended`` may have another host now.
+                # The records in ``ended`` may name another node by now.
                 self.update_available_resource(context, claimed[0].dest_node)
             still_claimed = {
                 migration.uuid for migration in self._get_incoming()}

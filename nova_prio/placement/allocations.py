@@ -198,6 +198,7 @@ def update_provider(context, client, provider, kind, change):
             # Placement refuses a provider with a trait that does not exist.
             for trait in set(wanted[kind]) - set(present[kind]):
                 client.put('/traits/' + trait, None, version='1.6')
+        # The result is False if another client has changed the provider.
         if write(context, client, url, present, wanted):
             return
     raise PlacementRefused(

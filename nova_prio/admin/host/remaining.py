@@ -59,7 +59,7 @@ def list_remaining(context, view, plan=None):
         yield RemainingInstance(instance.uuid, reason, instance)
     for consumer in sorted(view.allocations.keys() - {
             instance.uuid for instance in view.instances}):
-        remaining = _find_consumer(context, consumer, old_dedicated)
+        remaining = _find_remaining(context, consumer, old_dedicated)
         # A live migration and its instance are two consumers.
         if remaining and remaining.uuid not in listed:
             listed.add(remaining.uuid)
@@ -72,13 +72,15 @@ def _is_low(flavor):
         flavor.extra_specs) == capacity.LOW
 
 
-def _find_consumer(context, uuid, old_dedicated):
-    """Return the RemainingInstance of a consumer that is not on the host.
+def _find_remaining(context, uuid, old_dedicated):
+    """Return the RemainingInstance of a consumer, or None if it may stay.
+
+    The consumer has an allocation at the host, but does not run there yet, or
+    has left and may return.
 
     :param uuid: UUID of an instance or of a migration
     :param old_dedicated: frozenset of the dedicated CPUs before the plan, or
         None, which allows all CPUs
-    :returns: None if the instance may stay
     """
     reason = CREATED
     try:

@@ -42,7 +42,8 @@ def list_lines(host_state, findings, summary, plan=None):
 
     :param host_state: ``state.HostState``
     :param findings: list of Finding, of the audit of the host
-    :param summary: Finding with the amounts of the host in each source
+    :param summary: Finding with the usage of the host in Placement,
+        nova-compute and libvirt
     """
     report = host_state.view.report
     if not host_state.is_up:
@@ -66,7 +67,7 @@ def list_lines(host_state, findings, summary, plan=None):
         if report:
             yield from _compare_rows(plan.planned_cpus, report)
     for each in findings:
-        # The column of the plan shows what the audit needs.
+        # The column of the plan has the values that the audit expects.
         yield VerifyLine(
             ('%s %s' % (each.kind, each.consumer)).rstrip(), plan=each.needed,
             placement=each.placement, compute=each.compute,

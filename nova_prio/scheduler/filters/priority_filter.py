@@ -127,6 +127,7 @@ def _check_aggregates(host_state, report, request):
     :param request: ``request_view.SchedulingRequest``
     """
     if request.priority is None:
+        # An existing ordinary instance may still move to such a host.
         if (any(map(request.excludes_ordinary, host_state.aggregates)) and
                 request.is_new):
             return admission.Refusal('not_for_ordinary')
@@ -146,6 +147,7 @@ def _check_capacity(host_state, report, request):
     :param report: ``host_view.ReportView``, or None
     :param request: ``request_view.SchedulingRequest``
     """
+    # Without mix, Nova itself limits ordinary instances.
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
