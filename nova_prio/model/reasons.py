@@ -147,7 +147,7 @@ CLAIM = {
         'enable"',
         '``nova-prio host disable`` has disabled the host.',
         'Use other hosts, or run ``nova-prio host enable`` '
-        '(:doc:`colocation`).'),
+        '(:doc:`disabling`).'),
 }
 
 REASONS = FILTER | FILTER_AND_CLAIM | CLAIM
