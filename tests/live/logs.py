@@ -12,6 +12,8 @@ RECOUNT = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)')
 #: A frame of a traceback. The next frame begins at most FRAME_LINES later.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 FRAME_LINES = 4
+#: Source line of a frame that refuses a claim.
+REFUSAL = 'raise exception.ComputeResourcesUnavailable('
 
 
 class NewLines:
@@ -37,8 +39,9 @@ class NewLines:
     def failures(self):
         """Return the innermost frames of tracebacks that are in this package.
 
-        Nova logs no traceback of an exception that it expects. If a recount
-        failed because of pinned CPUs, its line is returned as well.
+        Nova logs no traceback of an exception that it expects. A frame that
+        refuses a claim, for example while Placement is down, is no failure. If
+        a recount failed because of pinned CPUs, its line is returned as well.
         """
         lines = self.lines()
         frames = {number: found[1] for number, line in enumerate(lines)
@@ -47,7 +50,8 @@ class NewLines:
         return recounts + [
             lines[number] for number, path in frames.items()
             if '/nova_prio/' in path and not any(
-                number + more in frames for more in range(1, FRAME_LINES + 1))]
+                number + more in frames for more in range(1, FRAME_LINES + 1))
+            and REFUSAL not in ''.join(lines[number + 1:number + 2])]
 
 
 def rescheduled_servers(written):

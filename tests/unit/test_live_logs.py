@@ -46,6 +46,7 @@ def test_lines_are_only_new_lines(layout):
       'Traceback', NOVA, *SOURCE], True),
     ([TRACKER, *SOURCE, NOVA, *SOURCE, 'ValueError'], False),
     ([TRACKER, *SOURCE, SOURCE[0], NOVA, *SOURCE], False),
+    ([TRACKER, '    ' + logs.REFUSAL, 'ConnectFailure', ''], False),
     ([QUOTED], False)])
 def test_failures_are_tracebacks_that_end_in_this_package(
         layout, frames, is_ours):
