@@ -66,7 +66,7 @@ def fold_for_create(flavor, hints):
     if extra_specs is None:
         if not mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
             return flavor
-        # complete_for_image changes these.
+        # complete_for_image changes the embedded flavor, not the stored one.
         extra_specs = dict(flavor.extra_specs)
     return copy_flavor(flavor, extra_specs)
 

@@ -131,8 +131,8 @@ def _refuse(priority, key, value, allowed):
 def _fold_priority(vcpus, extra_specs, priority, source=None):
     """Return the extra specs with a priority folded in, None if there is none.
 
-    :param source: what decided the priority of an instance that was created
-        with the hint: 'hint' or 'flavor'; None without the hint
+    :param source: origin of the priority, 'hint' or 'flavor'; None if the
+        instance was created without the hint
     """
     if priority is None:
         return None

@@ -164,9 +164,9 @@ def _compare_method(name, stock, ours):
 
 
 def compare_options(package):
-    """Return a text that names the missing options of Nova, or None.
+    """Return a text that names missing options of Nova, or None.
 
-    :param package: dotted name of a package of ours, which reads the options
+    :param package: dotted name of the package of ours that reads the options
     """
     conf = importutils.import_module('nova.conf').CONF
     prio_conf.register_opts(conf)

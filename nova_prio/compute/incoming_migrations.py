@@ -126,7 +126,8 @@ class IncomingMigrations:
             claimed = self._get_incoming()
             ended = _find_ended(context.elevated(), claimed)
             if ended:
-                # The records in ``ended`` may name another node by now.
+                # The host has one node. The migrations in ``ended`` may name
+                # another node by now.
                 self.update_available_resource(context, claimed[0].dest_node)
             still_claimed = {
                 migration.uuid for migration in self._get_incoming()}

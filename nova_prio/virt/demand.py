@@ -109,9 +109,8 @@ def get_host_pins(topology):
     """Return the frozenset of dedicated CPUs that Nova counts as pinned.
 
     These include the thread siblings that the CPU thread policy isolate keeps
-    unused. The last result is kept, because only instances with a NUMA
-    topology change the text, and reading it costs milliseconds on a large
-    host.
+    unused. The last result is cached, because only instances with a NUMA
+    topology change the text.
 
     :param topology: nova.objects.NUMATopology of the host as JSON text, or
         None

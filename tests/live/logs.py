@@ -51,7 +51,8 @@ class NewLines:
             lines[number] for number, path in frames.items()
             if '/nova_prio/' in path and not any(
                 number + more in frames for more in range(1, FRAME_LINES + 1))
-            and REFUSAL not in ''.join(lines[number + 1:number + 2])]
+            and not any(REFUSAL in line
+                        for line in lines[number + 1:number + 2])]
 
 
 def rescheduled_servers(written):

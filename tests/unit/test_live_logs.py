@@ -47,6 +47,8 @@ def test_lines_are_only_new_lines(layout):
     ([TRACKER, *SOURCE, NOVA, *SOURCE, 'ValueError'], False),
     ([TRACKER, *SOURCE, SOURCE[0], NOVA, *SOURCE], False),
     ([TRACKER, '    ' + logs.REFUSAL, 'ConnectFailure', ''], False),
+    ([TRACKER, *SOURCE, 'ValueError', '', 'The above exception', '',
+      'Traceback', TRACKER, '    ' + logs.REFUSAL], True),
     ([QUOTED], False)])
 def test_failures_are_tracebacks_that_end_in_this_package(
         layout, frames, is_ours):

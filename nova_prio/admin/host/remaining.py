@@ -73,10 +73,11 @@ def _is_low(flavor):
 
 
 def _find_remaining(context, uuid, old_dedicated):
-    """Return the RemainingInstance of a consumer, or None if it may stay.
+    """Return the RemainingInstance of a consumer, or None.
 
-    The consumer has an allocation at the host, but does not run there yet, or
-    has left and may return.
+    The consumer has an allocation at the host, but its instance is not on the
+    host. The instance may be on the way to the host, or may return. The result
+    is None if the instance may come and stay.
 
     :param uuid: UUID of an instance or of a migration
     :param old_dedicated: frozenset of the dedicated CPUs before the plan, or

@@ -127,7 +127,8 @@ def _check_aggregates(host_state, report, request):
     :param request: ``request_view.SchedulingRequest``
     """
     if request.priority is None:
-        # An existing ordinary instance may still move to such a host.
+        # An existing ordinary instance may move to a host that excludes
+        # ordinary instances.
         if (any(map(request.excludes_ordinary, host_state.aggregates)) and
                 request.is_new):
             return admission.Refusal('not_for_ordinary')

@@ -167,8 +167,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        # Without mix, ``reported`` exceeds Nova's total only if the allocated
-        # VCPU exceed it.
+        # Without mix, ``reported`` exceeds Nova's total only if more VCPU than
+        # that total is allocated.
         self.is_vcpu_oversold = not self.mix and orc.VCPU in stock and (
             reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
