@@ -90,8 +90,9 @@ def get_resource_request(flavor, hints=None):
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
-    return demand.ResourceRequest.from_flavor(*flavor_preview.fit_request(
-        flavor, objects.ImageMeta.from_dict({}), hints or {}))
+    folded_flavor, topology = flavor_preview.fit_request(
+        flavor, objects.ImageMeta.from_dict({}), hints or {})
+    return demand.ResourceRequest.from_flavor(folded_flavor, topology)
 
 
 def list_hosts(context):

@@ -102,7 +102,7 @@ def _probe_compute_api():
 
 
 def _probe_loading(handler, all_classes, names):
-    """Return which filters or weighers are not found once, or None.
+    """Return how often a filter or weigher is found, or None if once.
 
     :param handler: class of Nova that loads them, below ``nova.scheduler``
     :param all_classes: function that lists them, below ``nova.scheduler`` and
@@ -136,7 +136,10 @@ def _probe_request_filters():
 
 
 def _probe_weights():
-    """Return how Nova changes weights larger than one, or None."""
+    """Return how Nova changes the weights of a group weigher, or None.
+
+    Nova must use them as they are, also those larger than one.
+    """
     from nova import weights
 
     from nova_prio.scheduler.weights import group_weighers

@@ -166,9 +166,9 @@ class Solve(show.ShowOne):
         missing = size.count(None)
         if missing != (1 if has_target else 0):
             raise exceptions.CommandError(
-                '%d of --dedicated, --shared and --ratio are given, %s a '
-                'wanted number; allowed are all three, or two of them with '
-                '--low-vcpus or --overall-ratio.'
+                '%d of --dedicated, --shared and --ratio are given, %s '
+                '--low-vcpus or --overall-ratio; allowed are all three '
+                'without such a wanted number, or two of them with it.'
                 % (3 - missing, 'with' if has_target else 'without'))
         if has_target:
             try:

@@ -31,6 +31,7 @@ def _run_check(conf, service, find, commands):
     :param service: name of the service to check, None for all services
     :param find: function of conf and the names of the configured services; it
         returns pairs of a code and a sentence
+    :param commands: the Checks, which oslo.upgradecheck gives to each check
     """
     services = upgrade_checks.list_services(conf)
     if service and service not in services:

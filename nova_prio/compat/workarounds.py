@@ -112,7 +112,7 @@ def find_arrived(context, host, known):
     """Yield the instances that came to a host during a recount.
 
     Nova reads the instances of the host first, and the migrations then. Call
-    this after ``find_returning``, or an instance may be in neither.
+    this after ``find_returning``, or an instance may be missing from both.
 
     Bug: no number (the part that the fix of 1896463 left open). Live
     migrations and reverts change the host of an instance without the lock of

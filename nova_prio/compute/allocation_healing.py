@@ -57,13 +57,13 @@ class AllocationHealing:
                               if instance.task_state is None],
                     present, classes):
                 uuid = instance.uuid
-                right = _Uncorrected(
+                accepted = _Uncorrected(
                     present.get(uuid, {}), expected, error=None)
                 # The last run found that a sharing provider has the rest.
-                if last.get(uuid) == right:
-                    self._seen[uuid] = right
+                if last.get(uuid) == accepted:
+                    self._seen[uuid] = accepted
                 else:
-                    self._heal(context, client, compute_node, uuid, right,
+                    self._heal(context, client, compute_node, uuid, accepted,
                                last.get(uuid))
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
@@ -71,17 +71,17 @@ class AllocationHealing:
             LOG.warning('The allocations of the instances of this host are '
                         'not checked: %s', error)
 
-    def _heal(self, context, client, compute_node, uuid, right, last):
+    def _heal(self, context, client, compute_node, uuid, accepted, last):
         """Correct the allocation of an instance, and record the result.
 
-        :param right: _Uncorrected to record if the allocation is right
+        :param accepted: _Uncorrected to record if the allocation is right
         :param last: _Uncorrected of the last run, or None
         """
         try:
             healed = allocation_repair.repair(
                 context, client, compute_node.uuid, compute_node.host, uuid)
         except allocations.PlacementRefused as error:
-            self._seen[uuid] = right._replace(error=str(error))
+            self._seen[uuid] = accepted._replace(error=str(error))
             if self._seen[uuid] != last:
                 LOG.warning('Cannot correct the allocation on this host '
                             '(is %s, must be %s): %s. Run "nova-prio audit".',
@@ -91,7 +91,7 @@ class AllocationHealing:
             return
         before, after = healed
         if before == after:
-            self._seen[uuid] = right
+            self._seen[uuid] = accepted
         else:
             LOG.warning('Corrected the allocation on this host (was %s, now '
                         '%s).', before, after, instance_uuid=uuid)

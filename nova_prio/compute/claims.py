@@ -42,7 +42,7 @@ class _ClassTest:
         mix host, because Nova does not know the blocked CPUs.
         """
         refusals = []
-        # Without our driver, the tracker has no ledger.
+        # Without our driver, the tracker has no UsageLedger.
         if _has_ledger(self.tracker):
             # An error is only recorded here; the lines below decide.
             with self.tracker.driver.steps.contain(

@@ -33,7 +33,7 @@ _COUNT = 'count the usage of an instance'
 class PriorityResourceTracker(
         claim_handling.ClaimHandling, claim_workarounds.ClaimWorkarounds,
         resource_tracker.ResourceTracker):
-    """Nova's tracker, which also keeps the ledger of our driver.
+    """Nova's tracker, which also fills the UsageLedger of our driver.
 
     With another driver, which has no ledger, it works as Nova's tracker.
     """
@@ -48,7 +48,7 @@ class PriorityResourceTracker(
 
     @property
     def has_ledger(self):
-        """Whether the driver of this service is ours, and has a ledger."""
+        """Whether the driver of this service is ours, with a UsageLedger."""
         return self._ledger is not None
 
     def _contain_moves(self):

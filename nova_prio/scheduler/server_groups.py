@@ -77,6 +77,7 @@ class GroupMembers:
 
     def _warn_of_unknown_keys(self, paths):
         """Warn, once, of each key that no host has: it may be mistyped."""
+        # Turn one path per host into one list of domains per key.
         for key, domains in zip(self._keys, zip(*paths)):
             if key not in self._warned and not any(
                     has_key for has_key, _ in domains):

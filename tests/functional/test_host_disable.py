@@ -334,7 +334,7 @@ class HostDisable(colocation.Colocation):
             self.assertIn(traits.CPU_PRIORITY_DISABLED, self.traits('mix1'))
             self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))
             self.assertEqual(
-                {'kept CPUs', 'traits'}, set(self.verify(
+                {'blocked CPUs', 'traits'}, set(self.verify(
                     '--plan', str(self.kept))))
             self.restart_compute_service('mix1')
         found, _, said = commands.run('host', 'enable', 'mix1', options=())

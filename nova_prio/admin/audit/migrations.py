@@ -46,7 +46,7 @@ def check(view):
             continue
         instance = migration.instance
         notes = ['The instance %s is on %s.' % (instance.uuid, instance.host)]
-        if _has_context_of(instance, migration):
+        if _has_migration_context(instance, migration):
             notes.append('It still has the CPUs that were claimed on %s.'
                          % migration.dest_compute)
         if migration.is_live_migration and migration.status in (
@@ -73,10 +73,10 @@ def keeps_claim(instance, migration):
     return (not allocations.is_open_migration(migration) and
             instance.host == migration.source_compute and
             instance.host != migration.dest_compute and
-            _has_context_of(instance, migration))
+            _has_migration_context(instance, migration))
 
 
-def _has_context_of(instance, migration):
+def _has_migration_context(instance, migration):
     """Return whether the migration context belongs to this migration."""
     context = instance.migration_context
     return bool(context) and context.migration_id == migration.id
@@ -134,7 +134,7 @@ def _end(host, found, context, client):
         allocations.return_to_instance(context, client, migration)
     else:
         allocations.delete(context, client, migration.uuid)
-    if _has_context_of(instance, migration):
+    if _has_migration_context(instance, migration):
         instance.drop_migration_context()
     migration.status = status
     migration.save()

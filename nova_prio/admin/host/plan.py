@@ -228,7 +228,7 @@ def _list_host_problems(host_state, blocked):
                       'moved: plan again when they are at rest.',
                       is_blocking=True)
     if blocked:
-        yield problem('kept CPUs', local_checks.format_cpus(blocked), '',
+        yield problem('blocked CPUs', local_checks.format_cpus(blocked), '',
                       'Guests on stale CPU sets float on these CPUs. Run the '
                       'audit on the host: it lists these guests as '
                       'old_cpuset.')

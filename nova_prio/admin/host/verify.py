@@ -90,7 +90,7 @@ def _list_problems(report):
                          'root.')
     if report.blocked:
         yield VerifyLine(
-            'kept CPUs', compute='CPUs ' + report.blocked_cpus,
+            'blocked CPUs', compute='CPUs ' + report.blocked_cpus,
             libvirt=report.blocked_by,
             remedy='Guests on stale CPU sets float on these CPUs: hard reboot '
             'them, or migrate them, and wait for the next update of '

@@ -50,9 +50,9 @@ def test_solve_without_mix(run):
 
 @pytest.mark.parametrize('arguments, expected', [
     (['--dedicated=8'],
-     '1 of --dedicated, --shared and --ratio are given, without a wanted'),
+     '--shared and --ratio are given, without --low-vcpus or --overall-'),
     (['--dedicated=8', '--shared=4', '--ratio=2', '--low-vcpus=3'],
-     '--ratio are given, with a wanted number; allowed are all three, or'),
+     '--ratio are given, with --low-vcpus or --overall-ratio; allowed'),
     (['--dedicated=0', '--shared=4', '--ratio=2'],
      "--dedicated is '0'; allowed are whole numbers from 1 to 4096."),
     (['--dedicated=-1', '--shared=4', '--ratio=2', '--no-mix'],
