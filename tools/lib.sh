@@ -82,11 +82,11 @@ make_venv() {
     printf '%s\n' "$stamp" >"$venv/stamp"
 }
 
-# need_packages LOG PACKAGE...: install the missing packages with apt, without
-# configuring or starting any.
+# need_packages LOG PROFILE: install the missing packages of bindep.txt that
+# have this profile or none. This does not configure or start any.
 need_packages() {
     log=$1
-    shift
+    set -- $(sed -nE "s/ \\[platform:dpkg( $2)?\\]//p" bindep.txt)
     # Two environments may need them at the same time.
     exec 9>.venv-apt.lock
     flock 9

@@ -25,7 +25,7 @@ from nova_prio import conf as prio_conf
 LOG = logging.getLogger(__name__)
 
 #: Releases of Nova that this package is tested with.
-TESTED_RELEASES = (31, 33, 34)
+TESTED_RELEASES = (31, 32, 33, 34)
 
 #: A name of Nova in ``interfaces.NAMES``, and its parameters in parentheses.
 _NAME = re.compile(r'([\w.:]+)(\([^)]*\))?')
