@@ -15,7 +15,7 @@ START_LINES = ADMIN / 'start-lines.rst'
 _BLOCK = re.compile(
     r'^( *)\.\. code-block:: (\w+)\n((?:\n|\1   .*\n)+)', re.M)
 _LITERAL_BLOCK = re.compile(r'::\n\n((?:    .*\n)+)')
-_START_LINE = re.compile(r'^.*?\bnova_prio \d\S*: (.+)$', re.M)
+_START_LINE = re.compile(r'^.*?\bnova_prio (?:\d\S*|\|release\|): (.+)$', re.M)
 
 
 def snippets(language):

@@ -2,6 +2,7 @@
 
 """How Sphinx builds the documentation."""
 
+from importlib import metadata
 import pathlib
 import sys
 
@@ -9,27 +10,39 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
 
 extensions = [
     'cliff.sphinxext',
+    'compatibility',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
     'refusals',
+    'reno.sphinxext',
 ]
 
 project = 'nova-prio'
 copyright = 'nova-prio contributors'
 root_doc = 'index'
 
-# The theme reads the version from git or from the installed package; this
-# project is published nowhere yet, so nothing else of it is asked for.
+# The theme would read the version from a tag of git.
 openstackdocs_auto_name = False
 openstackdocs_auto_version = False
 openstackdocs_pdf_link = False
 openstackdocs_use_storyboard = False
-version = ''
-release = ''
+version = release = metadata.version('nova-prio')
 
 templates_path = ['_templates']
 html_theme = 'openstackdocs'
 # The theme would load a tracker from another host.
 html_theme_options = {'analytics_tracking_code': ''}
 pygments_style = 'native'
+
+
+def _insert_release(app, name, source):
+    """Replace |release|, also in commands, where Sphinx does not."""
+    source[0] = source[0].replace('|release|', release)
+
+
+def setup(app):
+    app.connect('source-read', _insert_release)
+    app.connect('include-read',
+                lambda app, path, name, source: _insert_release(
+                    app, name, source))

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Check the wheel and the source archive: ``package_check.py DIRECTORY``.
+
+The directory holds both, and in ``again`` the wheel that was built from the
+archive. Run with the Python of an environment that has the wheel, and Nova.
+"""
+
+import email
+import importlib
+import pathlib
+import pkgutil
+import sys
+import zipfile
+
+import nova_prio
+
+PACKAGES = {'nova_prio', 'nova_prio_host', 'nova_prio_scenario'}
+# The services of Nova run without them.
+OF_THE_PLAYER = {'cliff', 'fixtures', 'nova_prio_scenario', 'osc_lib',
+                 'testtools', 'tqdm', 'wsgi_intercept'}
+
+
+def read_wheel(path):
+    """Return the files of a wheel and its metadata, a message."""
+    with zipfile.ZipFile(path) as wheel:
+        files = {name.replace(path.name.split('-py3')[0], 'VERSION')
+                 for name in wheel.namelist()}
+        metadata, = (name for name in wheel.namelist()
+                     if name.endswith('.dist-info/METADATA'))
+        return files, email.message_from_bytes(wheel.read(metadata))
+
+
+def check_files(files):
+    """Stop if the wheel has files of other packages, or lacks its own."""
+    found = {name.split('/')[0] for name in files}
+    assert PACKAGES == {name for name in found if '.' not in name}, found
+    assert not [name for name in files if 'test' in name.split('/')[1:-1]]
+    for name in ('VERSION.dist-info/licenses/LICENSE',
+                 'VERSION.data/data/etc/nova_prio/nova-prio.conf.sample'):
+        assert name in files, '%s is not among %s' % (name, sorted(files))
+
+
+def check_metadata(metadata):
+    """Stop if the metadata of the wheel lacks a field."""
+    assert metadata['Version'].startswith('1.0.0'), metadata['Version']
+    for field in ('Summary', 'License', 'Requires-Python', 'Classifier',
+                  'Description-Content-Type'):
+        assert metadata[field], field
+    assert {'cli', 'scenario', 'test'} == set(
+        metadata.get_all('Provides-Extra'))
+
+
+def check_imports():
+    """Stop if the services would import what only the commands need."""
+    for module in pkgutil.walk_packages(nova_prio.__path__, 'nova_prio.'):
+        if not module.name.startswith('nova_prio.cmd'):
+            importlib.import_module(module.name)
+    loaded = OF_THE_PLAYER.intersection(
+        name.split('.')[0] for name in sys.modules)
+    assert not loaded, loaded
+
+
+def main(directory):
+    """Check everything; the first difference ends the script."""
+    directory = pathlib.Path(directory)
+    wheel, = directory.glob('*.whl')
+    again, = directory.glob('again/*.whl')
+    archive, = directory.glob('*.tar.gz')
+    assert wheel.name == again.name, (wheel.name, again.name)
+    assert archive.name == wheel.name.split('-py3')[0] + '.tar.gz'
+    files, metadata = read_wheel(wheel)
+    assert files == read_wheel(again)[0], files ^ read_wheel(again)[0]
+    check_files(files)
+    check_metadata(metadata)
+    check_imports()
+    print('%s has %d files, as the wheel from %s' % (
+        wheel.name, len(files), archive.name))
+
+
+if __name__ == '__main__':
+    main(sys.argv[1])
