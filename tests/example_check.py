@@ -2,8 +2,8 @@
 
 """Play the worked example as a user does, and check its result.
 
-Only the environments ``example-nova31`` and the like run it: its name keeps
-it out of the other test runs.
+Some test environments name this file. Its own name keeps it out of the other
+test runs.
 """
 
 import collections

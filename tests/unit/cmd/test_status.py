@@ -162,7 +162,7 @@ def test_untested_nova_is_warning(found, monkeypatch):
     monkeypatch.setattr(contract, 'get_nova_release', lambda: '35.0.1')
     result = found(API)[RELEASE]
     assert WARNING == result.code
-    assert 'Nova 35.0.1, only with 31, 33, 34' in result.details
+    assert 'Nova 35.0.1, only with 31, 32, 33, 34' in result.details
 
 
 def test_missing_entry_points_are_failures(found, monkeypatch):

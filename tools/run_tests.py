@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Run tox environments, two at a time: ``run_tests.py ENVIRONMENT...``.
+
+Run it at the root of the checkout, with the Python of an environment that has
+tox. ``.test-results`` gets a log for each environment, beside the results of
+its tests: JUnit XML (``*.xml``) from pytest, and CSV (``*.csv``) from stestr.
+
+It prints the progress, and at the end a table and ``N passed, N failed``,
+with ``, N skipped`` if there were any. The status is 1 if an environment or a
+test failed, if a test was skipped, or if results cannot be read.
+"""
+
+import collections
+from concurrent import futures
+import csv
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+from xml.etree import ElementTree
+
+RESULTS = pathlib.Path('.test-results')
+AT_A_TIME = 2
+PROGRESS_SECONDS = 30
+# Outcomes in the words of pytest, of stestr, and of its CSV.
+OUTCOMES = {
+    'passed': 'passed', 'ok': 'passed', 'success': 'passed',
+    'xfail': 'passed',
+    'skipped': 'skipped', 'skip': 'skipped',
+}
+_LOG_LINE = re.compile(
+    r'^\[gw\d+\] \[ *\d+%\] (\w+) |(\w+) +\[ *\d+%\]$'
+    r'| \.\.\. (ok|FAILED|ERROR|SKIPPED)', re.M)
+
+
+class Run:
+    """A run of one environment."""
+
+    def __init__(self, environment):
+        self.environment = environment
+        self.started = self.ended = None
+        self.has_succeeded = False
+        self.log = RESULTS / (environment + '.log')
+
+    def run(self):
+        """Run the environment; must not raise, whatever happens there."""
+        self.started = time.monotonic()
+        with self.log.open('wb') as log:
+            done = subprocess.run(
+                [pathlib.Path(sys.executable).with_name('tox'), 'run',
+                 '-e', self.environment],
+                stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, 'PYTEST_ADDOPTS': '-v'})
+        self.has_succeeded = done.returncode == 0
+        self.ended = time.monotonic()
+
+    @property
+    def seconds(self):
+        """The duration so far."""
+        return (self.ended or time.monotonic()) - self.started
+
+    def count_in_log(self):
+        """Count the tests so far: Counter, outcome -> int."""
+        words = (next(filter(None, match.groups())) for match in
+                 _LOG_LINE.finditer(self.log.read_text(errors='replace')))
+        return collections.Counter(map(find_outcome, words))
+
+    def count_results(self):
+        """Count the results of the tests: Counter, outcome -> int.
+
+        An environment without tests, such as pep8, has no results.
+        """
+        for suffix, reader in (('.xml', from_junit), ('.csv', from_csv)):
+            path = RESULTS / (self.environment + suffix)
+            if not path.exists():
+                continue
+            try:
+                return reader(path) or collections.Counter(failed=1)
+            except (ElementTree.ParseError, KeyError, OSError) as error:
+                print('%s cannot be counted: %r' % (path, error))
+                return collections.Counter(failed=1)
+        return collections.Counter()
+
+
+def find_outcome(word):
+    """Return passed, failed or skipped for the word of a test runner."""
+    return OUTCOMES.get(word.lower(), 'failed')
+
+
+def from_junit(path):
+    """Count the test cases of a JUnit XML file: Counter, outcome -> int."""
+    count = collections.Counter()
+    for case in ElementTree.parse(path).iter('testcase'):
+        outcomes = {child.tag for child in case}
+        if outcomes & {'failure', 'error'}:
+            count['failed'] += 1
+        elif 'skipped' in outcomes:
+            count['skipped'] += 1
+        else:
+            count['passed'] += 1
+    return count
+
+
+def from_csv(path):
+    """Count the tests of a subunit2csv file: Counter, outcome -> int."""
+    with open(path, newline='') as rows:
+        return collections.Counter(
+            find_outcome(row['status']) for row in csv.DictReader(rows))
+
+
+def format_seconds(seconds):
+    """Return a duration as minutes and seconds, such as 3:07."""
+    return '%d:%02d' % divmod(round(seconds), 60)
+
+
+def format_count(count):
+    """Return a count as text, such as "3 passed, 0 failed"."""
+    line = '%d passed, %d failed' % (count['passed'], count['failed'])
+    if count['skipped']:
+        line += ', %d skipped' % count['skipped']
+    return line
+
+
+def wait_for(runs, running):
+    """Print the progress until all runs have ended.
+
+    :param running: futures of the runs
+    """
+    since = time.monotonic()
+    while running:
+        done, running = futures.wait(
+            running, PROGRESS_SECONDS, futures.FIRST_COMPLETED)
+        for future in done:
+            future.result()
+        print('%s  %s, %d waiting' % (
+            format_seconds(time.monotonic() - since),
+            '; '.join('%s: %s (%s)' % (
+                run.environment, format_count(run.count_in_log()),
+                format_seconds(run.seconds))
+                for run in runs if run.started and not run.ended)
+            or 'nothing runs', sum(not run.started for run in runs)),
+            flush=True)
+
+
+def print_table(runs):
+    """Print a line for each run and the total; return the exit status."""
+    total = collections.Counter()
+    print('%-18s %-6s %7s %7s %7s %7s' % (
+        'environment', 'result', 'passed', 'failed', 'skipped', 'time'))
+    for run in runs:
+        count = run.count_results()
+        total += count
+        print('%-18s %-6s %7d %7d %7d %7s' % (
+            run.environment, 'ok' if run.has_succeeded else 'FAILED',
+            count['passed'], count['failed'], count['skipped'],
+            format_seconds(run.seconds)))
+    print(format_count(total))
+    return int(not all(run.has_succeeded for run in runs)
+               or bool(total['failed'] or total['skipped']))
+
+
+def main(environments):
+    """Run the environments, the first ones first; return the exit status."""
+    RESULTS.mkdir(exist_ok=True)
+    runs = [Run(environment) for environment in environments]
+    with futures.ThreadPoolExecutor(AT_A_TIME) as pool:
+        wait_for(runs, [pool.submit(run.run) for run in runs])
+    for run in runs:
+        if not run.has_succeeded:
+            print('\nThe end of %s:' % run.log)
+            print(*run.log.read_text(errors='replace').splitlines()[-60:],
+                  sep='\n')
+    print()
+    return print_table(runs)
+
+
+if __name__ == '__main__':
+    sys.exit(main(sys.argv[1:]))
