@@ -5,10 +5,58 @@
 Nova decides the NUMA fit (:mod:`nova_prio.virt.numa`).
 """
 
+from collections import abc
 import typing
 
 from nova_prio.model import capacity
 from nova_prio.model import reasons
+
+
+class Host(typing.Protocol):
+    """A ``host_report.HostReport``, or an object with its attributes."""
+
+    @property
+    def mix(self) -> bool: ...
+
+    @property
+    def floating_cpus(self) -> int: ...
+
+    @property
+    def shared_cpus(self) -> int: ...
+
+    @property
+    def sellable(self) -> capacity.Rows: ...
+
+    @property
+    def partition_problem(self) -> str: ...
+
+    @property
+    def blocked(self) -> frozenset[int]: ...
+
+    @property
+    def blocked_by(self) -> str: ...
+
+    @property
+    def problem(self) -> str: ...
+
+
+class Request(typing.Protocol):
+    """A ``demand.ResourceRequest``."""
+
+    @property
+    def priority(self) -> str | None: ...
+
+    @property
+    def needed_rows(self) -> capacity.Rows: ...
+
+    @property
+    def vcpus(self) -> int: ...
+
+    @property
+    def memory_mb(self) -> int: ...
+
+    @property
+    def wants_whole_cores(self) -> bool: ...
 
 
 class Refusal(typing.NamedTuple):
@@ -18,16 +66,16 @@ class Refusal(typing.NamedTuple):
     """
 
     reason: str
-    values: tuple = ()
+    values: tuple[str | int, ...] = ()
     needed: int | None = None
     available: int | None = None
 
     @property
-    def detail(self):
+    def detail(self) -> str:
         """Return the text of the reason as a sentence with the values."""
         return reasons.REASONS[self.reason].text % self.values
 
-    def __str__(self):
+    def __str__(self) -> str:
         """Return reason, detail and the numbers that are not None."""
         numbers = ', '.join(
             '%s %d' % (name, number) for name, number in (
@@ -37,15 +85,14 @@ class Refusal(typing.NamedTuple):
             self.reason, self.detail, numbers and ' (%s)' % numbers)
 
 
-def find_refusals(host, request, remaining, free_memory_mb):
+def find_refusals(host: Host, request: Request, remaining: capacity.Rows,
+                  free_memory_mb: int) -> abc.Iterator[Refusal]:
     """Yield each Refusal of an instance by a host.
 
     Call this for priority instances, and on a mix host for all instances. The
     rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
 
-    :param host: ``host_report.HostReport``, or an object with its attributes
-    :param request: ``demand.ResourceRequest`` of the instance
-    :param remaining: ``capacity.Rows`` of the host
+    :param remaining: remaining vCPUs of the host
     :param free_memory_mb: memory of the host that no instance has, in MB;
         negative if the memory is overcommitted
     """
@@ -74,14 +121,15 @@ def find_refusals(host, request, remaining, free_memory_mb):
                       available=host.shared_cpus)
     for row, needed, available in capacity.find_shortages(
             request.needed_rows, remaining):
-        values = available, getattr(host.sellable, row), needed
+        values: tuple[str | int, ...] = (
+            available, getattr(host.sellable, row), needed)
         if row == capacity.HIGH:
             values += (_describe_blocked(host),)
         yield Refusal('%s_capacity' % row, values, needed=needed,
                       available=available)
 
 
-def _describe_blocked(host):
+def _describe_blocked(host: Host) -> str:
     """Return the text about the guests that block dedicated CPUs, or ''."""
     if not host.blocked:
         return ''

@@ -6,6 +6,8 @@ An aggregate of such hosts has ``priority_mix=true`` or ``priority=true``. It
 may have other values: clouds use the key ``priority`` for other purposes too.
 """
 
+import typing
+
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false", the hosts take no new ordinary instances.
 ORDINARY_KEY = 'priority_ordinary'
@@ -13,29 +15,35 @@ ORDINARY_KEY = 'priority_ordinary'
 KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 
 
-def allows_priority(aggregate):
+class Aggregate(typing.Protocol):
+    """A nova.objects.Aggregate, or an object with its metadata."""
+
+    metadata: dict[str, str]
+
+
+def allows_priority(aggregate: Aggregate) -> bool:
     """Return whether the metadata mark an aggregate for priority instances."""
     return any(_equals(aggregate.metadata.get(key), 'true')
                for key in AGGREGATE_KEYS)
 
 
-def excludes_ordinary(aggregate):
+def excludes_ordinary(aggregate: Aggregate) -> bool:
     """Return whether an aggregate takes no new ordinary instances."""
     return _equals(aggregate.metadata.get(ORDINARY_KEY), 'false')
 
 
-def restricts_requests(aggregate):
+def restricts_requests(aggregate: Aggregate) -> bool:
     """Return whether requests to Placement require or forbid an aggregate."""
     return allows_priority(aggregate) or excludes_ordinary(aggregate)
 
 
-def find_misread_metadata(aggregate):
+def find_misread_metadata(aggregate: Aggregate) -> dict[str, str]:
     """Return the metadata of ``KEYS`` that are neither true nor false."""
     metadata = {key: aggregate.metadata.get(key) for key in KEYS}
     return {key: value for key, value in metadata.items() if value is not None
             and not (_equals(value, 'true') or _equals(value, 'false'))}
 
 
-def _equals(value, word):
+def _equals(value: str | None, word: str) -> bool:
     """Return whether a value is the word, in upper or lower case."""
     return value is not None and value.strip().lower() == word

@@ -34,6 +34,7 @@ fit beside them, because its shared vCPUs use the low row too.
 """
 
 import bisect
+from collections import abc
 import dataclasses
 import decimal
 import math
@@ -46,10 +47,9 @@ PRIORITIES = (HIGH, LOW)
 _MAX_TOTAL = 2 ** 31 - 1  # of an inventory in Placement
 
 
-def parse_ratio(value):
+def parse_ratio(value: str | float | decimal.Decimal) -> decimal.Decimal:
     """Return an allocation ratio as an exact Decimal: 1.1 is 11/10.
 
-    :param value: number or str
     :raises ValueError: if the value is negative or not a finite number
     """
     try:
@@ -93,24 +93,25 @@ class HostCPUs:
     host is a mix host.
     """
 
-    dedicated: frozenset
-    shared: frozenset
+    dedicated: frozenset[int]
+    shared: frozenset[int]
     ratio: decimal.Decimal
     mix: bool
 
     @property
-    def floating(self):
-        """The frozenset of CPUs where a low-priority instance may run."""
+    def floating(self) -> frozenset[int]:
+        """The CPUs where a low-priority instance may run."""
         return self.shared | self.dedicated if self.mix else self.shared
 
     @property
-    def sellable(self):
+    def sellable(self) -> Rows:
         """The sellable Rows of this host."""
         return calculate_sellable(
             len(self.dedicated), len(self.shared), self.ratio, self.mix)
 
 
-def calculate_sellable(dedicated, shared, ratio, mix):
+def calculate_sellable(dedicated: int, shared: int, ratio: decimal.Decimal,
+                       mix: bool) -> Rows:
     """Return the sellable Rows of a host.
 
     The high row promises each dedicated CPU in full to a pinned vCPU. The low
@@ -119,18 +120,19 @@ def calculate_sellable(dedicated, shared, ratio, mix):
 
     :param dedicated: number of dedicated CPUs
     :param shared: number of shared CPUs
-    :param ratio: allocation ratio, a Decimal
+    :param ratio: allocation ratio
     :param mix: whether the host is a mix host
     """
     ordinary = shared * ratio
     low = ordinary
     if mix:
-        low += dedicated * max(ratio - 1, 0)
+        low += dedicated * max(ratio - 1, decimal.Decimal(0))
     return Rows(high=dedicated, low=math.floor(low),
                 ordinary=math.floor(ordinary))
 
 
-def calculate_used(dedicated, low_shared, other_shared):
+def calculate_used(dedicated: int, low_shared: int,
+                   other_shared: int) -> Rows:
     """Return the used Rows of a host.
 
     :param dedicated: number of dedicated CPUs with a pinned vCPU
@@ -140,46 +142,46 @@ def calculate_used(dedicated, low_shared, other_shared):
     return Rows(dedicated, low_shared + other_shared, other_shared)
 
 
-def calculate_needed_rows(demand):
+def calculate_needed_rows(demand: Demand) -> Rows:
     """Return the Rows that an instance with this Demand uses."""
     if demand.priority == LOW:
         return calculate_used(demand.dedicated, demand.shared, 0)
     return calculate_used(demand.dedicated, 0, demand.shared)
 
 
-def calculate_remaining(sellable, used):
+def calculate_remaining(sellable: Rows, used: abc.Iterable[int]) -> Rows:
     """Return the remaining Rows; an oversold row has 0 remaining vCPUs."""
     high, low, ordinary = map(operator.sub, sellable, used)
     return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
-def find_shortages(needed, available):
+def find_shortages(needed: Rows,
+                   available: Rows) -> list[tuple[str, int, int]]:
     """Return the rows that are too small for an instance.
 
-    :param needed: Rows; ``available`` too
-    :returns: list of (name of the row, its needed vCPUs, its available vCPUs)
+    :returns: (name of the row, its needed vCPUs, its available vCPUs) of each
     """
     return [(name, wanted, free) for name, wanted, free
             in zip(Rows._fields, needed, available) if wanted > free]
 
 
-def find_oversold_rows(sellable, used):
+def find_oversold_rows(sellable: Rows, used: Rows) -> list[str]:
     """Return the names of the rows with more used than sellable vCPUs."""
     return [name for name, _, _ in find_shortages(used, sellable)]
 
 
-def calculate_placement_units(ratio, vcpus):
+def calculate_placement_units(ratio: decimal.Decimal, vcpus: int) -> int:
     """Return the smallest inventory with which Placement admits ``vcpus``.
 
     Placement admits ``int(units * ratio)`` vCPUs, in floating point. The
     result never exceeds the largest total that Placement allows.
 
-    :param ratio: allocation ratio, a Decimal
+    :param ratio: allocation ratio
     :param vcpus: number of vCPUs that Placement must admit
     :returns: units of the inventory: its total minus its reserved amount
     :raises ValueError: if the ratio is 0 and there are vCPUs to admit
     """
     if vcpus > 0 and not ratio:
         raise ValueError('Placement admits nothing with allocation ratio 0')
-    return bisect.bisect_left(range(_MAX_TOTAL), vcpus,
+    return bisect.bisect_left(range(_MAX_TOTAL), float(vcpus),
                               key=lambda units: units * float(ratio))

@@ -5,11 +5,13 @@
 nova-api folds the priority of an instance into the flavor: it writes priority
 and CPU policy into the copy of the flavor that Nova stores with the instance
 (:mod:`nova_prio.api.priority_fold`). A priority is in force only if it is
-folded. ``extra_specs`` are dicts, extra spec -> str.
+folded.
 """
 
+from collections import abc
 import re
 import reprlib
+import typing
 
 from oslo_utils import strutils
 
@@ -39,7 +41,7 @@ class RequestRefused(ValueError):
     """A request that contradicts itself; the text is a sentence."""
 
 
-def format_fault(subject, value, allowed):
+def format_fault(subject: str, value: object, allowed: str) -> str:
     """Return the sentence that refuses a value of a request.
 
     :param subject: kind and name of the extra spec, image property or hint
@@ -48,22 +50,22 @@ def format_fault(subject, value, allowed):
     return '%s is %s; %s.' % (subject, quote(value), allowed)
 
 
-def refuse(subject, value, allowed):
+def refuse(subject: str, value: object, allowed: str) -> typing.NoReturn:
     """Raise RequestRefused with the sentence of :func:`format_fault`."""
     raise RequestRefused(format_fault(subject, value, allowed))
 
 
-def refuse_flavor(key, value, allowed):
+def refuse_flavor(key: str, value: object, allowed: str) -> typing.NoReturn:
     """Raise RequestRefused for the value of an extra spec of a flavor."""
     refuse('Extra spec %s of the flavor' % key, value, allowed)
 
 
-def quote(value):
+def quote(value: object) -> str:
     """Return any value from a user as a short text on one line."""
     return reprlib.repr(value)
 
 
-def get_priority(extra_specs):
+def get_priority(extra_specs: abc.Mapping[str, str]) -> str | None:
     """Return the priority in force, 'high' or 'low'; None if ordinary."""
     priority = extra_specs.get(EXTRA_SPEC)
     policy = extra_specs.get(CPU_POLICY)
@@ -77,13 +79,13 @@ def get_priority(extra_specs):
     return priority if is_folded else None
 
 
-def is_from_hint(extra_specs):
+def is_from_hint(extra_specs: abc.Mapping[str, str]) -> bool:
     """Return whether the priority in force came with the hint."""
     return (get_priority(extra_specs) is not None and
             extra_specs.get(SOURCE) == 'hint')
 
 
-def is_unfolded(extra_specs, hint):
+def is_unfolded(extra_specs: abc.Mapping[str, str], hint: object) -> bool:
     """Return whether an instance requested a priority that is not folded.
 
     While ``[nova_prio] enabled`` is false, Nova stores any hint and any extra
@@ -98,7 +100,8 @@ def is_unfolded(extra_specs, hint):
     return EXTRA_SPEC in extra_specs and get_priority(extra_specs) is None
 
 
-def get_placement_amount(extra_specs, resource_class, default):
+def get_placement_amount(extra_specs: abc.Mapping[str, str],
+                         resource_class: str, default: int) -> int:
     """Return the amount of a resource class that Placement allocates.
 
     :param default: amount if no extra spec requests a number
@@ -109,7 +112,8 @@ def get_placement_amount(extra_specs, resource_class, default):
     return default
 
 
-def select_placement_requests(extra_specs, *classes):
+def select_placement_requests(extra_specs: abc.Mapping[str, str],
+                              *classes: str) -> dict[str, str]:
     """Return the extra specs that request resources of Placement.
 
     :param classes: of 'PCPU', 'VCPU' and 'MEMORY_MB'
@@ -117,7 +121,8 @@ def select_placement_requests(extra_specs, *classes):
     return _select(_PLACEMENT_REQUEST, extra_specs, classes)
 
 
-def select_pinning_requests(extra_specs, *classes):
+def select_pinning_requests(extra_specs: abc.Mapping[str, str],
+                            *classes: str) -> dict[str, str]:
     """Return the requests for CPUs that Nova reads to decide on pinning.
 
     PCPU asks for pinned vCPUs, VCPU for vCPUs that are not pinned.
@@ -127,7 +132,8 @@ def select_pinning_requests(extra_specs, *classes):
     return _select(_PINNING_REQUEST, extra_specs, classes)
 
 
-def find_misread_requests(extra_specs):
+def find_misread_requests(
+        extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
     """Return the requests for CPUs that only one of Nova's two readers sees.
 
     With such a request, the guest gets other CPUs than Placement allocates.
@@ -137,23 +143,24 @@ def find_misread_requests(extra_specs):
     return {key: value for key, value in extra_specs.items() if key in misread}
 
 
-def _select(pattern, extra_specs, classes):
+def _select(pattern: re.Pattern[str], extra_specs: abc.Mapping[str, str],
+            classes: abc.Container[str]) -> dict[str, str]:
     """Return the extra specs whose key has the pattern and one of classes."""
     matches = {key: pattern.match(key) for key in extra_specs}
     return {key: extra_specs[key] for key, match in matches.items()
             if match and match.group(1) in classes}
 
 
-def sum_amounts(requests):
+def sum_amounts(requests: abc.Mapping[str, str]) -> int:
     """Return the sum of the values that are numbers, as Nova does."""
     return sum(int(value) for value in requests.values() if is_number(value))
 
 
-def is_number(value):
+def is_number(value: str) -> bool:
     """Return whether the value of an extra spec is a whole number, 0 on."""
     return value.isascii() and value.isdigit()
 
 
-def is_realtime(extra_specs):
+def is_realtime(extra_specs: abc.Mapping[str, str]) -> bool:
     """Return whether extra specs ask for real-time, as Nova reads them."""
     return strutils.bool_from_string(extra_specs.get('hw:cpu_realtime'))

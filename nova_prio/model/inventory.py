@@ -7,12 +7,35 @@ present allocations. Otherwise Placement refuses to move an instance that is
 larger than ``max_unit`` or, up to release 13, that leaves an oversold host.
 """
 
+import typing
+
 import os_resource_classes as orc
 
 from nova_prio.model import capacity
 
+#: Resource class -> inventory in the format of Placement.
+Inventories = dict[str, dict[str, typing.Any]]
 
-def build_priority_inventories(nova_inventories, cpus, ledger):
+
+class Ledger(typing.Protocol):
+    """The usage of each instance, a ``usage.UsageLedger``."""
+
+    @property
+    def has_priority(self) -> bool: ...
+
+    @property
+    def vcpu(self) -> int: ...
+
+    @property
+    def largest_vcpu(self) -> int: ...
+
+    @property
+    def memory_mb(self) -> int: ...
+
+
+def build_priority_inventories(
+        nova_inventories: Inventories, cpus: capacity.HostCPUs,
+        ledger: Ledger) -> Inventories:
     """Return the inventories that the driver reports, a new dict.
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
@@ -27,10 +50,7 @@ def build_priority_inventories(nova_inventories, cpus, ledger):
     On all hosts, VCPU grows if the present allocations need more. A host
     without mix must have priority instances for that.
 
-    :param nova_inventories: inventories of Nova's driver, a dict, resource
-        class -> dict
-    :param cpus: ``capacity.HostCPUs``
-    :param ledger: ``usage.UsageLedger``, the usage of each instance
+    :param nova_inventories: inventories of Nova's driver
     """
     inventories = dict(nova_inventories)
     if orc.VCPU in nova_inventories and (cpus.mix or ledger.has_priority):
@@ -54,21 +74,21 @@ def build_priority_inventories(nova_inventories, cpus, ledger):
     return inventories
 
 
-def _calculate_total(inventory, used):
+def _calculate_total(inventory: dict[str, typing.Any], used: int) -> int:
     """Return the total of an inventory, raised if its usage needs more."""
     units = capacity.calculate_placement_units(
         capacity.parse_ratio(inventory['allocation_ratio']), used)
     return max(inventory['total'], units + inventory['reserved'])
 
 
-def build_cpu_inventories(cpus, present):
+def build_cpu_inventories(cpus: capacity.HostCPUs,
+                          present: Inventories) -> Inventories:
     """Return the CPU inventories that Nova's driver reports, a new dict.
 
     Nova reserves no CPUs if CPU sets are configured, and keeps the allocation
     ratio in Placement. If a CPU set is empty, its resource class is missing.
 
-    :param cpus: ``capacity.HostCPUs``
-    :param present: inventories in Placement, a dict, resource class -> dict
+    :param present: inventories in Placement
     """
     sets = {orc.PCPU: (cpus.dedicated, 1.0),
             orc.VCPU: (cpus.shared, float(cpus.ratio))}

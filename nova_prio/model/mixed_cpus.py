@@ -3,13 +3,14 @@
 """Rewrite flavors with resources:PCPU and resources:VCPU to the mixed policy.
 
 Stock Nova refuses a flavor that requests both resource classes. Instead, Nova
-has the mixed CPU policy with a mask of dedicated vCPUs. ``extra_specs`` are
-dicts, extra spec -> str. If a request contradicts itself, the functions raise
-flavor_specs.RequestRefused.
+has the mixed CPU policy with a mask of dedicated vCPUs. If a request
+contradicts itself, the functions raise flavor_specs.RequestRefused.
 """
 
+from collections import abc
 import itertools
 import re
+import typing
 
 from nova_prio.model import flavor_specs
 
@@ -23,17 +24,24 @@ _GROUP_KEY = re.compile(
     r'(?P<kind>resources|trait)(?P<group>[1-9][0-9]*):(?P<class_or_trait>.+)$')
 
 
-def requests_pcpu_and_vcpu(extra_specs):
+def requests_pcpu_and_vcpu(extra_specs: abc.Mapping[str, str]) -> bool:
     """Return whether a flavor requests both PCPU and VCPU, even 0 of them."""
     return all(flavor_specs.select_pinning_requests(extra_specs, name)
                for name in ('PCPU', 'VCPU'))
 
 
-def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
+class ImageProperties(typing.Protocol):
+    """A nova.objects.ImageMetaProps, or a dict."""
+
+    def get(self, name: str, /) -> str | None: ...
+
+
+def count_dedicated_vcpus(
+        vcpus: int, extra_specs: abc.Mapping[str, str],
+        image_properties: ImageProperties) -> int | None:
     """Return the number of dedicated vCPUs of a flavor with PCPU and VCPU.
 
     :param vcpus: number of vCPUs of the flavor
-    :param image_properties: dict, image property -> str
     :returns: None if the flavor requests 0 PCPU or 0 VCPU
     """
     requests = flavor_specs.select_pinning_requests(
@@ -78,13 +86,14 @@ def count_dedicated_vcpus(vcpus, extra_specs, image_properties):
     return pcpus - isolated
 
 
-def choose_dedicated_vcpus(nodes, dedicated):
-    """Choose the dedicated vCPUs, and return them as a sorted list.
+def choose_dedicated_vcpus(nodes: abc.Iterable[abc.Set[int]],
+                           dedicated: int) -> list[int]:
+    """Choose the dedicated vCPUs, and return them sorted.
 
     The shared vCPUs are spread evenly over the NUMA nodes of the guest, and
     are the first vCPUs of each node. The other vCPUs are dedicated.
 
-    :param nodes: list of the sets of vCPUs of each NUMA node of the guest
+    :param nodes: vCPUs of each NUMA node of the guest
     :param dedicated: number of dedicated vCPUs
     """
     # The first vCPU of every node, the second of every node, ...
@@ -94,15 +103,17 @@ def choose_dedicated_vcpus(nodes, dedicated):
     return sorted(vcpus[shared_count:])
 
 
-def check_emulator_threads(extra_specs, first_node, dedicated):
+def check_emulator_threads(extra_specs: abc.Mapping[str, str],
+                           first_node: abc.Set[int],
+                           dedicated: abc.Iterable[int]) -> None:
     """Refuse a flavor whose isolated emulator threads can get no CPU.
 
     Nova pins the emulator threads beside the dedicated vCPUs of the first NUMA
     node of the guest. If that node has no dedicated vCPU, Nova finds no host
     (nova.virt.hardware._pack_instance_onto_cores).
 
-    :param first_node: set of the vCPUs of the first NUMA node
-    :param dedicated: list of all dedicated vCPUs of the guest
+    :param first_node: vCPUs of the first NUMA node
+    :param dedicated: all dedicated vCPUs of the guest
     """
     if (extra_specs.get(_EMULATOR) == 'isolate' and
             first_node.isdisjoint(dedicated)):
@@ -113,14 +124,15 @@ def check_emulator_threads(extra_specs, first_node, dedicated):
             "resources:PCPU.")
 
 
-def fold_to_mixed_policy(extra_specs, mask):
+def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
+                         mask: str) -> dict[str, str]:
     """Return the extra specs with the mixed policy for PCPU and VCPU requests.
 
     Nova requests the CPUs of a mixed instance outside all numbered groups. If
     a group requested only CPUs, its traits are requested outside all groups,
     too.
 
-    :param mask: str, the dedicated vCPUs; in a real-time flavor, these are the
+    :param mask: the dedicated vCPUs; in a real-time flavor, these are the
         real-time vCPUs
     :returns: a new dict
     """
@@ -147,13 +159,13 @@ def fold_to_mixed_policy(extra_specs, mask):
     return {**folded, flavor_specs.CPU_POLICY: 'mixed', mask_key: mask}
 
 
-def _find_groups_with_resources(extra_specs):
-    """Return the numbers of the groups that request resources: set of str."""
+def _find_groups_with_resources(extra_specs: abc.Iterable[str]) -> set[str]:
+    """Return the numbers of the groups that request resources."""
     return {match['group'] for match in map(_GROUP_KEY.match, extra_specs)
             if match and match['kind'] == 'resources'}
 
 
-def _refuse_image(name, value, allowed):
+def _refuse_image(name: str, value: object, allowed: str) -> typing.NoReturn:
     flavor_specs.refuse(
         'Image property %s' % name, value,
         '%s of the flavor %s is allowed' % (_BESIDE, allowed))

@@ -3,6 +3,7 @@
 """Find the CPUs, or the ratio, that a host needs to sell enough vCPUs."""
 
 import bisect
+from collections import abc
 import decimal
 import fractions
 import typing
@@ -11,6 +12,8 @@ from nova_prio.model import capacity
 
 MOST_CPUS = 4096
 MOST_RATIO = 1000
+# The values of a HostSize of which none is None.
+_Complete = tuple[int, int, decimal.Decimal, bool]
 #: Digits of a found ratio behind the decimal point.
 _DIGITS = 4
 
@@ -28,42 +31,47 @@ class HostSize(typing.NamedTuple):
     mix: bool
 
     @property
-    def sellable(self):
-        """The sellable ``capacity.Rows``."""
-        return capacity.calculate_sellable(*self)
+    def sellable(self) -> capacity.Rows:
+        """The sellable vCPUs, if no value is None."""
+        return capacity.calculate_sellable(*typing.cast(_Complete, self))
 
     @property
-    def overall_ratio(self):
-        """Sellable vCPUs for each CPU, a Fraction; 0 without CPUs."""
+    def overall_ratio(self) -> fractions.Fraction:
+        """Sellable vCPUs for each CPU, if no value is None; 0 without CPUs."""
+        dedicated, shared, *_ = typing.cast(_Complete, self)
         return fractions.Fraction(
-            self.sellable.high + self.sellable.low,
-            (self.dedicated + self.shared) or 1)
+            self.sellable.high + self.sellable.low, (dedicated + shared) or 1)
 
 
-def solve(size, low=None, overall=None):
+def solve(size: HostSize, low: int | None = None,
+          overall: decimal.Decimal | None = None) -> HostSize:
     """Return the HostSize that reaches a target, and sells as little more.
 
     Give one of the targets ``low`` and ``overall``.
 
-    :param size: HostSize of which exactly one value is None
+    :param size: host of which exactly one value is None
     :param low: number of vCPUs that the low row must sell
-    :param overall: ``overall_ratio`` that the host must reach, a Decimal
+    :param overall: ``overall_ratio`` that the host must reach
     :raises NoSolution: if no value reaches the target, or if every value does
     """
     name = size._fields[size.index(None)]
+    # Any arguments: mypy cannot know which of the fields ``name`` is.
+    replace: abc.Callable[..., HostSize] = size._replace
     given = ', '.join('%s %s' % (field, value)
                       for field, value in size._asdict().items()
                       if value is not None and field != 'mix')
     given += ' and mix' if size.mix else ' without mix'
+    target: int | fractions.Fraction
     if overall is None:
-        target, goal = low, '%d low-priority vCPUs with %s' % (low, given)
+        target = typing.cast(int, low)
+        goal = '%d low-priority vCPUs with %s' % (target, given)
     else:
         target = fractions.Fraction(overall)
         goal = 'an overall ratio of %s with %s' % (overall, given)
 
-    def measure(value):
+    def measure(value: int | decimal.Decimal) -> int | fractions.Fraction:
         """Return the number or ratio that a value gives, as in the target."""
-        candidate = size._replace(**{name: value})
+        candidate = replace(**{name: value})
         return (candidate.sellable.low if overall is None
                 else candidate.overall_ratio)
 
@@ -87,4 +95,4 @@ def solve(size, low=None, overall=None):
             name, MOST_CPUS, goal))
     if measures[numbers[0]] == measures[numbers[-1]]:
         raise NoSolution('Any number of %s CPUs gives %s.' % (name, goal))
-    return size._replace(**{name: min(enough, key=measures.get)})
+    return replace(**{name: min(enough, key=measures.__getitem__)})

@@ -3,30 +3,40 @@
 """Write the expected allocations of an instance to Placement.
 
 ``context`` and ``client`` are those of :mod:`nova_prio.placement.allocations`.
-``provider`` is the UUID of the resource provider of the host, ``sharing`` a
-list of the UUIDs of the providers that share disks with the host. ``present``
-is the answer of Placement with the allocations of the instance.
+``provider`` is the UUID of the resource provider of the host, ``sharing`` are
+the UUIDs of the providers that share disks with the host. ``present`` is the
+answer of Placement with the allocations of the instance.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import copy
 import functools
+import typing
 
 from nova.compute import utils as compute_utils
 import os_resource_classes as orc
 
 from nova_prio.placement import allocations
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova import objects
+    from nova.scheduler.client import report
 
-def repair(context, client, provider, host, uuid):
+
+def repair(context: nova_context.RequestContext,
+           client: report.SchedulerReportClient, provider: str, host: str,
+           uuid: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Write the expected allocations of an instance if the instance is idle.
 
     An instance is idle if it has no task and no open migration.
 
     :param host: host name of the instance
     :param uuid: UUID of the instance
-    :returns: the amounts before and after, two dicts, resource class -> int,
-        with the disks at sharing providers; None if the instance is not idle
-        on this host
+    :returns: the amounts before and after, by resource class, with the disks
+        at sharing providers; None if the instance is not idle on this host
     :raises allocations.PlacementRefused: if Placement refused the write, or
         only its DISK_GB; the text says which
     """
@@ -70,11 +80,14 @@ def repair(context, client, provider, host, uuid):
         'failed' % allocations.ATTEMPTS)
 
 
-def get_present_and_expected(context, client, provider, sharing, instance):
+def get_present_and_expected(
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient, provider: str,
+        sharing: abc.Iterable[str], instance: objects.Instance,
+) -> tuple[dict[str, int], dict[str, int]]:
     """Return the present and the expected amounts of an instance.
 
-    :returns: two dicts, resource class -> int, with the disks at sharing
-        providers
+    :returns: both by resource class, with the disks at sharing providers
     """
     present = client.get_allocs_for_consumer(context, instance.uuid)
     return (_sum_amounts(present, provider, sharing),
@@ -83,36 +96,41 @@ def get_present_and_expected(context, client, provider, sharing, instance):
                 compute_utils.is_volume_backed_instance(context, instance)))
 
 
-def find_sharing_providers(client, provider):
-    """Return a list of the UUIDs of providers that share disks with a host."""
+def find_sharing_providers(client: report.SchedulerReportClient,
+                           provider: str) -> list[str]:
+    """Return the UUIDs of the providers that share disks with a host."""
     aggregates = allocations.get_json(
         client, '/resource_providers/%s/aggregates' % provider)['aggregates']
     return [uuid for uuid in allocations.find_disk_sharers(client, aggregates)
             if uuid != provider]
 
 
-def _get_amounts(present, provider):
-    """Return the amounts that the flavor decides at one provider: dict."""
+def _get_amounts(present: dict[str, typing.Any],
+                 provider: str) -> dict[str, int]:
+    """Return the amounts that the flavor decides at one provider."""
     return allocations.select_managed(present['allocations'].get(
         provider, {'resources': {}})['resources'])
 
 
-def _get_disks(present, provider, sharing):
-    """Return DISK_GB of each provider that has it: dict, UUID -> int."""
+def _get_disks(present: dict[str, typing.Any], provider: str,
+               sharing: abc.Iterable[str]) -> dict[str, int]:
+    """Return DISK_GB of each provider that has it, by UUID."""
     disks = {uuid: _get_amounts(present, uuid).get(orc.DISK_GB)
              for uuid in (provider, *sharing)}
     return {uuid: disk for uuid, disk in disks.items() if disk}
 
 
-def _sum_amounts(present, provider, sharing):
+def _sum_amounts(present: dict[str, typing.Any], provider: str,
+                 sharing: abc.Iterable[str]) -> dict[str, int]:
     """Return the amounts at a host, with the disks at sharing providers."""
     amounts = _get_amounts(present, provider)
     disk = sum(_get_disks(present, provider, sharing).values())
     return {**amounts, orc.DISK_GB: disk} if disk else amounts
 
 
-def _assign_disk(disk_gb, provider, sharing, present_disks):
-    """Return the provider to which the disk belongs: dict, UUID -> DISK_GB.
+def _assign_disk(disk_gb: int | None, provider: str, sharing: list[str],
+                 present_disks: dict[str, int]) -> dict[str, int]:
+    """Return DISK_GB by the UUID of the provider to which the disk belongs.
 
     This is the provider with a DISK_GB allocation of the instance. If both the
     host and a sharing provider have such an allocation, it is the host: the
@@ -139,12 +157,16 @@ def _assign_disk(disk_gb, provider, sharing, present_disks):
             'each' if present_disks else 'none'))
 
 
-def _build_allocations(present, provider, sharing, expected, instance, disks):
+def _build_allocations(
+        present: dict[str, typing.Any], provider: str,
+        sharing: abc.Iterable[str], expected: dict[str, int],
+        instance: objects.Instance,
+        disks: dict[str, int]) -> dict[str, typing.Any]:
     """Return the present allocations, changed to the expected amounts.
 
-    :param expected: dict, resource class -> amount; {} deletes the amounts at
+    :param expected: resource class -> amount; {} deletes the amounts at
         all providers
-    :param disks: dict, UUID of a provider -> DISK_GB
+    :param disks: UUID of a provider -> DISK_GB
     """
     wanted = copy.deepcopy(present)
     changed = (provider, *sharing) if expected else present['allocations']

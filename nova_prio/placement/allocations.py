@@ -2,11 +2,15 @@
 
 """The allocations of instances in Placement, and the expected allocations.
 
-``context`` is a nova.context.RequestContext of the cell of the instances,
-``client`` a nova.scheduler.client.report.SchedulerReportClient. Functions that
-call Placement raise PlacementRefused if Placement refuses or fails. They must
-not call methods of the client that only log such an error.
+``context`` is that of the cell of the instances. Functions that call Placement
+raise PlacementRefused if Placement refuses or fails. They must not call
+methods of ``client`` that only log such an error.
 """
+
+from __future__ import annotations
+
+from collections import abc
+import typing
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import utils as compute_utils
@@ -17,6 +21,11 @@ from nova.scheduler import utils as scheduler_utils
 from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+    import requests
 
 #: Resource classes whose amounts the flavor of an instance decides. This
 #: package changes no other allocations, for example of PCI devices.
@@ -42,17 +51,18 @@ class NotInPlacement(PlacementRefused):
     """Placement does not know the object of a request."""
 
 
-def select_managed(resources):
+def select_managed(resources: abc.Mapping[str, int]) -> dict[str, int]:
     """Return the amounts of the ``MANAGED`` resource classes, without zeros.
 
-    :param resources: dict, resource class -> amount
+    :param resources: resource class -> amount
     """
     return {name: amount for name, amount in resources.items()
             if name in MANAGED and amount}
 
 
-def get_expected(instance, is_volume_backed):
-    """Return the expected amounts of ``MANAGED``, a dict, class -> amount.
+def get_expected(instance: objects.Instance,
+                 is_volume_backed: bool) -> dict[str, int]:
+    """Return the expected amounts of the ``MANAGED`` resource classes.
 
     As in the scheduler, the embedded flavor and the image decide. The
     allocation of a deleted or shelved offloaded instance is empty.
@@ -67,16 +77,24 @@ def get_expected(instance, is_volume_backed):
     ).merged_resources())
 
 
-def find_drifted(context, instances, present, classes):
+def find_drifted(
+        context: nova_context.RequestContext,
+        instances: abc.Iterable[objects.Instance],
+        present: abc.Mapping[str, abc.Mapping[str, int]],
+        classes: abc.Container[str],
+) -> abc.Iterator[tuple[objects.Instance, dict[str, int]]]:
     """Yield the instances whose allocation is not the expected one.
 
-    :param instances: list of nova.objects.Instance on one host
-    :param present: dict, UUID -> resource class -> amount at the host
+    :param instances: instances on one host
+    :param present: UUID -> resource class -> amount at the host
     :param classes: resource classes of the host. Expected amounts of other
         classes are left out: Placement accepts no allocation of them there.
-    :returns: iterator of (nova.objects.Instance, expected allocation)
+    :returns: iterator of (instance, expected allocation)
     """
-    def find_drift(candidates, volume_backed):
+    def find_drift(
+            candidates: abc.Iterable[objects.Instance],
+            volume_backed: abc.Container[str],
+    ) -> abc.Iterator[tuple[objects.Instance, dict[str, int]]]:
         """Yield the candidates with another allocation, and the expected one.
 
         :param volume_backed: UUIDs of the instances booted from a volume
@@ -96,7 +114,9 @@ def find_drifted(context, instances, present, classes):
     yield from find_drift(suspects, find_volume_backed(context, suspects))
 
 
-def find_volume_backed(context, instances):
+def find_volume_backed(
+        context: nova_context.RequestContext,
+        instances: abc.Collection[objects.Instance]) -> set[str]:
     """Return the UUIDs of the instances that were booted from a volume."""
     bdms = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
         context, [instance.uuid for instance in instances])
@@ -106,15 +126,16 @@ def find_volume_backed(context, instances):
                     instance.uuid, objects.BlockDeviceMappingList()))}
 
 
-def is_on_no_host(instance):
+def is_on_no_host(instance: objects.Instance) -> bool:
     """Return whether an instance has no host, and no task gives it one."""
     return (instance.host is None and instance.task_state is None and
             instance.vm_state in (vm_states.SHELVED_OFFLOADED,
                                   vm_states.ERROR))
 
 
-def get_if_idle(context, uuid):
-    """Return the nova.objects.Instance with a UUID.
+def get_if_idle(context: nova_context.RequestContext,
+                uuid: str) -> objects.Instance | None:
+    """Return the instance with a UUID.
 
     :returns: None if the instance does not exist, has a task, or has an open
         migration
@@ -131,12 +152,13 @@ def get_if_idle(context, uuid):
     return instance if is_idle else None
 
 
-def is_open_migration(migration):
+def is_open_migration(migration: objects.Migration) -> bool:
     """Return whether a migration is in progress or awaits confirmation."""
     return migration.status not in _ENDED
 
 
-def delete(context, client, uuid):
+def delete(context: nova_context.RequestContext,
+           client: report.SchedulerReportClient, uuid: str) -> None:
     """Delete the allocations of a consumer."""
     present = client.get_allocs_for_consumer(context, uuid)
     if not write(context, client, '/allocations/' + uuid, present,
@@ -145,7 +167,9 @@ def delete(context, client, uuid):
             'Another client changed the allocations at the same time')
 
 
-def return_to_instance(context, client, migration):
+def return_to_instance(context: nova_context.RequestContext,
+                       client: report.SchedulerReportClient,
+                       migration: objects.Migration) -> None:
     """Move the allocations of a migration back to its instance.
 
     Placement deletes the allocations of the instance on the destination.
@@ -156,12 +180,15 @@ def return_to_instance(context, client, migration):
         raise PlacementRefused('Placement refused to move the allocations')
 
 
-def write(context, client, url, present, wanted):
+def write(context: nova_context.RequestContext,
+          client: report.SchedulerReportClient, url: str,
+          present: dict[str, typing.Any],
+          wanted: dict[str, typing.Any]) -> bool:
     """Write to Placement, unless the wanted data are present.
 
-    :param url: str, relative to the URL of Placement
+    :param url: relative to the URL of Placement
     :param present: the answer of Placement at this URL
-    :param wanted: dict, with the generation in ``present``
+    :param wanted: new data, with the generation in ``present``
     :returns: False if another client changed the data since ``present`` was
         read, else True
     """
@@ -182,7 +209,10 @@ def write(context, client, url, present, wanted):
     return False
 
 
-def update_provider(context, client, provider, kind, change):
+def update_provider(context: nova_context.RequestContext,
+                    client: report.SchedulerReportClient, provider: str,
+                    kind: str, change: abc.Callable[[typing.Any], typing.Any],
+                    ) -> None:
     """Change the inventories, the traits or the aggregates of a provider.
 
     :param provider: UUID of the resource provider
@@ -206,7 +236,8 @@ def update_provider(context, client, provider, kind, change):
         'attempts failed' % (kind, ATTEMPTS))
 
 
-def find_disk_sharers(client, aggregates):
+def find_disk_sharers(client: report.SchedulerReportClient,
+                      aggregates: abc.Collection[str]) -> list[str]:
     """Return the UUIDs of the providers that share disks in aggregates.
 
     The query must not ask for capacity: a full provider shares its disks too.
@@ -225,15 +256,16 @@ def find_disk_sharers(client, aggregates):
                 % provider['uuid'])['inventories']]
 
 
-def get_json(client, url, version=_PROVIDERS_VERSION):
-    """Return the answer of Placement at a URL, a dict."""
+def get_json(client: report.SchedulerReportClient, url: str,
+             version: str = _PROVIDERS_VERSION) -> dict[str, typing.Any]:
+    """Return the answer of Placement at a URL."""
     response = client.get(url, version=version)
     if not response:
         raise _build_error(url, response)
     return response.json()
 
 
-def _build_error(url, response):
+def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     """Return the exception for a failed request."""
     status = response.status_code
     error_class = NotInPlacement if status == 404 else PlacementRefused

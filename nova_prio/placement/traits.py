@@ -2,6 +2,8 @@
 
 """The traits by which requests find priority hosts in Placement."""
 
+from collections import abc
+
 #: Trait of every host that runs the compute driver of this package.
 CPU_PRIORITY = 'CUSTOM_CPU_PRIORITY'
 #: Trait of mix hosts.
@@ -12,18 +14,18 @@ CPU_PRIORITY_DISABLED = 'CUSTOM_CPU_PRIORITY_DISABLED'
 ALL = (CPU_PRIORITY, CPU_PRIORITY_MIX, CPU_PRIORITY_DISABLED)
 
 
-def has_our_driver(traits):
+def has_our_driver(traits: abc.Iterable[str]) -> bool:
     """Return whether a host with these traits runs our compute driver."""
     return not {CPU_PRIORITY, CPU_PRIORITY_DISABLED}.isdisjoint(traits)
 
 
-def select_ours(traits):
+def select_ours(traits: abc.Iterable[str]) -> list[str]:
     """Return the traits of this package among the given ones, sorted."""
     return sorted(set(traits).intersection(ALL))
 
 
-def list_for_host(mix, is_disabled):
-    """Return the list of traits of a host, without ``CPU_PRIORITY_DISABLED``.
+def list_for_host(mix: bool, is_disabled: bool) -> list[str]:
+    """Return the traits of a host, without ``CPU_PRIORITY_DISABLED``.
 
     :param mix: whether the host is a mix host
     :param is_disabled: whether the host is disabled for priority instances
