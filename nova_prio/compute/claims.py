@@ -96,7 +96,7 @@ class _ClassTest:
                 objects.NUMATopology.obj_from_db_obj(topology), report,
                 request.demand)._to_json()
         # The ratios of the host itself: a forced target brings no limits, nor
-        # does a live migration in Nova 31 and 33 (Launchpad bug 2153425).
+        # does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
         ram_ratio = compute_node.ram_allocation_ratio
         limits = limit.obj_clone() if limit else objects.NUMATopologyLimits()
         limits.cpu_allocation_ratio = float(report.ratio)

@@ -125,7 +125,7 @@ class Guests(test_audit.Audit):
             ('wrong_partition', 'ordinary', 'none of a priority',
              '/low_prio_machine')}
         self.assert_said(expected)
-        if contract.get_nova_release() < '33':
+        if contract.get_nova_release() < '32':
             # Nova does not write the flavor's extra specs into the guest.
             expected = {('old_cpuset', 'low', 'CPUs 8-11,20-23', 'CPUs 0-23'),
                         ('old_cpuset', 'ordinary', 'CPUs 0-23',
