@@ -22,10 +22,14 @@ OF_THE_PLAYER = {'cliff', 'fixtures', 'nova_prio_scenario', 'osc_lib',
 
 
 def read_wheel(path):
-    """Return the files of a wheel and its metadata, a message."""
+    """Return the files of a wheel and its metadata, a message.
+
+    pbr.json names the commit if the wheel is built in a clone.
+    """
     with zipfile.ZipFile(path) as wheel:
         files = {name.replace(path.name.split('-py3')[0], 'VERSION')
-                 for name in wheel.namelist()}
+                 for name in wheel.namelist()
+                 if not name.endswith('/pbr.json')}
         metadata, = (name for name in wheel.namelist()
                      if name.endswith('.dist-info/METADATA'))
         return files, email.message_from_bytes(wheel.read(metadata))
