@@ -16,9 +16,9 @@ import zipfile
 import nova_prio
 
 PACKAGES = {'nova_prio', 'nova_prio_host', 'nova_prio_scenario'}
-# The services of Nova run without them.
-OF_THE_PLAYER = {'cliff', 'fixtures', 'nova_prio_scenario', 'osc_lib',
-                 'testtools', 'tqdm', 'wsgi_intercept'}
+# The services of Nova run without the scenario player and its libraries.
+OF_THE_PLAYER = {'fixtures', 'nova_prio_scenario', 'oslotest', 'testtools',
+                 'wsgi_intercept'}
 
 
 def read_wheel(path):
@@ -56,7 +56,7 @@ def check_metadata(metadata):
 
 
 def check_imports():
-    """Stop if the services would import what only the commands need."""
+    """Stop if the services would import a library of the scenario player."""
     for module in pkgutil.walk_packages(nova_prio.__path__, 'nova_prio.'):
         if not module.name.startswith('nova_prio.cmd'):
             importlib.import_module(module.name)
