@@ -3,24 +3,39 @@
 """Check the host aggregates that priority instances depend on.
 
 Aggregates can change at run time, so these faults stop no service. In all
-functions, ``aggregates`` lists each nova.objects.Aggregate of the cloud, and
-``hosts`` each nova_prio.admin.host_inventory.HostCapacity.
+functions, ``aggregates`` are all host aggregates of the cloud, and ``hosts``
+are all hosts.
 """
+
+from __future__ import annotations
+
+from collections import abc
+import typing
 
 from nova_prio.compat import contract
 from nova_prio.model import aggregate_metadata
 from nova_prio.scheduler import config_checks
 from nova_prio.virt import driver_alias
 
+if typing.TYPE_CHECKING:
+    from nova import objects
+    from oslo_config import cfg
+
+    from nova_prio.admin import host_inventory
+
 _KEY, _AMBIGUOUS_KEY = aggregate_metadata.AGGREGATE_KEYS
 #: Maximum number of hosts that a sentence names.
 _MAX_NAMES = 10
 
 
-def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
+def find_warnings(
+        conf: cfg.ConfigOpts, services: abc.Container[str],
+        aggregates: abc.Collection[objects.Aggregate],
+        hosts: abc.Collection[host_inventory.HostCapacity],
+        all_hosts_known: bool) -> abc.Iterator[str]:
     """Yield the faults of the host aggregates, one sentence each.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param conf: Nova's configuration
     :param services: names of the services whose configuration is in conf
     :param all_hosts_known: whether all cells answered
     """
@@ -72,7 +87,10 @@ def find_warnings(conf, services, aggregates, hosts, all_hosts_known):
         yield from _find_weigher_warnings(conf, aggregates)
 
 
-def find_mirror_warnings(aggregates, hosts):
+def find_mirror_warnings(
+        aggregates: abc.Iterable[objects.Aggregate],
+        hosts: abc.Collection[host_inventory.HostCapacity],
+) -> abc.Iterator[str]:
     """Yield the differences between the aggregates of Nova and of Placement.
 
     Send one request to Placement for each aggregate that restricts requests,
@@ -97,11 +115,14 @@ def find_mirror_warnings(aggregates, hosts):
                'again.' % ' '.join(str(error).split()).rstrip('.'))
 
 
-def _compare_mirror(aggregate, hosts, providers):
+def _compare_mirror(
+        aggregate: objects.Aggregate,
+        hosts: abc.Collection[host_inventory.HostCapacity],
+        providers: abc.Container[str]) -> abc.Iterator[str]:
     """Yield the differences between an aggregate in Nova and in Placement.
 
     :param providers: UUIDs of the resource providers that the aggregate has
-        in Placement, a set
+        in Placement
     """
     # A host may have several compute nodes, each with a provider.
     missing = {host.name for host in hosts if host.name in aggregate.hosts and
@@ -124,11 +145,12 @@ def _compare_mirror(aggregate, hosts, providers):
                        for_ordinary='no new ordinary instance')))
 
 
-def _format_effect(aggregate, for_priority, for_ordinary):
+def _format_effect(aggregate: objects.Aggregate, for_priority: str,
+                   for_ordinary: str) -> str:
     """Return the effect of an aggregate that is wrong in Placement.
 
-    :param for_priority: text, to which priority instances a host is offered
-    :param for_ordinary: text, to which ordinary instances a host is offered
+    :param for_priority: to which priority instances a host is offered
+    :param for_ordinary: to which ordinary instances a host is offered
     """
     effects = []
     if aggregate_metadata.allows_priority(aggregate):
@@ -138,7 +160,9 @@ def _format_effect(aggregate, for_priority, for_ordinary):
     return ' and '.join(effects)
 
 
-def _find_weigher_warnings(conf, aggregates):
+def _find_weigher_warnings(
+        conf: cfg.ConfigOpts, aggregates: abc.Collection[objects.Aggregate],
+) -> abc.Iterator[str]:
     """Yield the metadata that would mislead the weighers."""
     for key, effect in config_checks.find_doubled_multipliers(conf).items():
         for aggregate in aggregates:
@@ -165,7 +189,7 @@ def _find_weigher_warnings(conf, aggregates):
                    'from the option.' % (domains, key))
 
 
-def _parse_number(value):
+def _parse_number(value: str | float) -> float | None:
     """Return a value of metadata as a float, or None if it is no number."""
     try:
         return float(value)
@@ -173,7 +197,7 @@ def _parse_number(value):
         return None
 
 
-def _format_names(hosts):
+def _format_names(hosts: abc.Collection[str]) -> str:
     """Return the names of hosts for the start of a sentence."""
     names = ', '.join(sorted(hosts)[:_MAX_NAMES])
     if len(hosts) == 1:

@@ -2,6 +2,7 @@
 
 """Read and check the configuration files of the services."""
 
+from collections import abc
 import difflib
 import glob
 import os
@@ -26,7 +27,7 @@ PLUGIN_OPTIONS = (('DEFAULT', 'compute_driver'),
 _GROUP = our_conf.GROUP.name
 
 
-def find_paths(conf):
+def find_paths(conf: cfg.ConfigOpts) -> list[str]:
     """Return the paths of the files that conf has read, in their order."""
     paths = list(conf.config_file)
     for directory in conf.config_dirs:
@@ -34,14 +35,14 @@ def find_paths(conf):
     return paths
 
 
-def read_sections(path):
-    """Return the content of a file: dict, group -> option -> list of str."""
-    sections = {}
+def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
+    """Return the content of a file: group -> option -> values."""
+    sections: dict[str, dict[str, list[str]]] = {}
     cfg.ConfigParser(path, sections).parse()
     return sections
 
 
-def format_read_error(error, files=()):
+def format_read_error(error: Exception, files: abc.Iterable[str] = ()) -> str:
     """Return the sentence about one of :data:`ERRORS`.
 
     :param files: paths of the files, to name the one that is not UTF-8
@@ -53,7 +54,7 @@ def format_read_error(error, files=()):
     return 'The configuration of Nova cannot be read: %s.' % text
 
 
-def _is_undecodable(path):
+def _is_undecodable(path: str) -> bool:
     """Return whether a file can be read, but is not UTF-8."""
     try:
         pathlib.Path(path).expanduser().read_text()
@@ -64,13 +65,13 @@ def _is_undecodable(path):
     return False
 
 
-def find_unknown_options(conf):
+def find_unknown_options(conf: cfg.ConfigOpts) -> abc.Iterator[str]:
     """Yield a sentence for each probable misspelling in the files.
 
     A sentence is about an unknown option in ``[nova_prio]``, or about another
     unknown option or group whose name is similar to a name of this package.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts`` that has read the files
+    :param conf: Nova's configuration, which has read the files
     """
     for path in find_paths(conf):
         for group, options in read_sections(path).items():
@@ -87,7 +88,7 @@ def find_unknown_options(conf):
                            % (group, option, path, remedy))
 
 
-def _find_remedy(conf, group, option):
+def _find_remedy(conf: cfg.ConfigOpts, group: str, option: str) -> str | None:
     """Return the remedy for a misspelled option, or None.
 
     None is returned for a known option and for an option of other software.
@@ -109,7 +110,8 @@ def _find_remedy(conf, group, option):
     return 'remove it.' if group == _GROUP else None
 
 
-def _find_similar(name, names, cutoff=0.85):
+def _find_similar(name: str, names: abc.Iterable[str],
+                  cutoff: float = 0.85) -> str | None:
     """Return the most similar one of some names, or None.
 
     :param cutoff: least similarity, from 0 to 1

@@ -5,7 +5,10 @@
 No API of Nova shows the statistics of a compute node, which hold the report.
 """
 
+from __future__ import annotations
+
 import collections
+from collections import abc
 import dataclasses
 import typing
 
@@ -21,8 +24,14 @@ import sqlalchemy.exc
 from nova_prio.api import flavor_preview
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
+from nova_prio.model import capacity
 from nova_prio.objects import host_report
 from nova_prio.virt import demand
+
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
+
+_Record = typing.TypeVar('_Record')
 
 #: Errors of Nova's objects if a database cannot be read.
 DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
@@ -32,40 +41,41 @@ DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
 class HostCapacity(typing.NamedTuple):
     """A compute host.
 
-    ``report`` is a HostReport. It is None if the host runs another driver, or
-    if the report cannot be read: ``problem`` is the reason or None.
-    ``aggregates`` is the list of nova.objects.Aggregate with this host.
-    ``uuid`` is the UUID of the compute node and of its resource provider,
-    ``free_memory_mb`` the unsold memory.
+    ``report`` is None if the host runs another driver, or if the report cannot
+    be read: ``problem`` is the reason or None. ``aggregates`` are those with
+    this host. ``uuid`` is the UUID of the compute node and of its resource
+    provider, ``free_memory_mb`` the unsold memory.
     """
 
     name: str
     report: host_report.HostReport | None
     problem: str | None
-    aggregates: list
+    aggregates: list[objects.Aggregate]
     uuid: str | None = None
     free_memory_mb: int = 0
 
     @property
-    def cpus_by_mix(self):
-        """The ``capacity.HostCPUs`` without and with cpu_priority_mix_enable.
+    def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
+        """The CPUs without and with cpu_priority_mix_enable.
 
         The host must have a report.
         """
+        assert self.report is not None
         cpus = self.report.cpus
         # nova-compute refuses mix unless both CPU sets are given.
         can_mix = bool(cpus.dedicated and cpus.shared)
         return (dataclasses.replace(cpus, mix=False),
                 dataclasses.replace(cpus, mix=can_mix))
 
-    def count_instances(self, request):
+    def count_instances(self, request: demand.ResourceRequest) -> int:
         """Return how many equal instances fit on the remaining CPUs.
 
         NUMA cells and memory are not considered, so fewer may fit. The host
         must have a report.
 
-        :param request: ``demand.ResourceRequest`` of one instance
+        :param request: of one instance
         """
+        assert self.report is not None
         if request.priority:
             is_allowed = any(
                 map(aggregate_metadata.allows_priority, self.aggregates))
@@ -81,11 +91,12 @@ class HostCapacity(typing.NamedTuple):
             request.needed_rows, remaining) if needed)
 
 
-def get_resource_request(flavor, hints=None):
-    """Return the ``demand.ResourceRequest`` of an instance of a flavor.
+def get_resource_request(
+        flavor: objects.Flavor,
+        hints: dict[str, typing.Any] | None = None) -> demand.ResourceRequest:
+    """Return the ResourceRequest of an instance of a flavor.
 
-    :param flavor: nova.objects.Flavor
-    :param hints: dict of scheduler hints, or None
+    :param hints: scheduler hints
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
@@ -95,10 +106,11 @@ def get_resource_request(flavor, hints=None):
     return demand.ResourceRequest.from_flavor(folded_flavor, topology)
 
 
-def list_hosts(context):
+def list_hosts(context: nova_context.RequestContext,
+               ) -> tuple[list[HostCapacity], list[str]]:
     """Return the compute hosts, and the cells that do not answer.
 
-    :returns: (list of HostCapacity sorted by name, list of the UUIDs of cells)
+    :returns: (hosts sorted by name, UUIDs of the cells)
     """
     aggregates_of_host = collections.defaultdict(list)
     for aggregate in objects.AggregateList.get_all(context):
@@ -120,11 +132,12 @@ def list_hosts(context):
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 
-def read_report(node):
-    """Return the report of a nova.objects.ComputeNode.
+def read_report(node: objects.ComputeNode,
+                ) -> tuple[host_report.HostReport | None, str | None]:
+    """Return the report of a compute node.
 
-    :returns: (HostReport, None), or (None, reason) if the report cannot be
-        read, or (None, None) if the host has none
+    :returns: (report, None), or (None, reason) if the report cannot be read,
+        or (None, None) if the host has none
     """
     try:
         return host_report.HostReport.from_stats(node.stats), None
@@ -132,7 +145,8 @@ def read_report(node):
         return None, str(error)
 
 
-def iterate_pages(read_page, marker_name, limit):
+def iterate_pages(read_page: abc.Callable[..., abc.Sequence[_Record]],
+                  marker_name: str, limit: int) -> abc.Iterator[_Record]:
     """Yield the records of a query that is read page by page.
 
     :param read_page: function of ``limit`` and ``marker`` that returns records
@@ -148,20 +162,19 @@ def iterate_pages(read_page, marker_name, limit):
         del page
 
 
-def format_first_line(error):
+def format_first_line(error: Exception | str) -> str:
     """Return the first line of an error, without a period at its end.
 
-    :param error: exception, of which the class counts if it has no text; or
-        a str
+    The class of an exception counts if it has no text.
     """
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0].rstrip('.')
 
 
-def connect_databases(conf):
+def connect_databases(conf: cfg.ConfigOpts) -> None:
     """Let Nova's objects read the databases, as nova-status does.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts`` that has read its files
+    :param conf: Nova's configuration, which has read its files
     """
     objects.register_all()
     # The URLs of cells may refer to options of oslo.messaging.

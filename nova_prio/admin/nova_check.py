@@ -8,6 +8,7 @@ process, and install it in Nova: services must not run them.
 """
 
 import collections
+from collections import abc
 import contextlib
 import functools
 import importlib
@@ -29,10 +30,11 @@ _SCHEDULER_OPTIONS = {
 
 
 @contextlib.contextmanager
-def _override_options(values):
+def _override_options(
+        values: dict[tuple[str, str], object]) -> abc.Iterator[None]:
     """Override options for a time, except those that this Nova does not have.
 
-    :param values: dict, (group, option) -> value
+    :param values: (group, option) -> value
     """
     conf = hooks.register_options()
     known = [key for key in values if contract.is_registered(conf, *key)]
@@ -45,7 +47,7 @@ def _override_options(values):
             conf.clear_override(option, group)
 
 
-def find_broken_modules(package):
+def find_broken_modules(package: str) -> str | None:
     """Return the import errors of the modules of a package, or None."""
     errors = []
     for module in pkgutil.walk_packages(
@@ -58,12 +60,9 @@ def find_broken_modules(package):
     return '; '.join(errors) or None
 
 
-def _probe_validators(is_enabled, accepted, refused):
-    """Return which extra specs nova-api validates wrongly, or None.
-
-    :param is_enabled: value of [nova_prio] enabled
-    :param accepted: list of (extra spec, value); ``refused`` is one, too
-    """
+def _probe_validators(is_enabled: bool, accepted: list[tuple[str, str]],
+                      refused: list[tuple[str, str]]) -> str | None:
+    """Return which (extra spec, value) nova-api validates wrongly, or None."""
     from nova.api.validation.extra_specs import validators
     from nova import exception
     errors = []
@@ -84,7 +83,7 @@ def _probe_validators(is_enabled, accepted, refused):
     return '; '.join(errors) or None
 
 
-def _probe_compute_api():
+def _probe_compute_api() -> str | None:
     """Return why nova-api would not write priorities into flavors, or None."""
     from nova.api.openstack.compute import servers
 
@@ -101,13 +100,13 @@ def _probe_compute_api():
         return 'ServersController.create is not extended'
 
 
-def _probe_loading(handler, all_classes, names):
-    """Return how often a filter or weigher is found, or None if once.
+def _probe_loading(
+        handler: str, all_classes: str, names: list[str]) -> str | None:
+    """Return how often filters or weighers are found, or None if all once.
 
     :param handler: class of Nova that loads them, below ``nova.scheduler``
     :param all_classes: function that lists them, below ``nova.scheduler`` and
         below ``nova_prio.scheduler``
-    :param names: list of the names of the classes that must be found
     """
     contract.check(contract.SCHEDULER)
     with _override_options(_SCHEDULER_OPTIONS):
@@ -118,11 +117,10 @@ def _probe_loading(handler, all_classes, names):
                 for package in ('nova.scheduler.', 'nova_prio.scheduler.')]))
     wrong = ['%d times %s' % (found[name], name)
              for name in names if found[name] != 1]
-    if wrong:
-        return 'it finds %s' % ', '.join(wrong)
+    return 'it finds %s' % ', '.join(wrong) if wrong else None
 
 
-def _probe_request_filters():
+def _probe_request_filters() -> str | None:
     """Return why nova-scheduler would not run the request filter, or None."""
     from nova.scheduler import request_filter as nova_request_filter
 
@@ -135,7 +133,7 @@ def _probe_request_filters():
         return 'that of nova-prio is not among them'
 
 
-def _probe_weights():
+def _probe_weights() -> str | None:
     """Return how Nova changes the weights of a group weigher, or None.
 
     Nova must use them as they are, also those larger than one.
@@ -151,7 +149,7 @@ def _probe_weights():
         return 'it makes %s of %s' % (normalized, given)
 
 
-def _probe_driver():
+def _probe_driver() -> str | None:
     """Return why Nova does not find the driver of this package, or None."""
     os_vif.initialize(reset=True)
     ours = importutils.import_class('nova.virt.' + driver_alias.DRIVER)
@@ -160,7 +158,7 @@ def _probe_driver():
         return '%s is not derived from that of libvirt' % ours.__name__
 
 
-def _probe_unknown_driver():
+def _probe_unknown_driver() -> str | None:
     """Return that Nova finds a driver that does not exist, or None."""
     os_vif.initialize(reset=True)
     with contextlib.suppress(ImportError):
@@ -168,7 +166,7 @@ def _probe_unknown_driver():
         return 'it finds one'
 
 
-def _probe_start_order():
+def _probe_start_order() -> str | None:
     """Return that nova-compute makes the tracker too early, or None."""
     from nova.compute import manager
     names = manager.ComputeManager.__init__.__code__.co_names
@@ -176,7 +174,7 @@ def _probe_start_order():
         return 'it is made first'
 
 
-def _probe_tracker():
+def _probe_tracker() -> str | None:
     """Return which other resource tracker nova-compute makes, or None."""
     from nova.compute import manager
 
@@ -190,11 +188,10 @@ def _probe_tracker():
         return 'it makes a %s.%s' % (tracker.__module__, tracker.__name__)
 
 
-def _probe_isolated_emulator_threads(mask, must_fit):
+def _probe_isolated_emulator_threads(mask: str, must_fit: bool) -> str | None:
     """Return how Nova fits isolated emulator threads wrongly, or None.
 
-    :param mask: the dedicated ones of the 8 vCPUs of an instance. The
-        instance has two NUMA nodes: vCPUs 0 to 3 and 4 to 7.
+    :param mask: dedicated vCPUs; the two NUMA nodes have vCPUs 0-3 and 4-7
     :param must_fit: whether the instance must fit on an empty host
     """
     from nova import objects
@@ -227,7 +224,7 @@ def _probe_isolated_emulator_threads(mask, must_fit):
         return 'it finds a place'
 
 
-def _probe_pci_claims():
+def _probe_pci_claims() -> str | None:
     """Return that Nova allocates other PCI devices than claimed, or None."""
     from nova import objects
     from nova.pci import manager
@@ -248,9 +245,11 @@ _OTHER, _MIX, _PRIORITY = (
     'aggregate_instance_extra_specs:%s' % key
     for key in ('other', *aggregate_metadata.AGGREGATE_KEYS))
 
-#: Service -> its contracts: (name, probe, *arguments of the probe). A probe
-#: returns how the running Nova differs, a text, or None.
-_PROBES = {
+# Name, probe, arguments of the probe. A probe returns how the running Nova
+# differs, or None.
+_Probe = tuple[str, abc.Callable[..., str | None], *tuple[object, ...]]
+#: Service -> its probes.
+_PROBES: dict[str, list[_Probe]] = {
     contract.API: [
         ('nova_prio.api can be imported', find_broken_modules,
          'nova_prio.api'),
@@ -294,7 +293,7 @@ _PROBES = {
         ('nova_prio.admin.audit can be imported', find_broken_modules,
          'nova_prio.admin.audit')]}
 
-#: The behaviour that each service relies on, a list of contract.Contract.
+#: The behaviour that each service relies on.
 ALL = [contract.Contract(service, name, functools.partial(probe, *arguments))
        for service, probes in _PROBES.items()
        for name, probe, *arguments in probes]

@@ -2,6 +2,8 @@
 
 """Check all contracts with the installed Nova, and report the result."""
 
+import typing
+
 from nova_prio.admin import nova_check
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
@@ -17,12 +19,12 @@ _NEXT_STEPS = {
                 'that supports this Nova.'}
 
 
-def list_contracts():
-    """Return the Contracts on interfaces and behaviour, a tuple."""
+def list_contracts() -> tuple[contract.Contract, ...]:
+    """Return the Contracts on interfaces and behaviour."""
     return (*contract.ALL, *nova_check.ALL)
 
 
-def check_contract(relied_on):
+def check_contract(relied_on: contract.Contract) -> str | None:
     """Return how the running Nova differs from a Contract, or None."""
     try:
         return relied_on.mismatch()
@@ -34,10 +36,10 @@ def check_contract(relied_on):
             type(error).__name__, ' '.join(str(error).split()))
 
 
-def check_nova():
+def check_nova() -> tuple[int, dict[str, typing.Any]]:
     """Check the installed Nova.
 
-    :returns: (exit status, dict of the result: the fields of the JSON output)
+    :returns: (exit status, result: the fields of the JSON output)
     """
     # Read no files: the configuration in an image must not matter.
     hooks.register_options()([], project='nova', default_config_files=[],

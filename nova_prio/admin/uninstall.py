@@ -2,6 +2,9 @@
 
 """Find the leftovers of this package in a cloud; change nothing."""
 
+from __future__ import annotations
+
+from collections import abc
 import functools
 import shlex
 import typing
@@ -22,6 +25,9 @@ from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.placement import traits
 from nova_prio.virt import driver_alias
+
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
 
 FLAVOR, INSTANCE, OPTION, HOST = 'flavor', 'instance', 'option', 'host'
 AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
@@ -69,11 +75,13 @@ class Leftover(typing.NamedTuple):
     remedy: str
 
 
-def find_leftovers(context, conf, paths):
+def find_leftovers(
+        context: nova_context.RequestContext, conf: cfg.ConfigOpts,
+        paths: abc.Collection[str]) -> abc.Iterator[Leftover]:
     """Yield each Leftover, in the order in which to remove them.
 
-    :param context: nova.context.RequestContext that targets no cell
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+    :param context: targets no cell
+    :param conf: Nova's configuration
     :param paths: paths of the configuration files to check
     :raises OSError, oslo_config.cfg.ParseError: if a file cannot be read
     """
@@ -97,7 +105,7 @@ def find_leftovers(context, conf, paths):
     yield from _check_traits()
 
 
-def _check_flavor(flavor):
+def _check_flavor(flavor: objects.Flavor) -> abc.Iterator[Leftover]:
     """Yield the extra specs that only this package understands."""
     extra_specs = flavor.extra_specs
     keys = {key for key in extra_specs
@@ -115,11 +123,14 @@ def _check_flavor(flavor):
                        'delete the flavor.')
 
 
-def _check_cells(context, check):
+def _check_cells(
+        context: nova_context.RequestContext,
+        check: abc.Callable[
+            [nova_context.RequestContext, objects.CellMapping],
+            abc.Iterable[Leftover]]) -> abc.Iterator[Leftover]:
     """Yield the leftovers of each cell, and the cells that do not answer.
 
-    :param check: function of a context and a CellMapping that returns an
-        iterator of Leftover
+    :param check: function that returns the leftovers of a cell
     """
     for cell in objects.CellMappingList.get_all(context):
         try:
@@ -131,7 +142,9 @@ def _check_cells(context, check):
                 'Check its database, and run this again.')
 
 
-def _check_instances(context, cell):
+def _check_instances(
+        context: nova_context.RequestContext,
+        cell: objects.CellMapping) -> abc.Iterator[Leftover]:
     """Yield the instances of a cell that have a priority.
 
     Cell 0 has the instances that failed to schedule. Soft-deleted instances
@@ -146,7 +159,7 @@ def _check_instances(context, cell):
             yield from _check_instance(instance)
 
 
-def _check_instance(instance):
+def _check_instance(instance: objects.Instance) -> abc.Iterator[Leftover]:
     """Yield the instance if one of its flavors has a priority."""
     for condition, flavor in (
             ('', instance.flavor),
@@ -165,7 +178,7 @@ def _check_instance(instance):
             return
 
 
-def _check_options(paths):
+def _check_options(paths: abc.Iterable[str]) -> abc.Iterator[Leftover]:
     """Yield the options of this package in the configuration files."""
     for path in paths:
         for group, options in config_files.read_sections(path).items():
@@ -185,7 +198,8 @@ def _check_options(paths):
                     '%s, and restart the services that read it.' % remedy)
 
 
-def _check_hosts(context, cell):
+def _check_hosts(context: nova_context.RequestContext,
+                 cell: objects.CellMapping) -> abc.Iterator[Leftover]:
     """Yield the hosts of a cell that run the driver of this package."""
     for _, node in host_view.list_nodes(context, cell):
         if host_report.STATS_KEY in (node.stats or {}):
@@ -196,7 +210,7 @@ def _check_hosts(context, cell):
                 'there, and restart nova-compute.')
 
 
-def _check_aggregate(aggregate):
+def _check_aggregate(aggregate: objects.Aggregate) -> abc.Iterator[Leftover]:
     """Yield the metadata of a host aggregate that this package reads."""
     for key, value in sorted(aggregate.metadata.items()):
         if key in _KEYS or (key == _AMBIGUOUS_KEY and
@@ -207,7 +221,7 @@ def _check_aggregate(aggregate):
                 % (key, shlex.quote(aggregate.name)))
 
 
-def _check_traits():
+def _check_traits() -> abc.Iterator[Leftover]:
     """Yield the providers with traits of this package, then the traits."""
     try:
         # In some releases the client asks Placement when it is made.

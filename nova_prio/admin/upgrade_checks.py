@@ -5,11 +5,15 @@
 A failure stops a service or places instances wrongly. Nothing is changed. Each
 check yields (Code, sentence) for each finding. All checks have the parameters:
 
-:param conf: Nova's ``oslo_config.cfg.ConfigOpts``
+:param conf: Nova's configuration
 :param services: names of the services that use priorities with ``conf``
 """
 
+from __future__ import annotations
+
+from collections import abc
 import functools
+import typing
 
 from oslo_upgradecheck import upgradecheck
 from stevedore import extension
@@ -21,6 +25,12 @@ from nova_prio.compat import contract
 from nova_prio.scheduler import config_checks as scheduler_checks
 from nova_prio.virt import driver_alias
 
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
+
+    _Findings = abc.Iterator[tuple[upgradecheck.Code, str]]
+    _Check = abc.Callable[[cfg.ConfigOpts, list[str]], _Findings]
+
 SUCCESS, WARNING, FAILURE = upgradecheck.Code
 
 _DRIVER = driver_alias.DRIVER
@@ -30,11 +40,8 @@ _WEIGHER_PREFIX = 'nova_prio.scheduler.weights.'
 PLUGIN = 'nova_prio'
 
 
-def list_services(conf):
-    """Return the names of the services that use priorities.
-
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    """
+def list_services(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the names of the services that use priorities."""
     options = conf.filter_scheduler
     classes = [*options.available_filters, *options.weight_classes]
     uses_priorities = {
@@ -46,12 +53,13 @@ def list_services(conf):
     return [service for service in uses_priorities if uses_priorities[service]]
 
 
-def _list_all(code, sentences):
+def _list_all(code: upgradecheck.Code,
+              sentences: abc.Iterable[str]) -> _Findings:
     """Yield the sentences as findings with the same code."""
     return ((code, sentence) for sentence in sentences)
 
 
-def _find_missing_plugin(namespace, consequence):
+def _find_missing_plugin(namespace: str, consequence: str) -> _Findings:
     """Yield a failure if an entry point of this package does not load.
 
     :param namespace: name of the group of entry points
@@ -65,7 +73,7 @@ def _find_missing_plugin(namespace, consequence):
             'install nova-prio again.' % (PLUGIN, namespace, consequence))
 
 
-def _check_use(conf, services):
+def _check_use(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the options that ask for priority instances; warn if none does."""
     for group, name in config_files.PLUGIN_OPTIONS:
         value = (conf if group == 'DEFAULT' else conf[group])[name]
@@ -88,12 +96,12 @@ def _check_use(conf, services):
             % (conf.compute_driver, _DRIVER))
 
 
-def _check_options(conf, services):
+def _check_options(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Find misspelled options."""
     return _list_all(WARNING, config_files.find_unknown_options(conf))
 
 
-def _check_release(conf, services):
+def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Compare Nova with the interfaces that this package relies on."""
     for service in services:
         for mismatch in contract.find_mismatches(service):
@@ -109,14 +117,14 @@ def _check_release(conf, services):
                 map(str, contract.TESTED_RELEASES))))
 
 
-def _check_api(conf, services):
+def _check_api(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the configuration of nova-api."""
     yield from _find_missing_plugin('nova.api.extra_spec_validators',
                                     'nova-api folds no priority')
     yield from _list_all(WARNING, api_checks.find_warnings(conf))
 
 
-def _check_scheduler(conf, services):
+def _check_scheduler(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the configuration of nova-scheduler."""
     options = conf.filter_scheduler
     if not any(name.startswith(_FILTER_PREFIX)
@@ -136,7 +144,7 @@ def _check_scheduler(conf, services):
     yield from _list_all(WARNING, scheduler_checks.find_warnings(conf))
 
 
-def _check_compute(conf, services):
+def _check_compute(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the configuration of nova-compute."""
     # This import takes a second.
     from nova_prio.compute import config_checks as compute_checks
@@ -151,7 +159,9 @@ def _check_compute(conf, services):
             'uses 1.0; set it to 1.0.' % (name, conf[name]))
 
 
-def _check_cgroups(find_problems, conf, services):
+def _check_cgroups(
+        find_problems: abc.Callable[[], list[str]], conf: cfg.ConfigOpts,
+        services: list[str]) -> _Findings:
     """Check the cgroups of this host; see :func:`list_checks`."""
     problems = find_problems()
     # With cgroup v1, each hierarchy repeats the same problem.
@@ -161,7 +171,7 @@ def _check_cgroups(find_problems, conf, services):
             len(problems) - 1)
 
 
-def _check_aggregates(conf, services):
+def _check_aggregates(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the host aggregates in Nova and in Placement."""
     if not conf.api_database.connection:
         yield SUCCESS, (
@@ -194,13 +204,14 @@ def _check_aggregates(conf, services):
         aggregates, hosts))
 
 
-def list_checks(find_cgroup_problems):
+def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
+                ) -> list[tuple[str, str | None, _Check]]:
     """Return the checks, in their order.
 
     :param find_cgroup_problems: function that returns the problems of the
-        cgroups of this host, a list of str
-    :returns: list of (title, service or None, check). A check with a service
-        applies only if the configuration is that of this service.
+        cgroups of this host
+    :returns: list of (title, service, check). A check with a service applies
+        only if the configuration is that of this service.
     """
     return [
         ('Use of the package', None, _check_use),

@@ -6,7 +6,11 @@ Only host aggregates that restrict requests are compared: the resource provider
 of a host may be in other aggregates to share resources.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import functools
+import typing
 
 from nova import objects
 
@@ -14,18 +18,25 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import repairs
 from nova_prio.model import aggregate_metadata
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
 
-def read_aggregates(context):
-    """Return the host aggregates that restrict requests, a list."""
+    from nova_prio.admin.audit import host_view
+
+
+def read_aggregates(
+        context: nova_context.RequestContext) -> list[objects.Aggregate]:
+    """Return the host aggregates that restrict requests."""
     return list(filter(aggregate_metadata.restricts_requests,
                        objects.AggregateList.get_all(context)))
 
 
-def check(view, aggregates):
+def check(view: host_view.HostView,
+          aggregates: abc.Collection[objects.Aggregate],
+          ) -> abc.Iterator[finding.Finding]:
     """Yield a finding if the aggregates in Nova and in Placement differ.
 
-    :param view: HostView
-    :param aggregates: list of nova.objects.Aggregate that restrict requests
+    :param aggregates: host aggregates that restrict requests
     """
     names = {each.uuid: each.name for each in aggregates}
     expected = {each.uuid for each in aggregates if view.name in each.hosts}

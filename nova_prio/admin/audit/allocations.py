@@ -2,12 +2,15 @@
 
 """Compare the allocations in Placement with the expected allocations.
 
-``view`` is a HostView, ``context`` a nova.context.RequestContext that targets
-no cell, and ``client`` a nova.scheduler.client.report.SchedulerReportClient.
+``context`` targets no cell.
 """
 
+from __future__ import annotations
+
 import collections
+from collections import abc
 import functools
+import typing
 
 from nova import objects
 from nova.objects import fields
@@ -20,6 +23,10 @@ from nova_prio.admin.audit import repairs
 from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+
 # From this version on, consumers have a type. Nova sets none.
 _TYPE_VERSION, _NO_TYPE = '1.38', 'unknown'
 
@@ -28,7 +35,9 @@ _LEFT_OVER = repairs.AllocationFault('left_allocation', at_all_hosts=True)
 _ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 
-def check(view, context, client):
+def check(view: host_view.HostView, context: nova_context.RequestContext,
+          client: report.SchedulerReportClient,
+          ) -> abc.Iterator[finding.Finding]:
     """Yield the findings of the allocations at a host."""
     # These allocations belong to no instance or migration of the host.
     for consumer in sorted(view.allocations.keys() - view.consumers):
@@ -56,7 +65,9 @@ def check(view, context, client):
     yield from _check_instances(view, client)
 
 
-def _check_instances(view, client):
+def _check_instances(
+        view: host_view.HostView, client: report.SchedulerReportClient,
+) -> abc.Iterator[finding.Finding]:
     """Yield a finding for each instance with unexpected allocations."""
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, view.total_allocations,
@@ -88,10 +99,11 @@ def _check_instances(view, client):
                 repairs.repair_instance, view, instance.uuid))
 
 
-def _choose_kind(present, expected):
+def _choose_kind(present: abc.Mapping[str, int],
+                 expected: abc.Mapping[str, int]) -> str:
     """Return the kind of finding of wrong allocations.
 
-    :param present: dict, resource class -> amount; ``expected`` is one, too
+    :param present: resource class -> amount; ``expected`` likewise
     """
     if not present:
         return 'missing_allocation'
@@ -103,7 +115,7 @@ def _choose_kind(present, expected):
     return 'wrong_amount'
 
 
-def _is_pinned_by_image(instance):
+def _is_pinned_by_image(instance: objects.Instance) -> bool:
     """Return whether the image of an instance, not its flavor, pins it."""
     policy = fields.CPUAllocationPolicy
     return ('hw:cpu_policy' not in instance.flavor.extra_specs and
@@ -111,7 +123,9 @@ def _is_pinned_by_image(instance):
                 policy.DEDICATED, policy.MIXED))
 
 
-def _find_fault(host, context, client, consumer):
+def _find_fault(host: str, context: nova_context.RequestContext,
+                client: report.SchedulerReportClient,
+                consumer: str) -> repairs.AllocationFault | None:
     """Return why a consumer must not have an allocation at a host.
 
     The consumer is read again, because it may have arrived at the host after
@@ -119,8 +133,7 @@ def _find_fault(host, context, client, consumer):
 
     :param host: name of the host
     :param consumer: UUID of the consumer
-    :returns: AllocationFault, or None if the allocation is right, or may
-        become right
+    :returns: None if the allocation is right, or may become right
     :raises nova_prio.admin.audit.host_view.CellUnreachable: if the owner of
         the allocation cannot be determined
     """
@@ -143,7 +156,9 @@ def _find_fault(host, context, client, consumer):
     return _LEFT_BY_MOVE
 
 
-def _find_migration_fault(context, migration):
+def _find_migration_fault(
+        context: nova_context.RequestContext,
+        migration: objects.Migration) -> repairs.AllocationFault | None:
     """Return why a migration must not have allocations, or None."""
     instance = host_view.find_instance(context, migration.instance_uuid)
     # If the instance was deleted, its migration may still be open.
@@ -154,12 +169,13 @@ def _find_migration_fault(context, migration):
     return _LEFT_OVER
 
 
-def _is_busy(instance):
+def _is_busy(instance: objects.Instance) -> bool:
     """Return whether an instance is being changed, moved or deleted."""
     return allocations.get_if_idle(instance._context, instance.uuid) is None
 
 
-def _is_of_other_service(client, consumer):
+def _is_of_other_service(client: report.SchedulerReportClient,
+                         consumer: str) -> bool:
     """Return whether the type of a consumer is set, and is not of Nova."""
     answer = allocations.get_json(
         client, '/allocations/' + consumer, _TYPE_VERSION)
@@ -167,7 +183,7 @@ def _is_of_other_service(client, consumer):
         _NO_TYPE, 'INSTANCE', 'MIGRATION')
 
 
-def _was_evacuated(instance, host):
+def _was_evacuated(instance: objects.Instance, host: str) -> bool:
     """Return whether a host must still clean up after an evacuation.
 
     Nova deletes the allocation of an evacuated instance when the source host

@@ -2,9 +2,17 @@
 
 """The findings of an audit."""
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
+import typing
 
 from nova.virt import hardware
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
 
 _FIX = 'Run the audit with --fix.'
 _MOVE = 'Migrate the instance, live or cold.'
@@ -48,8 +56,8 @@ class Finding:
     or migration, '' if the finding is about the host. ``needed`` is the
     expected state as a text; ``placement``, ``compute`` and ``libvirt`` are
     the states in these sources, '' if the audit did not compare a source.
-    ``note`` is one more sentence, or ''. ``repair`` is None, or a function of
-    a context and a report client; see :mod:`nova_prio.admin.audit.repairs`.
+    ``note`` is one more sentence, or ''. ``repair`` repairs the difference,
+    see :mod:`nova_prio.admin.audit.repairs`; it is None if no code does.
     """
 
     host: str
@@ -60,25 +68,28 @@ class Finding:
     compute: str = ''
     libvirt: str = ''
     note: str = ''
-    repair: object = dataclasses.field(default=None, compare=False)
+    repair: abc.Callable[
+        [nova_context.RequestContext, report.SchedulerReportClient],
+        None] | None = dataclasses.field(default=None, compare=False)
 
     @property
-    def remedy(self):
+    def remedy(self) -> str:
         """The note, and what the operator should do."""
         return ('%s %s' % (self.note, REMEDIES.get(self.kind, ''))).strip()
 
 
-def format_amounts(amounts):
-    """Return a dict of numbers as "PCPU=2 VCPU=1", or "nothing"."""
+def format_amounts(amounts: abc.Mapping[str, float | str]) -> str:
+    """Return numbers by name as "PCPU=2 VCPU=1", or "nothing"."""
     return ' '.join('%s=%s' % item
                     for item in sorted(amounts.items())) or 'nothing'
 
 
-def find_pin_conflicts(pins):
+def find_pin_conflicts(
+        pins: abc.Mapping[str, abc.Set[int]],
+) -> abc.Iterator[tuple[str, str]]:
     """Yield (UUID, text) for each instance with a CPU of another instance.
 
-    :param pins: dict, UUID of an instance -> set of the CPU numbers to which
-        the instance is pinned
+    :param pins: UUID of an instance -> CPUs to which the instance is pinned
     """
     for uuid, cpus in sorted(pins.items()):
         others = sorted(other for other in pins

@@ -2,6 +2,9 @@
 
 """Compare the guests that run on this host with their expected state."""
 
+from __future__ import annotations
+
+from collections import abc
 import contextlib
 import typing
 
@@ -15,6 +18,12 @@ from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt.libvirt import guest_xml
 
+if typing.TYPE_CHECKING:
+    from nova import objects
+    from oslo_config import cfg
+
+    from nova_prio.admin.audit import host_view
+
 
 class GuestsUnreadable(Exception):
     """The guests of this host cannot be read; the text says why."""
@@ -23,21 +32,22 @@ class GuestsUnreadable(Exception):
 class GuestHost(typing.NamedTuple):
     """The CPUs of this host.
 
-    ``cpus`` are its ``capacity.HostCPUs``; the ratio is not used. ``cells`` is
-    a list of frozensets, the CPUs of each NUMA cell. ``low_emulator`` is the
-    frozenset of CPUs for the emulator and I/O threads of low-priority guests.
+    The ratio in ``cpus`` is not used. ``cells`` has the CPUs of each NUMA
+    cell, and ``low_emulator`` the CPUs for the emulator and I/O threads of
+    low-priority guests.
     """
 
     cpus: capacity.HostCPUs
-    cells: list
-    low_emulator: frozenset
+    cells: list[frozenset[int]]
+    low_emulator: frozenset[int]
 
     @classmethod
-    def from_libvirt(cls, conf, capabilities):
+    def from_libvirt(
+            cls, conf: cfg.ConfigOpts, capabilities: str) -> GuestHost:
         """Return this host.
 
-        :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-        :param capabilities: str, libvirt's capabilities XML
+        :param conf: Nova's configuration
+        :param capabilities: libvirt's capabilities XML
         """
         dedicated = frozenset(hardware.get_cpu_dedicated_set() or ())
         shared = frozenset(hardware.get_cpu_shared_set() or ())
@@ -52,27 +62,27 @@ class GuestHost(typing.NamedTuple):
             low_emulator=frozenset(
                 config_checks.get_low_emulator_set(conf) or shared))
 
-    def is_pinned(self, cpus):
+    def is_pinned(self, cpus: frozenset[int] | None) -> bool:
         """Return whether a vCPU is pinned to one CPU that is not shared.
 
-        :param cpus: frozenset of the CPUs of the vCPU, None for all CPUs
+        :param cpus: CPUs of the vCPU, None for all CPUs
         """
         return (cpus is not None and len(cpus) == 1 and
                 not cpus <= self.cpus.shared)
 
-    def get_pins(self, guest):
-        """Return the frozenset of CPUs to which vCPUs are pinned."""
+    def get_pins(self, guest: guest_xml.Guest) -> frozenset[int]:
+        """Return the CPUs to which vCPUs are pinned."""
         return frozenset().union(*filter(self.is_pinned, guest.vcpus))
 
 
-def check(name, host, guests, view=None):
+def check(name: str, host: GuestHost, guests: abc.Collection[guest_xml.Guest],
+          view: host_view.HostView | None = None,
+          ) -> abc.Iterator[finding.Finding]:
     """Yield the findings of the guests of a host.
 
     :param name: name of the host
-    :param host: GuestHost
-    :param guests: list of ``guest_xml.Guest``
-    :param view: HostView, or None without Nova's databases. Without it, a
-        guest has the priority with which it was started.
+    :param view: None without Nova's databases. Without it, a guest has the
+        priority with which it was started.
     """
     instances = {}
     if view:
@@ -106,10 +116,11 @@ def check(name, host, guests, view=None):
         yield finding.Finding(name, 'same_cpu', uuid, libvirt=text)
 
 
-def _check_pins(name, guest, instance):
+def _check_pins(name: str, guest: guest_xml.Guest, instance: objects.Instance,
+                ) -> abc.Iterator[finding.Finding]:
     """Yield a finding if the pins of the guest differ from those in Nova."""
     topology = instance.numa_topology
-    pins = {}
+    pins: dict[int, int] = {}
     for cell in topology.cells if topology else ():
         pins.update(cell.cpu_pinning or {})
     cpus_of_vcpu = dict(enumerate(guest.vcpus))
@@ -122,7 +133,9 @@ def _check_pins(name, guest, instance):
                                  else frozenset().union(*present)))
 
 
-def _check_cpus(name, host, guest, priority):
+def _check_cpus(
+        name: str, host: GuestHost, guest: guest_xml.Guest,
+        priority: str | None) -> abc.Iterator[finding.Finding]:
     """Yield a finding for pinned vCPUs, and one for all other threads.
 
     :param name: name of the host
@@ -149,13 +162,15 @@ def _check_cpus(name, host, guest, priority):
             break
 
 
-def _get_expected_cpus(host, guest, cpus, priority):
-    """Return the CPUs where a vCPU of a guest should float, a frozenset.
+def _get_expected_cpus(
+        host: GuestHost, guest: guest_xml.Guest, cpus: frozenset[int] | None,
+        priority: str | None) -> frozenset[int]:
+    """Return the CPUs where a vCPU of a guest should float.
 
     An ordinary guest may float on fewer CPUs if the shared set was smaller
     when the guest started.
 
-    :param cpus: frozenset of the present CPUs of the vCPU, None for all CPUs
+    :param cpus: present CPUs of the vCPU, None for all CPUs
     """
     if priority != capacity.LOW:
         return _limit(cpus, host.cpus.shared)
@@ -166,26 +181,27 @@ def _get_expected_cpus(host, guest, cpus, priority):
     return host.cpus.floating & used_cells or host.cpus.shared
 
 
-def _limit(cpus, allowed):
+def _limit(cpus: frozenset[int] | None,
+           allowed: frozenset[int]) -> frozenset[int]:
     """Return the CPUs that are allowed, or all allowed CPUs if none is.
 
-    :param cpus: frozenset of CPU numbers, None for all CPUs
+    :param cpus: None for all CPUs
     """
     return allowed if cpus is None else cpus & allowed or allowed
 
 
-def summarize(host, guests):
+def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
     """Return the numbers of pinned and of floating vCPUs as a text."""
     pinned = [host.is_pinned(cpus) for guest in guests for cpus in guest.vcpus]
     return finding.format_amounts({'pinned': pinned.count(True),
                                    'floating': pinned.count(False)})
 
 
-def read_guests(conf):
+def read_guests(
+        conf: cfg.ConfigOpts) -> tuple[GuestHost, list[guest_xml.Guest]]:
     """Return this host and the guests that run on it.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :returns: (GuestHost, list of ``guest_xml.Guest``)
+    :param conf: Nova's configuration
     :raises GuestsUnreadable: if libvirt does not answer
     """
     libvirt = importutils.try_import('libvirt')
@@ -206,8 +222,8 @@ def read_guests(conf):
             'libvirt does not answer: %s' % error) from error
 
 
-def select_nova_guests(xmls):
-    """Return a ``guest_xml.Guest`` for each domain XML that Nova made.
+def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:
+    """Return the guest of each domain XML that Nova made.
 
     An unusual domain of other software must not stop the audit.
     """
@@ -215,7 +231,7 @@ def select_nova_guests(xmls):
             if guest_xml.is_made_by_nova(xml)]
 
 
-def _format_cpus(cpus):
+def _format_cpus(cpus: abc.Iterable[int] | None) -> str:
     """Return CPU numbers as a text; None means all CPUs."""
     return 'all CPUs' if cpus is None else (
         'CPUs ' + hardware.format_cpu_spec(cpus))

@@ -2,9 +2,13 @@
 
 """Read the records of a host in Nova and in Placement."""
 
+from __future__ import annotations
+
 import collections
+from collections import abc
 import dataclasses
 import functools
+import typing
 
 from nova import context as nova_context
 from nova import exception
@@ -18,6 +22,11 @@ from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report as report_client
+
+    from nova_prio.model import inventory
+
 #: Number of compute nodes that one query reads.
 PAGE = 100
 
@@ -26,48 +35,48 @@ PAGE = 100
 class HostView:
     """The records of a host in Nova and in Placement, read at one moment.
 
-    ``context`` targets the cell of the host. ``report`` is the HostReport of
-    nova-compute or None; if the report cannot be read, ``problem`` says why.
+    ``context`` targets the cell of the host. ``report`` is that of
+    nova-compute; if the report cannot be read, ``problem`` says why.
     ``instances`` are on the host; the ``instances_at_rest`` among them have no
     task and no open migration. ``migrations`` are the open migrations from and
     to the host. ``consumers`` are the UUIDs of these instances and migrations.
 
-    The other fields are from Placement. ``allocations`` at the host are a
-    dict, consumer -> resource class -> amount. ``inventories``, ``traits`` and
+    The other fields are from Placement. ``allocations`` at the host are
+    consumer -> resource class -> amount. ``inventories``, ``traits`` and
     ``aggregates`` are those of the resource provider of the host. ``sharing``
     lists the UUIDs of the providers that share disks with the host. ``disks``
-    is a dict, consumer -> DISK_GB at these providers, of this and of other
-    hosts. It may be older than the other fields.
+    is consumer -> DISK_GB at these providers, of this and of other hosts. It
+    may be older than the other fields.
     """
 
-    context: object
+    context: nova_context.RequestContext
     node: objects.ComputeNode
     report: host_report.HostReport | None
     problem: str | None
-    instances: list
-    instances_at_rest: list
-    migrations: list
-    consumers: frozenset
-    allocations: dict
-    inventories: dict
-    traits: list
-    aggregates: list
-    sharing: list
-    disks: dict
+    instances: list[objects.Instance]
+    instances_at_rest: list[objects.Instance]
+    migrations: list[objects.Migration]
+    consumers: frozenset[str]
+    allocations: dict[str, dict[str, int]]
+    inventories: inventory.Inventories
+    traits: list[str]
+    aggregates: list[str]
+    sharing: list[str]
+    disks: dict[str, int]
 
     @property
-    def name(self):
+    def name(self) -> str:
         """The name of the host."""
         return self.node.host
 
     @property
-    def has_tasks_or_moves(self):
+    def has_tasks_or_moves(self) -> bool:
         """Whether an instance of the host is being changed or moved."""
         return bool(self.migrations or
                     len(self.instances_at_rest) < len(self.instances))
 
     @functools.cached_property
-    def total_allocations(self):
+    def total_allocations(self) -> dict[str, dict[str, int]]:
         """The ``allocations``, with ``disks`` added to DISK_GB."""
         totals = dict(self.allocations)
         for uuid in (self.consumers | totals.keys()) & self.disks.keys():
@@ -77,26 +86,26 @@ class HostView:
         return totals
 
     @property
-    def classes(self):
-        """The set of resource classes that Placement offers for the host."""
+    def classes(self) -> set[str]:
+        """The resource classes that Placement offers for the host."""
         return {*self.inventories, *([orc.DISK_GB] if self.sharing else [])}
 
     @functools.cached_property
-    def demands(self):
-        """The ``capacity.Demand`` of each of the ``instances``, a list."""
+    def demands(self) -> list[capacity.Demand]:
+        """The Demand of each of the ``instances``."""
         return [demand.get_demand(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
 
     @functools.cached_property
-    def cells(self):
-        """The nova.objects.NUMACell of the host, a list."""
+    def cells(self) -> list[objects.NUMACell]:
+        """The NUMA cells of the host."""
         text = self.node.numa_topology
         return (objects.NUMATopology.obj_from_db_obj(text).cells
                 if text else [])
 
     @functools.cached_property
-    def usage(self):
-        """The ``compute.usage.UsageLedger`` of the ``instances``."""
+    def usage(self) -> usage.UsageLedger:
+        """The usage of each of the ``instances``."""
         ledger = usage.UsageLedger()
         for instance in self.instances:
             ledger.add(instance.uuid, usage.RESIDENT, usage.Usage.from_flavor(
@@ -104,19 +113,20 @@ class HostView:
         return ledger
 
     @property
-    def used_rows(self):
-        """The ``capacity.Rows`` that the ``instances`` use."""
+    def used_rows(self) -> capacity.Rows:
+        """The Rows that the ``instances`` use."""
         return capacity.calculate_used(
             sum(each.dedicated for each in self.demands),
             self.usage.low_shared, self.usage.ordinary_shared)
 
 
-def read_shared_disks(client, aggregates):
+def read_shared_disks(
+        client: report_client.SchedulerReportClient,
+        aggregates: frozenset[str]) -> dict[str, dict[str, int]]:
     """Return the allocations at the providers that share disks in aggregates.
 
-    :param client: nova.scheduler.client.report.SchedulerReportClient
-    :param aggregates: frozenset, UUIDs of aggregates in Placement
-    :returns: dict, UUID of a provider -> consumer -> DISK_GB
+    :param aggregates: UUIDs of aggregates in Placement
+    :returns: UUID of a provider -> consumer -> DISK_GB
     """
     disks = {}
     for provider in allocations.find_disk_sharers(client, aggregates):
@@ -129,14 +139,18 @@ def read_shared_disks(client, aggregates):
     return disks
 
 
-def read_host(context, client, node, read_disks=read_shared_disks):
+def read_host(
+        context: nova_context.RequestContext,
+        client: report_client.SchedulerReportClient, node: objects.ComputeNode,
+        read_disks: abc.Callable[
+            [report_client.SchedulerReportClient, frozenset[str]],
+            dict[str, dict[str, int]]] = read_shared_disks) -> HostView:
     """Return the HostView of a compute node.
 
-    :param context: nova.context.RequestContext of the cell of the node
-    :param client: nova.scheduler.client.report.SchedulerReportClient
+    :param context: targets the cell of the node
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
     """
-    def read(kind):
+    def read(kind: str) -> typing.Any:
         """Return 'inventories', 'allocations' or 'aggregates' of the host."""
         url = '/resource_providers/%s/%s' % (node.uuid, kind)
         return allocations.get_json(client, url)[kind]
@@ -155,7 +169,7 @@ def read_host(context, client, node, read_disks=read_shared_disks):
     disks_of_sharers = read_disks(client, frozenset(aggregates))
     sharing = [provider for provider in disks_of_sharers
                if provider != node.uuid]
-    disks = collections.Counter()
+    disks: collections.Counter[str] = collections.Counter()
     for provider in sharing:
         disks.update(disks_of_sharers[provider])
     migrations = list(objects.MigrationList.get_in_progress_by_host_and_node(
@@ -177,11 +191,12 @@ def read_host(context, client, node, read_disks=read_shared_disks):
         sharing=sharing, disks=disks)
 
 
-def list_nodes(context, cell):
+def list_nodes(
+        context: nova_context.RequestContext, cell: objects.CellMapping,
+) -> abc.Iterator[tuple[nova_context.RequestContext, objects.ComputeNode]]:
     """Yield the compute nodes of a cell, page by page.
 
-    :param cell: nova.objects.CellMapping
-    :returns: iterator of (context of the cell, nova.objects.ComputeNode)
+    :returns: iterator of (context of the cell, node)
     """
     with nova_context.target_cell(context, cell) as cctxt:
         read_page = functools.partial(
@@ -190,11 +205,13 @@ def list_nodes(context, cell):
             yield cctxt, node
 
 
-def list_nodes_of_host(context, host):
+def list_nodes_of_host(
+        context: nova_context.RequestContext, host: str,
+) -> list[tuple[nova_context.RequestContext, objects.ComputeNode]]:
     """Return the compute nodes of a host.
 
     :param host: name of the host
-    :returns: list of (context of the cell, nova.objects.ComputeNode)
+    :returns: list of (context of the cell, node)
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, host)
@@ -206,7 +223,7 @@ def list_nodes_of_host(context, host):
 class CellUnreachable(Exception):
     """A cell does not answer, so the owner of an allocation is unknown."""
 
-    def __init__(self, cell_uuid):
+    def __init__(self, cell_uuid: str) -> None:
         super().__init__('Cannot determine the owner of the allocation: cell '
                          '%s does not answer.' % cell_uuid)
 
@@ -215,8 +232,9 @@ class NotScheduledYet(Exception):
     """An instance is being created, and is in no cell yet."""
 
 
-def find_instance(context, uuid):
-    """Return the nova.objects.Instance of any cell, or None.
+def find_instance(context: nova_context.RequestContext,
+                  uuid: str) -> objects.Instance | None:
+    """Return the instance of any cell, or None.
 
     :raises NotScheduledYet: if the instance is being created
     :raises CellUnreachable: if the cell of the instance does not answer
@@ -236,8 +254,9 @@ def find_instance(context, uuid):
             raise CellUnreachable(mapping.cell_mapping.uuid) from error
 
 
-def find_migration(context, uuid):
-    """Return the nova.objects.Migration of any cell, or None.
+def find_migration(context: nova_context.RequestContext,
+                   uuid: str) -> objects.Migration | None:
+    """Return the migration of any cell, or None.
 
     :raises CellUnreachable: if a cell does not answer, and no other cell has
         the migration

@@ -2,8 +2,12 @@
 
 """Compare the report of a compute with its instances and with Placement."""
 
+from __future__ import annotations
+
+from collections import abc
 import dataclasses
 import functools
+import typing
 
 from nova.virt import hardware
 import os_resource_classes as orc
@@ -15,6 +19,9 @@ from nova_prio.model import inventory
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.audit import host_view
+
 #: The traits that the report of a host decides.
 _TRAITS = {prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX}
 #: The fields of inventories that this package decides.
@@ -23,13 +30,11 @@ _FIELDS = {orc.PCPU: ('total',),
            orc.MEMORY_MB: ('allocation_ratio',)}
 
 
-def check(view):
+def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     """Yield the findings of a host.
 
     The rows of the capacity are explained in :mod:`nova_prio.model.capacity`.
     A host of another driver has neither a report nor a problem.
-
-    :param view: HostView
     """
     if view.problem:
         yield finding.Finding(view.name, 'unreadable_report',
@@ -50,7 +55,7 @@ def check(view):
                 view.name, 'oversold', compute=', '.join(oversold))
 
 
-def _check_traits(view):
+def _check_traits(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     """Yield a finding if Placement has other traits than expected."""
     expected = set()
     if view.report:
@@ -69,7 +74,8 @@ def _check_traits(view):
                 [*(set(view.traits) - _TRAITS), *expected]))
 
 
-def _check_inventories(view):
+def _check_inventories(
+        view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     """Yield one finding for all wrong inventories of a host."""
     expected = _build_expected_inventories(view)
     expected_fields = _select_fields(expected)
@@ -87,12 +93,15 @@ def _check_inventories(view):
                     **{name: expected[name] for name in wrong}}))
 
 
-def _build_expected_inventories(view):
+def _build_expected_inventories(
+        view: host_view.HostView) -> inventory.Inventories:
     """Return the inventories that this package decides, by resource class.
 
-    The CPU allocation ratio in Placement is the ratio in force.
+    The CPU allocation ratio in Placement is the ratio in force. The host must
+    have a report.
     """
-    ratio = view.inventories.get(orc.VCPU, {}).get(
+    assert view.report is not None
+    ratio: typing.Any = view.inventories.get(orc.VCPU, {}).get(
         'allocation_ratio', view.report.cpu_allocation_ratio)
     cpus = dataclasses.replace(
         view.report.cpus, ratio=capacity.parse_ratio(ratio))
@@ -102,22 +111,28 @@ def _build_expected_inventories(view):
     return inventory.build_priority_inventories(stock, cpus, view.usage)
 
 
-def _select_fields(inventories):
+def _select_fields(
+        inventories: inventory.Inventories) -> inventory.Inventories:
     """Return the inventories with only the fields of ``_FIELDS``."""
     return {name: {field: inventories[name][field] for field in fields}
             for name, fields in _FIELDS.items() if name in inventories}
 
 
-def _format_inventories(names, inventories):
+def _format_inventories(names: abc.Iterable[str],
+                        inventories: inventory.Inventories) -> str:
     """Return the inventories of some resource classes as a text."""
     return ', '.join('%s: %s' % (
         name, finding.format_amounts(inventories.get(name, {})))
         for name in names)
 
 
-def _check_report(view):
-    """Yield a finding if the report has another usage or ratio."""
+def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
+    """Yield a finding if the report has another usage or ratio.
+
+    The host must have a report.
+    """
     report, used = view.report, view.used_rows
+    assert report is not None
     if any(demand.needs_whole_cores(instance.flavor, instance.numa_topology)
            for instance in view.instances):
         # Only nova-compute knows which siblings of pinned CPUs are taken.
@@ -136,7 +151,7 @@ def _check_report(view):
             placement=placement, compute=finding.format_amounts(present))
 
 
-def _check_pins(view):
+def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     """Yield pins to a CPU of another instance, or to a shared CPU."""
     pins = {instance.uuid: demand.get_instance_pins(instance)
             for instance in view.instances_at_rest}

@@ -9,7 +9,11 @@ leaves the context as well if a resize fails on the source host, or if a live
 migration is aborted in the queue. nova-compute repairs none of this.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import functools
+import typing
 
 from nova import exception
 from nova import objects
@@ -18,6 +22,12 @@ from oslo_utils import timeutils
 from nova_prio.admin.audit import finding
 from nova_prio.compat import workarounds
 from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+
+    from nova_prio.admin.audit import host_view
 
 #: Seconds without a change before a migration counts as unfinished. At the end
 #: of a move Nova clears the task of the instance before it ends the migration,
@@ -32,11 +42,8 @@ _SOURCE_STATUSES = {
     'resize': ('pre-migrating', 'migrating')}
 
 
-def check(view):
-    """Yield a finding for each unfinished migration of a host.
-
-    :param view: HostView
-    """
+def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
+    """Yield a finding for each unfinished migration of a host."""
     # A failed migration is no longer open, but may still hold a claim.
     last_moves = map(workarounds.get_last_move, view.instances_at_rest)
     for migration in [*view.migrations, *filter(None, last_moves)]:
@@ -64,7 +71,8 @@ def check(view):
             repair=functools.partial(_end, view.name, migration))
 
 
-def keeps_claim(instance, migration):
+def keeps_claim(instance: objects.Instance,
+                migration: objects.Migration) -> bool:
     """Return whether an instance still has the claim of a failed move.
 
     The claim is on the destination; the instance is on the source host. A
@@ -76,18 +84,20 @@ def keeps_claim(instance, migration):
             _has_migration_context(instance, migration))
 
 
-def _has_migration_context(instance, migration):
+def _has_migration_context(instance: objects.Instance,
+                           migration: objects.Migration) -> bool:
     """Return whether the migration context belongs to this migration."""
     context = instance.migration_context
     return bool(context) and context.migration_id == migration.id
 
 
-def _choose_final_status(host, migration):
+def _choose_final_status(host: str,
+                         migration: objects.Migration) -> str | None:
     """Return the status with which the audit must end a migration.
 
     :param host: name of the audited host, the source or the destination
-    :returns: str, or None if the audit of this host must not end the
-        migration: a service may work on it, or the other host ends it
+    :returns: None if the audit of this host must not end the migration: a
+        service may work on it, or the other host ends it
     """
     statuses = _SOURCE_STATUSES.get(migration.migration_type)
     try:
@@ -114,7 +124,9 @@ def _choose_final_status(host, migration):
             else None)
 
 
-def _end(host, found, context, client):
+def _end(host: str, found: objects.Migration,
+         context: nova_context.RequestContext,
+         client: report.SchedulerReportClient) -> None:
     """End an unfinished migration, and free its claim and allocations.
 
     Write to Placement first: if that fails, the next audit finds the migration
@@ -122,7 +134,7 @@ def _end(host, found, context, client):
     :mod:`nova_prio.admin.audit.repairs`.
 
     :param host: name of the audited host
-    :param found: nova.objects.Migration, as the audit found it
+    :param found: the migration, as the audit found it
     """
     migration = objects.Migration.get_by_id(context, found.id)
     status = _choose_final_status(host, migration)

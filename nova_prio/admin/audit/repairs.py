@@ -4,17 +4,22 @@
 
 A repair must not touch a guest, an instance that is being changed or moved, or
 data that changed since the audit read it. Each raises PlacementRefused if it
-was not done. The first and the last parameters are:
-
-:param view: HostView
-:param context: nova.context.RequestContext of the cell of the host
-:param client: nova.scheduler.client.report.SchedulerReportClient
+was not done. ``context`` targets the cell of the host.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import typing
 
 from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+
+    from nova_prio.admin.audit import host_view
 
 
 class AllocationFault(typing.NamedTuple):
@@ -28,7 +33,10 @@ class AllocationFault(typing.NamedTuple):
     at_all_hosts: bool
 
 
-def repair_instance(view, uuid, context, client):
+def repair_instance(
+        view: host_view.HostView, uuid: str,
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient) -> None:
     """Write the expected allocations of an instance to Placement."""
     if allocation_repair.repair(
             context, client, view.node.uuid, view.name, uuid) is None:
@@ -36,7 +44,11 @@ def repair_instance(view, uuid, context, client):
             'The instance is being changed or moved')
 
 
-def delete_allocations(view, uuid, fault, find_fault, context, client):
+def delete_allocations(
+        view: host_view.HostView, uuid: str, fault: AllocationFault,
+        find_fault: abc.Callable[[], AllocationFault | None],
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient) -> None:
     """Delete the allocations of a consumer that must not have them.
 
     Read the allocations before ``find_fault`` reads the instance. If Nova
@@ -44,8 +56,8 @@ def delete_allocations(view, uuid, fault, find_fault, context, client):
     consumer changes, and Placement refuses the write.
 
     :param uuid: UUID of the consumer
-    :param fault: AllocationFault that the audit found
-    :param find_fault: function that returns the present AllocationFault
+    :param fault: the fault that the audit found
+    :param find_fault: function that returns the present fault
     """
     host = view.node.uuid
     present = client.get_allocs_for_consumer(context, uuid)
@@ -65,13 +77,16 @@ def delete_allocations(view, uuid, fault, find_fault, context, client):
             'Others change the allocations of the consumer at the same time')
 
 
-def replace_provider_data(view, kind, wanted, context, client):
+def replace_provider_data(
+        view: host_view.HostView, kind: str, wanted: typing.Any,
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient) -> None:
     """Replace the 'inventories', 'traits' or 'aggregates' of a host.
 
     :param kind: which of the three, also the name of the field of HostView
     :param wanted: the new data, in the format of Placement
     """
-    def change(present):
+    def change(present: typing.Any) -> typing.Any:
         """Return the new data if the data are those that the audit read."""
         if present != getattr(view, kind):
             raise allocations.PlacementRefused(

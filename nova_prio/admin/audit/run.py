@@ -2,8 +2,12 @@
 
 """Audit a cloud, host by host."""
 
+from __future__ import annotations
+
 import collections
+from collections import abc
 import functools
+import typing
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova import exception
@@ -18,7 +22,13 @@ from nova_prio.admin.audit import hosts
 from nova_prio.admin.audit import migrations
 from nova_prio.admin import host_inventory
 from nova_prio.placement import allocations as prio_allocations
+from nova_prio.virt.libvirt import guest_xml
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+
+_ReadGuests = abc.Callable[[], tuple[guests.GuestHost, list[guest_xml.Guest]]]
 _ERRORS = (
     prio_allocations.PlacementRefused, guests.GuestsUnreadable,
     host_view.CellUnreachable, exception.NovaException,
@@ -31,33 +41,41 @@ class CloudAudit:
     The sources are Nova, Placement, nova-compute and libvirt.
     """
 
-    def __init__(self, context, client, name=None, read_guests=None):
+    def __init__(
+            self, context: nova_context.RequestContext,
+            client: report.SchedulerReportClient, name: str | None = None,
+            read_guests: _ReadGuests | None = None) -> None:
         """Read nothing yet.
 
-        :param context: nova.context.RequestContext that targets no cell
-        :param client: nova.scheduler.client.report.SchedulerReportClient
+        :param context: targets no cell
         :param name: name of the host where the audit runs, to audit its
             guests, too; None if it is no compute host
-        :param read_guests: function that returns the ``guests.GuestHost`` of
-            this host and a list of ``guest_xml.Guest``
+        :param read_guests: function that returns this host and its guests;
+            required with a name
         """
         self._context = context
         self._client = client
         self._local_host = name
-        self._read_guests = read_guests
+        self._read_guests = typing.cast(_ReadGuests, read_guests)
         self._read_aggregates = functools.cache(aggregates.read_aggregates)
         # In Placement, the providers that share disks with a host depend only
         # on the aggregates of the host.
         self._read_disks = functools.cache(host_view.read_shared_disks)
 
-    def run(self, names=None):
+    def run(
+            self, names: abc.Iterable[str] | None = None,
+    ) -> abc.Iterator[
+            tuple[list[finding.Finding], host_view.HostView | None]]:
         """Audit hosts, one after the other.
 
         :param names: names of the hosts, or None for all
-        :returns: iterator of (list of Finding, HostView or None)
+        :returns: iterator of the findings of a host, and its HostView; None
+            in place of the HostView if a host or a cell cannot be read
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
         # The name of each source, and its pairs of context and compute node.
+        sources: list[tuple[str, abc.Iterable[tuple[
+            nova_context.RequestContext, objects.ComputeNode]]]]
         if names is not None:
             sources = [('', host_view.list_nodes_of_host(self._context, name))
                        for name in dict.fromkeys(names)]
@@ -73,14 +91,16 @@ class CloudAudit:
             except _ERRORS as error:
                 yield [_make_unread_finding(source, error)], None
 
-    def _audit_host(self, context, node):
-        """Return the findings of a host, and its HostView.
+    def _audit_host(
+            self, context: nova_context.RequestContext,
+            node: objects.ComputeNode,
+    ) -> tuple[list[finding.Finding], host_view.HostView | None]:
+        """Return the findings of a host, and its HostView if it was read.
 
         Services write to Nova and to Placement one after the other, and hosts
         join and leave aggregates: only findings of two reads count.
 
-        :param context: nova.context.RequestContext of the cell of the host
-        :param node: nova.objects.ComputeNode
+        :param context: targets the cell of the host
         """
         try:
             findings, view = self._find(context, node)
@@ -92,13 +112,15 @@ class CloudAudit:
                 findings = [each for each in repeated if each in findings]
             return findings, view
         except _ERRORS as error:
-            reason = error
+            reason: Exception | str = error
         except Exception as error:
             # The other hosts must be audited all the same.
             reason = '%s: %s' % (type(error).__name__, error)
         return [_make_unread_finding(node.host, reason)], None
 
-    def _find(self, cell_context, node):
+    def _find(self, cell_context: nova_context.RequestContext,
+              node: objects.ComputeNode,
+              ) -> tuple[list[finding.Finding], host_view.HostView]:
         """Read a host once; return its findings and its HostView."""
         view = host_view.read_host(
             cell_context, self._client, node, self._read_disks)
@@ -112,29 +134,28 @@ class CloudAudit:
         if node.host == self._local_host:
             guest_host, libvirt_guests = self._read_guests()
             findings += guests.check(
-                self._local_host, guest_host, libvirt_guests, view)
+                node.host, guest_host, libvirt_guests, view)
         return findings, view
 
-    def repair(self, view, repairable):
+    def repair(self, view: host_view.HostView,
+               repairable: finding.Finding) -> None:
         """Repair a finding.
 
-        :param view: HostView of the host
-        :param repairable: Finding with a ``repair``
+        :param repairable: finding with a ``repair``
         :raises nova_prio.placement.allocations.PlacementRefused: if the
             finding could not be repaired, for whatever reason
         """
+        assert repairable.repair is not None
         try:
             repairable.repair(view.context, self._client)
         except _ERRORS as error:
             raise prio_allocations.PlacementRefused(
                 str(error).rstrip('.')) from error
 
-    def summarize(self, view):
-        """Return the totals of a host in each source, as a Finding.
-
-        :param view: HostView
-        """
-        expected, present = collections.Counter(), collections.Counter()
+    def summarize(self, view: host_view.HostView) -> finding.Finding:
+        """Return the totals of a host in each source, as a Finding."""
+        expected: collections.Counter[str] = collections.Counter()
+        present: collections.Counter[str] = collections.Counter()
         volume_backed = prio_allocations.find_volume_backed(
             view.context, view.instances)
         for instance in view.instances:
@@ -151,11 +172,12 @@ class CloudAudit:
             if view.name == self._local_host else '')
 
 
-def _make_unread_finding(host, reason):
+def _make_unread_finding(
+        host: str, reason: Exception | str) -> finding.Finding:
     """Return the Finding that a host or a cell cannot be read.
 
     :param host: name of the host, or "cell NAME"
-    :param reason: exception or str, of which the first line counts
+    :param reason: only its first line counts
     """
     return finding.Finding(
         host, finding.UNREAD,

@@ -5,11 +5,8 @@
 ``plan`` calculates the effect, with the data of ``local_checks``; ``verify``
 compares the plan with the result; ``drain`` undoes the plan.
 
-In all modules, ``context`` is a nova.context.RequestContext without a cell,
-``client`` a nova.scheduler.client.report.SchedulerReportClient, ``view`` the
-``audit.host_view.HostView`` of the host, ``planned_cpus`` the
-``capacity.HostCPUs`` of the plan, and ``plan`` a ``plan_format.SavedPlan`` or
-None.
+In all modules, ``context`` targets no cell, ``view`` has the records of the
+host, and ``planned_cpus`` are the CPUs of the plan.
 """
 
 

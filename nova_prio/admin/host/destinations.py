@@ -2,7 +2,11 @@
 
 """Hosts that can take the instances that must leave another host."""
 
+from __future__ import annotations
+
+from collections import abc
 import functools
+import typing
 
 from nova_prio.admin.host import remaining
 from nova_prio.admin import host_inventory
@@ -13,23 +17,32 @@ from nova_prio.placement import allocations
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
 
-def find_destinations(context, client, view, instances):
+    from nova_prio.admin.audit import host_view
+
+
+def find_destinations(
+        context: nova_context.RequestContext,
+        client: report.SchedulerReportClient, view: host_view.HostView,
+        instances: abc.Iterable[remaining.RemainingInstance],
+) -> dict[str, str]:
     """Return a host for each instance, so that all instances fit together.
 
     Ask Placement for candidates, and test the report of each candidate. NUMA
     cells and devices are not considered.
 
-    :param view: HostView of the host that the instances must leave
-    :param instances: list of RemainingInstance
-    :returns: dict, UUID -> name of a host, without the instances that fit on
-        no host
+    :param view: of the host that the instances must leave
+    :returns: UUID -> name of a host, without the instances that fit on no host
     """
     all_hosts, _ = host_inventory.list_hosts(context)
     hosts = {host.uuid: host for host in all_hosts if host.name != view.name}
-    # UUID of a host -> (remaining vCPUs, as Rows; free memory in MB)
-    free = {uuid: (host.report.remaining, host.free_memory_mb)
-            for uuid, host in hosts.items() if host.report}
+    # UUID of a host -> (remaining vCPUs, free memory in MB)
+    free: dict[str | None, tuple[capacity.Rows, int]] = {
+        uuid: (host.report.remaining, host.free_memory_mb)
+        for uuid, host in hosts.items() if host.report}
     # Nova cannot migrate an instance that is being created, or whose resize is
     # not confirmed.
     movable = [each.instance for each in instances if each.instance and
@@ -37,7 +50,7 @@ def find_destinations(context, client, view, instances):
     volume_backed = allocations.find_volume_backed(view.context, movable)
     list_candidates = functools.cache(
         functools.partial(_list_candidates, client))
-    destinations = {}
+    destinations: dict[str, str] = {}
     # As many instances as possible fit if the largest instance comes first,
     # and goes to the emptiest host: the one with the most free high-priority
     # vCPUs or, if these are equal, low-priority vCPUs.
@@ -64,10 +77,12 @@ def find_destinations(context, client, view, instances):
     return destinations
 
 
-def _list_candidates(client, has_priority, resources):
-    """Return the UUIDs of the hosts that Placement offers, a list.
+def _list_candidates(
+        client: report.SchedulerReportClient, has_priority: bool,
+        resources: tuple[tuple[str, int], ...]) -> list[str]:
+    """Return the UUIDs of the hosts that Placement offers.
 
-    :param resources: tuple of pairs (resource class, amount)
+    :param resources: pairs of resource class and amount
     """
     required = '!COMPUTE_STATUS_DISABLED'
     if has_priority:
@@ -78,10 +93,12 @@ def _list_candidates(client, has_priority, resources):
     )['provider_summaries'])
 
 
-def _can_take(host, free, request):
-    """Return whether a HostCapacity can take an instance.
+def _can_take(host: host_inventory.HostCapacity,
+              free: tuple[capacity.Rows, int] | None,
+              request: demand.ResourceRequest) -> bool:
+    """Return whether a host can take an instance.
 
-    :param free: (remaining rows, free memory in MB); None without a report
+    :param free: (remaining vCPUs, free memory in MB); None without a report
     """
     if request.priority and not any(
             map(aggregate_metadata.allows_priority, host.aggregates)):
@@ -90,4 +107,5 @@ def _can_take(host, free, request):
         # Stock Nova manages a host without a report. If the report cannot be
         # read, ``problem`` is set.
         return request.priority is None and not host.problem
+    assert free is not None
     return not any(admission.find_refusals(host.report, request, *free))

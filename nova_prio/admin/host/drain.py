@@ -6,8 +6,12 @@ Placement keeps the progress, as traits of the host: each step can be
 interrupted and repeated.
 """
 
+from __future__ import annotations
+
+from collections import abc
 import contextlib
 import time
+import typing
 
 import os_resource_classes as orc
 
@@ -17,6 +21,14 @@ from nova_prio.admin.host import state
 from nova_prio.placement import allocations
 from nova_prio.placement import traits as prio_traits
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report as report_client
+
+    from nova_prio.admin.audit import host_view
+    from nova_prio.admin.host import plan_format
+    from nova_prio.model import inventory
+
 #: Interval of counting the remaining instances.
 INTERVAL_SECONDS = 5
 
@@ -24,17 +36,19 @@ INTERVAL_SECONDS = 5
 class HostDrain:
     """The steps that end co-location on one host.
 
-    ``state`` is the HostState and ``remaining`` the list of
-    RemainingInstance, both as of the last :meth:`refresh`.
+    ``state`` and ``remaining`` are as of the last :meth:`refresh`.
     """
 
-    def __init__(self, context, client, name, plan=None):
+    def __init__(
+            self, context: nova_context.RequestContext,
+            client: report_client.SchedulerReportClient, name: str,
+            plan: plan_format.SavedPlan | None = None) -> None:
         self._context = context
         self._client = client
         self._name = name
         self.plan = plan
 
-    def refresh(self, must_disable=False):
+    def refresh(self, must_disable: bool = False) -> None:
         """Read the host and the instances that must leave; maybe disable it.
 
         :param must_disable: whether to disable the host for priority
@@ -47,7 +61,7 @@ class HostDrain:
         self.remaining = list(remaining.list_remaining(
             self._context, self.state.view, self.plan))
 
-    def wait(self, timeout_seconds):
+    def wait(self, timeout_seconds: float) -> abc.Iterator[int]:
         """Keep the host disabled until no instance remains, or the timeout.
 
         :returns: iterator of the number of remaining instances
@@ -63,7 +77,7 @@ class HostDrain:
             yield len(self.remaining)
 
     @property
-    def has_planned_options(self):
+    def has_planned_options(self) -> bool:
         """Whether nova-compute still runs with the options of the plan."""
         report = self.state.view.report
         if report and self.plan and prio_traits.has_our_driver(
@@ -72,14 +86,16 @@ class HostDrain:
             return report.cpus != self.plan.old_cpus
         return self.state.has_our_driver
 
-    def get_old_inventories(self):
+    def get_old_inventories(
+            self) -> tuple[inventory.Inventories, list[str]]:
         """Return the inventories with the ratios from before the plan.
 
-        :returns: (dict, resource class -> inventory, list of the classes whose
-            inventories also differ in another number from before the plan)
+        :returns: (inventories, resource classes whose inventories also differ
+            in another number from before the plan)
         """
         inventories, differing = dict(self.state.view.inventories), []
         for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB) if self.plan else ():
+            assert self.plan is not None
             old = self.plan.old_inventories.get(name, {})
             present = inventories.get(name, {})
             if present == old:
@@ -91,10 +107,9 @@ class HostDrain:
                 differing.append(name)
         return inventories, differing
 
-    def restore(self, inventories):
+    def restore(self, inventories: inventory.Inventories) -> None:
         """Give the host its traits from before the plan, and inventories.
 
-        :param inventories: dict, resource class -> inventory
         :raises PlacementRefused: if Placement refuses a change
         """
         view = self.state.view
@@ -105,9 +120,12 @@ class HostDrain:
                 view, 'inventories', inventories, self._context, self._client)
 
 
-def _set_traits(context, client, view, wanted):
+def _set_traits(
+        context: nova_context.RequestContext,
+        client: report_client.SchedulerReportClient, view: host_view.HostView,
+        wanted: abc.Iterable[str]) -> None:
     """Give a host the wanted traits of this package, and remove the others."""
-    def change(present):
+    def change(present: list[str]) -> list[str]:
         """Return the traits to write, or ``present`` to write nothing."""
         changed = set(present).difference(prio_traits.ALL).union(wanted)
         return present if changed == set(present) else sorted(changed)
@@ -116,8 +134,11 @@ def _set_traits(context, client, view, wanted):
         context, client, view.node.uuid, 'traits', change)
 
 
-def set_disabled(context, client, view, is_disabled):
-    """Disable or enable the host of a HostView for priority instances.
+def set_disabled(
+        context: nova_context.RequestContext,
+        client: report_client.SchedulerReportClient, view: host_view.HostView,
+        is_disabled: bool) -> None:
+    """Disable or enable a host for priority instances.
 
     :raises PlacementRefused: if Placement refuses the change
     """

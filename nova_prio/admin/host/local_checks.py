@@ -2,6 +2,11 @@
 
 """Checks of a plan with data of the host itself: its kernel and guests."""
 
+from __future__ import annotations
+
+from collections import abc
+import typing
+
 from nova.compute import vm_states
 from nova.objects import fields
 from nova.virt import hardware
@@ -12,6 +17,13 @@ from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
+
+if typing.TYPE_CHECKING:
+    from nova import objects
+    from oslo_config import cfg
+
+    from nova_prio.admin.audit import guests as audit_guests
+    from nova_prio.admin.audit import host_view
 
 #: States in which an instance has a guest, or gets the same guest back.
 _STATES_WITH_GUEST = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
@@ -26,13 +38,14 @@ NOT_SEEN = plan_format.PlanRow(
     'the host. Kernel, cgroups and options were not checked.')
 
 
-def check_host(conf, planned_cpus, cgroup_problems):
+def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
+               cgroup_problems: abc.Iterable[str],
+               ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each problem of the plan on this host.
 
-    :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
-    :param planned_cpus: ``capacity.HostCPUs``
-    :param cgroup_problems: list of sentences of nova-prio-host; each names a
-        problem and its remedy
+    :param conf: Nova's configuration
+    :param cgroup_problems: sentences of nova-prio-host; each names a problem
+        and its remedy
     """
     for name in 'reserved_host_cpus', 'vcpu_pin_set':
         if conf[name]:
@@ -57,12 +70,13 @@ def check_host(conf, planned_cpus, cgroup_problems):
                                   'not prepared', 'prepared', remedy=problem)
 
 
-def check_guests(host, guests, planned_cpus):
+def check_guests(host: audit_guests.GuestHost,
+                 guests: abc.Iterable[guest_xml.Guest],
+                 planned_cpus: capacity.HostCPUs,
+                 ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each guest that the plan affects.
 
-    :param host: ``audit.guests.GuestHost`` with the present CPU sets
-    :param guests: list of ``guest_xml.Guest``
-    :param planned_cpus: ``capacity.HostCPUs``
+    :param host: this host with the present CPU sets
     """
     dedicated = planned_cpus.dedicated
     for guest in guests:
@@ -80,7 +94,8 @@ def check_guests(host, guests, planned_cpus):
             yield describe_floating_guest(guest.uuid, floating)
 
 
-def describe_floating_guest(uuid, cpus):
+def describe_floating_guest(
+        uuid: str, cpus: abc.Collection[int]) -> plan_format.PlanRow:
     """Return the PlanRow of a guest that keeps floating on dedicated CPUs."""
     return plan_format.PlanRow(
         plan_format.FLOATING, uuid, format_cpus(cpus),
@@ -89,20 +104,23 @@ def describe_floating_guest(uuid, cpus):
         'of nova-compute after that, at most a minute later.')
 
 
-def format_cpus(numbers):
+def format_cpus(numbers: abc.Collection[int]) -> str:
     """Return CPU numbers as a text such as "CPUs 0-3,8", or "none"."""
     return 'CPUs ' + hardware.format_cpu_spec(numbers) if numbers else 'none'
 
 
-def find_floating_cpus(instance, view, shared, dedicated, guests):
-    """Return the planned dedicated CPUs where an instance floats, a set.
+def find_floating_cpus(
+        instance: objects.Instance, view: host_view.HostView,
+        shared: frozenset[int], dedicated: frozenset[int],
+        guests: abc.Mapping[str, guest_xml.Guest] | None) -> frozenset[int]:
+    """Return the planned dedicated CPUs where an instance floats.
 
     If libvirt is not available, assume that the guest was started with the
     present CPU sets and without low_emulator_set, which only the host knows.
 
-    :param shared: frozenset of the present shared CPUs
-    :param dedicated: frozenset of the planned dedicated CPUs
-    :param guests: dict, UUID -> ``guest_xml.Guest``; None without libvirt
+    :param shared: present shared CPUs
+    :param dedicated: planned dedicated CPUs
+    :param guests: UUID -> guest; None without libvirt
     """
     is_low = flavor_specs.get_priority(
         instance.flavor.extra_specs) == capacity.LOW
@@ -125,7 +143,7 @@ def find_floating_cpus(instance, view, shared, dedicated, guests):
         if cell.cpuset)) - pinned
 
 
-def _shares_emulator_cpus(topology):
+def _shares_emulator_cpus(topology: objects.InstanceNUMATopology) -> bool:
     """Return whether the emulator threads run on the shared CPUs."""
     return (topology.obj_attr_is_set('emulator_threads_policy') and
             topology.emulator_threads_policy ==

@@ -1,8 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calculate a plan with the code of nova-compute; change nothing."""
+"""Calculate a plan with the code of nova-compute; change nothing.
 
+``guests`` is UUID -> guest, or None away from the host. ``floating`` are
+planned dedicated CPUs where guests float, ``blocked`` are CPUs that guests on
+stale CPU sets use.
+"""
+
+from __future__ import annotations
+
+from collections import abc
 import functools
+import typing
 
 import os_resource_classes as orc
 
@@ -15,13 +24,22 @@ from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 from nova_prio.virt import driver_alias
 
+if typing.TYPE_CHECKING:
+    from nova import objects
 
-def get_present_cpus(view):
-    """Return the present ``capacity.HostCPUs`` of the host of a HostView."""
+    from nova_prio.admin.audit import host_view
+    from nova_prio.admin.host import state
+    from nova_prio.virt.libvirt import guest_xml
+
+_PlanRows = abc.Iterator[plan_format.PlanRow]
+
+
+def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
+    """Return the present CPUs of a host."""
     ratio = capacity.parse_ratio(
         view.inventories.get(orc.VCPU, {}).get('allocation_ratio', 1.0))
     shared = frozenset().union(*(cell.cpuset for cell in view.cells))
-    dedicated = frozenset()
+    dedicated: frozenset[int] = frozenset()
     # Without CPU sets, Nova counts all CPUs of a cell as pcpuset, too.
     if orc.PCPU in view.inventories:
         dedicated = dedicated.union(*(cell.pcpuset for cell in view.cells))
@@ -30,8 +48,9 @@ def get_present_cpus(view):
         mix=bool(view.report and view.report.mix))
 
 
-def plan_inventories(view, planned_cpus):
-    """Return the inventories of a host with other ``capacity.HostCPUs``."""
+def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+                     ) -> inventory.Inventories:
+    """Return the inventories of a host with other CPUs."""
     others = {name: present for name, present in view.inventories.items()
               if name not in (orc.VCPU, orc.PCPU)}
     return inventory.build_priority_inventories(
@@ -39,16 +58,9 @@ def plan_inventories(view, planned_cpus):
         planned_cpus, view.usage)
 
 
-def make_plan(host_state, planned_cpus, guests=None):
-    """Yield the PlanRows of a plan.
-
-    The caller adds the rows of ``local_checks.check_host`` and the steps.
-
-    :param host_state: ``state.HostState``
-    :param planned_cpus: ``capacity.HostCPUs``
-    :param guests: dict, UUID -> ``guest_xml.Guest``, or None if this is not
-        the host
-    """
+def make_plan(host_state: state.HostState, planned_cpus: capacity.HostCPUs,
+              guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
+    """Yield all PlanRows but those of ``check_host`` and ``list_steps``."""
     view = host_state.view
     present_cpus = get_present_cpus(view)
     inventories = plan_inventories(view, planned_cpus)
@@ -85,7 +97,9 @@ def make_plan(host_state, planned_cpus, guests=None):
         host_state, blocked if has_unknown_guests else frozenset())
 
 
-def _list_options(view, present_cpus, planned_cpus, planned_inventories):
+def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
+                  planned_cpus: capacity.HostCPUs,
+                  planned_inventories: inventory.Inventories) -> _PlanRows:
     """Yield a PlanRow for each option; '' stands for "not set"."""
     undo = 'To undo the plan, restore the present value.'
     had_our_driver = prio_traits.has_our_driver(view.traits)
@@ -118,11 +132,10 @@ def _list_options(view, present_cpus, planned_cpus, planned_inventories):
                               old_ratio, new_ratio, remedy)
 
 
-def _list_capacity(view, present_cpus, planned_cpus, floating):
-    """Yield the sellable, sold and remaining vCPUs of each row, and memory.
-
-    :param floating: set of the planned dedicated CPUs where guests float
-    """
+def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
+                   planned_cpus: capacity.HostCPUs,
+                   floating: frozenset[int]) -> _PlanRows:
+    """Yield the sellable, sold and remaining vCPUs of each row, and memory."""
     pinned = set().union(*map(demand.get_instance_pins, view.instances))
     if view.report:
         sold, remaining = view.report.used, view.report.remaining
@@ -151,19 +164,17 @@ def _list_capacity(view, present_cpus, planned_cpus, floating):
         if planned_cpus.mix and free_mb < 0 else '')
 
 
-def _get_amounts(row, sellable, sold, remaining):
-    """Return the amounts of one row of three ``capacity.Rows``, a dict."""
+def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
+                 remaining: capacity.Rows) -> dict[str, int]:
+    """Return the amounts of one row by name."""
     return {'sellable': getattr(sellable, row), 'sold': getattr(sold, row),
             'left': getattr(remaining, row)}
 
 
-def _check_instance(instance, needs, view, planned_cpus, floating):
-    """Yield a PlanRow for each effect of the plan on an instance.
-
-    :param needs: ``capacity.Demand`` of the instance
-    :param floating: set of the planned dedicated CPUs where its guest
-        floats
-    """
+def _check_instance(instance: objects.Instance, needs: capacity.Demand,
+                    view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+                    floating: frozenset[int]) -> _PlanRows:
+    """Yield a PlanRow for each effect of the plan on an instance."""
     outside = demand.get_instance_pins(instance) - planned_cpus.dedicated
     if outside:
         yield plan_format.PlanRow(
@@ -198,7 +209,8 @@ def _check_instance(instance, needs, view, planned_cpus, floating):
             'which puts it in the partition of high-priority guests.')
 
 
-def _list_allocations(view, inventories):
+def _list_allocations(view: host_view.HostView,
+                      inventories: inventory.Inventories) -> _PlanRows:
     """Yield a PlanRow for each allocation that nova-compute will change."""
     remedy = 'nova-compute heals the allocation by itself.'
     if orc.PCPU not in view.inventories:
@@ -213,11 +225,9 @@ def _list_allocations(view, inventories):
             plan_format.ALLOCATION, instance.uuid, present, expected, remedy)
 
 
-def _list_host_problems(host_state, blocked):
-    """Yield a PlanRow for each problem of the host.
-
-    :param blocked: set of the CPUs that guests on stale CPU sets use
-    """
+def _list_host_problems(host_state: state.HostState,
+                        blocked: frozenset[int]) -> _PlanRows:
+    """Yield a PlanRow for each problem of the host."""
     problem = functools.partial(plan_format.PlanRow, plan_format.HOST)
     if not host_state.is_up:
         yield problem('nova-compute', 'down', 'up', 'Start it, and plan '
@@ -239,15 +249,14 @@ def _list_host_problems(host_state, blocked):
                       'priority instance before.')
 
 
-def list_steps(host, planned_cpus, rows):
+def list_steps(host: str, planned_cpus: capacity.HostCPUs,
+               rows: list[plan_format.PlanRow]) -> list[plan_format.PlanRow]:
     """Return the PlanRows of the ordered steps, and last of the verdict.
 
     There are several steps in any case. READY or NOT_READY is the ``planned``
     of the verdict.
 
-    :param host: name of the host
-    :param planned_cpus: ``capacity.HostCPUs``
-    :param rows: list of the other PlanRows of the plan
+    :param rows: the other rows of the plan
     """
     options = plan_format.format_options(planned_cpus)
     parts = {row.part for row in rows}

@@ -3,6 +3,7 @@
 """The rows of a plan, and the file that keeps a plan."""
 
 import collections
+from collections import abc
 import json
 import typing
 
@@ -11,6 +12,7 @@ from nova.virt import hardware
 
 from nova_prio.admin import host as admin_host
 from nova_prio.model import capacity
+from nova_prio.model import inventory
 from nova_prio.objects import host_report
 
 #: Parts of a plan. OPTION, INVENTORY, TRAITS and CAPACITY have a row for each
@@ -29,19 +31,21 @@ READY, NOT_READY = 'ready', 'not ready'
 
 COLUMNS = ('Part', 'Name', 'Now', 'Then', 'Remedy')
 
+#: A text, or numbers by name.
+Value = str | abc.Mapping[str, float]
+
 
 class PlanRow(typing.NamedTuple):
     """One line of a plan.
 
-    ``present`` and ``planned`` are a str, or a dict, name -> number;
     ``remedy`` is a sentence or ''. ``is_blocking`` says that the operator must
     solve the problem before the first step.
     """
 
     part: str
     name: str
-    present: object = ''
-    planned: object = ''
+    present: Value = ''
+    planned: Value = ''
     remedy: str = ''
     is_blocking: bool = False
 
@@ -49,22 +53,22 @@ class PlanRow(typing.NamedTuple):
 class SavedPlan(typing.NamedTuple):
     """The plan in a file: values before the plan, and planned values.
 
-    ``old_options`` is a dict, name -> text, '' if the option was not set.
-    ``old_inventories`` is a dict, resource class -> inventory, {} if the host
-    did not have the class. The traits are lists of traits of this package.
+    An option is '' in ``old_options`` if it was not set. An inventory is {} in
+    ``old_inventories`` if the host did not have the resource class. The traits
+    are those of this package.
     """
 
     host: str
-    old_options: dict
+    old_options: dict[str, str]
     old_cpus: capacity.HostCPUs
     planned_cpus: capacity.HostCPUs
-    old_inventories: dict
-    old_traits: list
-    planned_traits: list
+    old_inventories: inventory.Inventories
+    old_traits: list[str]
+    planned_traits: list[str]
 
 
-def format_options(cpus):
-    """Return the options of nova-compute for HostCPUs, dict, name -> text."""
+def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
+    """Return the options of nova-compute for these CPUs, name -> text."""
     return {
         'cpu_dedicated_set': hardware.format_cpu_spec(cpus.dedicated),
         'cpu_shared_set': hardware.format_cpu_spec(cpus.shared),
@@ -72,8 +76,8 @@ def format_options(cpus):
         'cpu_priority_mix_enable': str(cpus.mix).lower()}
 
 
-def _parse_options(options):
-    """Return the ``capacity.HostCPUs`` of options of nova-compute."""
+def _parse_options(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
+    """Return the CPUs in the options of nova-compute."""
     return capacity.HostCPUs(
         host_report.parse_cpu_set(options['cpu_dedicated_set']),
         host_report.parse_cpu_set(options['cpu_shared_set']),
@@ -81,10 +85,10 @@ def _parse_options(options):
         options['cpu_priority_mix_enable'] == 'true')
 
 
-def load_plan(path, host):
+def load_plan(path: str, host: str) -> SavedPlan:
     """Return the SavedPlan of a host from a file.
 
-    :param path: str, of the output of ``nova-prio host plan -f json``
+    :param path: of the output of ``nova-prio host plan -f json``
     :raises nova_prio.admin.host.HostRefused: if the file has no plan of the
         host
     """
@@ -106,13 +110,14 @@ def load_plan(path, host):
     return plan
 
 
-def _parse_plan(rows):
-    """Return the SavedPlan in a list of dicts.
+def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
+    """Return the SavedPlan in the rows of a file.
 
     Any exception tells the caller that the rows are no plan.
     """
     # Part -> name -> value.
-    old, planned = collections.defaultdict(dict), collections.defaultdict(dict)
+    old: dict[str, dict[str, typing.Any]] = collections.defaultdict(dict)
+    planned: dict[str, dict[str, typing.Any]] = collections.defaultdict(dict)
     for row in rows:
         part, name = row['Part'], row['Name']
         old[part][name], planned[part][name] = row['Now'], row['Then']

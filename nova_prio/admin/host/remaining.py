@@ -2,6 +2,9 @@
 
 """The instances that must leave a host before co-location ends."""
 
+from __future__ import annotations
+
+from collections import abc
 import typing
 
 from nova import exception
@@ -12,6 +15,11 @@ from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+
+    from nova_prio.admin.host import plan_format
+
 #: Reasons why an instance must leave.
 LOW, PINNED_OUTSIDE = 'low priority', 'pinned outside'
 CREATED, UNCONFIRMED = 'being created', 'to be confirmed or reverted'
@@ -21,15 +29,14 @@ UNKNOWN = 'unknown'
 class RemainingInstance(typing.NamedTuple):
     """An instance that must leave, and the reason.
 
-    ``instance`` is a nova.objects.Instance, or None if its cell does not
-    answer.
+    ``instance`` is None if its cell does not answer.
     """
 
     uuid: str
     reason: str
     instance: objects.Instance | None
 
-    def describe(self):
+    def describe(self) -> tuple[str, int | str, int | str]:
         """Return priority, vCPUs and memory in MB, '' if they are unknown."""
         if self.instance is None:
             return '', '', ''
@@ -38,7 +45,10 @@ class RemainingInstance(typing.NamedTuple):
                 flavor.vcpus, flavor.memory_mb)
 
 
-def list_remaining(context, view, plan=None):
+def list_remaining(
+        context: nova_context.RequestContext, view: host_view.HostView,
+        plan: plan_format.SavedPlan | None = None,
+) -> abc.Iterator[RemainingInstance]:
     """Yield a RemainingInstance for each instance that must leave a host.
 
     These are the low-priority instances. If a SavedPlan is to be undone, the
@@ -66,13 +76,15 @@ def list_remaining(context, view, plan=None):
             yield remaining
 
 
-def _is_low(flavor):
+def _is_low(flavor: objects.Flavor | None) -> bool:
     """Return whether a flavor has low priority; False without a flavor."""
-    return bool(flavor) and flavor_specs.get_priority(
-        flavor.extra_specs) == capacity.LOW
+    return bool(flavor and flavor_specs.get_priority(
+        flavor.extra_specs) == capacity.LOW)
 
 
-def _find_remaining(context, uuid, old_dedicated):
+def _find_remaining(
+        context: nova_context.RequestContext, uuid: str,
+        old_dedicated: frozenset[int] | None) -> RemainingInstance | None:
     """Return the RemainingInstance of a consumer, or None.
 
     The consumer has an allocation at the host, but its instance is not on the
@@ -80,8 +92,8 @@ def _find_remaining(context, uuid, old_dedicated):
     is None if the instance may come and stay.
 
     :param uuid: UUID of an instance or of a migration
-    :param old_dedicated: frozenset of the dedicated CPUs before the plan, or
-        None, which allows all CPUs
+    :param old_dedicated: dedicated CPUs before the plan, or None, which allows
+        all CPUs
     """
     reason = CREATED
     try:
@@ -110,7 +122,7 @@ def _find_remaining(context, uuid, old_dedicated):
     return RemainingInstance(uuid, reason, instance) if must_leave else None
 
 
-def _needs_dedicated_cpus(instance):
+def _needs_dedicated_cpus(instance: objects.Instance) -> bool:
     """Return whether nova-compute will pin an instance that is being created.
 
     nova-compute chooses the CPUs later.
@@ -119,7 +131,7 @@ def _needs_dedicated_cpus(instance):
         instance.flavor, instance.numa_topology).dedicated > 0
 
 
-def _get_old_pins(instance):
+def _get_old_pins(instance: objects.Instance) -> set[int]:
     """Return the CPUs that a revert of the resize pins an instance on."""
     context = instance.migration_context
     return demand.get_topology_pins(

@@ -2,6 +2,8 @@
 
 """The state of a host in Nova and Placement."""
 
+from __future__ import annotations
+
 import typing
 
 from nova import objects
@@ -10,6 +12,10 @@ from nova import servicegroup
 from nova_prio.admin.audit import host_view
 from nova_prio.admin import host as admin_host
 from nova_prio.model import aggregate_metadata
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
 
 
 class HostState(typing.NamedTuple):
@@ -24,14 +30,15 @@ class HostState(typing.NamedTuple):
     is_up: bool
 
     @property
-    def has_our_driver(self):
+    def has_our_driver(self) -> bool:
         """Whether nova-compute runs the compute driver of this package."""
         # Only this driver writes reports. ``problem`` says that the report
         # cannot be read.
         return bool(self.view.report or self.view.problem)
 
 
-def read_state(context, client, host):
+def read_state(context: nova_context.RequestContext,
+               client: report.SchedulerReportClient, host: str) -> HostState:
     """Return the HostState of the host with this name.
 
     :raises nova_prio.admin.host.HostRefused: if the host has no compute node,

@@ -2,6 +2,9 @@
 
 """Compare a host with its plan, Placement, nova-compute and libvirt."""
 
+from __future__ import annotations
+
+from collections import abc
 import typing
 
 from nova_prio.admin.audit import finding
@@ -10,6 +13,11 @@ from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import driver_alias
+
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.audit import host_view
+    from nova_prio.admin.host import state
+    from nova_prio.objects import host_report
 
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
            'Remedy')
@@ -24,26 +32,27 @@ _WAIT = ('Wait for the next update of nova-compute; if the value stays, see '
 class VerifyLine(typing.NamedTuple):
     """The values of one item; '' if a source does not know the item.
 
-    Values are a str or a dict, name -> number. ``state`` is OK, DIFFERS or
-    UNREAD, ``remedy`` a sentence or ''.
+    ``state`` is OK, DIFFERS or UNREAD, ``remedy`` a sentence or ''.
     """
 
     item: str
-    plan: object = ''
-    placement: object = ''
-    compute: object = ''
-    libvirt: object = ''
+    plan: plan_format.Value = ''
+    placement: plan_format.Value = ''
+    compute: plan_format.Value = ''
+    libvirt: plan_format.Value = ''
     state: str = DIFFERS
     remedy: str = ''
 
 
-def list_lines(host_state, findings, summary, plan=None):
+def list_lines(
+        host_state: state.HostState, findings: abc.Iterable[finding.Finding],
+        summary: finding.Finding, plan: plan_format.SavedPlan | None = None,
+) -> abc.Iterator[VerifyLine]:
     """Yield the VerifyLines of a host.
 
-    :param host_state: ``state.HostState``
-    :param findings: list of Finding, of the audit of the host
-    :param summary: Finding with the usage of the host in Placement,
-        nova-compute and libvirt
+    :param findings: of the audit of the host
+    :param summary: has the usage of the host in Placement, nova-compute and
+        libvirt
     """
     report = host_state.view.report
     if not host_state.is_up:
@@ -79,7 +88,8 @@ def list_lines(host_state, findings, summary, plan=None):
                      state=OK)
 
 
-def _list_problems(report):
+def _list_problems(
+        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
     """Yield a VerifyLine for each problem in a HostReport."""
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
@@ -97,7 +107,9 @@ def _list_problems(report):
             'nova-compute. Until then, no instance is pinned to these CPUs.')
 
 
-def _compare_options(planned_cpus, report):
+def _compare_options(
+        planned_cpus: capacity.HostCPUs,
+        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
     """Yield a VerifyLine for each option of a HostReport."""
     present = plan_format.format_options(report.cpus)
     for name, planned in plan_format.format_options(planned_cpus).items():
@@ -110,7 +122,9 @@ def _compare_options(planned_cpus, report):
             yield _compare(line, planned, present[name])
 
 
-def _compare_placement(plan, view):
+def _compare_placement(
+        plan: plan_format.SavedPlan,
+        view: host_view.HostView) -> abc.Iterator[VerifyLine]:
     """Yield a VerifyLine for each inventory of the plan, and for the traits.
 
     ``plan.old_inventories`` has a key for each resource class of the plan.
@@ -122,17 +136,19 @@ def _compare_placement(plan, view):
         present = view.inventories.get(name, {})
         yield _compare(VerifyLine('inventory ' + name, planned, present,
                                   remedy=_WAIT), planned, present)
-    present = prio_traits.select_ours(view.traits)
+    traits = prio_traits.select_ours(view.traits)
     remedy = _WAIT
-    if prio_traits.CPU_PRIORITY_DISABLED in present:
+    if prio_traits.CPU_PRIORITY_DISABLED in traits:
         remedy = 'Run "nova-prio host enable %s".' % view.name
     yield _compare(
         VerifyLine('traits', plan=' '.join(plan.planned_traits),
-                   placement=' '.join(present), remedy=remedy),
-        plan.planned_traits, present)
+                   placement=' '.join(traits), remedy=remedy),
+        plan.planned_traits, traits)
 
 
-def _compare_rows(planned_cpus, report):
+def _compare_rows(
+        planned_cpus: capacity.HostCPUs,
+        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
     """Yield a VerifyLine for the sellable vCPUs of each row of a host."""
     for row, planned, present in zip(
             capacity.Rows._fields, planned_cpus.sellable, report.sellable):
@@ -142,7 +158,7 @@ def _compare_rows(planned_cpus, report):
             planned, present)
 
 
-def _compare(line, planned, present):
+def _compare(line: VerifyLine, planned: object, present: object) -> VerifyLine:
     """Return a VerifyLine, with state OK and no remedy if values are equal."""
     return (line._replace(state=OK, remedy='') if planned == present
             else line)
