@@ -116,7 +116,7 @@ class _Paths:
             domain.fail_job(), 'failed')
 
     def test_libvirt_exception_releases_claim(self):
-        """In this case, Nova 33 and 34 set the instance to ERROR."""
+        """In this case, Nova 32 to 34 set the instance to ERROR."""
         def fail(domain, *args, **kwargs):
             domain.fail_job()
             live.fail()

@@ -86,5 +86,5 @@ def test_failed_call_of_libvirt_ends_in_error_after_the_rollback():
         shown, _ = stock.act(server, **{'os-migrateLive': {
             'host': 'mix2', 'block_migration': 'auto'}})
         release = int(metadata.version('nova').split('.')[0])
-        assert ('ERROR' if release >= 33 else 'ACTIVE', 'mix1') == (
+        assert ('ERROR' if release >= 32 else 'ACTIVE', 'mix1') == (
             shown['status'], shown['OS-EXT-SRV-ATTR:host'])

@@ -152,7 +152,7 @@ def fail_migration(cloud, server, host, option, value, cause=None):
             daemon.wait_for(lambda: 'Memory processed' in guest.host.virsh(
                 'domjobinfo', guest.name), 'No memory is sent.')
             cause()
-        # Nova 33 and 34 set the status error after an error of libvirt.
+        # Nova 32 to 34 set the status error after an error of libvirt.
         assert wait() in ('failed', 'error')
     cloud.api.post_server_action(
         server['id'], {'os-resetState': {'state': 'active'}})
