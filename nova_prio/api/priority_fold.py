@@ -32,7 +32,8 @@ def fold(vcpus, extra_specs, hints):
     hint = hints[flavor_specs.HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
-    _check_value(value, *_find_hint_faults(hint, value))
+    hint_faults = _find_hint_faults(hint, value)
+    _check_value(value, *hint_faults)
     return _fold_priority(vcpus, extra_specs, hint, source='hint')
 
 

@@ -29,8 +29,8 @@ class ClaimWorkarounds:
         """Update the usage after a change of an instance, also if it moved.
 
         Bug: until the next recount, Nova tracks an instance that came from
-        another host only as a migration. It does not track an instance that
-        was resized on this host.
+        another host only as a migration, and an instance that was resized on
+        this host not at all.
         Without this workaround: if the instance is deleted or shelved before
         the recount, its CPUs stay in use until then.
         Test: ``test_accounting``, ``Histories.test_never_recounted``.
@@ -38,7 +38,7 @@ class ClaimWorkarounds:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'count an instance that has moved',
-                    until_recount=True):
+                    refuse_until_recount=True):
                 self._track_as_resident(instance)
         super().update_usage(context, instance, nodename)
 
@@ -139,7 +139,7 @@ class ClaimWorkarounds:
         if self.has_ledger:
             with self.driver.steps.contain(
                     'keep the PCI devices of a live migration claimed',
-                    until_recount=True):
+                    refuse_until_recount=True):
                 claimed = self.keeps_pci_requests(instance, migration) and (
                     self.pci_tracker.claims.pop(instance.uuid, None))
         try:

@@ -119,10 +119,10 @@ def find_extensions(ours):
     :returns: iterator of (full name of Nova's method, Nova's method or None,
         our function)
     """
-    first_stock = [base.__module__.startswith('nova.')
+    stock_index = [base.__module__.startswith('nova.')
                    for base in ours.__mro__].index(True)
-    stock = ours.__mro__[first_stock]
-    for base in ours.__mro__[:first_stock]:
+    stock = ours.__mro__[stock_index]
+    for base in ours.__mro__[:stock_index]:
         for name, member in vars(base).items():
             # Look at our code below the decorators, for super().NAME.
             function = inspect.unwrap(getattr(member, '__func__', member))

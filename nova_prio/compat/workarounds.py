@@ -206,9 +206,10 @@ def snapshot(tracker, nodename):
 
 
 def get_last_move(instance):
-    """Return the nova.objects.Migration of the last claim of an instance.
+    """Return the nova.objects.Migration of the migration context.
 
-    It is None if the instance has no migration context.
+    It is None if the instance has no migration context, or if its migration
+    does not exist.
     """
     if not instance.migration_context:
         return None

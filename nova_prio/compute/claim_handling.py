@@ -64,14 +64,13 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
 
         Nova leaves a guest behind if libvirt went away while the guest was
         started. Block the CPUs of the claim if the guest may still run. The
-        next recount asks libvirt for the guest. Before Nova confirms or
-        reverts a resize, Nova ends the guest on these CPUs, or fails: there
-        is no such guest then.
+        next recount asks libvirt for the guest. A confirmed or reverted resize
+        leaves no guest behind.
 
         Ask libvirt without the lock of the tracker: a call that hangs must
         not stop the recount.
 
-        :param stock: method of Nova, which takes this lock once more
+        :param stock: method of Nova, which takes the lock of the tracker again
         :param topology: nova.objects.InstanceNUMATopology of the claim, or
             None
         """
@@ -81,8 +80,8 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         contain = self.driver.steps.contain
         cpus = frozenset()
         with contain('ask libvirt for the guest of a claim',
-                     until_recount=True):
-            # If the question fails, all pins stay blocked.
+                     refuse_until_recount=True):
+            # If libvirt fails, all these CPUs are blocked below.
             cpus = frozenset(demand.get_topology_pins(topology))
             if cpus:
                 cpus = self.driver.guests.find_cpus_in_use(
@@ -93,7 +92,7 @@ class ClaimHandling(incoming_migrations.IncomingMigrations):
         def give_back():
             """Block the CPUs in use, then give the claim back."""
             with contain('keep the CPUs of a guest',
-                         until_recount=True):
+                         refuse_until_recount=True):
                 self.driver.guests.block(instance.uuid, cpus)
             stock(*args, **kwargs)
 

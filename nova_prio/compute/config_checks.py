@@ -63,6 +63,7 @@ def get_low_emulator_set(conf):
         return set()
     cpus = hardware.parse_cpu_spec(text)
     if not cpus:
+        # The caller names the option.
         raise exception.Invalid('it holds no CPU')
     return cpus
 

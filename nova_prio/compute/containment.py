@@ -44,14 +44,15 @@ class Steps:
 
     @contextlib.contextmanager
     def contain(self, step, refuse_on_error=True,
-                until_recount=False, reraised=()):
+                refuse_until_recount=False, reraised=()):
         """Return a context in which an error ends only the step.
 
         :param step: action of the step, a verb and its object
         :param refuse_on_error: whether the host refuses priority instances
             after an error
-        :param until_recount: if true, the refusal lasts until ``forget``,
-            which the next recount calls; if false, until the step succeeds
+        :param refuse_until_recount: if true, the refusal lasts until
+            ``forget``, which the next recount calls; if false, until the step
+            succeeds
         :param reraised: tuple of exceptions that pass through unrecorded, as
             they answer the caller
         :returns: a context manager, which yields an object; if the step fails,
@@ -66,10 +67,10 @@ class Steps:
             outcome.problem = _format_problem(step, error)
             if refuse_on_error:
                 self._failed[step] = _Failure(
-                    outcome.problem, until_recount)
+                    outcome.problem, refuse_until_recount)
             self._log(step, error, refuse_on_error)
         else:
-            if refuse_on_error and not until_recount:
+            if refuse_on_error and not refuse_until_recount:
                 self._failed.pop(step, None)
 
     def has_failed(self, step):

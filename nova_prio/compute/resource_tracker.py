@@ -54,7 +54,7 @@ class PriorityResourceTracker(
     def _contain_moves(self):
         """Return a context for a step that counts in-flight moves."""
         return self.driver.steps.contain(
-            'count the in-flight moves', until_recount=True)
+            'count the in-flight moves', refuse_until_recount=True)
 
     @contract.exit_if_refused()
     def update_available_resource(self, context, nodename, startup=False):
@@ -103,7 +103,7 @@ class PriorityResourceTracker(
             if restore and not self._is_counted:
                 with self.driver.steps.contain(
                         'restore the numbers of the last recount',
-                        until_recount=True):
+                        refuse_until_recount=True):
                     restore()
             raise
         finally:
@@ -114,7 +114,7 @@ class PriorityResourceTracker(
         usage_dict = super()._get_usage_dict(
             object_or_dict, instance, **updates)
         if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, until_recount=True):
+            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
                 usage_dict[_KEY] = self._usage_of(
                     object_or_dict, instance, usage_dict.get('numa_topology'))
         return usage_dict
@@ -130,14 +130,14 @@ class PriorityResourceTracker(
     def _update_usage(self, usage, nodename, sign=1):
         super()._update_usage(usage, nodename, sign=sign)
         if _KEY in usage:
-            with self.driver.steps.contain(_COUNT, until_recount=True):
+            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
                 count = self._ledger.add if sign == 1 else self._ledger.remove
                 count(*usage[_KEY])
 
     def _update_usage_from_instances(self, context, instances, nodename):
         has_left = {}
         if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, until_recount=True):
+            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
                 self._ledger.clear()
             for instance in instances:
                 with self._contain_moves():
@@ -290,6 +290,7 @@ class PriorityResourceTracker(
             vcpus_used=compute_node.vcpus_used,
             low_by_cell=self._ledger.low_by_cell,
             partition_problem=self.driver.partitions.problem,
+            # The pinned CPUs count as used.
             blocked=self.driver.guests.blocked - pinned,
             blocked_by=self.driver.guests.blocked_by,
             problem=self.driver.steps.problem)

@@ -196,9 +196,9 @@ class OversoldWarnings:
                 LOG.warning(
                     'Too much is sold of the %(row)s row of this host: '
                     '%(sold)d of %(sellable)d CPUs, %(used)d of them to this '
-                    'instance. It keeps running, and the row admits nothing '
-                    'until it fits: move instances away, or set '
-                    'cpu_priority_mix_enable, the CPU sets and the CPU '
+                    'instance. The instance keeps running, and the row admits '
+                    'nothing while too much is sold: move instances away, or '
+                    'set cpu_priority_mix_enable, the CPU sets and the CPU '
                     'allocation ratio as they were.',
                     {'row': row, 'sold': getattr(report.used, row),
                      'sellable': getattr(report.sellable, row),

@@ -73,6 +73,7 @@ def get_priority(extra_specs: abc.Mapping[str, str]) -> str | None:
             select_pinning_requests(extra_specs, 'PCPU')):
         # Without a CPU policy, Nova pins an instance that requests PCPU.
         policy = 'dedicated'
+    # The fold writes the policy that belongs to the priority.
     is_folded = (
         priority == capacity.LOW and policy == 'shared' or
         priority == capacity.HIGH and policy in ('dedicated', 'mixed'))

@@ -87,7 +87,8 @@ def get_present_and_expected(
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Return the present and the expected amounts of an instance.
 
-    :returns: both by resource class, with the disks at sharing providers
+    :returns: both by resource class. DISK_GB includes the disks at sharing
+        providers.
     """
     present = client.get_allocs_for_consumer(context, instance.uuid)
     return (_sum_amounts(present, provider, sharing),

@@ -66,6 +66,7 @@ def _restrict(ctxt, request_spec):
     priority = flavor_specs.get_priority(request_spec.flavor.extra_specs)
     _check_fold(ctxt, request_spec, priority)
     if priority is None:
+        # The result is cached for each value of the argument.
         uuids = find_excluding(time.monotonic() // KEEP_SECONDS)
         if not uuids or not is_new_instance(ctxt, request_spec.instance_uuid):
             return False

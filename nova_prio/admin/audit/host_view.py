@@ -211,7 +211,7 @@ def list_nodes_of_host(
     """Return the compute nodes of a host.
 
     :param host: name of the host
-    :returns: list of (context of the cell, node)
+    :returns: list of (context of the cell, node), as for nodes of many cells
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
     mapping = objects.HostMapping.get_by_host(context, host)

@@ -137,8 +137,10 @@ def _end(host: str, found: objects.Migration,
     :param found: the migration, as the audit found it
     """
     migration = objects.Migration.get_by_id(context, found.id)
+    # None if the migration is no longer unfinished.
     status = _choose_final_status(host, migration)
     if status is None or migration.status != found.status:
+        # Reported as a refusal of Placement: the repair failed.
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
     instance = migration.instance

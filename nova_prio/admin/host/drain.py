@@ -90,12 +90,14 @@ class HostDrain:
             self) -> tuple[inventory.Inventories, list[str]]:
         """Return the inventories with the ratios from before the plan.
 
-        :returns: (inventories, resource classes whose inventories also differ
-            in another number from before the plan)
+        :returns: (inventories, resource classes of which another number than
+            the ratio has changed since the plan, too)
         """
-        inventories, differing = dict(self.state.view.inventories), []
-        for name in (orc.VCPU, orc.PCPU, orc.MEMORY_MB) if self.plan else ():
-            assert self.plan is not None
+        inventories = dict(self.state.view.inventories)
+        differing: list[str] = []
+        if self.plan is None:
+            return inventories, differing
+        for name in orc.VCPU, orc.PCPU, orc.MEMORY_MB:
             old = self.plan.old_inventories.get(name, {})
             present = inventories.get(name, {})
             if present == old:

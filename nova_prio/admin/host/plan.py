@@ -2,9 +2,8 @@
 
 """Calculate a plan with the code of nova-compute; change nothing.
 
-``guests`` is UUID -> guest, or None away from the host. ``floating`` are
-planned dedicated CPUs where guests float, ``blocked`` are CPUs that guests on
-stale CPU sets use.
+``guests`` is UUID -> guest, None if the command does not run on the host.
+``floating`` are planned dedicated CPUs where guests float.
 """
 
 from __future__ import annotations
@@ -90,11 +89,11 @@ def make_plan(host_state: state.HostState, planned_cpus: capacity.HostCPUs,
         yield from _check_instance(
             instance, needs, view, planned_cpus, floating[instance.uuid])
     yield from _list_allocations(view, inventories)
-    # The report does not say whose guests use the blocked CPUs. If some CPUs
-    # are those of guests without an instance, name all.
-    has_unknown_guests = bool(blocked - all_floating)
+    # If no guest of an instance floats on a blocked CPU, an orphan guest does.
+    # The report does not say on which ones it does, so list all blocked CPUs.
+    has_orphan_guests = not blocked <= all_floating
     yield from _list_host_problems(
-        host_state, blocked if has_unknown_guests else frozenset())
+        host_state, blocked if has_orphan_guests else frozenset())
 
 
 def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
@@ -142,9 +141,10 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     else:
         sold = view.used_rows
         remaining = capacity.calculate_remaining(present_cpus.sellable, sold)
-    # Instances that are pinned elsewhere must leave.
+    # Instances on other pins than the planned ones must leave.
     planned_sold = view.used_rows._replace(
         high=len(pinned & planned_cpus.dedicated))
+    # The high row cannot sell a CPU while a guest floats there.
     unavailable = planned_sold._replace(
         high=planned_sold.high + len(floating - pinned))
     planned_remaining = capacity.calculate_remaining(

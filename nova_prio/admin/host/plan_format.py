@@ -123,10 +123,12 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
         old[part][name], planned[part][name] = row['Now'], row['Then']
         if part in (INVENTORY, CAPACITY):
             for number in (*row['Now'].values(), *row['Then'].values()):
-                # This raises an error unless the number is finite.
+                # This raises an error unless the number is finite. A negative
+                # number is allowed.
                 capacity.parse_ratio(abs(number))
     # The only row of this part has the host as its name.
     host, = planned[VERDICT]
+    # The only row of the part TRAITS has the same name.
     return SavedPlan(
         host, old[OPTION], _parse_options(old[OPTION]),
         _parse_options(planned[OPTION]), old[INVENTORY],

@@ -89,12 +89,13 @@ def _find_remaining(
 
     The consumer has an allocation at the host, but its instance is not on the
     host. The instance may be on the way to the host, or may return. The result
-    is None if the instance may come and stay.
+    is None if the plan can be undone with the instance on the host.
 
     :param uuid: UUID of an instance or of a migration
     :param old_dedicated: dedicated CPUs before the plan, or None, which allows
         all CPUs
     """
+    # An instance that is not on its host yet is being created there.
     reason = CREATED
     try:
         instance = host_view.find_instance(context, uuid)
@@ -117,6 +118,7 @@ def _find_remaining(
         return None
     must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
     if not must_leave and old_dedicated is not None:
+        # Nothing shows yet to which CPUs a new instance will be pinned.
         must_leave = (_needs_dedicated_cpus(instance) if reason == CREATED
                       else bool(_get_old_pins(instance) - old_dedicated))
     return RemainingInstance(uuid, reason, instance) if must_leave else None

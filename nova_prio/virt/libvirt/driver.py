@@ -111,7 +111,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Let libvirt start a test guest in the partition of each priority.
 
         The test guests run on shared CPUs, which no high-priority guest keeps
-        busy. A host without shared CPUs has only its dedicated CPUs for them.
+        busy, or on dedicated CPUs if there are no others. The low-priority
+        guest runs on ``low_emulator_set`` if it is set.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
         self.partitions.probe({
@@ -120,8 +121,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def get_available_resource(self, nodename):
         """Return Nova's result; probe partitions and read guests first."""
-        with self.steps.contain(_PROBE):
-            if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
+        if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
+            with self.steps.contain(_PROBE):
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 reraised=(exception.HypervisorUnavailable,)):
@@ -228,7 +229,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         if config.cputune is not None:
             if self.mix:
                 self._float_in_cells(config.cputune, instance_numa_topology)
-            self._place_threads(config.cputune)
+            self._place_emulator_threads(config.cputune)
         elif self.mix:
             config = config._replace(cpuset=self.get_floating_cpus())
         return config
@@ -242,7 +243,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                 if pin.id in cell.cpuset:
                     pin.cpuset = pin.cpuset | dedicated[cell.id]
 
-    def _place_threads(self, cputune):
+    def _place_emulator_threads(self, cputune):
         """Set the CPUs of a low guest's emulator and I/O threads.
 
         Without low_emulator_set, Nova's choice is right: the shared CPUs of

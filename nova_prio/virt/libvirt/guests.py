@@ -149,7 +149,8 @@ class HostGuests:
     def is_running(self, uuid):
         """Return whether the guest of an instance runs, or may run.
 
-        It may run if libvirt does not answer.
+        It may run if libvirt does not answer. A guest that libvirt does not
+        know does not run.
 
         :param uuid: UUID of the instance
         """

@@ -81,10 +81,9 @@ class Partitions:
         TRUST_SECONDS after a success, unless a guest with a priority failed to
         start since then.
 
-        A caller may share a probe that started before the call. ``problem``
-        does not name a probe that takes longer than callers wait: its guest is
-        already in the partition, or libvirtd hangs and starts no other guest
-        either.
+        A caller may share a probe that started before the call. A probe that
+        takes longer than callers wait is no problem of the partition: its
+        guest is already there, or libvirtd hangs for all guests.
 
         :param cpus: dict, priority -> set of CPU numbers for the guest of the
             probe

@@ -33,12 +33,12 @@ def test_error_without_refusal_is_reported_to_the_caller_only():
 
 def test_failure_until_recount_outlives_a_success():
     steps = containment.Steps()
-    fail(steps, until_recount=True)
-    with steps.contain('count', until_recount=True):
+    fail(steps, refuse_until_recount=True)
+    with steps.contain('count', refuse_until_recount=True):
         pass
     assert steps.problem
     before = steps.get_failures_until_recount()
-    fail(steps, until_recount=True)
+    fail(steps, refuse_until_recount=True)
     steps.forget(before)
     assert steps.problem, 'the step has failed again since'
     steps.forget(steps.get_failures_until_recount())
