@@ -68,7 +68,7 @@ def test_warning_names_row_and_amounts(log):
     usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
     assert log.output.startswith(
         'low Too much is sold of the low row of this host: 6 of 4 CPUs, 6 of '
-        'them to this instance. It keeps running')
+        'them to this instance. The instance keeps running')
 
 
 def test_an_instance_that_is_resized_on_its_host_counts_twice(log):
