@@ -28,7 +28,8 @@ UNUSABLE = 255
 def _run_check(conf, service, find, commands):
     """Return the ``upgradecheck.Result`` of one check.
 
-    :param service: name of the service to check, None for all services
+    :param service: the check is only for configurations of this service;
+        None for all
     :param find: function of conf and the names of the configured services; it
         returns pairs of a code and a sentence
     :param commands: the Checks, which oslo.upgradecheck gives to each check
@@ -36,8 +37,8 @@ def _run_check(conf, service, find, commands):
     services = upgrade_checks.list_services(conf)
     if service and service not in services:
         return upgradecheck.Result(
-            upgrade_checks.SUCCESS, 'This is no configuration of %s for '
-            'priority instances.' % service)
+            upgrade_checks.SUCCESS, 'This configuration does not set up %s '
+            'for priority instances.' % service)
     findings = list(find(conf, services))
     return upgradecheck.Result(
         max((code for code, _ in findings), default=upgrade_checks.SUCCESS),

@@ -130,11 +130,13 @@ class ClaimWorkarounds:
 
         Bug: a recount allocates the devices that a live migration to this
         host has claimed. If the migration then fails, nobody frees them.
-        Without this workaround: the devices stay in use, or the next host
-        takes them for its own devices and the instance ends in ERROR.
+        Without this workaround: the devices stay in use. Or the host that the
+        migration tries next takes them for its own, and the instance ends in
+        ERROR.
         Test: ``test_live_migration``,
         ``Devices.test_the_next_host_of_one_migration``.
         """
+        # Nova allocates the devices in this dict: hide them meanwhile.
         claimed = None
         if self.has_ledger:
             with self.driver.steps.contain(

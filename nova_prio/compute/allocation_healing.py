@@ -57,31 +57,32 @@ class AllocationHealing:
                               if instance.task_state is None],
                     present, classes):
                 uuid = instance.uuid
-                accepted = _Uncorrected(
+                known_drift = _Uncorrected(
                     present.get(uuid, {}), expected, error=None)
-                # The last run found that a sharing provider has the rest.
-                if last.get(uuid) == accepted:
-                    self._seen[uuid] = accepted
+                # The last run found the same drift, and that a sharing
+                # provider has the missing amount.
+                if last.get(uuid) == known_drift:
+                    self._seen[uuid] = known_drift
                 else:
-                    self._heal(context, client, compute_node, uuid, accepted,
-                               last.get(uuid))
+                    self._heal(context, client, compute_node, uuid,
+                               known_drift, last.get(uuid))
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
                 *allocations.CLIENT_ERRORS) as error:
             LOG.warning('The allocations of the instances of this host are '
                         'not checked: %s', error)
 
-    def _heal(self, context, client, compute_node, uuid, accepted, last):
+    def _heal(self, context, client, compute_node, uuid, known_drift, last):
         """Correct the allocation of an instance, and record the result.
 
-        :param accepted: _Uncorrected to record if the allocation is right
+        :param known_drift: _Uncorrected to record if the allocation is right
         :param last: _Uncorrected of the last run, or None
         """
         try:
             healed = allocation_repair.repair(
                 context, client, compute_node.uuid, compute_node.host, uuid)
         except allocations.PlacementRefused as error:
-            self._seen[uuid] = accepted._replace(error=str(error))
+            self._seen[uuid] = known_drift._replace(error=str(error))
             if self._seen[uuid] != last:
                 LOG.warning('Cannot correct the allocation on this host '
                             '(is %s, must be %s): %s. Run "nova-prio audit".',
@@ -91,7 +92,7 @@ class AllocationHealing:
             return
         before, after = healed
         if before == after:
-            self._seen[uuid] = accepted
+            self._seen[uuid] = known_drift
         else:
             LOG.warning('Corrected the allocation on this host (was %s, now '
                         '%s).', before, after, instance_uuid=uuid)

@@ -145,7 +145,7 @@ class PriorityResourceTracker(
                 with self._contain_moves():
                     if workarounds.has_left_by_revert(instance, self.host):
                         has_left[instance.uuid] = instance
-        # Nova goes on with this dict.
+        # Nova looks up the instances of migrations in this dict.
         self._counted = super()._update_usage_from_instances(
             context, [instance for instance in instances
                       if instance.uuid not in has_left], nodename)

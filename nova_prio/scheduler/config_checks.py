@@ -94,13 +94,13 @@ def find_warnings(conf):
         elif not nova_value and not has_prio:
             text = ("[filter_scheduler] weight_classes is {weighers}, without "
                     "'{prio_weigher}', and {name} is 0.0, so that server "
-                    "groups do not count; add it.")
+                    "groups do not count; add the weigher.")
         elif not nova_value and not prio_value:
             text = ("[filter_scheduler] and [nova_prio] {name} are both 0.0, "
                     "so that server groups do not count; set the latter to "
                     "10.0.")
         elif nova_value and len(domains) > 1:
-            # The weigher of this package does not count.
+            # The weigher of this package is disabled, or its multiplier is 0.
             text = ("[nova_prio] affinity_domains is {domains}, which Nova's "
                     "'{nova_weigher}' does not read; set [filter_scheduler] "
                     "{name} to 0.0 and [nova_prio] {name} to 10.0, and add "

@@ -89,7 +89,10 @@ class GroupMembers:
                     'domain of its own.', {'number': len(paths), 'key': key})
 
     def _read_hosts(self, request_spec):
-        """Return the hosts of the other members that count, a list."""
+        """Return the host of each other member, a list.
+
+        With affinity_same_priority, only members of the same priority count.
+        """
         others = set(request_spec.instance_group.members)
         others.discard(request_spec.instance_uuid)
         if not others:

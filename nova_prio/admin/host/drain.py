@@ -146,7 +146,7 @@ def set_disabled(
     """
     traits = prio_traits.list_for_host(
         prio_traits.CPU_PRIORITY_MIX in view.traits, is_disabled=is_disabled)
-    # list_for_host leaves this trait out.
+    # list_for_host returns only the other traits of a disabled host.
     if is_disabled:
         traits.append(prio_traits.CPU_PRIORITY_DISABLED)
     _set_traits(context, client, view, traits)

@@ -93,9 +93,9 @@ OF_API, OF_SCHEDULER, OF_COMPUTE = (
 
 @pytest.mark.parametrize('options, check, code, expected', [
     ([], USE, WARNING, ['Nothing in this', '--config-file']),
-    ([API], OF_COMPUTE, SUCCESS, ['no configuration of nova-compute']),
-    ([SCHEDULER], OF_API, SUCCESS, ['no configuration of nova-api']),
-    ([COMPUTE], OF_SCHEDULER, SUCCESS, ['no configuration of nova-sched']),
+    ([API], OF_COMPUTE, SUCCESS, ['does not set up nova-compute']),
+    ([SCHEDULER], OF_API, SUCCESS, ['does not set up nova-api']),
+    ([COMPUTE], OF_SCHEDULER, SUCCESS, ['does not set up nova-sched']),
     ([COMPUTE, {(None, 'compute_driver'): 'libvirt.LibvirtDriver'}, API],
      USE, FAILURE, ['cpu_priority_mix_enable', "'prio.PriorityLibvirtDri"]),
     ([COMPUTE, {('nova_prio', 'low_emulator_set'): '7'}], OF_COMPUTE, FAILURE,

@@ -88,7 +88,7 @@ def multipliers(stock, ours):
      ['weight_classes', 'ServerGroupSoft', 'refuses server groups']),
     ({('filter_scheduler', 'weight_classes'): [
         'nova.scheduler.weights.all_weighers'], **multipliers(0.0, 10.0)},
-     ['weight_classes', 'group_weighers.Soft', 'do not count; add it']),
+     ['weight_classes', 'group_weighers.Soft', 'count; add the weigher']),
     ({('nova_prio', 'affinity_domains'): ['rack', 'host'],
       **multipliers(1.0, 0.0)},
      ["affinity_domains is ['rack', 'host']", 'does not read', 'to 10.0']),
