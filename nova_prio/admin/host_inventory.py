@@ -150,8 +150,8 @@ def iterate_pages(read_page: abc.Callable[..., abc.Sequence[_Record]],
     """Yield the records of a query that is read page by page.
 
     :param read_page: function of ``limit`` and ``marker`` that returns records
-    :param marker_name: the attribute of the last record of a page that is the
-        marker of the next page
+    :param marker_name: name of an attribute; its value in the last record of a
+        page is the marker of the next page
     :param limit: number of records of a page
     """
     marker = None

@@ -159,7 +159,7 @@ class Solve(show.ShowOne):
             report.get_number(parsed_args, 'shared', least, sizing.MOST_CPUS),
             get_ratio('ratio'), parsed_args.mix)
         low = report.get_number(parsed_args, 'low_vcpus', 1,
-                                # Of dedicated and of shared CPUs.
+                                # MOST_CPUS dedicated, MOST_CPUS shared.
                                 2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
         overall = get_ratio('overall_ratio')
         has_target = low is not None or overall is not None

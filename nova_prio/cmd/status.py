@@ -32,7 +32,7 @@ def _run_check(conf, service, find, commands):
         None for all
     :param find: function of conf and the names of the configured services; it
         returns pairs of a code and a sentence
-    :param commands: the Checks, which oslo.upgradecheck gives to each check
+    :param commands: not used; oslo.upgradecheck passes its UpgradeCommands
     """
     services = upgrade_checks.list_services(conf)
     if service and service not in services:

@@ -136,7 +136,8 @@ class ClaimWorkarounds:
         Test: ``test_live_migration``,
         ``Devices.test_the_next_host_of_one_migration``.
         """
-        # Nova allocates the devices in this dict: hide them meanwhile.
+        # Nova allocates the devices in ``pci_tracker.claims``: hide them while
+        # Nova counts the move.
         claimed = None
         if self.has_ledger:
             with self.driver.steps.contain(

@@ -69,16 +69,17 @@ class _ClassTest:
             any(cell.pcpuset for cell in topology.cells))
 
     def _test_capacity(self, compute_node, limit):
-        """Test the capacity of the class (the rows) and the memory.
+        """Test the rows that the instance needs, and the memory.
 
         :returns: (list of refusals, each a str; the compute node and the limit
             for Nova's test of the NUMA topology)
         """
         request = demand.ResourceRequest.from_flavor(
             getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
-        # The present instances use more VCPU than the host sells, and the
-        # driver reports a total that covers them. So Placement did not refuse
-        # this instance. Each instance with shared vCPUs needs the low row.
+        # If the present instances use more VCPU than the host sells, the
+        # driver reports a total that covers them, and Placement may admit
+        # another instance. Refuse each instance with shared vCPUs, also
+        # ordinary ones: all of them need the low row.
         if self.tracker.driver.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], compute_node, limit
         if request.priority is None and not self.tracker.driver.mix:

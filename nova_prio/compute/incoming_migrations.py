@@ -103,6 +103,7 @@ class IncomingMigrations:
         """
         self._watched = frozenset(
             migration.uuid for migration in self._get_incoming())
+        # After an error, the next recount starts a new watcher.
         if not is_released or not self._watched:
             self._watcher = None
         return self._watcher is not None

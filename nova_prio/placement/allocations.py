@@ -172,7 +172,7 @@ def return_to_instance(context: nova_context.RequestContext,
                        migration: objects.Migration) -> None:
     """Move the allocations of a migration back to its instance.
 
-    Placement deletes the allocations of the instance on the destination.
+    They replace the allocations of the instance on the destination.
     """
     present = client.get_allocs_for_consumer(context, migration.uuid)
     if present['allocations'] and not client.move_allocations(

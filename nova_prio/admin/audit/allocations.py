@@ -75,8 +75,8 @@ def _check_instances(
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
         if view.sharing:
-            # The view read shared disks apart from the other amounts, so that
-            # the two may differ: read both again.
+            # The view read shared disks at another time than the other
+            # amounts: read all amounts of the instance again.
             present, expected = allocation_repair.get_present_and_expected(
                 view.context, client, view.node.uuid, view.sharing, instance)
             if present == expected:
@@ -101,7 +101,7 @@ def _check_instances(
 
 def _choose_kind(present: abc.Mapping[str, int],
                  expected: abc.Mapping[str, int]) -> str:
-    """Return the kind of finding of wrong allocations.
+    """Return the kind of the finding for wrong allocations.
 
     :param present: resource class -> amount; ``expected`` likewise
     """
@@ -186,8 +186,9 @@ def _is_of_other_service(client: report.SchedulerReportClient,
 def _was_evacuated(instance: objects.Instance, host: str) -> bool:
     """Return whether a host must still clean up after an evacuation.
 
-    Nova deletes the allocation of an evacuated instance when the source host
-    starts again. The status of the migration is then "completed".
+    When the source host starts again, Nova deletes the allocation of an
+    evacuated instance. Nova also sets the status of the migration from "done"
+    to "completed".
     """
     moves = objects.MigrationList.get_by_filters(instance._context, {
         'instance_uuid': instance.uuid, 'source_compute': host,

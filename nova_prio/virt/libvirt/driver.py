@@ -133,7 +133,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Report the inventories and the traits of a priority host.
 
         If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
-        Nova's count no dedicated CPUs as VCPU, and may overcommit memory.
+        those of Nova count no dedicated CPUs as VCPU, and may overcommit
+        memory.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -220,10 +221,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return Nova's settings with the CPUs of a low-priority guest."""
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        is_low = (
-            flavor_specs.EXTRA_SPEC in flavor.extra_specs and
-            flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
-        if not is_low:
+        if flavor_specs.get_priority(flavor.extra_specs) != capacity.LOW:
             return config
         # Nova sets cputune if the guest has a NUMA topology, else cpuset.
         if config.cputune is not None:

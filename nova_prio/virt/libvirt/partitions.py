@@ -189,7 +189,7 @@ class _Probe(threading.Thread):
         self._host = host
         self._on_end = on_end
         self._predecessor = predecessor
-        # All guests of probes of a partition have the same UUID.
+        # Each probe of a partition has the same UUID: one runs at a time.
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
 
     @property
