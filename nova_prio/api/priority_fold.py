@@ -80,7 +80,8 @@ def check_image(extra_specs, properties):
     elif extra_specs.get(flavor_specs.CPU_POLICY) == 'mixed':
         allowed = ('mixed',)
     else:
-        # The flavor has 'dedicated', or no policy: then the image may set it.
+        # With 'dedicated' in the flavor, Nova ignores the policy of the image.
+        # Without a policy in the flavor, the image sets it.
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
         flavor_specs.refuse(

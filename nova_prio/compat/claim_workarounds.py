@@ -115,7 +115,7 @@ class ClaimWorkarounds:
         """Return whether a claim must keep the instance's PCI requests.
 
         Bug: for a live migration, Nova makes new requests from the flavor and
-        saves them, but claims the devices for the requests before.
+        saves them, but claims the devices for the old requests.
         Without this workaround: the guest cannot be started again after the
         live migration.
         Test: ``test_live_migration``,

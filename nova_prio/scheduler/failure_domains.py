@@ -33,7 +33,7 @@ def get_path(host, keys, metadata):
 
 
 def rank_hosts(candidates, members, stack):
-    """Return the number of ranks that each host is above the worst host.
+    """Return the rank of each host; the worst hosts have rank 0.
 
     Compare hosts by the number of members in their widest domain, then in the
     next domain, and last on the host. Hosts that compare equal have the same

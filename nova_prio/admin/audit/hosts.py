@@ -127,7 +127,7 @@ def _format_inventories(names: abc.Iterable[str],
 
 
 def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
-    """Yield a finding if the report has another usage or ratio.
+    """Yield a finding if the report differs from instances or Placement.
 
     The host must have a report.
     """
@@ -152,7 +152,7 @@ def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
 
 
 def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
-    """Yield pins to a CPU of another instance, or to a shared CPU."""
+    """Yield pins to a CPU of another instance, or to no dedicated CPU."""
     pins = {instance.uuid: demand.get_instance_pins(instance)
             for instance in view.instances_at_rest}
     for uuid, text in finding.find_pin_conflicts(pins):

@@ -128,7 +128,7 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
                 capacity.parse_ratio(abs(number))
     # The only row of this part has the host as its name.
     host, = planned[VERDICT]
-    # The only row of the part TRAITS has the same name.
+    # The only row of the part TRAITS is named like the part.
     return SavedPlan(
         host, old[OPTION], _parse_options(old[OPTION]),
         _parse_options(planned[OPTION]), old[INVENTORY],

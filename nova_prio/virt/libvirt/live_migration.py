@@ -80,7 +80,7 @@ class LiveMigration:
         :raises nova.exception.MigrationPreCheckError: if the guest has a
             priority, and the destination does not run our driver
         """
-        # Only our driver sets it before this check; stock Nova sets it later.
+        # Only our driver sets dst_numa_info before this check.
         if ('dst_numa_info' not in dest_check_data and
                 flavor_specs.get_priority(
                     instance.flavor.extra_specs) is not None):
