@@ -43,19 +43,25 @@ class Run:
         self.environment = environment
         self.started = self.ended = None
         self.has_succeeded = False
+        self.count = collections.Counter()  # of the results
         self.log = RESULTS / (environment + '.log')
 
     def run(self):
-        """Run the environment; must not raise, whatever happens there."""
-        self.started = time.monotonic()
+        """Run the environment, which may fail."""
         with self.log.open('wb') as log:
+            # Others read the log as soon as the run has started.
+            self.started = time.monotonic()
             done = subprocess.run(
                 [pathlib.Path(sys.executable).with_name('tox'), 'run',
                  '-e', self.environment],
                 stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT,
-                env={**os.environ, 'PYTEST_ADDOPTS': '-v'})
-        self.has_succeeded = done.returncode == 0
+                env={**os.environ, 'PYTEST_ADDOPTS':
+                     os.environ.get('PYTEST_ADDOPTS', '') + ' -v'})
+        self.count = self._count_results()
+        # A skipped test has not passed.
+        self.has_succeeded = done.returncode == 0 and not (
+            self.count['failed'] or self.count['skipped'])
         self.ended = time.monotonic()
 
     @property
@@ -69,7 +75,7 @@ class Run:
                  _LOG_LINE.finditer(self.log.read_text(errors='replace')))
         return collections.Counter(map(find_outcome, words))
 
-    def count_results(self):
+    def _count_results(self):
         """Count the results of the tests: Counter, outcome -> int.
 
         An environment without tests, such as pep8, has no results.
@@ -79,10 +85,14 @@ class Run:
             if not path.exists():
                 continue
             try:
-                return reader(path) or collections.Counter(failed=1)
+                count = reader(path)
             except (ElementTree.ParseError, KeyError, OSError) as error:
                 print('%s cannot be counted: %r' % (path, error))
                 return collections.Counter(failed=1)
+            if not count:
+                print('%s: no test was run' % path)
+                count['failed'] += 1
+            return count
         return collections.Counter()
 
 
@@ -152,15 +162,13 @@ def print_table(runs):
     print('%-18s %-6s %7s %7s %7s %7s' % (
         'environment', 'result', 'passed', 'failed', 'skipped', 'time'))
     for run in runs:
-        count = run.count_results()
-        total += count
+        total += run.count
         print('%-18s %-6s %7d %7d %7d %7s' % (
             run.environment, 'ok' if run.has_succeeded else 'FAILED',
-            count['passed'], count['failed'], count['skipped'],
+            run.count['passed'], run.count['failed'], run.count['skipped'],
             format_seconds(run.seconds)))
     print(format_count(total))
-    return int(not all(run.has_succeeded for run in runs)
-               or bool(total['failed'] or total['skipped']))
+    return int(not all(run.has_succeeded for run in runs))
 
 
 def main(environments):
@@ -168,7 +176,12 @@ def main(environments):
     RESULTS.mkdir(exist_ok=True)
     runs = [Run(environment) for environment in environments]
     with futures.ThreadPoolExecutor(AT_A_TIME) as pool:
-        wait_for(runs, [pool.submit(run.run) for run in runs])
+        try:
+            wait_for(runs, [pool.submit(run.run) for run in runs])
+        except BaseException:
+            # Ctrl-C, for example: start no other environment.
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     for run in runs:
         if not run.has_succeeded:
             print('\nThe end of %s:' % run.log)
@@ -179,4 +192,4 @@ def main(environments):
 
 
 if __name__ == '__main__':
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main(','.join(sys.argv[1:]).split(',')))

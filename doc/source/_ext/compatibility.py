@@ -69,7 +69,9 @@ def _format_row(release, constraints, tests):
     def find(pattern):
         return re.search(pattern, constraints, re.M).group(1)
 
-    environments = re.findall(r'[\w-]+-nova%d\b' % release, tests)
+    # The list after "" is that of a run without arguments.
+    each_change = tests.split('"")', 1)[1].split(';;', 1)[0]
+    environments = re.findall(r'[\w-]+-nova%d\b' % release, each_change)
     return _ROW % (
         find(r'^nova==(.+)'), find(r'\((\d{4}\.\d)'),
         find(r'^openstack-placement==(.+)'), find(r'Python (\S+)\.$'),
