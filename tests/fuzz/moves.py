@@ -127,7 +127,7 @@ class MoveOperations(base.Operations):
         cpu_priority_mix_enable stays until the next recount, as in Nova.
 
         :param call_failed: whether the call of libvirt failed: Nova from
-            release 33 on rolls back, and then puts the instance into ERROR
+            release 32 on rolls back, and then puts the instance into ERROR
             all the same, so that an operator has to reset its state
         """
         shown = self._cloud.settle(server.uuid)
