@@ -11,6 +11,7 @@ import contextlib
 import functools
 import inspect
 import traceback
+import typing
 from unittest import mock
 
 from nova import context
@@ -123,7 +124,9 @@ def collaborators():
              if inspect.ismodule(inner) and is_ours_by_name(inner.__name__)}
     return entries + list({
         member for module in known for member in vars(module).values()
-        if inspect.isclass(member) and member.__module__ == module.__name__})
+        if inspect.isclass(member) and member.__module__ == module.__name__
+        # A protocol has no code.
+        and typing.Protocol not in member.__bases__})
 
 
 def targets():

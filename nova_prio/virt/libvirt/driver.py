@@ -121,8 +121,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def get_available_resource(self, nodename):
         """Return Nova's result; probe partitions and read guests first."""
-        if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
-            with self.steps.contain(_PROBE):
+        with self.steps.contain(_PROBE):
+            # has_failed tells of the previous run.
+            if self.partitions.needs_probe or self.steps.has_failed(_PROBE):
                 self.probe_partitions()
         with self.steps.contain('read the guests of libvirt',
                                 reraised=(exception.HypervisorUnavailable,)):
