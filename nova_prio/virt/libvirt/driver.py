@@ -111,8 +111,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Let libvirt start a test guest in the partition of each priority.
 
         The test guests run on shared CPUs, which no high-priority guest keeps
-        busy, or on dedicated CPUs if there are no others. The low-priority
-        guest runs on ``low_emulator_set`` if it is set.
+        busy, or else on dedicated CPUs; the low one on low_emulator_set, if set.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
         self.partitions.probe({
@@ -134,8 +133,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Report the inventories and the traits of a priority host.
 
         If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
-        those of Nova count no dedicated CPUs as VCPU, and may overcommit
-        memory.
+        those of Nova count no dedicated CPUs, and may overcommit memory.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -222,7 +220,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Return Nova's settings with the CPUs of a low-priority guest."""
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
-        if flavor_specs.get_priority(flavor.extra_specs) != capacity.LOW:
+        # An error of get_priority must not fail an ordinary guest.
+        is_low = (
+            flavor_specs.EXTRA_SPEC in flavor.extra_specs and
+            flavor_specs.get_priority(flavor.extra_specs) == capacity.LOW)
+        if not is_low:
             return config
         # Nova sets cputune if the guest has a NUMA topology, else cpuset.
         if config.cputune is not None:
