@@ -111,7 +111,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Let libvirt start a test guest in the partition of each priority.
 
         The test guests run on shared CPUs, which no high-priority guest keeps
-        busy, or else on dedicated CPUs; the low one on low_emulator_set, if set.
+        busy, or else on dedicated CPUs; the low one on any low_emulator_set.
         """
         cpus = self._get_vcpu_available() or self._get_pcpu_available()
         self.partitions.probe({
