@@ -55,7 +55,7 @@ DefaultDependencies=no
 Wants=dbus.service libvirtd.service
 After=dbus.service nova-prio-host.service libvirtd.service
 [Service]
-ExecStart="$PYTHON" -I -S "$INSIDE"
+ExecStart=$PYTHON -I -S $INSIDE
 StandardOutput=tty
 StandardError=tty
 TTYPath=/dev/ttyS0
@@ -72,7 +72,7 @@ END
     # As in the administrator guide.
     cat >/usr/local/bin/nova-prio-host <<END
 #!/bin/sh
-exec "$PYTHON" -I -S /usr/local/lib/nova-prio-host "\$@"
+exec $PYTHON -I -S /usr/local/lib/nova-prio-host "\$@"
 END
     chmod +x /usr/local/bin/nova-prio-host
     cp "$source/etc/systemd/nova-prio-host.service" /usr/lib/systemd/system

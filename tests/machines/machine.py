@@ -41,10 +41,11 @@ mkdir /own/new /own/work
 mount -t overlay -o lowerdir=/files,upperdir=/own/new,workdir=/own/work \
     root /root
 mount -t tmpfs -o mode=755 run /root/run
+mount -t tmpfs -o mode=1777 tmp /root/tmp
 for tree in proc sys dev; do
     mount --move /$tree /root/$tree
 done
-exec switch_root /root /bin/sh "$SETUP"
+exec switch_root /root /bin/sh $SETUP
 ''' % ' '.join(MODULES)
 
 
@@ -94,8 +95,8 @@ def run(directory, setup, *parameters):
     :param directory: an empty pathlib.Path, for temporary files
     :param setup: path of the script that is the first process after the
         mounts; it must switch the machine off
-    :param parameters: kernel parameters; key="value" without a dot are in
-        the environment of the script
+    :param parameters: kernel parameters; key=value without a dot are in the
+        environment of the script
     :raises AssertionError: with the console output, if the machine wrote
         nothing
     """
@@ -117,7 +118,7 @@ def run(directory, setup, *parameters):
              '-kernel', str(image),
              '-initrd', str(_make_initrd(directory, kernel)),
              '-append', ' '.join(('console=ttyS0', 'panic=-1', 'quiet',
-                                  'SETUP="%s"' % setup, *parameters))],
+                                  'SETUP=%s' % setup, *parameters))],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors='replace', timeout=TIMEOUT_SECONDS)
     text = written.read_text()

@@ -24,7 +24,7 @@ def found(request, tmp_path_factory):
         tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
         'CGROUPS=%s' % cgroups, 'MANAGER=%s' % manager[0],
         'MACHINED=%s' % ('yes' if 'machined' in manager else 'no'),
-        'PYTHON="%s"' % sys.executable, 'INSIDE="%s"' % (HERE / 'inside.py'))
+        'PYTHON=%s' % sys.executable, 'INSIDE=%s' % (HERE / 'inside.py'))
     found = json.loads(text)
     assert 'failed' not in found, found['failed']
     return request.param, found
