@@ -36,13 +36,12 @@ html_theme_options = {'analytics_tracking_code': ''}
 pygments_style = 'native'
 
 
-def _insert_release(app, name, source):
+def _insert_release(*arguments):
     """Replace |release|, also in commands, where Sphinx does not."""
+    source = arguments[-1]
     source[0] = source[0].replace('|release|', release)
 
 
 def setup(app):
     app.connect('source-read', _insert_release)
-    app.connect('include-read',
-                lambda app, path, name, source: _insert_release(
-                    app, name, source))
+    app.connect('include-read', _insert_release)

@@ -75,7 +75,8 @@ class AllocationHealing:
     def _heal(self, context, client, compute_node, uuid, known_drift, last):
         """Correct the allocation of an instance, and record the result.
 
-        :param known_drift: _Uncorrected to record if the allocation is right
+        :param known_drift: _Uncorrected to record if a sharing provider has
+            the missing amount
         :param last: _Uncorrected of the last run, or None
         """
         try:

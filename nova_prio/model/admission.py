@@ -16,47 +16,60 @@ class Host(typing.Protocol):
     """A ``host_report.HostReport``, or an object with its attributes."""
 
     @property
-    def mix(self) -> bool: ...
+    def mix(self) -> bool:
+        """Whether it is a mix host."""
 
     @property
-    def floating_cpus(self) -> int: ...
+    def floating_cpus(self) -> int:
+        """The number of floating CPUs."""
 
     @property
-    def shared_cpus(self) -> int: ...
+    def shared_cpus(self) -> int:
+        """The number of shared CPUs."""
 
     @property
-    def sellable(self) -> capacity.Rows: ...
+    def sellable(self) -> capacity.Rows:
+        """The sellable vCPUs of each row."""
 
     @property
-    def partition_problem(self) -> str: ...
+    def partition_problem(self) -> str:
+        """Why the partitions do not work, or an empty text."""
 
     @property
-    def blocked(self) -> frozenset[int]: ...
+    def blocked(self) -> frozenset[int]:
+        """The dedicated CPUs that guests block."""
 
     @property
-    def blocked_by(self) -> str: ...
+    def blocked_by(self) -> str:
+        """The guests that block them, or an empty text."""
 
     @property
-    def problem(self) -> str: ...
+    def problem(self) -> str:
+        """Why no priority instance is admitted, or an empty text."""
 
 
 class Request(typing.Protocol):
     """A ``demand.ResourceRequest``."""
 
     @property
-    def priority(self) -> str | None: ...
+    def priority(self) -> str | None:
+        """The priority in force; None if ordinary."""
 
     @property
-    def needed_rows(self) -> capacity.Rows: ...
+    def needed_rows(self) -> capacity.Rows:
+        """The needed vCPUs of each row."""
 
     @property
-    def vcpus(self) -> int: ...
+    def vcpus(self) -> int:
+        """The number of vCPUs."""
 
     @property
-    def memory_mb(self) -> int: ...
+    def memory_mb(self) -> int:
+        """The memory in MB."""
 
     @property
-    def wants_whole_cores(self) -> bool: ...
+    def wants_whole_cores(self) -> bool:
+        """Whether the instance needs cores of its own."""
 
 
 class Refusal(typing.NamedTuple):

@@ -21,16 +21,20 @@ class Ledger(typing.Protocol):
     """The usage of each instance, a ``usage.UsageLedger``."""
 
     @property
-    def has_priority(self) -> bool: ...
+    def has_priority(self) -> bool:
+        """Whether an instance has a priority."""
 
     @property
-    def vcpu(self) -> int: ...
+    def vcpu(self) -> int:
+        """The VCPU of all instances but the incoming ones."""
 
     @property
-    def largest_vcpu(self) -> int: ...
+    def largest_vcpu(self) -> int:
+        """The largest VCPU of one of these instances."""
 
     @property
-    def memory_mb(self) -> int: ...
+    def memory_mb(self) -> int:
+        """The memory of these instances, in MB."""
 
 
 def build_priority_inventories(

@@ -152,7 +152,7 @@ def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
 
 
 def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
-    """Yield pins to a CPU of another instance, or to no dedicated CPU."""
+    """Yield pins to CPUs of others, or to CPUs that are not dedicated."""
     pins = {instance.uuid: demand.get_instance_pins(instance)
             for instance in view.instances_at_rest}
     for uuid, text in finding.find_pin_conflicts(pins):

@@ -133,7 +133,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """Report the inventories and the traits of a priority host.
 
         If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
-        those of Nova count no dedicated CPUs, and may overcommit memory.
+        Nova's own count no dedicated CPUs as VCPU, and may overcommit memory.
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(

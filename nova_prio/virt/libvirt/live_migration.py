@@ -80,7 +80,8 @@ class LiveMigration:
         :raises nova.exception.MigrationPreCheckError: if the guest has a
             priority, and the destination does not run our driver
         """
-        # Only our driver sets dst_numa_info before this check.
+        # Only our driver sets dst_numa_info before this check. Stock Nova sets
+        # it later.
         if ('dst_numa_info' not in dest_check_data and
                 flavor_specs.get_priority(
                     instance.flavor.extra_specs) is not None):
