@@ -3,9 +3,9 @@
 """Virtual machines in QEMU: another kernel with the files of this machine.
 
 The test chooses the cgroups of the virtual machine, and whether its first
-process is systemd. The virtual machine reads the files of this machine; its
-writes stay in its memory. The tests need root, QEMU with virtiofsd, busybox,
-cpio, and the kernel that tools/kernel unpacks.
+process is systemd. The virtual machine reads the files of this machine, but
+not those in /tmp; its writes stay in its memory. The tests need root, QEMU
+with virtiofsd, busybox, cpio, and the kernel that tools/kernel unpacks.
 """
 
 import contextlib
@@ -17,6 +17,9 @@ import subprocess
 TIMEOUT_SECONDS = 300
 #: Environment variable with the directory into which tools/kernel unpacked.
 KERNEL = 'NOVA_PRIO_TEST_KERNEL'
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+#: Where the virtual machine has the checkout, which may be in /tmp.
+CHECKOUT = pathlib.Path('/mnt')
 VIRTIOFSD = ('/usr/lib/qemu/virtiofsd', '/usr/libexec/virtiofsd')
 #: Kernel modules, in the order of their dependencies.
 MODULES = ('virtio_ring', 'virtio', 'virtio_pci_modern_dev',
@@ -24,7 +27,8 @@ MODULES = ('virtio_ring', 'virtio', 'virtio_pci_modern_dev',
            'overlay')
 
 # The first process. It prepares the root directory and executes a script in
-# it. The kernel command line sets SETUP, the path of the script.
+# it. The kernel command line sets SETUP, the path of the script, and SOURCE,
+# the path of the checkout on this machine.
 INIT = '''\
 #!/bin/busybox sh
 /bin/busybox mkdir /proc /sys /dev /files /own /root
@@ -42,11 +46,12 @@ mount -t overlay -o lowerdir=/files,upperdir=/own/new,workdir=/own/work \
     root /root
 mount -t tmpfs -o mode=755 run /root/run
 mount -t tmpfs -o mode=1777 tmp /root/tmp
+mount -o bind "/files$SOURCE" /root%s
 for tree in proc sys dev; do
     mount --move /$tree /root/$tree
 done
 exec switch_root /root /bin/sh $SETUP
-''' % ' '.join(MODULES)
+''' % (' '.join(MODULES), CHECKOUT)
 
 
 def _make_initrd(directory, kernel):
@@ -93,8 +98,8 @@ def run(directory, setup, *parameters):
     """Run a virtual machine and return the text of its second serial line.
 
     :param directory: an empty pathlib.Path, for temporary files
-    :param setup: path of the script that is the first process after the
-        mounts; it must switch the machine off
+    :param setup: path, in the checkout, of the script that is the first
+        process after the mounts; it must switch the machine off
     :param parameters: kernel parameters; key=value without a dot are in the
         environment of the script
     :raises AssertionError: with the console output, if the machine wrote
@@ -118,7 +123,10 @@ def run(directory, setup, *parameters):
              '-kernel', str(image),
              '-initrd', str(_make_initrd(directory, kernel)),
              '-append', ' '.join(('console=ttyS0', 'panic=-1', 'quiet',
-                                  'SETUP=%s' % setup, *parameters))],
+                                  'SETUP=%s' % (CHECKOUT / setup),
+                                  # The kernel removes the quotes.
+                                  'SOURCE="%s"' % SOURCE,
+                                  *parameters))],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             errors='replace', timeout=TIMEOUT_SECONDS)
     text = written.read_text()

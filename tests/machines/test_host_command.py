@@ -10,7 +10,7 @@ import pytest
 
 from tests.machines import machine
 
-HERE = pathlib.Path(__file__).parent
+HERE = pathlib.Path('tests', 'machines')
 HIGH, LOW = PARTITIONS = ('high_prio_machine', 'low_prio_machine')
 
 
@@ -24,7 +24,9 @@ def found(request, tmp_path_factory):
         tmp_path_factory.mktemp('machine'), HERE / 'first.sh',
         'CGROUPS=%s' % cgroups, 'MANAGER=%s' % manager[0],
         'MACHINED=%s' % ('yes' if 'machined' in manager else 'no'),
-        'PYTHON=%s' % sys.executable, 'INSIDE=%s' % (HERE / 'inside.py'))
+        # That of the environment is in the checkout, which may be in /tmp.
+        'PYTHON=%s' % pathlib.Path(sys.executable).resolve(),
+        'INSIDE=%s' % (machine.CHECKOUT / HERE / 'inside.py'))
     found = json.loads(text)
     assert 'failed' not in found, found['failed']
     return request.param, found
