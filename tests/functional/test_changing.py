@@ -36,6 +36,7 @@ class FullHost(base.FunctionalTest):
         self.servers = {name: self.boot(self.flavor(vcpus, **extra_specs))
                         for name, (vcpus, extra_specs) in FLAVORS.items()}
         self._start('mix2')
+        self.small = self.flavor(1, **{'hw:cpu_priority': 'low'})
 
     def _start(self, host):
         self.start_seed_host(
@@ -69,7 +70,7 @@ class FullHost(base.FunctionalTest):
                         if cpus.isdigit())
 
     def _assert_oversold(self, said, sellable):
-        """Assert a warning, no admission, and that each instance can leave."""
+        """Assert a warning for each floating guest, and no admission."""
         report = self.report('mix1')
         self.assertEqual(
             (sellable, 16, 0),
@@ -81,33 +82,39 @@ class FullHost(base.FunctionalTest):
                 '%s Too much is sold of the low row of this '
                 'host: 16 of %d CPUs' % (server['id'], sellable) in said,
                 name)
-        small = self.flavor(1, **{'hw:cpu_priority': 'low'})
-        self.boot(small, 'ERROR', az='nova:mix1')
+        self.boot(self.small, 'ERROR', az='nova:mix1')
+
+    def _leave_and_return(self, name):
+        """Assert that an instance can leave, and return if reverted."""
+        server = self.servers[name]
+        self._migrate_server(server)
+        self.assertEqual('mix2', self.host_of(server), name)
+        self._revert_resize(server)
+        self.assertEqual('mix1', self.host_of(server), name)
+
+    def test_host_is_oversold_after_each_change(self):
+        """Make one change after the other, and undo it."""
+        for sellable, options in (
+                (12, {'cpu_shared_set': '4,10'}),
+                (12, {'cpu_dedicated_set': self._pinned()}),
+                (4, {'cpu_allocation_ratio': 1.0}),
+                (8, {'cpu_priority_mix_enable': False})):
+            before = dict(self._host_options['mix1'])
+            said = self._change(**options)
+            self._assert_oversold(said, sellable)
+            self._leave_and_return('low')
+            changed = self._host_options['mix1']
+            self._host_options['mix1'] = before
+            self.assertNotIn('Too much is sold', self._change())
+        self._host_options['mix1'] = changed
+        self._change()
         for name, server in self.servers.items():
-            self._migrate_server(server)
-            self.assertEqual('mix2', self.host_of(server), name)
-            self._revert_resize(server)
-            self.assertEqual('mix1', self.host_of(server), name)
+            if name != 'low':
+                self._leave_and_return(name)
             self._live_migrate(server)
             self.assertEqual('mix2', self.host_of(server), name)
         self.update_host('mix1')
-        self.boot(small, az='nova:mix1')
-
-    def test_host_is_oversold_after_mix_is_disabled(self):
-        said = self._change(cpu_priority_mix_enable=False)
-        self._assert_oversold(said, sellable=8)
-
-    def test_host_is_oversold_after_shared_set_shrinks(self):
-        said = self._change(cpu_shared_set='4,10')
-        self._assert_oversold(said, sellable=12)
-
-    def test_host_is_oversold_after_dedicated_set_shrinks(self):
-        said = self._change(cpu_dedicated_set=self._pinned())
-        self._assert_oversold(said, sellable=12)
-
-    def test_host_is_oversold_after_ratio_falls(self):
-        said = self._change(cpu_allocation_ratio=1.0)
-        self._assert_oversold(said, sellable=4)
+        self.boot(self.small, az='nova:mix1')
 
 
 class GrowingHost(base.FunctionalTest):
