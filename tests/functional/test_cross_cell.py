@@ -58,29 +58,15 @@ class CrossCell(test_audit.Audit):
         self.assertEqual([(0, 8), (0, 6)], list(map(self.usage, self.hosts)))
         return servers
 
-    def test_confirm_moves_usage_to_the_target_host(self):
-        servers = self.start_moves()
+    def test_usage_follows_confirm_revert_and_delete(self):
+        """Each host restarts before the first moves are ended."""
+        migrated, resized = servers = self.start_moves()
         for server in servers:
             domain = self.domain(server)
             self.assertEqual(
                 ('/low_prio_machine', '0-23'),
                 (domain.findtext('resource/partition'),
                  domain.find('vcpu').get('cpuset')))
-            self.confirm(server)
-        self.assert_settled('mix2', servers, (0, 6))
-
-    def test_revert_returns_usage_to_the_source_host(self):
-        servers = self.start_moves()
-        for server in servers:
-            self.revert(server)
-        self.assert_settled('mix1', servers, (0, 8))
-
-    def test_delete_before_confirm_frees_both_hosts(self):
-        self.delete(*self.start_moves())
-        self.assert_settled('mix1', (), (0, 0))
-
-    def test_usage_survives_restart_before_confirm_or_revert(self):
-        migrated, resized = self.start_moves()
         self.assert_stable_allocations()
         for host in self.hosts:
             self.restart_compute_service(host)
@@ -90,21 +76,25 @@ class CrossCell(test_audit.Audit):
             row['State'] for row in self.audit('--all')])
         self.confirm(migrated)
         self.revert(resized)
-        self.assert_stable_allocations()
-        self.assertEqual([(0, 5), (0, 3)], list(map(self.usage, self.hosts)))
-        self.assertEqual([{resized['id']}, {migrated['id']}],
-                         list(map(self.guests, self.hosts)))
-        self.audit()
+        self.assert_settled((0, 5), {resized['id']}, (0, 3), {migrated['id']})
+        low, ordinary, deleted = map(self.create, ('low', 'ordinary', 'low'))
+        self.start_move(low, 'mix2')
+        self.start_move(ordinary, 'mix2', 'low')
+        self.start_move(deleted, 'mix2')
+        self.revert(low)
+        self.confirm(ordinary)
+        self.delete(deleted)
+        self.assert_settled((0, 8), {resized['id'], low['id']},
+                            (0, 6), {migrated['id'], ordinary['id']})
 
-    def assert_settled(self, host, servers, usage):
-        """Assert that all guests and the whole usage stay on one host."""
+    def assert_settled(self, *expected):
+        """Assert usage and guests of mix1, then of mix2."""
         for _ in range(2):
-            self.assertEqual(
-                [usage if each == host else (0, 0) for each in self.hosts],
-                list(map(self.usage, self.hosts)))
+            self.assertEqual(list(expected[::2]),
+                             list(map(self.usage, self.hosts)))
             self.assert_stable_allocations()
-        self.assertEqual({server['id'] for server in servers},
-                         self.guests(host))
+        self.assertEqual(list(expected[1::2]),
+                         list(map(self.guests, self.hosts)))
         self.audit()
 
     def test_instances_with_numa_topology_are_refused(self):
