@@ -27,7 +27,7 @@ CONDUCTOR = 'nova.conductor.tasks.live_migrate.LiveMigrationTask.'
 class _Rollback(base.FunctionalTest):
     """Guests on mix1 whose live migration to mix2 fails."""
 
-    FLAVORS = 'high', 'low', 'low in both cells', 'ordinary', 'pinned'
+    FLAVORS = 'high', 'low', 'low in both cells', 'ordinary', 'mixed'
 
     def setUp(self):
         super().setUp()
@@ -39,33 +39,90 @@ class _Rollback(base.FunctionalTest):
             vcpus, extra_specs = live.FLAVORS[flavor]
             self.servers[flavor] = self.boot(self.flavor(vcpus, **extra_specs))
         self.start_seed_host('mix2', **options)
-        self._prepare()
         self.before = accounts.of_all(self)
-
-    def _prepare(self):
-        pass
 
     def _ask_to_migrate(self, server):
         self.api.post_server_action(server['id'], {'os-migrateLive': {
             'host': 'mix2', 'block_migration': 'auto'}})
 
     def _assert_as_before(self, *servers):
-        """Wait for all amounts from before, with the servers on mix1."""
+        """Wait for all amounts from before, with the servers on mix1.
+
+        Then forget the results of the migrations in libvirt.
+        """
         for server in servers:
             self._wait_for_state_change(server, 'ACTIVE')
             self.assertEqual('mix1', self.host_of(server))
         self._wait_for_assert(
             lambda: self.assertEqual(self.before, accounts.of_all(self)),
             max_retries=30, sleep=0.1)
-
-    def _fail_each(self, name, how, *statuses):
-        """Let a function fail, and migrate each server."""
+        connection = self.computes['mix1'].driver._host.get_connection()
         for server in self.servers.values():
+            connection.lookupByUUIDString(
+                server['id'])._job_type = fakelibvirt.VIR_DOMAIN_JOB_NONE
+
+    def _fail_each(self, servers, name, how, *statuses):
+        """Let a function fail, and migrate each server."""
+        for server in servers:
             with fixtures.MonkeyPatch(name, how):
                 with contextlib.suppress(client.OpenStackApiException):
                     self._ask_to_migrate(server)
-                self._wait_for_migration_status(server, statuses)
+                self.soon(self._newest_is, server, *statuses)
             self._assert_as_before(server)
+
+    def _newest_is(self, server, *statuses):
+        """Return the newest migration of a server, which has a status."""
+        newest = self.migrations_of(server['id'])[-1]
+        self.assertIn(newest['status'], statuses)
+        return newest
+
+
+class Rollback(_Rollback):
+    """One failure after the other, of each guest."""
+
+    #: What fails -> how, and the status of the migration after that.
+    FAILURES = {
+        live.LAST_CHECK: (live.refuse, 'error', 'failed'),
+        live.DRIVER + 'check_can_live_migrate_source': (live.fail, 'error'),
+        live.DRIVER + 'pre_live_migration': (live.fail, 'failed'),
+    }
+    #: Failures that are tested with each guest.
+    FAILURES_OF_EACH = {
+        CONDUCTOR + '_bind_ports_on_destination': (
+            live.refuse, 'error', 'failed'),
+        base.FAKE_MIGRATE: (
+            lambda domain, *args, **kwargs: domain.fail_job(), 'failed'),
+    }
+
+    def test_each_failure_releases_claim(self):
+        some = [self.servers[flavor] for flavor in ('high', 'low', 'ordinary')]
+        self._fail(some, self.servers.values())
+
+    def test_failure_on_stock_source_releases_claim(self):
+        """Stock Nova does not know all claims of the destination."""
+        some = [self.servers[flavor] for flavor in ('high', 'ordinary')]
+        for server in self.servers.values():
+            if server not in some:
+                self._delete_server(server)
+        self._host_options['mix1'][None, 'compute_driver'] = cloud.STOCK_DRIVER
+        self.restart_compute_service('mix1')
+        self.update_host('mix1')
+        self.servers = dict(enumerate(some))
+        self.before = accounts.of_all(self)
+        self._fail(some, some)
+
+    def _fail(self, some, servers):
+        """Let migrations fail in each way.
+
+        :param some: servers for the ways that are tested with few guests
+        """
+        for each, failures in ((some, self.FAILURES),
+                               (servers, self.FAILURES_OF_EACH)):
+            for name, (how, *statuses) in failures.items():
+                self._fail_each(each, name, how, *statuses)
+        self._abort_running(*servers)
+        self._abort_queued(*servers)
+        self._fail_with_exception(*some)
 
     @contextlib.contextmanager
     def _running_migrations(self):
@@ -88,78 +145,39 @@ class _Rollback(base.FunctionalTest):
                 is_over.set()
 
     def _abort(self, server, status):
-        migration = self._wait_for_migration_status(server, [status])
+        migration = self.soon(self._newest_is, server, status)
         self.api.delete_migration(server['id'], migration['id'])
-        self._wait_for_migration_status(server, ['cancelled'])
+        self.soon(self._newest_is, server, 'cancelled')
 
-
-class _Paths:
-
-    def test_failed_check_at_destination_releases_claim(self):
-        self._fail_each(live.LAST_CHECK, live.refuse, 'error', 'failed')
-
-    def test_failed_check_at_source_releases_claim(self):
-        self._fail_each(live.DRIVER + 'check_can_live_migrate_source',
-                        live.fail, 'error')
-
-    def test_failed_port_binding_releases_claim(self):
-        self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
-                        live.refuse, 'error', 'failed')
-
-    def test_failed_preparation_at_destination_releases_claim(self):
-        self._fail_each(live.DRIVER + 'pre_live_migration', live.fail,
-                        'failed')
-
-    def test_failed_libvirt_job_releases_claim(self):
-        self._fail_each(
-            base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
-            domain.fail_job(), 'failed')
-
-    def test_libvirt_exception_releases_claim(self):
-        """In this case, Nova 32 to 34 set the instance to ERROR."""
-        def fail(domain, *args, **kwargs):
-            domain.fail_job()
-            live.fail()
-
-        for server in self.servers.values():
-            with fixtures.MonkeyPatch(base.FAKE_MIGRATE, fail):
-                self._ask_to_migrate(server)
-                self._wait_for_migration_status(server, ['error', 'failed'])
-            self._assert_as_before()
-
-    def test_abort_while_running_releases_claim(self):
-        for server in self.servers.values():
+    def _abort_running(self, *servers):
+        for server in servers:
             with self._running_migrations():
                 self._ask_to_migrate(server)
                 self._abort(server, 'running')
             self._assert_as_before(server)
 
-    def test_abort_while_queued_releases_claim(self):
-        first, *queued = self.servers.values()
+    def _abort_queued(self, first, *queued):
         with self._running_migrations():
             self._ask_to_migrate(first)
-            self._wait_for_migration_status(first, ['running'])
+            self.soon(self._newest_is, first, 'running')
             for server in queued:
                 self._ask_to_migrate(server)
                 self._abort(server, 'queued')
                 self._wait_for_state_change(server, 'ACTIVE')
             self._abort(first, 'running')
-        self._assert_as_before(*self.servers.values())
+        self._assert_as_before(first, *queued)
 
+    def _fail_with_exception(self, *servers):
+        """In this case, Nova 32 to 34 set the instance to ERROR."""
+        def fail(domain, *args, **kwargs):
+            domain.fail_job()
+            live.fail()
 
-class Rollback(_Paths, _Rollback):
-    """Both hosts run the driver of this package."""
-
-
-class RollbackToStockSource(_Paths, _Rollback):
-    """The source runs stock Nova, which does not know all claims."""
-
-    FLAVORS = 'high', 'ordinary', 'pinned'
-
-    def _prepare(self):
-        self._host_options['mix1'][None, 'compute_driver'] = cloud.STOCK_DRIVER
-        self.restart_compute_service('mix1')
-        self.update_host('mix1')
+        for server in servers:
+            with fixtures.MonkeyPatch(base.FAKE_MIGRATE, fail):
+                self._ask_to_migrate(server)
+                self.soon(self._newest_is, server, 'error', 'failed')
+            self._assert_as_before()
 
 
 class UnreleasedClaims(base.FunctionalTest):
@@ -197,12 +215,11 @@ class UnreleasedClaims(base.FunctionalTest):
             self.assertEqual(recounted[name], counted[name])
 
     def test_next_claim_releases_claim_of_failed_migration(self):
+        """The next claim is that of another or of the same instance."""
         self._fail_to_migrate()
-        self.boot(self.flavor(4), host='plain')
+        self.boot(self.flavor(2), host='plain')
         self._assert_recounted('plain')
         self.assertEqual(4, self.resources('plain')['VCPU']['total'])
-
-    def test_next_claim_of_same_instance_releases_its_failed_claim(self):
         self._fail_to_migrate()
         self._live_migrate(self.server, 'completed')
         self._assert_recounted('plain')
@@ -252,14 +269,13 @@ class DevicesInPlacement(_Rollback):
             qemu_version=versionutils.convert_version_to_int(
                 driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
-    def test_failed_port_binding_releases_claim(self):
-        self._fail_each(CONDUCTOR + '_bind_ports_on_destination',
-                        live.refuse, 'error', 'failed')
-
-    def test_live_migration_succeeds_after_a_failed_libvirt_job(self):
+    def test_live_migration_succeeds_after_failures(self):
         self._fail_each(
-            base.FAKE_MIGRATE, lambda domain, *args, **kwargs:
-            domain.fail_job(), 'failed')
+            self.servers.values(), CONDUCTOR + '_bind_ports_on_destination',
+            live.refuse, 'error', 'failed')
+        self._fail_each(
+            self.servers.values(), base.FAKE_MIGRATE,
+            lambda domain, *args, **kwargs: domain.fail_job(), 'failed')
         for server in self.servers.values():
             # The guest starts again on mix1, with its device.
             self._reboot_server(server, hard=True)
