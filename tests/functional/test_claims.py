@@ -65,21 +65,45 @@ class Claims(base.FunctionalTest):
         self._assert_refused(server, None, 'ERROR')
         self.assertEqual({}, self._get_allocations_by_server_uuid(
             server['id']))
-
-    def test_claim_lists_all_reasons_at_once(self):
         self.boot(self.flavor(**{'hw:numa_nodes': '1'}), 'ERROR',
                   az='nova:mix1')
         self.assertIn(
             'the ordinary row has 0 of 8 vCPUs free, 4 are needed; Requested '
             'instance NUMA topology cannot fit', self.log.output)
 
-    def test_claim_refuses_cold_migration(self):
-        """Nova shows the reason as a fault, as for any failed claim."""
+    def test_claim_refuses_each_move(self):
+        """Live migration is that of an instance without NUMA topology.
+
+        Nova shows the reason for a refused cold migration as a fault, as for
+        any failed claim.
+        """
+        self.let_guests_migrate()
         server = self.boot(self.plain, az='nova:mix2')
-        self._fail(server, migrate={'host': 'mix1'})
+        self._forget_and_fail(server, **{'os-migrateLive': {
+            'host': 'mix1', 'block_migration': 'auto'}})
+        self._assert_refused(server, 'mix2')
+        self._forget_and_fail(server, migrate={'host': 'mix1'})
         self._assert_refused(server, 'mix2', 'ERROR')
         self.assertIn('the ordinary row', self.api.get_server(
             server['id'])['fault']['message'])
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+        self.api.post_server_action(server['id'], {'shelve': None})
+        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
+        self._forget_and_fail(server, unshelve={'host': 'mix1'})
+        self._assert_refused(server, None, 'SHELVED_OFFLOADED')
+        server = self.boot(self.plain, az='nova:mix2')
+        self.host_down('mix2')
+        self._forget_and_fail(server, evacuate={'host': 'mix1'})
+        self.assertEqual('mix2', self.host_of(server))
+        self.assertIn('the ordinary row has 0 of 8', self.log.output)
+        self.assertEqual(self.full, self.report('mix1').to_stats())
+
+    def _forget_and_fail(self, server, **action):
+        """Request an action that the claim refuses, with an empty log."""
+        self.log = self.useFixture(fixtures.FakeLogger(
+            name='nova.compute.claims'))
+        self._fail(server, **action)
 
     def test_claim_refuses_resize_on_the_same_host(self):
         """The claim counts the new size in addition to the old one."""
@@ -91,27 +115,3 @@ class Claims(base.FunctionalTest):
         self.assertIn('the ordinary row has 0 of 8 vCPUs free, 3 are needed',
                       self.log.output)
         self._assert_accounts()
-
-    def test_claim_refuses_live_migration_without_numa_topology(self):
-        self.let_guests_migrate()
-        server = self.boot(self.plain, az='nova:mix2')
-        self._fail(server, **{'os-migrateLive': {
-            'host': 'mix1', 'block_migration': 'auto'}})
-        self._assert_refused(server, 'mix2')
-
-    def test_claim_refuses_unshelve(self):
-        server = self.boot(self.plain, az='nova:mix2')
-        self.api.post_server_action(server['id'], {'shelve': None})
-        self._wait_for_state_change(server, 'SHELVED_OFFLOADED')
-        self._fail(server, unshelve={'host': 'mix1'})
-        self._assert_refused(server, None, 'SHELVED_OFFLOADED')
-
-    def test_claim_refuses_evacuation(self):
-        server = self.boot(self.plain, az='nova:mix2')
-        self.computes['mix2'].stop()
-        service, = self.api.get_services(host='mix2', binary='nova-compute')
-        self.api.put_service_force_down(service['id'], True)
-        self._fail(server, evacuate={'host': 'mix1'})
-        self.assertEqual('mix2', self.host_of(server))
-        self.assertIn('the ordinary row has 0 of 8', self.log.output)
-        self.assertEqual(self.full, self.report('mix1').to_stats())
