@@ -239,17 +239,6 @@ class HostDisable(colocation.Colocation):
         server = self.boot(self.low, 'ERROR')
         self.assertIsNone(self.host_of(server))
 
-    def test_dry_run_changes_nothing(self):
-        self.change_to_priority_host()
-        low = self.boot(self.low)
-        before = self.records()
-        row = self.disable('--dry-run')[low['id']]
-        self.assertEqual(['low', 4, 256, 'low priority', ''], [
-            row[name] for name in host_disable.COLUMNS[1:]])
-        self.assertIn('; nothing was changed.', self.said)
-        self.assertEqual(before, self.records())
-        self.boot(self.low)
-
     def test_destinations_are_listed_and_can_be_used(self):
         self.change_to_priority_host()
         low = [self.boot(self.low) for _ in range(2)]
@@ -322,9 +311,36 @@ class HostDisable(colocation.Colocation):
             state, 'read_state', act_and_read))
         self.disable()
         self.assertIn('No instance has to leave mix1', self.said)
+        commands.run('host', 'enable', 'mix1', options=())
+        self._disable_while_placement_restarts(self.boot(self.low))
 
-    def test_enable(self):
+    def _disable_while_placement_restarts(self, server):
+        read_state = state.read_state
+        reads = []
+
+        def fail_once(context, client, host):
+            reads.append(host)
+            if len(reads) == 2:
+                raise prio_allocations.PlacementRefused('x')
+            if len(reads) == 3:
+                self._delete_server(server)
+            return read_state(context, client, host)
+
+        self.useFixture(fixtures.MockPatchObject(
+            state, 'read_state', fail_once))
+        self.disable()
+        self.assertIn('No instance has to leave mix1', self.said)
+
+    def test_dry_run_and_enable(self):
+        """A dry run changes nothing. Only an operator enables the host."""
         self.change_to_priority_host()
+        low = self.boot(self.low)
+        before = self.records()
+        row = self.disable('--dry-run')[low['id']]
+        self.assertEqual(['low', 4, 256, 'low priority', ''], [
+            row[name] for name in host_disable.COLUMNS[1:]])
+        self.assertIn('; nothing was changed.', self.said)
+        self.assertEqual(before, self.records())
         opened = self.traits('mix1')
         self.disable('--timeout', '0')
         self.boot(self.high, 'ERROR')
@@ -349,6 +365,16 @@ class HostDisable(colocation.Colocation):
         self.assertEqual(1, found)
         self.assertIn("HOST is 'stock1', whose nova-compute reports no "
                       'priority CPUs', said)
+        self._assert_commands_with_nova_compute_down(low)
+
+    def _assert_commands_with_nova_compute_down(self, server):
+        service, = self.api.get_services(host='mix1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        self.assertEqual('down', self.verify()['nova-compute']['Compute'])
+        self.assertIn(server['id'], self.disable('--timeout', '0'))
+        self.assertIn('Its nova-compute is down: start it first.', self.said)
+        _, _, said = commands.run('host', 'enable', 'mix1', options=())
+        self.assertIn('The nova-compute of mix1 is down: start it.', said)
 
     def test_verify(self):
         self.start_stock_host(aggregate=None)
@@ -379,36 +405,6 @@ class HostDisable(colocation.Colocation):
                       '--config-file', self.said)
         self.assertEqual({}, self.verify(status=report.CLEAN))
 
-    def test_nova_compute_is_down(self):
-        self.change_to_priority_host()
-        server = self.boot(self.low)
-        service, = self.api.get_services(host='mix1', binary='nova-compute')
-        self.api.put_service_force_down(service['id'], True)
-        self.assertEqual('down', self.verify()['nova-compute']['Compute'])
-        self.assertIn(server['id'], self.disable('--timeout', '0'))
-        self.assertIn('Its nova-compute is down: start it first.', self.said)
-        _, _, said = commands.run('host', 'enable', 'mix1', options=())
-        self.assertIn('The nova-compute of mix1 is down: start it.', said)
-
-    def test_disable_waits_while_placement_restarts(self):
-        self.change_to_priority_host()
-        server = self.boot(self.low)
-        read_state = state.read_state
-        reads = []
-
-        def fail_once(context, client, host):
-            reads.append(host)
-            if len(reads) == 2:
-                raise prio_allocations.PlacementRefused('x')
-            if len(reads) == 3:
-                self._delete_server(server)
-            return read_state(context, client, host)
-
-        self.useFixture(fixtures.MockPatchObject(
-            state, 'read_state', fail_once))
-        self.disable()
-        self.assertIn('No instance has to leave mix1', self.said)
-
     def test_verify_accepts_instances_that_left_after_the_plan(self):
         """max_unit of the plan depends on the usage at that time."""
         self.start_stock_host()
@@ -424,14 +420,12 @@ class HostDisable(colocation.Colocation):
         self.assertEqual({}, self.verify(
             '--plan', str(self.kept), status=report.CLEAN))
 
-    def test_disable_without_plan_mentions_pinned_instances(self):
+    def test_disable_needs_a_plan_for_pinned_instances(self):
+        """Without a plan it mentions them. It refuses other files."""
         self.start_seed_host()
         self.boot(self.high)
         self.disable()
         self.assertIn('use --plan to list the ones that must leave', self.said)
-
-    def test_file_that_is_no_plan_is_refused(self):
-        self.start_seed_host()
         for text, expected in (
                 (None, 'cannot be read: No such file or directory'),
                 ('', 'is no plan; allowed is the output of'),
