@@ -76,15 +76,21 @@ def fail_and_clean_up_late(test, server):
 
 
 class LiveMigration(base.FunctionalTest):
-    """One guest of each flavor on mix1; mix2 has other CPU sets."""
+    """Guests on mix1; mix2 has other CPU sets."""
 
     def setUp(self):
         super().setUp()
         self.let_guests_migrate()
         self.start_seed_host('mix1', cells=2, dedicated='0-3,6-9',
                              shared='4-5,10-11')
-        self.servers = {flavor: self.boot(self.flavor(vcpus, **extra_specs))
-                        for flavor, (vcpus, extra_specs) in FLAVORS.items()}
+        self.servers = {}
+
+    def _boot(self, *flavors):
+        """Create a server of each of these flavors on mix1."""
+        for flavor in flavors:
+            vcpus, extra_specs = FLAVORS[flavor]
+            self.servers[flavor] = self.boot(
+                self.flavor(vcpus, **extra_specs), host='mix1')
 
     def _start_mix2(self, **options):
         self.start_seed_host('mix2', **{**dict(
@@ -185,6 +191,7 @@ class LiveMigration(base.FunctionalTest):
             self.assertIn(pins[0], {'1', '2', '3', '4', '7', '8', '9'})
 
     def test_to_a_host_with_other_sets(self):
+        self._boot(*FLAVORS)
         self._start_mix2()
         for flavor, server in self.servers.items():
             self._migrate(server)
@@ -198,6 +205,7 @@ class LiveMigration(base.FunctionalTest):
 
     def test_low_emulator_threads_follow_the_set_of_the_destination(self):
         """Migrate to a host without cpu_priority_mix_enable, and back."""
+        self._boot(*sorted(LOW))
         self._start_mix2(dedicated='1-4,7-8', low_emulator_set='9')
         for flavor in sorted(LOW):
             server = self.servers[flavor]
@@ -207,11 +215,10 @@ class LiveMigration(base.FunctionalTest):
             self._migrate(server, 'mix1')
             self._assert_on('mix1', server)
             self._assert_guest(flavor, server, emulator='4-5,10-11')
+        self._assert_earlier_release_counts(self.servers['low'])
 
-    def test_low_emulator_threads_beside_an_earlier_release(self):
+    def _assert_earlier_release_counts(self, server):
         """A destination names its CPUs to any source with this package."""
-        self._start_mix2(dedicated='1-4,7-8', low_emulator_set='9')
-        server = self.servers['low']
         check = (live_migration.LiveMigration.
                  check_can_live_migrate_destination)
 
@@ -226,14 +233,24 @@ class LiveMigration(base.FunctionalTest):
             self._migrate(server)
         self._assert_guest('low', server, emulator='0,5-6,10-11',
                            low='0-8,10-11')
-        self._migrate(server, 'mix1')
-        self._assert_guest('low', server, emulator='4-5,10-11')
 
     def test_to_a_host_without_mix_and_back(self):
+        """Ordinary instances migrate as in stock Nova.
+
+        Nova claims only for instances with a NUMA topology.
+        """
+        self._boot(*FLAVORS)
         self._start_mix2(mix=False)
+        claims, answers = self._note_claims(), self._note_answers()
         for flavor, server in self.servers.items():
+            claimed = len(claims)
             self._migrate(server)
             self._assert_on('mix2', server)
+            self.assertEqual(
+                [server['id']] if flavor != 'ordinary' else [],
+                claims[claimed:])
+            self.assertEqual(
+                flavor in PRIORITY, 1 < len(set(answers.values())), answers)
             self._recount_unclaimed(flavor)
             if flavor != 'low in both cells':
                 self._assert_guest(flavor, server, low='0,5-6,10-11')
@@ -251,10 +268,26 @@ class LiveMigration(base.FunctionalTest):
         self.assertEqual(['0-5', '6-11'], sorted(pins))
         self._assert_accounts()
 
-    def test_ordinary_instances_migrate_as_stock_to_a_host_without_mix(self):
-        """Nova claims only for instances with a NUMA topology."""
-        self._start_mix2(mix=False)
-        claims, answers = [], {}
+    def _note_claims(self):
+        """Return a list that gets the UUID of each claim of mix2."""
+        claims = []
+        tracker = self.computes['mix2'].rt
+        stock_claim = tracker.live_migration_claim
+
+        def claim(context, instance, *args, **kwargs):
+            claims.append(instance.uuid)
+            return stock_claim(context, instance, *args, **kwargs)
+
+        self.useFixture(fixtures.MockPatchObject(
+            tracker, 'live_migration_claim', claim))
+        return claims
+
+    def _note_answers(self):
+        """Return a dict that gets the last answers of a destination.
+
+        One is that of stock Nova, the other one that of this package.
+        """
+        answers = {}
 
         def note(owner):
             stock = owner.check_can_live_migrate_destination
@@ -267,29 +300,13 @@ class LiveMigration(base.FunctionalTest):
             return fixtures.MockPatchObject(
                 owner, 'check_can_live_migrate_destination', check)
 
-        def claim(context, instance, *args, **kwargs):
-            claims.append(instance.uuid)
-            return stock_claim(context, instance, *args, **kwargs)
-
-        tracker = self.computes['mix2'].rt
-        stock_claim = tracker.live_migration_claim
-        self.useFixture(fixtures.MockPatchObject(
-            tracker, 'live_migration_claim', claim))
         for owner in driver.LibvirtDriver, live_migration.LiveMigration:
             self.useFixture(note(owner))
-        for flavor in 'ordinary', 'pinned', 'low':
-            self._migrate(self.servers[flavor])
-            self._assert_on('mix2', self.servers[flavor])
-            self._recount_unclaimed(flavor)
-            self.assertEqual(
-                flavor == 'low', 1 < len(set(answers.values())), answers)
-        self.assertEqual(
-            [self.servers[flavor]['id'] for flavor in ('pinned', 'low')],
-            claims)
-        self._assert_accounts()
+        return answers
 
     def test_to_a_host_with_stock_nova(self):
         """Priority instances are refused, forced or not."""
+        self._boot(*FLAVORS)
         self._start_mix2()
         with self.record('mix2') as node:
             of_ours = node.stats
@@ -315,6 +332,7 @@ class LiveMigration(base.FunctionalTest):
 
     def test_from_a_host_with_stock_nova(self):
         """Low instances might come without their partition."""
+        self._boot(*FLAVORS)
         self._start_mix2()
         self._use(cloud.STOCK_DRIVER, 'mix1')
         for flavor, server in self.servers.items():
@@ -336,11 +354,12 @@ class LiveMigration(base.FunctionalTest):
             node.save()
 
     def test_from_and_to_hosts_with_other_versions(self):
+        flavors = 'high', 'low', 'low in both cells'
+        self._boot(*flavors)
         self._start_mix2()
         for host, version in ('mix1', '2.0'), ('mix2', '1.99'):
             self._forge(host, lambda report: report.to_stats().replace(
                 '"%s"' % report.VERSION, '"%s"' % version))
-        flavors = 'high', 'low', 'low in both cells'
         for flavor in flavors:
             self._migrate(self.servers[flavor])
             self._assert_on('mix2', self.servers[flavor])
@@ -354,28 +373,9 @@ class LiveMigration(base.FunctionalTest):
             self._assert_on('mix1', self.servers[flavor])
         self._assert_accounts()
 
-    def test_failures(self):
-        """The migration fails before, during or after the transfer."""
-        self._start_mix2()
-        before = self._used()
-        with fixtures.MonkeyPatch(
-                DRIVER + 'check_can_live_migrate_source', fail):
-            for server in self.servers.values():
-                self._assert_refused(
-                    'it was made to fail', self._migrate, server)
-        with fixtures.MonkeyPatch(DRIVER + 'pre_live_migration', fail):
-            for server in self.servers.values():
-                self._migrate(server)
-                self._assert_on('mix1', server)
-        with self.no_guest_migrates():
-            for server in self.servers.values():
-                self._live_migrate(server, 'failed')
-                self._assert_on('mix1', server)
-        self.soon(lambda: self.assertEqual(before, self._used()))
-        self._assert_accounts(**before)
-
     def test_failure_if_the_destination_does_not_answer(self):
         """The source does not wait if Nova makes no claim."""
+        self._boot('low', 'ordinary')
         self._start_mix2()
         before = self._used()
         with self.no_guest_migrates(), fixtures.MonkeyPatch(
@@ -389,6 +389,7 @@ class LiveMigration(base.FunctionalTest):
 
     def test_cleaning_up_after_a_failure(self):
         """The source may have ended it before the destination has."""
+        self._boot('pinned')
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         server = self.servers['pinned']
         pinned = self._instance(server).numa_topology.cpu_pinning
@@ -401,6 +402,7 @@ class LiveMigration(base.FunctionalTest):
 
     def test_aborted_before_it_began(self):
         """A rebuild must not use the CPUs of the other host."""
+        self._boot('ordinary', 'pinned')
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         first, queued = self.servers['ordinary'], self.servers['pinned']
         pinned = self._instance(queued).numa_topology.cpu_pinning
@@ -440,6 +442,7 @@ class LiveMigration(base.FunctionalTest):
 
     def test_rebuild_after_a_claim_that_failed(self):
         """The instance keeps no data of the other host."""
+        self._boot('pinned')
         self._start_mix2(dedicated='4-5,10-11', shared='0-3,6-9')
         server = self.servers['pinned']
         pinned = self._instance(server).numa_topology.cpu_pinning
@@ -467,12 +470,13 @@ class Devices(base.FunctionalTest):
     DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
               'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
 
+    ALIASES = [jsonutils.dumps({
+        **DEVICE, 'name': 'function',
+        'device_type': fields.PciDeviceType.SRIOV_VF})]
+
     def setUp(self):
         self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
-                   alias=[jsonutils.dumps({
-                       **self.DEVICE, 'name': 'function',
-                       'device_type': fields.PciDeviceType.SRIOV_VF})],
-                   group='pci')
+                   alias=self.ALIASES, group='pci')
         super().setUp()
         self.let_guests_migrate()
         for name in 'mix1', 'mix2':
@@ -488,21 +492,19 @@ class Devices(base.FunctionalTest):
                 driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
     def test_guests_start_again_on_their_host(self):
-        for server, here, there in self._servers():
-            with self.no_guest_migrates():
-                self._live_migrate(server, 'failed')
-            self._assert_starts_on(here, there, server)
-            self._live_migrate(server, 'completed')
-            self._assert_starts_on(there, here, server)
-            self._delete_server(server)
-
-    def test_late_clean_up_keeps_the_requests(self):
+        """A late clean-up keeps the requests for devices."""
         for server, here, there in self._servers():
             requested = self._requests(server)
             fail_and_clean_up_late(self, server)
             self.assertEqual(1, len(requested))
             self.assertEqual(requested, self._requests(server))
             self._assert_starts_on(here, there, server)
+            with self.no_guest_migrates():
+                self._live_migrate(server, 'failed')
+            self.soon(self._assert_newest, 'failed', server)
+            self._assert_starts_on(here, there, server)
+            self._live_migrate(server, 'completed')
+            self._assert_starts_on(there, here, server)
             self._delete_server(server)
 
     def _requests(self, server):
@@ -592,14 +594,6 @@ class Devices(base.FunctionalTest):
         self._assert_free(first, 2)
 
     def test_cold_migration_after_checks_that_failed(self):
-        server, here, there = next(self._servers())
-        self._fail_to_migrate(server)
-        self.api.post_server_action(server['id'], {'migrate': None})
-        self._wait_for_state_change(server, 'VERIFY_RESIZE')
-        self._confirm_resize(server)
-        self._assert_starts_on(there, here, server)
-
-    def test_allocations_after_checks_that_failed(self):
         """If the conductor did not return the allocations, the audit does."""
         server, here, there = next(self._servers())
         held = self._held(server)
@@ -613,6 +607,11 @@ class Devices(base.FunctionalTest):
         status, rows, _ = commands.run('audit', '--fix')
         self.assertEqual(audit.FIXED, status, rows)
         self.assertEqual(held, self._held(server))
+        self._fail_to_migrate(server)
+        self.api.post_server_action(server['id'], {'migrate': None})
+        self._wait_for_state_change(server, 'VERIFY_RESIZE')
+        self._confirm_resize(server)
+        self._assert_starts_on(there, here, server)
 
     def _held(self, server):
         held = self._get_allocations_by_server_uuid(server['id'])
@@ -637,7 +636,10 @@ class Devices(base.FunctionalTest):
             status, self.migrations_of(server['id'])[-1]['status'])
 
     def test_claims_that_fail(self):
-        """Each error counts as a failed check."""
+        """Each error counts as a failed check.
+
+        A destination does not need to know the alias of the devices.
+        """
         for server, here, there in self._servers():
             self._fail_to_migrate(
                 server, 'nova.scheduler.client.report.SchedulerReportClient.'
@@ -647,17 +649,12 @@ class Devices(base.FunctionalTest):
             self._rebuild_server(server, server['image']['id'])
             self._assert_has_device(server)
             self._assert_starts_on(here, there, server)
-            self._delete_server(server)
-
-    def test_aliases_that_the_destination_does_not_know(self):
-        """The instance keeps the device requests of its creation."""
-        servers = list(self._servers())
-        self.flags(alias=[], group='pci')
-        for server, here, there in servers:
+            # The instance keeps the device requests of its creation.
+            self.flags(alias=[], group='pci')
             self._live_migrate(server, 'completed')
-            self.assertEqual(there, self.host_of(server))
-            self._reboot_server(server, hard=True)
-            self._assert_has_device(server)
+            self._assert_starts_on(there, here, server)
+            self.flags(alias=self.ALIASES, group='pci')
+            self._delete_server(server)
 
     def _assert_starts_on(self, host, other, server):
         """The server has one device on its new host and none on the other."""
