@@ -24,8 +24,9 @@ class Guests(test_audit.Audit):
         self.servers = {kind: self.create(kind) for kind in (
             'high', 'low', 'low in both cells', 'ordinary', 'pinned',
             'mixed')}
-        self.running = {kind: self.guest_xml(server['id'])
-                        for kind, server in self.servers.items()}
+        self.stock = {kind: self.guest_xml(server['id'])
+                      for kind, server in self.servers.items()}
+        self.running = dict(self.stock)
 
     def read(self, conf):
         connection = self.computes['mix1'].driver._host.get_connection()
@@ -63,25 +64,38 @@ class Guests(test_audit.Audit):
              for row in self.audit(
                  *arguments, status=report.FOUND, **kwargs)})
 
-    def test_audit_ignores_correct_guests(self):
+    def test_each_wrong_guest_is_found(self):
+        """Each part edits the domain XML of correct guests."""
+        for part in (self._check_correct_guests, self._check_options_alone,
+                     self._check_cpus, self._check_partitions,
+                     self._check_pins, self._check_orphan,
+                     self._check_emulator_threads):
+            self.running = dict(self.stock)
+            part()
+
+    def _check_correct_guests(self):
         for database in 'sqlite://', None:
             self.audit(database=database)
             mix1, *_ = self.audit('--all', database=database)
             self.assertEqual(('mix1', 'floating=14 pinned=4', 'ok'), tuple(
                 mix1[name] for name in ('Host', 'Libvirt', 'State')))
 
-    def test_audit_without_databases_compares_guests_with_options(self):
+    def _check_options_alone(self):
+        """Without databases, the audit compares guests with the options."""
         self.edit('low', '//vcpu', cpuset='8-11,20-23')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23',
                            'CPUs 8-11,20-23')}, database=None)
         self.assertIn("HOST 'mix2' cannot be checked from this host, 'mix1'",
                       self.audit('--host', 'mix2', database=None, status=1))
-        self._host_options['mix1'][None, 'compute_driver'] = None
+        options = self._host_options['mix1']
+        driver = options[None, 'compute_driver']
+        options[None, 'compute_driver'] = None
         self.assertIn('There is nothing to audit',
                       self.audit(database=None, status=1))
+        options[None, 'compute_driver'] = driver
 
-    def test_wrong_cpus_of_floating_guests_are_found(self):
-        stock = dict(self.running)
+    def _check_cpus(self):
+        """Floating guests have wrong CPUs."""
         for kind, xpath, changed, needed, found in (
                 ('low', '//vcpu', '8-11,20-23', '0-23', '8-11,20-23'),
                 ('low', '//emulatorpin', '0-23', '8-11,20-23', '0-23'),
@@ -92,11 +106,12 @@ class Guests(test_audit.Audit):
             self.edit(kind, xpath, cpuset=changed)
             self.assert_said({('old_cpuset', kind, 'CPUs ' + needed,
                                'CPUs ' + found)})
-            self.running = dict(stock)
-        self.running['low'] = stock['low'].replace('cpuset="0-23"', '')
+            self.running = dict(self.stock)
+        self.running['low'] = self.stock['low'].replace('cpuset="0-23"', '')
         self.assert_said({('old_cpuset', 'low', 'CPUs 0-23', 'all CPUs')})
 
-    def test_emulator_threads_outside_low_emulator_set_are_found(self):
+    def _check_emulator_threads(self):
+        """Emulator threads of low guests are outside of their set."""
         self._host_options['mix1']['nova_prio', 'low_emulator_set'] = '8'
         self.assert_said(
             {('old_cpuset', 'low', 'CPUs 8', 'CPUs 8-11,20-23'),
@@ -111,11 +126,10 @@ class Guests(test_audit.Audit):
             {('old_cpuset', 'low', 'CPUs 12', 'CPUs 8'),
              ('old_cpuset', 'low in both cells', 'CPUs 12', 'CPUs 8')})
 
-    def test_wrong_partitions_are_found(self):
-        stock = dict(self.running)
+    def _check_partitions(self):
         self.edit('low', '//partition', text='/high_prio_machine')
         self.edit('high', '//partition', text='/machine')
-        self.running['ordinary'] = stock['ordinary'].replace(
+        self.running['ordinary'] = self.stock['ordinary'].replace(
             '</domain>', '<resource><partition>/low_prio_machine</partition>'
             '</resource></domain>')
         expected = {
@@ -132,7 +146,7 @@ class Guests(test_audit.Audit):
                          'CPUs 8-11,20-23')}
         self.assert_said(expected, database=None)
 
-    def test_wrong_pins_are_found(self):
+    def _check_pins(self):
         high, pinned = (
             self.servers[kind]['id'] for kind in ('high', 'pinned'))
         taken, = etree.fromstring(self.running['pinned']).xpath(
@@ -153,10 +167,11 @@ class Guests(test_audit.Audit):
         self.assertIn('CPUs ' + hardware.format_cpu_spec(given),
                       [row['Compute'] for row in rows])
 
-    def test_orphan_guest_is_found(self):
+    def _check_orphan(self):
         self.running['gone'] = self.running['ordinary'].replace(
             self.servers['ordinary']['id'], uuids.gone)
         self.servers['gone'] = {'id': uuids.gone}
         self.running['foreign'] = (
             '<domain><uuid>%s</uuid><vcpu>1</vcpu></domain>' % uuids.foreign)
         self.assert_said({('unknown_guest', 'gone', 'no guest', 'running')})
+        del self.servers['gone']
