@@ -30,12 +30,11 @@ class ManyHosts(base.FunctionalTest):
         self.start_seed_host()
 
     def test_priority_requests_find_the_priority_host(self):
+        """A forced host must be a priority host, too."""
         for flavor in (self.low, self.high, self.low, self.high):
             server = self.boot(flavor)
             self.assertEqual('mix1', server['OS-EXT-SRV-ATTR:host'])
         self.boot(self.high, 'ERROR')
-
-    def test_forced_host_must_be_a_priority_host(self):
         for host in ('plain0', 'unmarked', 'stock'):
             self.boot(self.low, 'ERROR', az='nova:%s' % host)
         self.boot(self.low, az='nova:mix1')
@@ -94,10 +93,14 @@ class Aggregates(base.FunctionalTest):
                 self._delete_server(self.boot(flavor, state, az=zone))
 
     def test_each_change_is_in_force_at_once(self):
+        """A lost notification of removed metadata misplaces no instance."""
         self._assert_states('ERROR', 'ACTIVE', priority_mix='false')
         self._assert_states('ACTIVE', 'ACTIVE', priority='true')
         self._assert_states('ACTIVE', 'ERROR', priority_ordinary='false')
         self._assert_states('ACTIVE', 'ACTIVE', priority_ordinary=None)
+        self._lose_notifications()
+        self._assert_states('ERROR', 'ERROR', priority='false',
+                            priority_ordinary='false')
 
     def test_filter_refuses_while_request_filter_keeps_old_aggregates(self):
         self.useFixture(fixtures.MockPatchObject(
@@ -110,11 +113,6 @@ class Aggregates(base.FunctionalTest):
                 'set_metadata': {'metadata': {'priority_ordinary': 'false'}}})
             self.boot(self.plain, 'ERROR')
         read.assert_not_called()
-
-    def test_lost_notification_of_removed_metadata_misplaces_no_instance(self):
-        self._lose_notifications()
-        self._assert_states('ERROR', 'ERROR', priority_mix='false',
-                            priority_ordinary='false')
 
     def test_lost_notification_of_added_metadata_refuses_instance(self):
         self.api.post_aggregate_action(self.aggregate_id, {
