@@ -397,8 +397,5 @@ class Histories(Accounting):
     def test_usage_with_recount_after_each_operation(self):
         self.play(seed=1, recount=100)
 
-    def test_usage_with_few_recounts(self):
-        self.play(seed=2, recount=20)
-
     def test_usage_without_recounts(self):
         self.play(seed=3, recount=0)
