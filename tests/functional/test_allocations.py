@@ -190,7 +190,7 @@ class Allocations(test_requests.Requests):
 class Moves(Allocations):
 
     def test_allocations_are_exact_after_create_resize_and_cold_move(self):
-        """Refuse a resize of each server, then resize and move each server."""
+        """Revert a resize of each server, then move some of them."""
         from_volume = [self.create(flavor, from_volume=True)
                        for flavor in ('high', 'low', 'mixed')]
         servers = [*self.create_all(), from_volume.pop(0)]
@@ -205,7 +205,7 @@ class Moves(Allocations):
             self.assert_stable_allocations()
             for server in some:
                 self.revert(server)
-        for server in servers:
+        for server in servers[::2]:
             self.start_move(server, 'mix2')
             if server is not servers[0]:
                 self.confirm(server)
