@@ -21,9 +21,9 @@ from nova_prio import conf as our_conf
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import flavor_specs
 from nova_prio.model import mixed_cpus
+from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
-from nova_prio.placement import traits
 from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:

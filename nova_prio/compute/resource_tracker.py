@@ -17,9 +17,9 @@ from nova_prio.compat import workarounds
 from nova_prio.compute import claim_handling
 from nova_prio.compute import usage
 from nova_prio.model import capacity
+from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
-from nova_prio.placement import traits
 from nova_prio.virt import demand
 
 CONF = nova.conf.CONF

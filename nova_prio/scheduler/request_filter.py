@@ -23,7 +23,7 @@ from oslo_log import log as logging
 
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import flavor_specs
-from nova_prio.placement import traits
+from nova_prio.model import traits
 from nova_prio.scheduler import failures
 
 LOG = logging.getLogger(__name__)

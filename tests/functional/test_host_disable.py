@@ -14,8 +14,8 @@ from nova_prio.admin.host import drain
 from nova_prio.admin.host import state
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
+from nova_prio.model import traits
 from nova_prio.placement import allocations as prio_allocations
-from nova_prio.placement import traits
 from tests import commands
 from tests.functional import colocation
 

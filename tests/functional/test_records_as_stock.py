@@ -18,8 +18,8 @@ from nova.compute import api
 import nova.conf
 import testtools
 
+from nova_prio.model import traits
 from nova_prio.objects import host_report
-from nova_prio.placement import traits
 from nova_prio_scenario import cloud
 from tests.functional import ordinary_operations
 from tests.functional import ordinary_script

@@ -15,8 +15,8 @@ from oslo_db import exception as db_exception
 
 from nova_prio.admin import uninstall
 from nova_prio.cmd import report as command
+from nova_prio.model import traits
 from nova_prio.placement import allocations
-from nova_prio.placement import traits
 from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import base

@@ -16,7 +16,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import repairs
 from nova_prio.model import capacity
 from nova_prio.model import inventory
-from nova_prio.placement import traits as prio_traits
+from nova_prio.model import traits as prio_traits
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:

@@ -13,8 +13,8 @@ from nova_prio.admin import host_inventory
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
-from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:

@@ -18,8 +18,8 @@ import os_resource_classes as orc
 from nova_prio.admin.audit import repairs
 from nova_prio.admin.host import remaining
 from nova_prio.admin.host import state
+from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
-from nova_prio.placement import traits as prio_traits
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context

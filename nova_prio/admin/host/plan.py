@@ -18,8 +18,8 @@ from nova_prio.admin.host import local_checks
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.model import inventory
+from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
-from nova_prio.placement import traits as prio_traits
 from nova_prio.virt import demand
 from nova_prio.virt import driver_alias
 

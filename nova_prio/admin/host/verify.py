@@ -11,7 +11,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan as host_plan
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
-from nova_prio.placement import traits as prio_traits
+from nova_prio.model import traits as prio_traits
 from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:

@@ -33,7 +33,7 @@ from nova_prio.compute import usage
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import inventory
-from nova_prio.placement import traits as prio_traits
+from nova_prio.model import traits as prio_traits
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
 from nova_prio.virt.libvirt import live_migration
