@@ -16,7 +16,7 @@ from nova_prio.model import flavor_specs
 
 DEDICATED_MASK = 'hw:cpu_dedicated_mask'
 REALTIME_MASK = 'hw:cpu_realtime_mask'
-_EMULATOR = 'hw:emulator_threads_policy'
+EMULATOR = 'hw:emulator_threads_policy'
 _BESIDE = 'with resources:PCPU and resources:VCPU'
 
 #: Extra spec of a numbered request group of Placement.
@@ -54,7 +54,7 @@ def count_dedicated_vcpus(
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
     shared = flavor_specs.sum_amounts(requests) - pcpus
     # Isolated emulator threads take one PCPU, which is no vCPU.
-    isolated = 1 if extra_specs.get(_EMULATOR) == 'isolate' else 0
+    isolated = 1 if extra_specs.get(EMULATOR) == 'isolate' else 0
     if pcpus + shared != vcpus + isolated:
         raise flavor_specs.RequestRefused(
             "Extra specs resources:PCPU and resources:VCPU of the flavor are "
@@ -115,7 +115,7 @@ def check_emulator_threads(extra_specs: abc.Mapping[str, str],
     :param first_node: vCPUs of the first NUMA node
     :param dedicated: all dedicated vCPUs of the guest
     """
-    if (extra_specs.get(_EMULATOR) == 'isolate' and
+    if (extra_specs.get(EMULATOR) == 'isolate' and
             first_node.isdisjoint(dedicated)):
         raise flavor_specs.RequestRefused(
             "Extra spec hw:emulator_threads_policy of the flavor is "

@@ -3,11 +3,12 @@
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import flavor_cpus
 from nova_prio.virt import demand
 from tests.unit import nova_objects
 
 
-@pytest.mark.parametrize('flavor, expected', [
+FLAVORS = [
     (nova_objects.ORDINARY, (None, 0, 4)),
     (nova_objects.LOW, ('low', 0, 4)),
     (nova_objects.HIGH, ('high', 4, 0)),
@@ -22,10 +23,19 @@ from tests.unit import nova_objects
     (nova_objects.flavor(hw__cpu_policy='dedicated',
                          hw__emulator_threads_policy='isolate'),
      (None, 5, 0)),
-])
+]
+
+
+@pytest.mark.parametrize('flavor, expected', FLAVORS)
 def test_demand(flavor, expected):
     topology = nova_objects.request_spec(flavor).numa_topology
     assert capacity.Demand(*expected) == demand.get_demand(flavor, topology)
+
+
+@pytest.mark.parametrize('flavor, expected', FLAVORS)
+def test_flavor_alone_gives_the_same_demand(flavor, expected):
+    assert capacity.Demand(*expected) == flavor_cpus.get_demand(
+        flavor.vcpus, flavor.extra_specs)
 
 
 @pytest.mark.parametrize('flavor, priority, needed_rows, wants_whole_cores', [

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The CPUs of an instance, read from its flavor without Nova.
+
+Nova also reads the image: an image can pin an ordinary instance whose flavor
+has no CPU policy. :mod:`nova_prio.virt.demand` reads the NUMA topology, which
+is exact, but only Nova's databases have the topology.
+"""
+
+from collections import abc
+
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
+from nova_prio.model import mixed_cpus
+
+#: Class of the instances without a priority in force.
+ORDINARY = 'ordinary'
+CLASSES = (*capacity.PRIORITIES, ORDINARY)
+
+
+def get_class(extra_specs: abc.Mapping[str, str]) -> str:
+    """Return the class of an instance, one of CLASSES.
+
+    :param extra_specs: those of the embedded flavor
+    """
+    return flavor_specs.get_priority(extra_specs) or ORDINARY
+
+
+def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
+    """Return the extra specs with the CPU policy that nova-api folds in.
+
+    The flavor must be one that nova-api accepts.
+
+    :param extra_specs: those of a flavor that is not embedded yet
+    """
+    policy = {capacity.HIGH: 'dedicated', capacity.LOW: 'shared'}.get(
+        extra_specs.get(flavor_specs.EXTRA_SPEC, ''))
+    if mixed_cpus.requests_pcpu_and_vcpu(extra_specs) or (
+            policy == 'dedicated' and flavor_specs.select_pinning_requests(
+                extra_specs, 'PCPU')):
+        # The requests decide on pinning. Nova refuses a policy beside them.
+        policy = None
+    if policy is None:
+        return dict(extra_specs)
+    return {flavor_specs.CPU_POLICY: policy, **extra_specs}
+
+
+def get_demand(vcpus: int,
+               extra_specs: abc.Mapping[str, str]) -> capacity.Demand:
+    """Return the CPUs that an instance of a flavor needs.
+
+    :param vcpus: number of vCPUs of the flavor
+    :param extra_specs: those of an embedded flavor, or the result of
+        :func:`add_policy`
+    :raises ValueError: if the mask of dedicated vCPUs cannot be read
+    """
+    policy = extra_specs.get(flavor_specs.CPU_POLICY)
+    pcpus = flavor_specs.sum_amounts(
+        flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
+    shared = flavor_specs.sum_amounts(
+        flavor_specs.select_pinning_requests(extra_specs, 'VCPU'))
+    if policy == 'mixed':
+        dedicated = len(_read_mask(vcpus, extra_specs))
+    elif policy == 'dedicated' or policy is None and pcpus:
+        # nova-api folds a request for both classes to the mixed policy.
+        dedicated = max(vcpus - shared, 0)
+    else:
+        dedicated = 0
+    isolated = int(bool(dedicated) and extra_specs.get(
+        mixed_cpus.EMULATOR) == 'isolate')
+    return capacity.Demand(
+        flavor_specs.get_priority(extra_specs),
+        dedicated=dedicated + isolated, shared=vcpus - dedicated)
+
+
+def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
+                          extra_specs: abc.Mapping[str, str],
+                          ) -> dict[str, int]:
+    """Return the resources that Nova requests for an instance of a flavor.
+
+    :param disk_gb: size of all disks of the flavor, in GB
+    :param extra_specs: as those of :func:`get_demand`
+    :returns: dict, resource class -> amount, without amounts of 0
+    :raises ValueError: if the mask of dedicated vCPUs cannot be read
+    """
+    demand = get_demand(vcpus, extra_specs)
+    amounts = {'PCPU': demand.dedicated, 'VCPU': demand.shared,
+               'MEMORY_MB': memory_mb}
+    request = {name: flavor_specs.get_placement_amount(
+        extra_specs, name, amount) for name, amount in amounts.items()}
+    request['DISK_GB'] = disk_gb
+    return {name: amount for name, amount in request.items() if amount}
+
+
+def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
+    """Return the dedicated vCPUs of the mixed policy, as Nova reads them."""
+    mask = extra_specs.get(mixed_cpus.DEDICATED_MASK) or extra_specs.get(
+        mixed_cpus.REALTIME_MASK, '')
+    included: set[int] = set()
+    excluded: set[int] = set()
+    for part in mask.split(','):
+        numbers = part.strip()
+        target = excluded if numbers.startswith('^') else included
+        first, dash, last = numbers.removeprefix('^').partition('-')
+        try:
+            target.update(range(int(first), int(last if dash else first) + 1))
+        except ValueError:
+            raise ValueError(
+                'The mask of dedicated vCPUs is %s; allowed is a CPU set such '
+                'as 1-3 or ^0.' % flavor_specs.quote(mask)) from None
+    if mask.lstrip().startswith('^'):
+        included.update(range(vcpus))
+    return (included - excluded).intersection(range(vcpus))

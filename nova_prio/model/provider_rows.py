@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rows of a host, from its record in Placement.
+
+Placement counts the dedicated vCPUs of all instances as PCPU, and the shared
+vCPUs as VCPU. So PCPU is the high row and VCPU is the low row. The low row may
+be too large, by less than the allocation ratio
+(:func:`nova_prio.model.inventory.build_priority_inventories`). Placement does
+not tell the class of an instance, so there is no ordinary row.
+"""
+
+from collections import abc
+import typing
+
+#: Row -> resource class.
+CLASS_OF_ROW = {'high': 'PCPU', 'low': 'VCPU'}
+
+#: Resource class -> field -> number, in the format of Placement.
+Inventories = abc.Mapping[str, abc.Mapping[str, typing.Any]]
+
+
+class Row(typing.NamedTuple):
+    """The vCPUs of one row. ``left`` of an oversold row is 0."""
+
+    sold: int
+    sellable: int
+    left: int
+
+
+def get_row(name: str, inventories: Inventories,
+            usages: abc.Mapping[str, int]) -> Row:
+    """Return a row of a host.
+
+    :param name: 'high' or 'low'
+    :param inventories: of the resource provider
+    :param usages: dict, resource class -> used amount of the provider
+    """
+    resource_class = CLASS_OF_ROW[name]
+    sold = usages.get(resource_class, 0)
+    sellable = _calculate_capacity(inventories.get(resource_class))
+    return Row(sold, sellable, max(sellable - sold, 0))
+
+
+def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
+                    usages: abc.Mapping[str, int]) -> int:
+    """Return how many equal instances Placement would put on a host.
+
+    If the host has no inventory of DISK_GB, its disk is not considered: it may
+    be an inventory of another resource provider.
+
+    :param request: dict, resource class -> amount, of one instance; at least
+        one amount
+    """
+    counts = []
+    for resource_class, amount in request.items():
+        inventory = inventories.get(resource_class)
+        if inventory is None and resource_class == 'DISK_GB':
+            continue
+        if (inventory is None or amount % inventory['step_size'] or
+                not inventory['min_unit'] <= amount <= inventory['max_unit']):
+            return 0
+        left = _calculate_capacity(inventory) - usages.get(resource_class, 0)
+        counts.append(max(left, 0) // amount)
+    return min(counts)
+
+
+def _calculate_capacity(
+        inventory: abc.Mapping[str, typing.Any] | None) -> int:
+    """Return the amount that Placement allocates, 0 without an inventory.
+
+    As in Placement, this is floating point, rounded down.
+    """
+    if inventory is None:
+        return 0
+    return int((inventory['total'] - inventory['reserved']) *
+               inventory['allocation_ratio'])
