@@ -15,7 +15,8 @@ import zipfile
 
 import nova_prio
 
-PACKAGES = {'nova_prio', 'nova_prio_host', 'nova_prio_scenario'}
+PACKAGES = {'nova_prio', 'nova_prio_host', 'nova_prio_osc',
+            'nova_prio_scenario'}
 # The services of Nova run without the scenario player and its libraries.
 OF_THE_PLAYER = {'fixtures', 'nova_prio_scenario', 'oslotest', 'testtools',
                  'wsgi_intercept'}
@@ -52,7 +53,7 @@ def check_metadata(metadata):
     for field in ('Summary', 'License', 'Requires-Python', 'Classifier',
                   'Description-Content-Type'):
         assert metadata[field], field
-    assert {'cli', 'scenario', 'test'} == set(
+    assert {'cli', 'osc', 'scenario', 'test'} == set(
         metadata.get_all('Provides-Extra'))
 
 

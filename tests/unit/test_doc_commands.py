@@ -22,18 +22,19 @@ from tests import pages
 #: Characters of the shell that end a command.
 _OPERATORS = re.compile(r'[|<>;&]+')
 _BEFORE = re.compile(r'^(?:sudo|docker (?:exec|run --rm) \S+) ')
+_NAME = re.compile('nova-prio|openstack priority')
 _LITERAL = re.compile(r'``(nova-prio(?:-host|-status)?\s[^`]+)``')
 
 
-def _commands():
-    """Return a CommandManager with the commands in setup.cfg of this tree.
+def _commands(group):
+    """Return a CommandManager with a group of commands in setup.cfg.
 
-    The installed entry points may be older.
+    The installed entry points may be older than this tree.
     """
     setup = configparser.ConfigParser()
     setup.read(pages.ROOT / 'setup.cfg')
     found = commandmanager.CommandManager('none')
-    for line in setup['entry_points'][main.NAMESPACE].split('\n')[1:]:
+    for line in setup['entry_points'][group].split('\n')[1:]:
         name, target = re.split(r'\s*=\s*', line)
         module, _, attribute = target.partition(':')
         found.add_command(name.replace('_', ' '), getattr(
@@ -41,12 +42,13 @@ def _commands():
     return found
 
 
-def _parser(words):
-    """Return the parser of a command of nova-prio, and its arguments.
+def _parser(words, group=main.NAMESPACE):
+    """Return the parser of a command, and its arguments.
 
-    :param words: the command line without ``nova-prio``, a list of str
+    :param words: the command line without the program, a list of str
+    :param group: the group of the entry points
     """
-    commands = _commands()
+    commands = _commands(group)
     command, name, arguments = commands.find_command(words)
     # cliff also accepts an abbreviated name.
     assert name in dict(commands)
@@ -56,6 +58,12 @@ def _parser(words):
 def _parse(words):
     parser, arguments = _parser(words)
     parser.parse_args(arguments)
+
+
+def _parse_client(words):
+    if words[0] == 'priority':
+        parser, arguments = _parser(words, 'openstack.priority.v1')
+        parser.parse_args(arguments)
 
 
 def _parse_host(words):
@@ -73,7 +81,7 @@ def _parse_status(words):
 
 
 PARSE = {'nova-prio': _parse, 'nova-prio-host': _parse_host,
-         'nova-prio-status': _parse_status}
+         'nova-prio-status': _parse_status, 'openstack': _parse_client}
 
 
 def _lines():
@@ -82,7 +90,7 @@ def _lines():
         for text, where in pages.snippets(language):
             for line in text.replace('\\\n', ' ').splitlines():
                 prompt, _, line = line.strip().partition(' ')
-                if prompt not in ('$', '#') or 'nova-prio' not in line:
+                if prompt not in ('$', '#') or not _NAME.search(line):
                     continue
                 words = _words(_BEFORE.sub('', line))
                 if words[0] in PARSE:
