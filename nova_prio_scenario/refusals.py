@@ -4,8 +4,7 @@
 
 Nova keeps neither the refusals of the filters nor the request to Placement:
 :class:`SchedulerWatch` records both. If Placement leaves a host out of its
-answer, this module repeats the checks of ``GET /allocation_candidates`` and
-``placement.objects.inventory`` (Placement 16) to find the reason.
+answer, :mod:`nova_prio.placement.obstacles` finds the reason.
 """
 
 import contextlib
@@ -15,6 +14,8 @@ import operator
 import fixtures
 from nova.scheduler.client import report
 from nova.scheduler import filters
+
+from nova_prio.placement import obstacles
 
 PRIORITY_FILTER_LOGGER = 'nova_prio.scheduler.filters.priority_filter'
 
@@ -106,54 +107,6 @@ def list_providers(placement):
     return providers
 
 
-def find_obstacles(request, provider, aggregate_names):
-    """Yield a sentence for each reason why a provider is no candidate.
-
-    :param request: ``nova.scheduler.utils.ResourceRequest``
-    :param provider: dict, see :func:`list_providers`
-    :param aggregate_names: dict, UUID of an aggregate to its name
-    """
-    group = request.get_request_group(None)
-    if group.in_tree not in (None, provider['uuid']):
-        yield 'the request names another host'
-        return
-
-    def join_names(uuids):
-        return ' or '.join(sorted(
-            aggregate_names.get(uuid, uuid) for uuid in uuids))
-
-    traits = set(provider['traits'])
-    required = group.required_traits | request._root_required
-    for trait in sorted(required - traits):
-        yield 'lacks the trait %s' % trait
-    forbidden = group.forbidden_traits | request._root_forbidden
-    for trait in sorted(forbidden & traits):
-        yield 'has the forbidden trait %s' % trait
-    aggregates = set(provider['aggregates'])
-    # The provider must be in one aggregate of each list.
-    for alternatives in group.aggregates:
-        if aggregates.isdisjoint(alternatives):
-            yield 'is in no aggregate with %s' % join_names(alternatives)
-    forbidden = group.forbidden_aggregates & aggregates
-    if forbidden:
-        yield 'is in the forbidden aggregate %s' % join_names(forbidden)
-    for name, amount in sorted(request.merged_resources().items()):
-        needed = '%d %s needed, ' % (amount, name)
-        if name not in provider['inventories']:
-            yield needed + 'the host has none'
-            continue
-        inventory = provider['inventories'][name]
-        capacity = int((inventory['total'] - inventory['reserved'])
-                       * inventory['allocation_ratio'])
-        # An oversold provider has more used than capacity.
-        free = max(capacity - provider['usages'].get(name, 0), 0)
-        if amount > free:
-            yield needed + '%d free of %d' % (free, capacity)
-        elif amount > inventory['max_unit']:
-            yield needed + '%d at most for one instance' % (
-                inventory['max_unit'])
-
-
 def explain(request, providers, aggregate_names, refusals, own_host=None):
     """Yield why no host takes a request, one sentence for each provider.
 
@@ -166,7 +119,8 @@ def explain(request, providers, aggregate_names, refusals, own_host=None):
     """
     for provider in sorted(providers, key=operator.itemgetter('name')):
         reason = refusals.get(provider['name']) or '; '.join(
-            find_obstacles(request, provider, aggregate_names))
+            obstacle.text for obstacle in obstacles.find_obstacles(
+                request, provider, aggregate_names))
         if not reason and provider['name'] == own_host:
             reason = 'the server is on this host; a move needs another host'
         yield '%s: %s' % (provider['name'], reason or 'no reason found')

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Why Placement does not offer a resource provider for a request.
+
+Placement does not give these reasons. :func:`find_obstacles` repeats the
+checks of ``GET /allocation_candidates`` and ``placement.objects.inventory``
+(Placement 16).
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import typing
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler import utils
+
+#: Number of aggregates that a text names.
+_MOST_NAMES = 4
+
+
+class Obstacle(typing.NamedTuple):
+    """One reason why a provider is no candidate.
+
+    ``text`` is a clause about the provider. ``resource`` is the resource class
+    that is short, or None, and ``missing`` the amount that is missing; 0 if
+    freeing resources does not help. ``is_restriction`` tells whether the
+    restriction may be that of a request filter.
+    """
+
+    text: str
+    resource: str | None = None
+    missing: int = 0
+    is_restriction: bool = False
+
+
+def find_obstacles(
+        request: utils.ResourceRequest,
+        provider: abc.Mapping[str, typing.Any],
+        aggregate_names: abc.Mapping[str, str]) -> abc.Iterator[Obstacle]:
+    """Yield the reasons why a provider is no candidate.
+
+    :param provider: dict with the answers of Placement: uuid, traits,
+        aggregates, inventories and usages
+    :param aggregate_names: UUID of an aggregate -> its name
+    """
+    group = request.get_request_group(None)
+    if group.in_tree not in (None, provider['uuid']):
+        yield Obstacle('the request names another host')
+        return
+    yield from _find_trait_obstacles(request, set(provider['traits']))
+
+    def join_names(uuids: abc.Collection[str]) -> str:
+        """Return the names of aggregates, the first ones if they are many."""
+        names = sorted(aggregate_names.get(uuid, uuid) for uuid in uuids)
+        more = len(names) - _MOST_NAMES
+        return ' or '.join(names[:_MOST_NAMES] + (
+            ['%d more' % more] if more > 0 else []))
+
+    aggregates = set(provider['aggregates'])
+    # The provider must be in one aggregate of each list.
+    for alternatives in group.aggregates:
+        if aggregates.isdisjoint(alternatives):
+            yield Obstacle('is in no aggregate with %s'
+                           % join_names(alternatives), is_restriction=True)
+    forbidden = group.forbidden_aggregates & aggregates
+    if forbidden:
+        yield Obstacle('is in the forbidden aggregate %s'
+                       % join_names(forbidden), is_restriction=True)
+    for name, amount in sorted(request.merged_resources().items()):
+        yield from _find_shortages(
+            name, amount, provider['inventories'].get(name),
+            provider['usages'].get(name, 0))
+
+
+def get_capacity(inventory: abc.Mapping[str, typing.Any]) -> int:
+    """Return the amount that all instances together may have."""
+    return int((inventory['total'] - inventory['reserved'])
+               * inventory['allocation_ratio'])
+
+
+def _find_trait_obstacles(request: utils.ResourceRequest,
+                          traits: set[str]) -> abc.Iterator[Obstacle]:
+    """Yield the required traits that are missing, then the forbidden ones."""
+    group = request.get_request_group(None)
+    # Request filters restrict the root provider.
+    for text, of_filters, of_flavor, are_forbidden in (
+            ('lacks the trait %s', request._root_required,
+             group.required_traits, False),
+            ('has the forbidden trait %s', request._root_forbidden,
+             group.forbidden_traits, True)):
+        for trait in sorted(of_filters | of_flavor):
+            if (trait in traits) == are_forbidden:
+                yield Obstacle(text % trait,
+                               is_restriction=trait in of_filters)
+
+
+def _find_shortages(name: str, amount: int,
+                    inventory: abc.Mapping[str, typing.Any] | None,
+                    used: int) -> abc.Iterator[Obstacle]:
+    """Yield the first check of an inventory that an amount does not pass.
+
+    :param inventory: None if the provider has no inventory of the class
+    """
+    needed = '%d %s needed, ' % (amount, name)
+    if inventory is None:
+        yield Obstacle(needed + 'the host has none', name)
+        return
+    capacity = get_capacity(inventory)
+    # An oversold provider has more used than capacity.
+    free = max(capacity - used, 0)
+    if amount > free:
+        # More than the capacity can never be free.
+        yield Obstacle(needed + '%d free of %d' % (free, capacity), name,
+                       amount - free if amount <= capacity else 0)
+    elif amount > inventory['max_unit']:
+        yield Obstacle(needed + '%d at most for one instance'
+                       % inventory['max_unit'], name)
+    elif (amount < inventory.get('min_unit', 1) or
+          amount % inventory.get('step_size', 1)):
+        yield Obstacle(needed + 'at least %d in steps of %d for one instance'
+                       % (inventory['min_unit'], inventory['step_size']),
+                       name)
