@@ -154,6 +154,14 @@ def _get_destination(request_spec):
 
 
 def is_new_instance(ctxt, instance_uuid):
-    """Return whether an instance is being created: no cell has it yet."""
-    return objects.InstanceMapping.get_by_instance_uuid(
-        ctxt, instance_uuid).cell_mapping is None
+    """Return whether an instance is being created: no cell has it yet.
+
+    It is also new if Nova does not know it: "nova-prio explain" asks for an
+    instance that does not exist.
+    """
+    try:
+        mapping = objects.InstanceMapping.get_by_instance_uuid(
+            ctxt, instance_uuid)
+    except exception.InstanceMappingNotFound:
+        return True
+    return mapping.cell_mapping is None

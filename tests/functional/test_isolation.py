@@ -55,6 +55,7 @@ PARTS = {
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
     (priority_filter.PriorityFilter, '_read_request'),
+    (priority_filter.PriorityFilter, 'find_refusal'),
     (priority_weighter.PriorityWeighter, '_log_and_get_zero'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),
     (resource_tracker.PriorityResourceTracker, '_ledger'),

@@ -81,23 +81,30 @@ class PriorityFilter(filters.BaseHostFilter):
         """
         if request is None:
             return self._passes_as_stock(host_state, spec_obj)
-        try:
-            refusal = _find_refusal(host_state, request)
-        except host_report.UnreadableReport as error:
-            refusal = admission.Refusal('unreadable_report', (str(error),))
-        except Exception as error:
-            failures.log_failure(type(self).__name__,
-                                 'the host is refused to priority instances',
-                                 host_state)
-            if self._passes_as_stock(host_state, spec_obj):
-                return True
-            refusal = admission.Refusal(
-                'unreadable_host', (type(error).__name__, str(error)))
+        refusal = self.find_refusal(host_state, request, spec_obj)
         if refusal:
             LOG.debug('Host %(host)s, node %(node)s refused: %(refusal)s.',
                       {'host': host_state.host, 'node': host_state.nodename,
                        'refusal': refusal}, instance_uuid=request.uuid)
         return not refusal
+
+    def find_refusal(self, host_state, request, spec_obj):
+        """Return the first Refusal of an instance by a host, or None.
+
+        :param request: ``request_view.SchedulingRequest``
+        """
+        try:
+            return _find_refusal(host_state, request)
+        except host_report.UnreadableReport as error:
+            return admission.Refusal('unreadable_report', (str(error),))
+        except Exception as error:
+            failures.log_failure(type(self).__name__,
+                                 'the host is refused to priority instances',
+                                 host_state)
+            if self._passes_as_stock(host_state, spec_obj):
+                return None
+            return admission.Refusal(
+                'unreadable_host', (type(error).__name__, str(error)))
 
     def _passes_as_stock(self, host_state, spec_obj):
         """Return the answer of Nova's filter; False for priority instances."""
