@@ -74,7 +74,6 @@ NAMES = {
         nova.db.api.models:Aggregate id uuid
         nova.db.api.models:AggregateHost aggregate_id host
         nova.db.api.models:AggregateMetadata aggregate_id key value
-        nova.exception RequestFilterFailed
         nova.objects.request_spec:Destination
             append_forbidden_aggregates(forbidden_aggregates)
             require_aggregates(aggregates)
@@ -84,10 +83,7 @@ NAMES = {
             host_passes(host_state, spec_obj)
         nova.scheduler.filters:BaseHostFilter filter_all(filter_obj_list,
             spec_obj) host_passes(host_state, filter_properties)
-        nova.scheduler.host_manager:HostState update(compute, service,
-            aggregates)
-        nova.scheduler.request_filter ALL_REQUEST_FILTERS process_reqspec(ctxt,
-            request_spec)
+        nova.scheduler.request_filter ALL_REQUEST_FILTERS
         nova.scheduler.utils get_weight_multiplier(host_state, multiplier_name,
             multiplier_config) request_is_rebuild(spec_obj)
         nova.scheduler.weights:BaseHostWeigher _weigh_object(obj,
@@ -100,8 +96,12 @@ NAMES = {
     (SCHEDULER, COMMANDS): """
         nova.context is_cell_failure_sentinel(record)
             scatter_gather_skip_cell0(context, fn)
+        nova.exception InstanceMappingNotFound RequestFilterFailed
         nova.objects.instance_mapping:InstanceMapping
             get_by_instance_uuid(context, instance_uuid)
+        nova.scheduler.host_manager:HostState update(compute, service,
+            aggregates, inst_dict)
+        nova.scheduler.request_filter process_reqspec(ctxt, request_spec)
     """,
     (SCHEDULER, COMPUTE, COMMANDS): """
         nova.objects.instance:InstanceList get_by_filters(context, filters,
@@ -150,6 +150,7 @@ NAMES = {
         nova.config parse_args(argv, configure_db, init_rpc)
         nova.context scatter_gather_all_cells(context, fn) target_cell(context,
             cell_mapping)
+        nova.image.glance:API get(context, id_or_uri)
         nova.objects.aggregate:AggregateList get_all(context)
             get_by_host(context, host)
         nova.objects.build_request:BuildRequest get_by_instance_uuid(context,
@@ -169,10 +170,23 @@ NAMES = {
         nova.objects.migration:Migration get_by_uuid(context, migration_uuid)
         nova.objects.migration:MigrationList
             get_in_progress_by_host_and_node(context, host, node)
+        nova.objects.request_spec:RequestSpec from_components(context,
+            instance_uuid, image, flavor, numa_topology, pci_requests,
+            filter_properties, instance_group, availability_zone,
+            security_groups)
+            generate_request_groups_from_pci_requests
+            get_by_instance_uuid(context, instance_uuid)
+            reset_forced_destinations
         nova.objects.service:Service get_by_compute_host(context, host)
+        nova.pci.request get_pci_requests_from_flavor(flavor,
+            affinity_policy)
         nova.scheduler.client.report:SchedulerReportClient
             get_providers_in_tree(context, uuid) move_allocations(context,
             source_consumer_uuid, target_consumer_uuid)
+        nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
+            host_manager)
+        nova.scheduler.weights WeighedHost(obj, weight)
         nova.servicegroup:API service_is_up(member)
+        nova.virt.hardware get_pci_numa_policy_constraint(flavor, image_meta)
     """,
 }

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The requests to nova-scheduler for a new instance."""
+
+from __future__ import annotations
+
+import typing
+
+from keystoneauth1 import loading
+from nova import context as nova_context
+from nova import exception
+from nova.image import glance
+from nova import objects
+from nova.pci import request as pci_request
+from nova.virt import hardware
+from oslo_utils import uuidutils
+
+from nova_prio.admin.audit import host_view
+from nova_prio.api import flavor_preview
+from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
+
+#: The image of a request without an image. Nova may require that the host
+#: supports its format, and each host supports this one.
+_ANY_IMAGE = {'disk_format': 'raw'}
+
+
+class ServerRefused(Exception):
+    """The request of a server cannot be read; the text is one sentence."""
+
+
+class ImageUnreadable(Exception):
+    """The image cannot be read; the text is the cause, without a period."""
+
+
+class Server(typing.NamedTuple):
+    """A server.
+
+    ``spec`` is the request for an equal new one. ``host`` is the host of the
+    server or None, ``fault`` the message of its last fault or None.
+    """
+
+    spec: objects.RequestSpec
+    host: str | None = None
+    fault: str | None = None
+
+
+def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
+    """Return a server with the request for an equal new one.
+
+    :raises ServerRefused: if the server is unknown, or if its cell does not
+        answer
+    """
+    try:
+        spec = objects.RequestSpec.get_by_instance_uuid(context, uuid)
+        instance = host_view.find_instance(context, uuid)
+        if instance is None:
+            raise exception.InstanceNotFound(instance_id=uuid)
+        fault = instance.fault if instance.vm_state == 'error' else None
+    except (exception.RequestSpecNotFound,
+            exception.InstanceNotFound) as error:
+        raise ServerRefused("SERVER is '%s'; allowed are UUIDs of servers."
+                            % uuid) from error
+    except host_view.CellUnreachable as error:
+        raise ServerRefused(
+            "SERVER is '%s', in a cell that does not answer. Check the "
+            'database of the cell.' % uuid) from error
+    except host_view.NotScheduledYet:
+        return Server(_make_new(spec))
+    return Server(_make_new(spec), instance.host, fault and fault.message)
+
+
+def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
+    """Make the stored request of a server one for an equal new server."""
+    # Nova does not know this instance, so it is a new one.
+    spec.instance_uuid = uuidutils.generate_uuid()
+    spec.num_instances = 1
+    spec.retry = None
+    if 'is_bfv' not in spec:
+        spec.is_bfv = False
+    # Nova does not store these fields. The groups of ports are in Neutron.
+    spec.requested_destination = None
+    spec.requested_resources = []
+    spec.generate_request_groups_from_pci_requests()
+    return spec
+
+
+def build_request(context: nova_context.RequestContext,
+                  conf: cfg.ConfigOpts, flavor: objects.Flavor,
+                  hints: dict[str, str],
+                  image: dict[str, typing.Any] | None,
+                  ) -> objects.RequestSpec:
+    """Return the request for a new instance, as nova-api makes it.
+
+    :param hints: scheduler hints
+    :param image: the image as Nova reads it from Glance, or None
+    :raises nova_prio.model.flavor_specs.RequestRefused: if flavor, image and
+        hints contradict each other
+    :raises nova.exception.NovaException: if stock Nova refuses the request
+    """
+    image_meta = objects.ImageMeta.from_dict(image or dict(_ANY_IMAGE))
+    folded_flavor, topology = flavor_preview.fit_request(
+        flavor, image_meta, hints)
+    spec = objects.RequestSpec.from_components(
+        context, uuidutils.generate_uuid(), image_meta, folded_flavor,
+        topology, pci_request.get_pci_requests_from_flavor(
+            folded_flavor, affinity_policy=(
+                hardware.get_pci_numa_policy_constraint(
+                    folded_flavor, image_meta))),
+        {'scheduler_hints': hints}, None, conf.default_schedule_zone,
+        security_groups=objects.SecurityGroupList(objects=[]))
+    spec.is_bfv = False
+    return spec
+
+
+def read_image(conf: cfg.ConfigOpts, image_id: str) -> dict[str, typing.Any]:
+    """Return an image as Nova reads it from Glance.
+
+    Nova reads an image with the token of the user. A command has no token, so
+    it authenticates as the user in ``[placement]``.
+
+    :raises ImageUnreadable: if there is no such image, if the user may not
+        read it, or if Glance does not answer
+    """
+    try:
+        auth = loading.load_auth_from_conf_options(conf, 'placement')
+        return glance.API().get(nova_context.RequestContext(
+            is_admin=True, user_auth_plugin=auth), image_id)
+    except (exception.NovaException, *allocations.CLIENT_ERRORS) as error:
+        raise ImageUnreadable(str(error).rstrip('.')) from error

@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The providers that Placement does not offer, read with few requests.
+
+Placement has no request for the inventories, usages and traits of many
+providers. The summaries of allocation candidates have the capacities, the
+usages and the traits of all providers with a free unit of a resource class.
+Only the limits for one instance, such as ``max_unit``, are missing there.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import math
+import typing
+
+import os_resource_classes as orc
+import os_traits
+
+from nova_prio.placement import allocations
+from nova_prio.placement import obstacles
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report
+    from nova.scheduler import utils
+
+#: Provider as a dict with the keys that ``obstacles.find_obstacles`` reads.
+_Provider = dict[str, typing.Any]
+
+#: Resource classes of which most hosts have a free unit.
+_COMMON_CLASSES = (orc.MEMORY_MB, orc.VCPU, orc.PCPU, orc.DISK_GB)
+#: Number of providers that are read one by one, with four requests each. A
+#: request takes some milliseconds.
+_FEW = 20
+#: The microversion with root providers and all resources in summaries, and
+#: with request groups.
+CANDIDATES_VERSION = '1.36'
+
+
+def find_obstacles(
+        client: report.SchedulerReportClient, request: utils.ResourceRequest,
+        uuids: abc.Iterable[str], aggregate_names: abc.Mapping[str, str],
+) -> dict[str, list[obstacles.Obstacle]]:
+    """Return the reasons why Placement does not offer providers.
+
+    :param uuids: UUIDs of the root providers that Placement does not offer
+    :returns: UUID -> obstacles, an empty list if none is found
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
+        refuses a request
+    """
+    missing = set(uuids)
+    if not missing:
+        return {}
+    providers = _read_summaries(client, missing)
+    for uuid in missing.difference(providers):
+        providers[uuid] = _read_provider(client, uuid)
+    _add_aggregates(client, request, providers)
+    find = _make_finder(client, request, aggregate_names)
+    found = {uuid: find(provider) for uuid, provider in providers.items()}
+    # The limits for one instance are not in the summaries.
+    unexplained = sorted(uuid for uuid, each in found.items() if not each)
+    for uuid in unexplained[:_FEW]:
+        found[uuid] = find({
+            **_read_provider(client, uuid),
+            'aggregates': providers[uuid]['aggregates']})
+    rest = unexplained[_FEW:]
+    if rest:
+        found.update(_find_unit_obstacles(client, request, rest))
+    return found
+
+
+def _read_summaries(client: report.SchedulerReportClient,
+                    wanted: set[str]) -> dict[str, _Provider]:
+    """Return the wanted providers that have a free unit of a common class."""
+    found: dict[str, _Provider] = {}
+    for name in _COMMON_CLASSES:
+        missing = wanted.difference(found)
+        if len(missing) <= _FEW:
+            break
+        summaries = allocations.get_json(
+            client, '/allocation_candidates?resources=%s:1' % name,
+            CANDIDATES_VERSION)['provider_summaries']
+        new = {uuid: _make_provider(uuid, summaries[uuid]['traits'])
+               for uuid in missing.intersection(summaries)}
+        for summary in summaries.values():
+            root = new.get(summary['root_provider_uuid'])
+            if root is not None:
+                for resource, amounts in summary['resources'].items():
+                    _add_inventory(root, resource, amounts['capacity'],
+                                   amounts['used'], {'max_unit': math.inf})
+        found.update(new)
+    return found
+
+
+def _read_provider(client: report.SchedulerReportClient,
+                   uuid: str) -> _Provider:
+    """Return one root provider.
+
+    If it does not exist, the result has no traits and no resources.
+    """
+    def read(uuid: str, kind: str) -> typing.Any:
+        """Return the inventories, usages or traits of a provider."""
+        return allocations.get_json(
+            client, '/resource_providers/%s/%s' % (uuid, kind))[kind]
+
+    tree = allocations.get_json(
+        client, '/resource_providers?in_tree=' + uuid)['resource_providers']
+    provider = _make_provider(uuid, read(uuid, 'traits') if tree else [])
+    for each in tree:
+        usages = read(each['uuid'], 'usages')
+        for name, inventory in read(each['uuid'], 'inventories').items():
+            _add_inventory(provider, name, obstacles.get_capacity(inventory),
+                           usages[name], inventory)
+    return provider
+
+
+def _make_provider(uuid: str, traits: list[str]) -> _Provider:
+    """Return a provider without resources and aggregates."""
+    return {'uuid': uuid, 'traits': traits, 'aggregates': [],
+            'inventories': {}, 'usages': {}}
+
+
+def _add_inventory(root: _Provider, name: str, capacity: int, used: int,
+                   units: abc.Mapping[str, typing.Any]) -> None:
+    """Add an inventory of a root provider, or of a provider nested in it.
+
+    :param units: limits for one instance, such as ``max_unit``
+    """
+    inventory = root['inventories'].setdefault(
+        name, {**units, 'total': 0, 'reserved': 0, 'allocation_ratio': 1})
+    inventory['total'] += capacity
+    root['usages'][name] = root['usages'].get(name, 0) + used
+
+
+def _add_aggregates(client: report.SchedulerReportClient,
+                    request: utils.ResourceRequest,
+                    providers: abc.Mapping[str, _Provider]) -> None:
+    """Add those aggregates to the providers which the request names."""
+    group = request.get_request_group(None)
+    for uuids in (*group.aggregates,
+                  *([uuid] for uuid in group.forbidden_aggregates)):
+        for member in allocations.get_json(
+                client, '/resource_providers?member_of=in:'
+                + ','.join(uuids))['resource_providers']:
+            if member['uuid'] in providers:
+                # The provider may be in only one of them, which is enough.
+                providers[member['uuid']]['aggregates'].extend(uuids)
+
+
+def _make_finder(client: report.SchedulerReportClient,
+                 request: utils.ResourceRequest,
+                 aggregate_names: abc.Mapping[str, str],
+                 ) -> abc.Callable[[_Provider], list[obstacles.Obstacle]]:
+    """Return a function, provider -> its obstacles.
+
+    The function leaves out a resource class that the host itself lacks but
+    another provider shares with hosts, unless this is the only obstacle.
+    """
+    sharers = allocations.get_json(
+        client, '/resource_providers?required='
+        + os_traits.MISC_SHARES_VIA_AGGREGATE)['resource_providers']
+    shared = set().union(*(allocations.get_json(
+        client, '/resource_providers/%s/inventories' % sharer['uuid']
+        )['inventories'] for sharer in sharers))
+
+    def find(provider: _Provider) -> list[obstacles.Obstacle]:
+        """Return the obstacles of a provider."""
+        all_found = list(obstacles.find_obstacles(
+            request, provider, aggregate_names))
+        own = [each for each in all_found if each.resource not in shared or
+               each.resource in provider['inventories']]
+        return own or [
+            obstacles.Obstacle('no provider shares the needed %s with the host'
+                               % each.resource, each.resource)
+            for each in all_found]
+
+    return find
+
+
+def _find_unit_obstacles(
+        client: report.SchedulerReportClient, request: utils.ResourceRequest,
+        uuids: abc.Iterable[str]) -> dict[str, list[obstacles.Obstacle]]:
+    """Return the obstacles of providers that have enough free resources."""
+    found: dict[str, list[obstacles.Obstacle]] = {uuid: [] for uuid in uuids}
+    for name, amount in request.merged_resources().items():
+        fitting = {provider['uuid'] for provider in allocations.get_json(
+            client, '/resource_providers?resources=%s:%d' % (name, amount)
+            )['resource_providers']}
+        for uuid in found.keys() - fitting:
+            found[uuid].append(obstacles.Obstacle(
+                '%d %s needed, not allowed for one instance (max_unit, '
+                'min_unit or step_size)' % (amount, name), name))
+    return found

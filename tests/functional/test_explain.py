@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-prio explain``, at each stage of a request."""
+
+from unittest import mock
+
+import fixtures
+from keystoneauth1 import exceptions as ks_exceptions
+from oslo_db import exception as db_exception
+
+from nova_prio.placement import refused_providers
+from tests import commands
+from tests.functional import base
+
+
+class Explained(base.FunctionalTest):
+    """A cloud with a method that runs the command."""
+
+    def explain(self, *arguments, status=0):
+        """Run the command; return dict, host -> its row.
+
+        ``said`` is the standard error.
+        """
+        found, rows, self.said = commands.run('explain', *arguments)
+        self.assertEqual(status, found, self.said)
+        return {row['Host']: row for row in rows or ()}
+
+    def assert_refused(self, result, reason, row):
+        """Check the row of a host that refuses."""
+        self.assertEqual((result, reason, None, None), (
+            row['Result'], row['Reason'], row['Rank'], row['Weight']))
+
+
+class Stages(Explained):
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host('mix1')
+        self.start_seed_host('off1', mix=False)
+        self.start_host('plain1', cpus=4, shared='0-3', ratio=2.0,
+                        aggregate={'priority_ordinary': 'false'})
+        self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
+
+    def test_passing_hosts_have_rank_and_weight(self):
+        self.boot(self.low, az='nova:mix1')
+        for flavor, expected in (
+                (self.high, {'mix1': (1, 8), 'off1': (2, 8)}),
+                (self.low, {'mix1': (1, 12), 'off1': (2, 8)}),
+                (self.plain, {'stock1': (1, 16), 'off1': (2, 8),
+                              'mix1': (3, 4)})):
+            found = {host: (row['Rank'], row['Weight'])
+                     for host, row in self.explain('--flavor', flavor).items()
+                     if row['Result'] == 'passes'}
+            self.assertEqual(expected, found)
+            self.assertIn('%d of 4 hosts pass as of now' % len(expected),
+                          self.said)
+        self.assertIn('Not evaluated: the filters ComputeFilter,', self.said)
+        self.assertNotIn('PriorityFilter', self.said)
+
+    def test_request_filters_restrict_traits_and_aggregates(self):
+        rows = self.explain('--flavor', self.high)
+        self.assert_refused('request filter', 'is in no aggregate with '
+                            'priority_mix=true', rows['plain1'])
+        self.assert_refused(
+            'request filter', 'lacks the trait CUSTOM_CPU_PRIORITY; is in no '
+            'aggregate with priority_mix=true', rows['stock1'])
+        rows = self.explain('--flavor', self.plain)
+        self.assert_refused('request filter', 'is in the forbidden aggregate '
+                            'priority_ordinary=false', rows['plain1'])
+        service, = self.api.get_services(host='off1', binary='nova-compute')
+        self.api.put_service(service['id'], {'status': 'disabled'})
+        self.assert_refused(
+            'request filter', 'has the forbidden trait '
+            'COMPUTE_STATUS_DISABLED', self.explain(
+                '--flavor', self.high)['off1'])
+
+    def test_placement_counts_each_resource(self):
+        for _ in range(2):
+            self.boot(self.high, az='nova:mix1')
+        self.boot(self.high, az='nova:off1')
+        wide = self.flavor(6, **{'hw:cpu_priority': 'high'})
+        rows = self.explain('--flavor', wide, status=3)
+        self.assert_refused('Placement', '6 PCPU needed, 0 free of 8',
+                            rows['mix1'])
+        self.assert_refused('Placement', '6 PCPU needed, 4 free of 8',
+                            rows['off1'])
+        self.assertIn('No host passes as of now. Closest is off1, which '
+                      'lacks 2 PCPU (Placement).', self.said)
+        rows = self.explain('--flavor', self.flavor(13), status=3)
+        self.assert_refused('Placement', '13 VCPU needed, 12 at most for one '
+                            'instance', rows['mix1'])
+        self.assertIn('No host is only short of resources. Most frequent, on',
+                      self.said)
+
+    def test_bulk_reads_give_the_same_reasons(self):
+        self.boot(self.high, az='nova:mix1')
+        flavors = [self.high, self.low, self.plain, self.flavor(
+            6, **{'hw:cpu_priority': 'high'})]
+        one_by_one = [self.explain('--flavor', flavor) for flavor in flavors]
+        self.useFixture(fixtures.MockPatchObject(
+            refused_providers, '_FEW', 0))
+        self.assertEqual(one_by_one, [
+            self.explain('--flavor', flavor) for flavor in flavors])
+        rows = self.explain('--flavor', self.flavor(13), status=3)
+        self.assert_refused(
+            'Placement', '13 VCPU needed, not allowed for one instance '
+            '(max_unit, min_unit or step_size)', rows['mix1'])
+
+    def test_priority_filter_gives_its_reason(self):
+        for _ in range(2):
+            self.boot(self.plain, az='nova:mix1')
+        rows = self.explain('--flavor', self.plain, '--host', 'mix1',
+                            status=3)
+        self.assert_refused(
+            'PriorityFilter', 'ordinary_capacity: the ordinary row has 0 of 8 '
+            'vCPUs free, 4 are needed', rows['mix1'])
+        self.assertEqual(['mix1'], list(rows))
+        self.assertIn('Closest is mix1, which lacks 4 vCPUs in the ordinary '
+                      'row (PriorityFilter).', self.said)
+
+    def test_hint_and_image_count(self):
+        rows = self.explain('--flavor', self.plain, '--hint', 'low')
+        self.assertEqual(16, rows['mix1']['Weight'])
+        image = self.image(hw_numa_nodes=2)
+        rows = self.explain('--flavor', self.high, '--image', image, status=3)
+        self.assert_refused(
+            'PriorityFilter', 'numa_topology: the NUMA topology of the '
+            'instance does not fit on the host', rows['mix1'])
+
+    def test_server_without_host_is_explained(self):
+        wide = self.flavor(9, **{'hw:cpu_priority': 'high'})
+        server = self.boot(wide, 'ERROR')
+        self.assertEqual(self.explain('--flavor', wide, status=3),
+                         self.explain(server['id'], status=3))
+        self.assertIn('The fault of the server: No valid host was found.',
+                      self.said)
+
+    def test_failed_ordinary_server_is_explained_as_a_new_one(self):
+        server = self.boot(self.flavor(20), 'ERROR')
+        rows = self.explain(server['id'], '--host', 'plain1', status=3)
+        self.assert_refused('request filter', 'is in the forbidden aggregate '
+                            'priority_ordinary=false', rows['plain1'])
+
+    def test_server_with_host_counts_as_used(self):
+        server = self.boot(self.high, az='nova:mix1')
+        rows = self.explain(server['id'])
+        self.assertEqual(4, rows['mix1']['Weight'])
+        self.assert_refused('Placement', 'the request names another host',
+                            rows['off1'])
+        self.assertIn('The server is on mix1, and its resources count as '
+                      'used.', self.said)
+
+    def test_forced_host_is_refused_by_nova_compute(self):
+        for _ in range(2):
+            self.boot(self.plain, az='nova:mix1')
+        server = self.boot(self.plain, 'ERROR', az='nova:mix1')
+        rows = self.explain(server['id'], status=3)
+        self.assertEqual('nova-compute', rows['mix1']['Result'])
+
+    def test_wrong_arguments_are_refused(self):
+        unknown = 'c0ffee00-0000-4000-8000-000000000000'
+        server = self.boot(self.low)['id']
+        for arguments, words in (
+                ([], 'Neither SERVER and --flavor'),
+                ([server, '--flavor', self.low], 'Both SERVER and --flavor'),
+                ([server, '--hint', 'low'], "--hint is 'low'; allowed are "),
+                ([unknown], "SERVER is '%s'; allowed are UUIDs" % unknown),
+                (['--flavor', 'none'], "--flavor is 'none'; allowed are"),
+                (['--flavor', self.low, '--host', 'none'],
+                 "--host is 'none'; allowed are names of compute hosts."),
+                (['--flavor', self.low, '--hint', 'some'], "'some'"),
+                (['--flavor', self.low, '--hint', 'high'], "'high'"),
+                (['--flavor', self.low, '--image', unknown],
+                 "--image is '%s', which cannot be read: " % unknown)):
+            self.explain(*arguments, status=1)
+            self.assertIn(words, self.said)
+            self.assertEqual(1, len(self.said.splitlines()), self.said)
+
+    def test_unreachable_services_are_named(self):
+        server = self.boot(self.low)['id']
+        with mock.patch('nova.objects.Instance.get_by_uuid',
+                        side_effect=db_exception.DBError()):
+            self.explain(server, status=1)
+        self.assertIn('in a cell that does not answer', self.said)
+        with mock.patch('nova.objects.ComputeNodeList.get_all',
+                        side_effect=db_exception.DBError()):
+            self.assertEqual({}, self.explain('--flavor', self.low, status=3))
+            self.assertIn('does not answer; its hosts are omitted', self.said)
+            self.assertIn('There are no hosts.', self.said)
+        self.useFixture(fixtures.MockPatch(
+            'nova.scheduler.client.report.SchedulerReportClient.get',
+            side_effect=ks_exceptions.ConnectFailure('no route')))
+        self.explain('--flavor', self.low, status=1)
+        self.assertIn('Placement does not answer: no route.', self.said)
+
+
+class NoAggregate(Explained):
+
+    def test_request_filter_may_refuse_the_request(self):
+        self.start_seed_host(aggregate=None)
+        rows = self.explain('--flavor', self.high, status=3)
+        self.assertEqual('request filter', rows['mix1']['Result'])
+        self.assertIn('No host aggregate has the metadata priority_mix=true',
+                      rows['mix1']['Reason'])

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""``nova-prio explain`` and nova-scheduler agree on drawn requests.
+
+The environment variable ``NOVA_PRIO_EXPLAIN_REQUESTS`` sets the number of
+requests, and ``NOVA_PRIO_EXPLAIN_SEED`` repeats a drawing.
+"""
+
+import os
+import random
+from unittest import mock
+
+import fixtures
+from nova import context
+from nova import exception
+from nova import objects
+from nova.scheduler.client import query
+from nova.scheduler import host_manager
+
+from nova_prio.admin.explain import requests
+from nova_prio.model import flavor_specs
+from nova_prio.placement import refused_providers
+from tests.functional import test_explain
+
+REQUESTS = int(os.environ.get('NOVA_PRIO_EXPLAIN_REQUESTS') or 40)
+SEED = os.environ.get('NOVA_PRIO_EXPLAIN_SEED')
+#: Number of requests on one drawing of aggregates.
+PERIOD = 20
+#: Most servers at the same time.
+SERVERS = 8
+AGGREGATES = (
+    {'priority_mix': 'true'}, {'priority': 'true'}, None,
+    {'priority_ordinary': 'false'},
+    {'priority_mix': 'true', 'priority_ordinary': 'false'})
+
+
+class Drawn(test_explain.Explained):
+
+    # A request takes about a second.
+    TIMEOUT_SCALING_FACTOR = max(1, REQUESTS // 100)
+
+    def setUp(self):
+        super().setUp()
+        self.seed = int(SEED or random.randrange(10 ** 6))
+        self.random = random.Random(self.seed)
+        self.servers = []
+        self.hosts = ['host%d' % number for number in range(5)]
+        for name in self.hosts[:-1]:
+            self.start_drawn_host(name)
+        self.start_host('host4', cpus=8, ratio=2.0, aggregate=AGGREGATES[0],
+                        driver='libvirt.LibvirtDriver')
+        # The hosts that nova-scheduler has left after its filters.
+        self.filtered = None
+        stock = host_manager.HostManager.get_filtered_hosts
+
+        def get_filtered_hosts(*args, **kwargs):
+            found = list(stock(*args, **kwargs))
+            self.filtered = {state.host for state in found
+                             if state.allocation_candidates}
+            return found
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova.scheduler.host_manager.HostManager.get_filtered_hosts',
+            get_filtered_hosts))
+
+    def start_drawn_host(self, name):
+        """Start a host with drawn CPUs in one or two NUMA cells."""
+        cells = self.random.choice((1, 1, 2))
+        threads = self.random.choice((1, 2))
+        per_cell = self.random.choice((4, 6, 8))
+        dedicated = self.random.randrange(threads, per_cell, threads)
+        sets = [','.join('%d-%d' % (first + begin, first + end - 1)
+                         for first in range(0, cells * per_cell, per_cell))
+                for begin, end in ((0, dedicated), (dedicated, per_cell))]
+        self.start_host(
+            name, cpus=cells * per_cell, cells=cells, threads=threads,
+            dedicated=sets[0], shared=sets[1],
+            ratio=self.random.choice((1.5, 2.0, 3.0)),
+            mix=self.random.random() < 0.6,
+            memory_mb=self.random.choice((2048, 8192)),
+            aggregate=self.random.choice(AGGREGATES))
+
+    def draw_flavor(self):
+        """Create a flavor; return its ID."""
+        draw = self.random
+        vcpus = draw.choice((1, 2, 2, 3, 4, 4, 6, 8, 12))
+        specs = {}
+        priority = draw.choice(('high', 'low', None))
+        if priority:
+            specs['hw:cpu_priority'] = priority
+        policy = draw.choice((None, None, 'dedicated', 'mixed', 'PCPU'))
+        if policy == 'PCPU' and vcpus > 1:
+            dedicated = draw.randrange(1, vcpus)
+            specs['resources:PCPU'] = str(dedicated)
+            specs['resources:VCPU'] = str(vcpus - dedicated)
+        elif policy == 'mixed':
+            specs.update({'hw:cpu_policy': 'mixed', 'hw:cpu_dedicated_mask':
+                          '0-%d' % draw.randrange(vcpus)})
+        elif policy == 'dedicated':
+            specs['hw:cpu_policy'] = policy
+        for name, value, chance in (
+                ('hw:numa_nodes', '2', 0.15),
+                ('hw:cpu_thread_policy', draw.choice(
+                    ('require', 'isolate', 'prefer')), 0.15),
+                ('hw:emulator_threads_policy', 'isolate', 0.05),
+                ('hw:mem_page_size', 'small', 0.1)):
+            if draw.random() < chance:
+                specs[name] = value
+        return self._create_flavor(
+            vcpu=vcpus, memory_mb=draw.choice((128, 512, 512, 1536)), disk=0,
+            ephemeral=0, swap=0, extra_spec=specs or None), specs
+
+    def draw_aggregates(self):
+        """Move one host to another aggregate."""
+        host = self.random.choice(self.hosts)
+        for aggregate in self.api.api_get('/os-aggregates').body['aggregates']:
+            if host in aggregate['hosts']:
+                self.api.post_aggregate_action(
+                    aggregate['id'], {'remove_host': {'host': host}})
+        metadata = self.random.choice(AGGREGATES)
+        if metadata:
+            self._join_aggregate(host, metadata)
+
+    def ask_scheduler(self, flavor, hint):
+        """Ask nova-scheduler for a host; return whether there is one."""
+        admin = context.get_admin_context()
+        spec = requests.build_request(
+            admin, self.conf, objects.Flavor.get_by_flavor_id(admin, flavor),
+            hint, None)
+        spec.project_id, spec.user_id = 'project', 'user'
+        try:
+            query.SchedulerQueryClient().select_destinations(
+                admin, spec, [spec.instance_uuid], return_objects=True,
+                return_alternates=True)
+        except exception.NoValidHost:
+            return False
+        self.placement.delete('/allocations/' + spec.instance_uuid)
+        return True
+
+    def create_server(self, flavor, hint):
+        """Create a server; return whether it got a host.
+
+        :returns: None if nova-api refuses the request
+        """
+        body = {'server': self._build_server(
+            flavor_id=flavor, networks='none'), 'os:scheduler_hints': hint}
+        answer = self.api.api_post('/servers', body, check_response_status=[
+            202, 400])
+        if answer.status == 400:
+            return None
+        server = self.soon(self.get_created, answer.body['server']['id'])
+        self.servers.append(server)
+        return server['status'] == 'ACTIVE'
+
+    def get_created(self, server_id):
+        """Return a server that is no longer being created."""
+        server = self.api.get_server(server_id)
+        self.assertIn(server['status'], ('ACTIVE', 'ERROR'))
+        return server
+
+    def check_request(self, number):
+        """Draw a request, and compare both answers."""
+        if number % PERIOD == 0:
+            self.draw_aggregates()
+        if len(self.servers) > SERVERS:
+            self._delete_server(self.servers.pop(
+                self.random.randrange(len(self.servers))))
+        flavor, specs = self.draw_flavor()
+        hint = self.random.choice(({}, {}, {'priority': 'low'},
+                                   {'priority': 'high'}))
+        by_api = self.random.random() < 0.2
+        arguments = ['--flavor', flavor, *(
+            ['--hint', hint[flavor_specs.HINT]] if hint else [])]
+        # Every second request reads the summaries, as in a large cloud.
+        with mock.patch.object(refused_providers, '_FEW', number % 2 * 20):
+            status, rows, said = test_explain.commands.run(
+                'explain', *arguments)
+        self.counts[status] += 1
+        passing = {row['Host'] for row in rows or ()
+                   if row['Result'] == 'passes'}
+        where = 'seed %d, request %d, %s %s: %s %s' % (
+            self.seed, number, specs, hint, rows, said)
+        self.filtered = set()
+        if status == 1:
+            # nova-api would refuse the request.
+            self.assertIsNone(self.create_server(flavor, hint), where)
+            return
+        self.assertEqual(self.hosts, sorted(row['Host'] for row in rows))
+        self.assertEqual(0 if passing else 3, status, where)
+        self.assertFalse([row for row in rows if not (
+            row['Reason'] or row['Result'] == 'passes') or
+            row['Reason'] == 'no reason found'], where)
+        if by_api:
+            has_host = self.create_server(flavor, hint)
+        else:
+            has_host = self.ask_scheduler(flavor, hint)
+        self.assertEqual(bool(passing), has_host, where)
+        self.assertEqual(passing, self.filtered, where)
+
+    def test_explanation_and_scheduler_agree(self):
+        self.conf = test_explain.base.cloud.CONF
+        self.counts = dict.fromkeys((0, 1, 3), 0)
+        for number in range(REQUESTS):
+            self.check_request(number)
+        # Each outcome must occur, else the drawing tests little.
+        self.assertTrue(self.counts[0] and self.counts[3], self.counts)
