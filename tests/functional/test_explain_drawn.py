@@ -89,6 +89,9 @@ class Drawn(test_explain.Explained):
         if priority:
             specs['hw:cpu_priority'] = priority
         policy = draw.choice((None, None, 'dedicated', 'mixed', 'PCPU'))
+        if priority == 'low' and draw.random() < 0.9:
+            # nova-api refuses low priority with dedicated CPUs.
+            policy = None
         if policy == 'PCPU' and vcpus > 1:
             dedicated = draw.randrange(1, vcpus)
             specs['resources:PCPU'] = str(dedicated)
@@ -101,8 +104,8 @@ class Drawn(test_explain.Explained):
         for name, value, chance in (
                 ('hw:numa_nodes', '2', 0.15),
                 ('hw:cpu_thread_policy', draw.choice(
-                    ('require', 'isolate', 'prefer')), 0.15),
-                ('hw:emulator_threads_policy', 'isolate', 0.05),
+                    ('require', 'isolate', 'prefer')), 0.1),
+                ('hw:emulator_threads_policy', 'isolate', 0.03),
                 ('hw:mem_page_size', 'small', 0.1)):
             if draw.random() < chance:
                 specs[name] = value
@@ -166,7 +169,7 @@ class Drawn(test_explain.Explained):
             self._delete_server(self.servers.pop(
                 self.random.randrange(len(self.servers))))
         flavor, specs = self.draw_flavor()
-        hint = self.random.choice(({}, {}, {'priority': 'low'},
+        hint = self.random.choice(({}, {}, {}, {}, {'priority': 'low'},
                                    {'priority': 'high'}))
         by_api = self.random.random() < 0.2
         arguments = ['--flavor', flavor, *(
