@@ -14,11 +14,15 @@ import sys
 
 from nova_prio_host import hierarchies
 from nova_prio_host import host
+from nova_prio_host import metrics
 
 # Weights of cgroup v2. 100 is the default of the kernel, so high-priority
 # guests weigh no more than the services of the host.
 HIGH_WEIGHT = 100
 LOW_WEIGHT = hierarchies.IDLE
+COMMANDS = ('prepare', 'check', 'metrics')
+#: Options that a file of options cannot have: prepare does not take them.
+NOT_IN_FILE = ('--json', '--output')
 #: Suffix of a memory size -> number of bytes.
 SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 
@@ -57,11 +61,11 @@ def parse_memory_size(text):
 def build_parser():
     """Return the parser of the command line and of the options in a file."""
     parser = argparse.ArgumentParser(
-        prog='nova-prio-host', description='Prepare or check the cgroups of '
-        'a host for guests of high and low priority.',
+        prog='nova-prio-host', description='Prepare, check or measure the '
+        'cgroups of a host for guests of high and low priority.',
         epilog='Options are also read from /%s. Options on the command line '
         'override them.' % host.CONFIGURATION)
-    parser.add_argument('command', choices=('prepare', 'check'))
+    parser.add_argument('command', choices=COMMANDS)
     parse_weight = functools.partial(parse_number, most=10000)
     parser.add_argument(
         '--high-weight', type=parse_weight, default=HIGH_WEIGHT,
@@ -93,6 +97,10 @@ def build_parser():
         '--json', action='store_true',
         help='with check: print the problems as a JSON list to standard '
         'output')
+    parser.add_argument(
+        '--output', type=pathlib.Path, metavar='FILE',
+        help='with metrics: write this file, such as one for the textfile '
+        'collector of node_exporter (default: standard output)')
     return parser
 
 
@@ -105,9 +113,9 @@ def read_options(path, parser):
     for number, line in enumerate(path.read_text().splitlines(), 1):
         words = line.partition('#')[0].split()
         for index, word in enumerate(words):
-            # Only the first word cannot be a value. prepare has no --json.
+            # Only the first word cannot be a value.
             is_misplaced_value = index == 0 and not word.startswith('--')
-            if word == '--json' or is_misplaced_value:
+            if word.split('=')[0] in NOT_IN_FILE or is_misplaced_value:
                 parser.error(
                     'line %d: %r is given; allowed are options of prepare, '
                     'which begin with --' % (number, word))
@@ -124,6 +132,8 @@ def run(argv):
     options = parser.parse_args(argv)
     if options.json and options.command != 'check':
         parser.error('argument --json: allowed only with check')
+    if options.output and options.command != 'metrics':
+        parser.error('argument --output: allowed only with metrics')
     if not options.root.is_dir():
         parser.error('argument --root: %s is not a directory' % options.root)
     try:
@@ -134,7 +144,11 @@ def run(argv):
         # The remedies name the command that solves the problems.
         options.to_prepare = shlex.join(['nova-prio-host', 'prepare', *(
             word for word in argv
-            if word not in ('check', 'prepare', '--json'))])
+            if word not in (*COMMANDS, '--json'))])
+        if options.command == 'metrics':
+            # The problems are one of the metrics.
+            metrics.write(options)
+            return options, []
         problems = getattr(host.CgroupHost(options), options.command)()
     except OSError as error:
         problems = ['%s: %s.' % (error.filename, error.strerror)]

@@ -4,10 +4,13 @@
 
 import os
 import pathlib
+import sys
 
+from prometheus_client import parser
 import pytest
 
 from tests.libvirt import daemon
+from tests.libvirt import guests
 
 
 def _remove(directory):
@@ -53,3 +56,37 @@ def test_partition_treats_real_time_guest_as_stock_libvirt_does(
             guest = start(name, priority, image=idle_image, real_time=True)
             policy = host.run('chrt', '-p', str(guest.vcpus[0].tid))
             assert 'SCHED_FIFO' in policy
+
+
+def _measure(host):
+    """Return the samples of ``nova-prio-host metrics``, a list."""
+    text = host.run(sys.executable, '-m', 'nova_prio_host', 'metrics')
+    return [sample for family in parser.text_string_to_metric_families(text)
+            for sample in family.samples]
+
+
+def _sum_low(samples, name):
+    """Return the sum of a metric of the low-priority guests."""
+    return sum(sample.value for sample in samples
+               if (sample.name, sample.labels.get('priority')) == (
+                   name, 'low'))
+
+
+def test_metrics_show_the_wait_of_low_guests(host, start, cpus):
+    """Each CPU has several busy vCPUs."""
+    for name in 'measured', 'another':
+        guests.wait_until_busy(start(
+            name, 'low', vcpus=2 * len(cpus.floating)))
+    before = _measure(host)
+    # libvirt puts the driver and a number before the name.
+    assert {'measured', 'another'} <= {
+        sample.labels['guest'].rpartition('-')[2] for sample in before
+        if 'guest' in sample.labels}
+
+    def have_grown():
+        after = _measure(host)
+        return all(_sum_low(after, name) > _sum_low(before, name) + 1
+                   for name in ('nova_prio_partition_cpu_seconds_total',
+                                'nova_prio_guest_delay_seconds_total'))
+
+    daemon.wait_for(have_grown, 'The metrics do not grow.')

@@ -57,6 +57,7 @@ def start_guest(name, tuning=''):
     pid = pathlib.Path('/run/libvirt/qemu/%s.pid' % name).read_text()
     process = pathlib.Path('/proc', pid.strip())
     found = {'cgroups': (process / 'cgroup').read_text().splitlines(),
+             'metrics': run(*COMMAND, 'metrics'),
              'real-time threads': sum(
                  os.sched_getscheduler(int(thread.name)) == os.SCHED_FIFO
                  for thread in (process / 'task').iterdir())}

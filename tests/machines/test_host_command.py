@@ -4,6 +4,7 @@
 
 import json
 import pathlib
+import re
 import sys
 
 import pytest
@@ -57,6 +58,24 @@ def test_guests_start_in_their_partitions(found):
                       for partition in PARTITIONS]
     # The guests did not change the partitions.
     assert [0, ['[]'], []] == found['check after guests']
+
+
+def test_metrics_name_the_guest_of_a_partition(found):
+    name, found = found
+    for priority, partition in zip(('high', 'low'), PARTITIONS):
+        status, lines, errors = found[partition]['metrics']
+        assert (0, []) == (status, errors)
+        assert 'nova_prio_partition_guests{priority="%s"} 1' % priority in (
+            lines)
+        delay, = (line for line in lines if line.startswith(
+            'nova_prio_guest_delay_seconds_total{'))
+        # libvirt removes the underscores of the name.
+        assert re.search('{priority="%s",guest="qemu-[0-9]+-%s"} ' % (
+            priority, partition.replace('_', '')), delay)
+        for metric in 'cpu', 'cpu_waiting':
+            assert ('nova_prio_partition_%s_seconds_total{priority="%s"}' % (
+                metric, priority) in ' '.join(lines)) == (
+                    metric == 'cpu' or 'v2' in name)
 
 
 def test_weights_stay_after_guests_stop(found):
