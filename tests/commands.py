@@ -13,11 +13,12 @@ from nova import context
 from nova_prio.cmd import main
 
 
-def run(*arguments, options=('-f', 'json')):
+def run(*arguments, options=('-f', 'json'), load=json.loads):
     """Run a command of nova-prio in this process.
 
     :param arguments: name of the command, and its arguments
     :param options: output options; empty for a command that prints no list
+    :param load: function that reads the standard output
     :returns: (exit status, rows as a list of dict or None, standard error)
     """
     out, err = io.StringIO(), io.StringIO()
@@ -29,4 +30,4 @@ def run(*arguments, options=('-f', 'json')):
         # Test runners print these warnings, nova-prio does not.
         warnings.simplefilter('ignore', DeprecationWarning)
         status = main.main([*arguments, *options])
-    return status, json.loads(out.getvalue() or 'null'), err.getvalue()
+    return status, load(out.getvalue() or 'null'), err.getvalue()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 from collections import abc
 import dataclasses
+import datetime
 import typing
 
 from nova import context as nova_context
@@ -44,7 +45,8 @@ class HostCapacity(typing.NamedTuple):
     ``report`` is None if the host runs another driver, or if the report cannot
     be read: ``problem`` is the reason or None. ``aggregates`` are those with
     this host. ``uuid`` is the UUID of the compute node and of its resource
-    provider, ``free_memory_mb`` the unsold memory.
+    provider, ``free_memory_mb`` the unsold memory. ``changed_at`` is the time
+    of the last change of the compute node.
     """
 
     name: str
@@ -53,6 +55,7 @@ class HostCapacity(typing.NamedTuple):
     aggregates: list[objects.Aggregate]
     uuid: str | None = None
     free_memory_mb: int = 0
+    changed_at: datetime.datetime | None = None
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -128,7 +131,8 @@ def list_hosts(context: nova_context.RequestContext,
             hosts.append(HostCapacity(
                 name=node.host, report=report, problem=problem,
                 aggregates=aggregates_of_host[node.host], uuid=node.uuid,
-                free_memory_mb=node.free_ram_mb))
+                free_memory_mb=node.free_ram_mb,
+                changed_at=node.updated_at or node.created_at))
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The metrics of a cloud for Prometheus."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import time
+import typing
+
+from nova import context as nova_context
+from nova import objects
+from prometheus_client import core
+from prometheus_client import registry
+
+from nova_prio.admin.audit import finding
+from nova_prio.admin import host_inventory
+from nova_prio.model import aggregate_metadata
+from nova_prio.model import capacity
+
+#: A function that returns the findings of an audit of the cloud.
+RunAudit = abc.Callable[[], abc.Iterable[finding.Finding]]
+
+
+class Metric(typing.NamedTuple):
+    """The names of the labels of a gauge, and a help."""
+
+    labels: tuple[str, ...]
+    help: str
+
+
+#: Name of a metric -> Metric.
+METRICS = {
+    'nova_prio_cpus': Metric(
+        ('host', 'row', 'state'), 'vCPUs of a row of a host: those that are '
+        'sold, sellable, or remaining.'),
+    'nova_prio_aggregate_info': Metric(
+        ('host', 'aggregate', 'priority'), 'A host in a host aggregate; '
+        'whether the aggregate is for priority instances.'),
+    'nova_prio_blocked_cpus': Metric(
+        ('host',), 'Dedicated CPUs without a pinned instance that other '
+        'guests use.'),
+    'nova_prio_partition_problem': Metric(
+        ('host',), 'Whether the host cannot start guests with a priority.'),
+    'nova_prio_report_problem': Metric(
+        ('host',), 'Whether the report of the host cannot be read, or the '
+        'host refuses all priority instances.'),
+    'nova_prio_report_changed_timestamp_seconds': Metric(
+        ('host',), 'Time of the last change of the record of the compute '
+        'node.'),
+    'nova_prio_service_seen_timestamp_seconds': Metric(
+        ('host',), 'Time of the last heartbeat of nova-compute.'),
+    'nova_prio_service_disabled': Metric(
+        ('host',), 'Whether nova-compute is disabled.'),
+    'nova_prio_audit_findings': Metric(
+        ('kind',), 'Findings of nova-prio audit.'),
+    'nova_prio_collection_success': Metric(
+        (), 'Whether all databases of Nova could be read.'),
+    'nova_prio_collection_duration_seconds': Metric(
+        (), 'Duration of this collection.'),
+    'nova_prio_collection_timestamp_seconds': Metric(
+        (), 'Time of this collection, in seconds since 1970.'),
+}
+
+#: Name of a metric, values of its labels, its value.
+_Sample = tuple[str, tuple[str, ...], float]
+
+
+class CloudCollector(registry.Collector):
+    """A collector of prometheus_client, which reads the cloud once.
+
+    ``silent_cells`` are the UUIDs of the cells that did not answer.
+    """
+
+    def __init__(self, context: nova_context.RequestContext,
+                 run_audit: RunAudit | None = None) -> None:
+        """Read nothing yet.
+
+        :param context: targets no cell
+        :param run_audit: None to omit the findings
+        """
+        self._context = context
+        self._run_audit = run_audit
+        self.silent_cells: list[str] = []
+
+    def collect(self) -> abc.Iterator[core.Metric]:
+        """Yield the families of ``METRICS``.
+
+        :raises nova.exception.NovaException: if Nova cannot be read
+        """
+        start_seconds = time.monotonic()
+        samples = list(self._measure())
+        seconds = time.monotonic() - start_seconds
+        yield from make_families([
+            *samples, *describe_collection(not self.silent_cells),
+            ('nova_prio_collection_duration_seconds', (), seconds)])
+
+    def _measure(self) -> abc.Iterator[_Sample]:
+        """Yield the samples of all hosts, and of the audit."""
+        hosts, self.silent_cells = host_inventory.list_hosts(self._context)
+        services = read_services(self._context)
+        for host in hosts:
+            # Hosts of other drivers have neither.
+            if host.report or host.problem:
+                yield from measure_host(host)
+                if host.name in services:
+                    yield from _measure_service(services[host.name])
+        if self._run_audit is not None:
+            # Prometheus needs the zeros to see an increase.
+            count = collections.Counter(dict.fromkeys(finding.REMEDIES, 0))
+            count.update(each.kind for each in self._run_audit())
+            for kind, number in count.items():
+                yield 'nova_prio_audit_findings', (kind,), number
+
+
+def make_families(samples: abc.Iterable[_Sample],
+                  ) -> abc.Iterator[core.Metric]:
+    """Yield the samples in the families of prometheus_client."""
+    families = {
+        name: core.GaugeMetricFamily(
+            name, metric.help, labels=metric.labels)
+        for name, metric in METRICS.items()}
+    for name, labels, value in samples:
+        families[name].add_metric(labels, value)
+    yield from (family for family in families.values() if family.samples)
+
+
+def describe_collection(has_succeeded: bool) -> abc.Iterator[_Sample]:
+    """Yield the samples for a collection that ends now."""
+    yield 'nova_prio_collection_success', (), has_succeeded
+    yield 'nova_prio_collection_timestamp_seconds', (), time.time()
+
+
+def measure_host(host: host_inventory.HostCapacity,
+                 ) -> abc.Iterator[_Sample]:
+    """Yield the samples of a host with a report or a problem."""
+    name, report = host.name, host.report
+    yield 'nova_prio_report_problem', (name,), bool(
+        report is None or report.problem)
+    for aggregate in host.aggregates:
+        is_marked = aggregate_metadata.allows_priority(aggregate)
+        yield 'nova_prio_aggregate_info', (
+            name, aggregate.name, str(is_marked).lower()), 1
+    if host.changed_at is not None:
+        yield ('nova_prio_report_changed_timestamp_seconds', (name,),
+               host.changed_at.timestamp())
+    if report is None:
+        return
+    yield 'nova_prio_blocked_cpus', (name,), len(report.blocked)
+    yield 'nova_prio_partition_problem', (name,), bool(
+        report.partition_problem)
+    for state, rows in (('sold', report.used), ('sellable', report.sellable),
+                        ('remaining', report.remaining)):
+        for row, vcpus in zip(capacity.Rows._fields, rows):
+            yield 'nova_prio_cpus', (name, row, state), vcpus
+
+
+def read_services(context: nova_context.RequestContext,
+                  ) -> dict[str, objects.Service]:
+    """Return the nova-compute services of the cells that answer, by host."""
+    answers = nova_context.scatter_gather_skip_cell0(
+        context, objects.ServiceList.get_by_binary, 'nova-compute',
+        include_disabled=True)
+    return {service.host: service for services in answers.values()
+            if not nova_context.is_cell_failure_sentinel(services)
+            for service in services}
+
+
+def _measure_service(service: objects.Service) -> abc.Iterator[_Sample]:
+    """Yield the samples of a nova-compute."""
+    yield 'nova_prio_service_disabled', (service.host,), service.disabled
+    # As Nova decides whether the service is up.
+    seen_at = service.last_seen_up or service.created_at
+    yield ('nova_prio_service_seen_timestamp_seconds', (service.host,),
+           seen_at.timestamp())

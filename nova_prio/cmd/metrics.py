@@ -1,0 +1,85 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-prio metrics``."""
+
+import itertools
+import types
+
+from cliff import command
+from osc_lib import exceptions
+import prometheus_client
+
+from nova_prio.cmd import report
+
+
+class Metrics(report.NovaCommand, command.Command):
+    """Print the metrics of the cloud in the text format of Prometheus.
+
+    The numbers of the hosts are those of "capacity show", and the findings
+    those of "audit". This command reads Nova's databases: run it where
+    nova-manage runs, on one controller of the cloud.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--output', metavar='FILE',
+            help='write this file for the textfile collector of '
+            'node_exporter, with a name that ends in .prom (default: '
+            'standard output)')
+        parser.add_argument(
+            '--no-audit', action='store_true',
+            help='omit the findings of the audit, which takes longer than all '
+            'else')
+        return parser
+
+    def run(self, parsed_args):
+        """Run the command; after an error, write a file that reports it."""
+        try:
+            return super().run(parsed_args)
+        except exceptions.CommandError:
+            # Without this file, the numbers of the last success would stay.
+            if parsed_args.output is not None:
+                from nova_prio.admin import metrics
+                self._write(parsed_args, metrics.make_families(
+                    metrics.describe_collection(has_succeeded=False)))
+            raise
+
+    def take_action(self, parsed_args):
+        """Print or write the metrics."""
+        from nova_prio.admin import metrics
+        collector = metrics.CloudCollector(
+            self.context, None if parsed_args.no_audit else self._audit)
+        # Errors of Nova must not look like errors of the file.
+        families = list(collector.collect())
+        for cell in collector.silent_cells:
+            self.app.LOG.warning(
+                'Cell %s does not answer; its hosts are omitted. Check the '
+                'database of the cell.', cell)
+        self._write(parsed_args, families)
+
+    def _audit(self):
+        """Return the findings of an audit, an iterator."""
+        from nova_prio.admin.audit import run
+        audit = run.CloudAudit(self.context, self.placement)
+        return itertools.chain.from_iterable(
+            findings for findings, _ in audit.run())
+
+    def _write(self, parsed_args, families):
+        """Write the families to --output, or print them.
+
+        :param families: iterable of Metric of prometheus_client
+        """
+        collected = types.SimpleNamespace(collect=lambda: families)
+        if parsed_args.output is None:
+            self.app.stdout.write(
+                prometheus_client.generate_latest(collected).decode())
+            return
+        try:
+            # This writes another file in the same directory and renames it.
+            prometheus_client.write_to_textfile(parsed_args.output, collected)
+        except OSError as error:
+            raise exceptions.CommandError(
+                "--output is '%s', which cannot be written: %s." % (
+                    parsed_args.output, error.strerror)) from error

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-prio metrics``, compared with other commands."""
+
+import os
+import time
+from unittest import mock
+
+import fixtures
+from nova import context
+from nova import exception
+from prometheus_client import parser
+
+from nova_prio.admin.audit import finding
+from nova_prio.admin import metrics
+from nova_prio.model import capacity
+from nova_prio.objects import host_report
+from tests import commands
+from tests.functional import base
+
+
+class Metrics(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host('mix1')
+        self.start_host('plain1', cpus=4, shared='0-3', ratio=2.0,
+                        aggregate={'priority_ordinary': 'false'})
+        self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
+        self.path = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'nova_prio.prom')
+
+    def measure(self, *arguments, status=0, words=''):
+        """Run the command with --output; return dict, name -> labels -> value.
+
+        :param words: these are in the standard error
+        """
+        found, _, said = commands.run(
+            'metrics', '--output', self.path, *arguments, options=())
+        self.assertEqual(status, found, said)
+        self.assertIn(words, said)
+        self.assertEqual(['nova_prio.prom'],
+                         os.listdir(os.path.dirname(self.path)))
+        with open(self.path) as file:
+            return self.read(file.read())
+
+    def read(self, text):
+        """Return dict, name -> tuple of labels -> value.
+
+        Each metric must have the labels and the help of ``METRICS``.
+        """
+        found = {}
+        for family in parser.text_string_to_metric_families(text):
+            metric = metrics.METRICS[family.name]
+            self.assertEqual(('gauge', metric.help),
+                             (family.type, family.documentation))
+            for sample in family.samples:
+                self.assertEqual(set(metric.labels), sample.labels.keys())
+                found.setdefault(sample.name, {})[tuple(
+                    map(sample.labels.get, metric.labels))] = sample.value
+        return found
+
+    def change_report(self, host, **values):
+        """Write other values into the report of a host."""
+        with self.record(host) as node:
+            report = host_report.HostReport.from_stats(node.stats)
+            for name, value in values.items():
+                setattr(report, name, value)
+            node.stats = {**node.stats,
+                          host_report.STATS_KEY: report.to_stats()}
+            node.save()
+
+    def test_numbers_are_those_of_capacity_show(self):
+        for flavor in self.high, self.low, self.low, self.plain:
+            self.boot(flavor, az='nova:mix1')
+        before = time.time()
+        found = self.measure()
+        _, rows, _ = commands.run('capacity', 'show')
+        states = {'sold': 'Sold', 'sellable': 'Sellable', 'remaining': 'Left'}
+        self.assertEqual(
+            {(row['Host'], name, state): row['%s %s' % (name.title(), column)]
+             for row in rows for name in capacity.Rows._fields
+             for state, column in states.items()}, found['nova_prio_cpus'])
+        self.assertEqual(12, found['nova_prio_cpus']['mix1', 'low', 'sold'])
+        self.assertEqual(
+            {('mix1', 'priority_mix=true', 'true'): 1,
+             ('plain1', 'priority_ordinary=false', 'false'): 1},
+            found['nova_prio_aggregate_info'])
+        self.assertEqual({(kind,): 0 for kind in finding.REMEDIES},
+                         found['nova_prio_audit_findings'])
+        for name in ('blocked_cpus', 'partition_problem', 'report_problem',
+                     'service_disabled'):
+            self.assertEqual({('mix1',): 0, ('plain1',): 0},
+                             found['nova_prio_' + name], name)
+        for name in 'service_seen', 'report_changed':
+            times = found['nova_prio_%s_timestamp_seconds' % name]
+            self.assertEqual({('mix1',), ('plain1',)}, times.keys())
+            for seconds in times.values():
+                self.assertTrue(0 <= before + 1 - seconds < 300, seconds)
+        self.assertEqual({(): 1}, found['nova_prio_collection_success'])
+        now = found['nova_prio_collection_timestamp_seconds'][()]
+        self.assertTrue(before <= now <= time.time())
+        self.assertEqual(metrics.METRICS.keys(), found.keys())
+
+    def test_standard_output_has_the_same_metrics(self):
+        status, found, _ = commands.run('metrics', options=(), load=self.read)
+        self.assertEqual(0, status)
+        self.assertEqual(self.measure()['nova_prio_cpus'],
+                         found['nova_prio_cpus'])
+
+    def test_problems_of_hosts(self):
+        self.change_report('mix1', partition_problem='It is missing.',
+                           blocked_cpus='2-3', problem='It failed.')
+        service, = self.api.get_services(host='plain1', binary='nova-compute')
+        self.api.put_service(service['id'], {'status': 'disabled'})
+        found = self.measure('--no-audit')
+        for name, mix, plain in (
+                ('blocked_cpus', 2, 0), ('partition_problem', 1, 0),
+                ('report_problem', 1, 0), ('service_disabled', 0, 1)):
+            self.assertEqual({('mix1',): mix, ('plain1',): plain},
+                             found['nova_prio_' + name], name)
+        self.assertNotIn('nova_prio_audit_findings', found)
+
+    def test_unreadable_report_has_no_rows(self):
+        with self.record('mix1') as node:
+            node.stats = {**node.stats, host_report.STATS_KEY: 'no JSON'}
+            node.save()
+        found = self.measure()
+        self.assertEqual({('mix1',): 1, ('plain1',): 0},
+                         found['nova_prio_report_problem'])
+        self.assertEqual(
+            {'plain1'}, {labels[0] for labels in found['nova_prio_cpus']})
+        self.assertEqual(
+            1, found['nova_prio_audit_findings']['unreadable_report',])
+
+    def test_findings_of_the_audit_are_counted(self):
+        for _ in range(2):
+            server = self.boot(self.low, az='nova:mix1')
+            self.placement.delete('/allocations/' + server['id'])
+        found = self.measure()['nova_prio_audit_findings']
+        self.assertEqual(
+            {'missing_allocation': 2},
+            {kind: number for (kind,), number in found.items() if number})
+
+    def test_silent_cell_is_no_success(self):
+        cell = self.host_mappings['mix1'].cell_mapping.uuid
+        with mock.patch.object(
+                context, 'scatter_gather_skip_cell0', autospec=True,
+                return_value={cell: context.did_not_respond_sentinel}):
+            found = self.measure('--no-audit', words=(
+                'Cell %s does not answer' % cell))
+        self.assertEqual({(): 0}, found['nova_prio_collection_success'])
+        self.assertNotIn('nova_prio_cpus', found)
+
+    def test_failure_replaces_the_old_numbers(self):
+        self.measure()
+        with mock.patch.object(
+                context, 'scatter_gather_skip_cell0', autospec=True,
+                side_effect=exception.NovaException('It is broken.')):
+            found = self.measure(status=1, words='It is broken.')
+        self.assertEqual({'nova_prio_collection_success',
+                          'nova_prio_collection_timestamp_seconds'},
+                         found.keys())
+        self.assertEqual({(): 0}, found['nova_prio_collection_success'])
+
+    def test_file_that_cannot_be_written_is_refused(self):
+        status, _, said = commands.run(
+            'metrics', '--output', '/dev/null/f.prom', options=())
+        self.assertEqual(1, status)
+        self.assertIn("--output is '/dev/null/f.prom', which cannot be "
+                      'written: Not a directory.', said)
