@@ -126,10 +126,12 @@ def _measure_partition(proc, trees, priority, partition):
     guests = [guest for path in cgroups for guest in _list_guests(path)]
     yield 'nova_prio_partition_guests', (priority,), len(guests)
     for guest in guests:
-        seconds = sum(_read_delay_seconds(proc / thread / 'schedstat')
-                      for thread in _list_vcpu_threads(guest))
-        yield ('nova_prio_guest_delay_seconds_total',
-               (priority, _get_guest_name(guest)), seconds)
+        delays = [_read_delay_seconds(proc / thread / 'schedstat')
+                  for thread in _list_vcpu_threads(guest)]
+        # Prometheus takes a smaller sum for a restart of the counter.
+        if None not in delays:
+            yield ('nova_prio_guest_delay_seconds_total',
+                   (priority, _get_guest_name(guest)), sum(delays))
 
 
 def _find_tree(trees, controller):
@@ -212,9 +214,9 @@ def _list_vcpu_threads(guest):
 
 
 def _read_delay_seconds(path):
-    """Return the time that a thread waited for a CPU, 0 if it is gone."""
+    """Return the time that a thread waited for a CPU, None if it is gone."""
     lines = _read_lines(path)
-    return int(lines[0].split()[1]) / 1e9 if lines else 0
+    return int(lines[0].split()[1]) / 1e9 if lines else None
 
 
 def _read_lines(path):

@@ -90,8 +90,10 @@ class ListProject(ServerLister):
 
     Without --all-projects, this is the project of the user. Servers without a
     host are not counted, because they use no vCPUs: for example, a server
-    that is shelved and offloaded. A stopped server keeps its vCPUs. For how
-    vCPUs are counted, see "openstack priority server list".
+    that is shelved and offloaded. A stopped server keeps its vCPUs. Nova omits
+    the servers of a cell that does not answer, without a warning, unless
+    [api] list_records_by_skipping_down_cells is false. For how vCPUs are
+    counted, see "openstack priority server list".
     """
 
     def take_action(self, parsed_args):

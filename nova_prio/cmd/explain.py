@@ -21,10 +21,11 @@ class Explain(report.Report):
 
     Give an existing SERVER, for example one that got no host, or a flavor. The
     answer for SERVER is about the creation of an equal server. For each host,
-    "Result" is the part of Nova that refuses the server: the request filter,
-    Placement or PriorityFilter. For hosts that pass, the rank and the weight
-    are those of PriorityWeighter. The last line names the host with the
-    smallest shortage. This command changes nothing. It reads Nova's databases
+    "Result" is the part of Nova that refuses the server: cell, request filter,
+    Placement, PriorityFilter, or nova-compute if the request forces a host.
+    For hosts that pass, the rank and the weight are those of PriorityWeighter.
+    If no host passes, the last line names the host with the smallest
+    shortage. This command changes nothing. It reads Nova's databases
     and Placement: run it with the nova.conf of nova-scheduler. Exit status: 0
     if a host passes, 3 if none does.
     """
@@ -166,12 +167,15 @@ def _check_arguments(parsed_args):
     """Raise CommandError unless a server or a flavor is given."""
     if bool(parsed_args.server) == bool(parsed_args.flavor):
         raise exceptions.CommandError(
-            '%s SERVER and --flavor are given; allowed is one of them.'
-            % ('Both' if parsed_args.server else 'Neither'))
+            'Both SERVER and --flavor are given; give only one of them.'
+            if parsed_args.server else
+            'Neither SERVER nor --flavor is given; give one of them.')
     for name in ('hint', 'image'):
         value = getattr(parsed_args, name)
         if parsed_args.server and value is not None:
-            report.refuse('--' + name, value, 'values beside --flavor only')
+            raise exceptions.CommandError(
+                "--%s is '%s', which is allowed only with --flavor."
+                % (name, value))
 
 
 def _describe_closest(hosts):

@@ -3,6 +3,7 @@
 """The command ``nova-prio metrics``."""
 
 import itertools
+import time
 import types
 
 from cliff import command
@@ -43,7 +44,7 @@ class Metrics(report.NovaCommand, command.Command):
             if parsed_args.output is not None:
                 from nova_prio.admin import metrics
                 self._write(parsed_args, metrics.make_families(
-                    metrics.describe_collection(has_succeeded=False)))
+                    metrics.describe_collection(False, time.time())))
             raise
 
     def take_action(self, parsed_args):

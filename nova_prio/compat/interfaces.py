@@ -173,11 +173,13 @@ NAMES = {
         nova.objects.request_spec:RequestSpec from_components(context,
             instance_uuid, image, flavor, numa_topology, pci_requests,
             filter_properties, instance_group, availability_zone,
-            security_groups)
+            security_groups, project_id)
             generate_request_groups_from_pci_requests
             get_by_instance_uuid(context, instance_uuid)
             reset_forced_destinations
         nova.objects.service:Service get_by_compute_host(context, host)
+        nova.objects.service:ServiceList get_by_binary(context, binary,
+            include_disabled)
         nova.pci.request get_pci_requests_from_flavor(flavor,
             affinity_policy)
         nova.scheduler.client.report:SchedulerReportClient

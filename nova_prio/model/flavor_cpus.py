@@ -85,10 +85,9 @@ def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
     """
     demand = get_demand(vcpus, extra_specs)
     amounts = {'PCPU': demand.dedicated, 'VCPU': demand.shared,
-               'MEMORY_MB': memory_mb}
+               'MEMORY_MB': memory_mb, 'DISK_GB': disk_gb}
     request = {name: flavor_specs.get_placement_amount(
         extra_specs, name, amount) for name, amount in amounts.items()}
-    request['DISK_GB'] = disk_gb
     return {name: amount for name, amount in request.items() if amount}
 
 

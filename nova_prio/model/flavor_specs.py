@@ -33,7 +33,7 @@ SOURCE = 'nova_prio:source'
 # Nova reads numbered groups only, and compares only the beginning of the
 # resource class (_get_vcpu_pcpu_resources in nova.virt.hardware).
 _PLACEMENT_REQUEST = re.compile(
-    r'resources(?:[a-zA-Z0-9_-]{1,64})?:(PCPU|VCPU|MEMORY_MB)$')
+    r'resources(?:[a-zA-Z0-9_-]{1,64})?:(PCPU|VCPU|MEMORY_MB|DISK_GB)$')
 _PINNING_REQUEST = re.compile(r'resources(?:[1-9][0-9]*)?:(PCPU|VCPU)')
 
 
@@ -117,7 +117,7 @@ def select_placement_requests(extra_specs: abc.Mapping[str, str],
                               *classes: str) -> dict[str, str]:
     """Return the extra specs that request resources of Placement.
 
-    :param classes: of 'PCPU', 'VCPU' and 'MEMORY_MB'
+    :param classes: of 'PCPU', 'VCPU', 'MEMORY_MB' and 'DISK_GB'
     """
     return _select(_PLACEMENT_REQUEST, extra_specs, classes)
 

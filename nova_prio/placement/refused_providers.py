@@ -65,7 +65,8 @@ def find_obstacles(
             'aggregates': providers[uuid]['aggregates']})
     rest = unexplained[_FEW:]
     if rest:
-        found.update(_find_unit_obstacles(client, request, rest))
+        found.update(_find_unit_obstacles(
+            client, request, {uuid: providers[uuid] for uuid in rest}))
     return found
 
 
@@ -137,14 +138,16 @@ def _add_aggregates(client: report.SchedulerReportClient,
                     providers: abc.Mapping[str, _Provider]) -> None:
     """Add those aggregates to the providers which the request names."""
     group = request.get_request_group(None)
-    for uuids in (*group.aggregates,
-                  *([uuid] for uuid in group.forbidden_aggregates)):
+    forbidden = group.forbidden_aggregates
+    for uuids in (*group.aggregates, *([uuid] for uuid in forbidden)):
+        # A provider in one aggregate of a list may not be in the others.
+        added = set(uuids) if len(uuids) == 1 else {*uuids} - {*forbidden}
         for member in allocations.get_json(
                 client, '/resource_providers?member_of=in:'
                 + ','.join(uuids))['resource_providers']:
             if member['uuid'] in providers:
-                # The provider may be in only one of them, which is enough.
-                providers[member['uuid']]['aggregates'].extend(uuids)
+                # One aggregate of a list is enough.
+                providers[member['uuid']]['aggregates'].extend(added)
 
 
 def _make_finder(client: report.SchedulerReportClient,
@@ -179,14 +182,21 @@ def _make_finder(client: report.SchedulerReportClient,
 
 def _find_unit_obstacles(
         client: report.SchedulerReportClient, request: utils.ResourceRequest,
-        uuids: abc.Iterable[str]) -> dict[str, list[obstacles.Obstacle]]:
+        providers: abc.Mapping[str, _Provider],
+) -> dict[str, list[obstacles.Obstacle]]:
     """Return the obstacles of providers that have enough free resources."""
-    found: dict[str, list[obstacles.Obstacle]] = {uuid: [] for uuid in uuids}
+    found: dict[str, list[obstacles.Obstacle]] = {
+        uuid: [] for uuid in providers}
     for name, amount in request.merged_resources().items():
-        fitting = {provider['uuid'] for provider in allocations.get_json(
-            client, '/resource_providers?resources=%s:%d' % (name, amount)
-            )['resource_providers']}
+        # A nested provider may have the resources of the host.
+        answer = allocations.get_json(
+            client, '/resource_providers?resources=%s:%d' % (name, amount))
+        fitting = {provider['root_provider_uuid']
+                   for provider in answer['resource_providers']}
         for uuid in found.keys() - fitting:
+            if name not in providers[uuid]['inventories']:
+                # Another provider shares them with the host.
+                continue
             found[uuid].append(obstacles.Obstacle(
                 '%d %s needed, not allowed for one instance (max_unit, '
                 'min_unit or step_size)' % (amount, name), name))

@@ -157,13 +157,19 @@ class Stages(Explained):
         rows = self.explain(server['id'], status=3)
         self.assertEqual('nova-compute', rows['mix1']['Result'])
 
+    def test_flavor_is_explained_though_projects_are_restricted(self):
+        self.flags(limit_tenants_to_placement_aggregate=True,
+                   group='scheduler')
+        rows = self.explain('--flavor', self.low)
+        self.assertEqual('passes', rows['mix1']['Result'])
+
     def test_wrong_arguments_are_refused(self):
         unknown = 'c0ffee00-0000-4000-8000-000000000000'
         server = self.boot(self.low)['id']
         for arguments, words in (
-                ([], 'Neither SERVER and --flavor'),
+                ([], 'Neither SERVER nor --flavor'),
                 ([server, '--flavor', self.low], 'Both SERVER and --flavor'),
-                ([server, '--hint', 'low'], "--hint is 'low'; allowed are "),
+                ([server, '--hint', 'low'], "--hint is 'low', which is "),
                 ([unknown], "SERVER is '%s'; allowed are UUIDs" % unknown),
                 (['--flavor', 'none'], "--flavor is 'none'; allowed are"),
                 (['--flavor', self.low, '--host', 'none'],

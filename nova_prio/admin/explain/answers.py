@@ -110,7 +110,7 @@ def _get_position(each: Answer) -> tuple[typing.Any, ...]:
 def find_closest(answers: abc.Iterable[Answer]) -> Answer | None:
     """Return the refused host with the smallest shortage, or None."""
     short = [each for each in answers if each.missing]
-    # The amounts of memory and disk are larger than those of CPUs.
+    # A lack of memory or disk is usually a larger number than one of vCPUs.
     return min(short, key=_get_position, default=None)
 
 
@@ -151,6 +151,10 @@ def _answer_enabled(context: nova_context.RequestContext,
     # Otherwise Nova looks up the host with a HostManager.
     spec.reset_forced_destinations()
     request = utils.resources_from_request_spec(context, spec, None)
+    if is_forced and len(named) == 1:
+        request.get_request_group(None).in_tree = named[0].record.uuid
+    elif is_forced:
+        request._limit = None
     candidates = allocations.get_json(
         client, '/allocation_candidates?' + request.to_querystring(),
         refused_providers.CANDIDATES_VERSION)

@@ -110,7 +110,9 @@ def build_request(context: nova_context.RequestContext,
                 hardware.get_pci_numa_policy_constraint(
                     folded_flavor, image_meta))),
         {'scheduler_hints': hints}, None, conf.default_schedule_zone,
-        security_groups=objects.SecurityGroupList(objects=[]))
+        security_groups=objects.SecurityGroupList(objects=[]),
+        # Nova's request filter for projects fails without a project.
+        project_id=uuidutils.generate_uuid(dashed=False))
     spec.is_bfv = False
     return spec
 

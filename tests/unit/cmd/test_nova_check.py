@@ -56,6 +56,8 @@ def test_mismatches_are_listed(tmp_path):
     for service, name, words in (
             (contract.SCHEDULER, 'nova.scheduler.request_filter.'
              'process_reqspec', 'process_reqspec does not exist'),
+            (contract.COMMANDS, 'nova.scheduler.request_filter.'
+             'process_reqspec', 'process_reqspec does not exist'),
             (contract.COMPUTE, 'nova_prio.compute.claims.PriorityMoveClaim',
              "cannot be loaded: module 'nova.compute.claims' has no"),
             (contract.COMPUTE, 'nova_prio.compute can be imported',

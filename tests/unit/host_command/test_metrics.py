@@ -181,11 +181,12 @@ def test_pressure_that_cannot_be_read_is_omitted(host, monkeypatch, code):
         metrics.METRICS.keys() - read(output.read_text()).keys())
 
 
-def test_thread_that_has_ended_counts_nothing(host):
+def test_guest_with_a_thread_that_has_ended_is_omitted(host):
     host.write_v2()
     host.write_guest('low_prio_machine.partition/guest', [{11: 1, 12: 2}])
+    host.write_guest('low_prio_machine.partition/other', [{13: 3}])
     (host.root / 'proc/11/schedstat').unlink()
-    assert {('low', 'guest'): 2e-9} == host.measure()[
+    assert {('low', 'other'): 3e-9} == host.measure()[
         'nova_prio_guest_delay_seconds_total']
 
 
