@@ -33,7 +33,7 @@ class ClaimWorkarounds:
         this host not at all.
         Without this workaround: if the instance is deleted or shelved before
         the recount, its CPUs stay in use until then.
-        Test: ``test_accounting``, ``Histories.test_never_recounted``.
+        Test: ``test_accounting``, ``Histories.test_usage_without_recounts``.
         """
         if self.has_ledger:
             with self.driver.steps.contain(
@@ -86,7 +86,7 @@ class ClaimWorkarounds:
         Without this workaround: (a) the guest is given devices of another
         host. (c) A rebuild applies CPU numbers of the other host.
         Test: ``test_live_migration``, (a) ``Devices``, (b)
-        ``Devices.test_aliases_that_the_destination_does_not_know``, (c)
+        ``Devices.test_claims_that_fail``, (c)
         ``test_rebuild_after_a_claim_that_failed``.
         """
         if self.has_ledger:

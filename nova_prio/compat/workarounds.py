@@ -186,7 +186,7 @@ def snapshot(tracker, nodename):
     usage that it has counted so far.
     Without this workaround: claims get the CPUs of all instances that the
     recount did not reach.
-    Test: ``test_failed_recount_keeps_numbers``.
+    Test: ``test_unreadable_moves_refuse_only_priority_instances``.
     """
     node = tracker.compute_nodes[nodename].obj_clone()
     stats, ledger = copy.deepcopy(
