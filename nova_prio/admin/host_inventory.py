@@ -115,17 +115,11 @@ def list_hosts(context: nova_context.RequestContext,
 
     :returns: (hosts sorted by name, UUIDs of the cells)
     """
-    aggregates_of_host = collections.defaultdict(list)
-    for aggregate in objects.AggregateList.get_all(context):
-        for name in aggregate.hosts:
-            aggregates_of_host[name].append(aggregate)
-    hosts, silent_cells = [], []
-    answers = nova_context.scatter_gather_skip_cell0(
+    aggregates_of_host = group_by_host(objects.AggregateList.get_all(context))
+    hosts = []
+    answers, silent_cells = read_cells(
         context, objects.ComputeNodeList.get_all)
-    for cell_uuid, nodes in answers.items():
-        if nova_context.is_cell_failure_sentinel(nodes):
-            silent_cells.append(cell_uuid)
-            continue
+    for nodes in answers.values():
         for node in nodes:
             report, problem = read_report(node)
             hosts.append(HostCapacity(
@@ -134,6 +128,36 @@ def list_hosts(context: nova_context.RequestContext,
                 free_memory_mb=node.free_ram_mb,
                 changed_at=node.updated_at or node.created_at))
     return sorted(hosts, key=lambda host: host.name), silent_cells
+
+
+def group_by_host(aggregates: abc.Iterable[objects.Aggregate],
+                  ) -> collections.defaultdict[str, list[objects.Aggregate]]:
+    """Return the aggregates of each host: name of the host -> list."""
+    of_host = collections.defaultdict(list)
+    for aggregate in aggregates:
+        for name in aggregate.hosts:
+            of_host[name].append(aggregate)
+    return of_host
+
+
+def read_cells(context: nova_context.RequestContext,
+               read: abc.Callable[..., typing.Any], *args: typing.Any,
+               **kwargs: typing.Any,
+               ) -> tuple[dict[str, typing.Any], list[str]]:
+    """Call a function for each cell except cell0.
+
+    :param read: function of a context, which targets the cell, and of the
+        further arguments
+    :returns: (UUID of a cell -> answer; UUIDs of the cells that do not answer)
+    """
+    answers, silent_cells = {}, []
+    for cell, answer in nova_context.scatter_gather_skip_cell0(
+            context, read, *args, **kwargs).items():
+        if nova_context.is_cell_failure_sentinel(answer):
+            silent_cells.append(cell)
+        else:
+            answers[cell] = answer
+    return answers, silent_cells
 
 
 def read_report(node: objects.ComputeNode,

@@ -12,7 +12,6 @@ import typing
 from nova import context as nova_context
 from nova import objects
 from prometheus_client import core
-from prometheus_client import registry
 
 from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
@@ -67,52 +66,48 @@ METRICS = {
 _Sample = tuple[str, tuple[str, ...], float]
 
 
-class CloudCollector(registry.Collector):
-    """A collector of prometheus_client, which reads the cloud once.
+def collect(context: nova_context.RequestContext,
+            run_audit: RunAudit | None = None,
+            ) -> tuple[list[core.Metric], list[str]]:
+    """Measure the cloud.
 
-    ``silent_cells`` are the UUIDs of the cells that did not answer.
+    :param context: targets no cell
+    :param run_audit: None to omit the findings
+    :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
+    :raises nova.exception.NovaException: if Nova cannot be read
     """
+    started_at, start_seconds = time.time(), time.monotonic()
+    hosts, silent_cells = host_inventory.list_hosts(context)
+    samples = [*_measure_hosts(hosts, read_services(context)),
+               *(_count_findings(run_audit) if run_audit else ())]
+    seconds = time.monotonic() - start_seconds
+    return list(make_families([
+        *samples, *describe_collection(not silent_cells, started_at),
+        ('nova_prio_collection_duration_seconds', (), seconds)])), silent_cells
 
-    def __init__(self, context: nova_context.RequestContext,
-                 run_audit: RunAudit | None = None) -> None:
-        """Read nothing yet.
 
-        :param context: targets no cell
-        :param run_audit: None to omit the findings
-        """
-        self._context = context
-        self._run_audit = run_audit
-        self.silent_cells: list[str] = []
+def _measure_hosts(hosts: abc.Iterable[host_inventory.HostCapacity],
+                   services: abc.Mapping[str, objects.Service],
+                   ) -> abc.Iterator[_Sample]:
+    """Yield the samples of all hosts.
 
-    def collect(self) -> abc.Iterator[core.Metric]:
-        """Yield the families of ``METRICS``.
+    :param services: name of a host -> its nova-compute
+    """
+    for host in hosts:
+        # Hosts of other drivers have neither.
+        if host.report or host.problem:
+            yield from measure_host(host)
+            if host.name in services:
+                yield from _measure_service(services[host.name])
 
-        :raises nova.exception.NovaException: if Nova cannot be read
-        """
-        started_at, start_seconds = time.time(), time.monotonic()
-        samples = list(self._measure())
-        seconds = time.monotonic() - start_seconds
-        yield from make_families([
-            *samples,
-            *describe_collection(not self.silent_cells, started_at),
-            ('nova_prio_collection_duration_seconds', (), seconds)])
 
-    def _measure(self) -> abc.Iterator[_Sample]:
-        """Yield the samples of all hosts, and of the audit."""
-        hosts, self.silent_cells = host_inventory.list_hosts(self._context)
-        services = read_services(self._context)
-        for host in hosts:
-            # Hosts of other drivers have neither.
-            if host.report or host.problem:
-                yield from measure_host(host)
-                if host.name in services:
-                    yield from _measure_service(services[host.name])
-        if self._run_audit is not None:
-            # Prometheus needs the zeros to see an increase.
-            count = collections.Counter(dict.fromkeys(finding.REMEDIES, 0))
-            count.update(each.kind for each in self._run_audit())
-            for kind, number in count.items():
-                yield 'nova_prio_audit_findings', (kind,), number
+def _count_findings(run_audit: RunAudit) -> abc.Iterator[_Sample]:
+    """Yield the number of findings of each kind."""
+    # Prometheus needs the zeros to see an increase.
+    count = collections.Counter(dict.fromkeys(finding.REMEDIES, 0))
+    count.update(each.kind for each in run_audit())
+    for kind, number in count.items():
+        yield 'nova_prio_audit_findings', (kind,), number
 
 
 def make_families(samples: abc.Iterable[_Sample],
@@ -165,11 +160,10 @@ def measure_host(host: host_inventory.HostCapacity,
 def read_services(context: nova_context.RequestContext,
                   ) -> dict[str, objects.Service]:
     """Return the nova-compute services of the cells that answer, by host."""
-    answers = nova_context.scatter_gather_skip_cell0(
+    answers, _ = host_inventory.read_cells(
         context, objects.ServiceList.get_by_binary, 'nova-compute',
         include_disabled=True)
     return {service.host: service for services in answers.values()
-            if not nova_context.is_cell_failure_sentinel(services)
             for service in services}
 
 

@@ -56,10 +56,7 @@ class Show(report.NovaCommand, lister.Lister):
         if parsed_args.flavor:
             request = host_inventory.get_resource_request(
                 controller.find_flavor(self.context, parsed_args.flavor))
-        for cell in silent_cells:
-            self.app.LOG.warning(
-                'Cell %s does not answer; its hosts are omitted. Check the '
-                'database of the cell.', cell)
+        self.warn_of_silent_cells(silent_cells)
         by_aggregate = parsed_args.by_aggregate
         columns = [*(['Hosts'] if by_aggregate else []), *COLUMNS,
                    *(['Units'] if request else [])]

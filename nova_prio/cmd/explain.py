@@ -69,10 +69,7 @@ class Explain(report.Report):
         spec = self._make_request(parsed_args)
         hosts, silent_cells = answers.answer(
             self.context, self.placement, spec)
-        for cell in silent_cells:
-            self.app.LOG.warning(
-                'Cell %s does not answer; its hosts are omitted. Check the '
-                'database of the cell.', cell)
+        self.warn_of_silent_cells(silent_cells)
         wanted = set(parsed_args.host or ())
         unknown = wanted.difference(each.host for each in hosts)
         if unknown:

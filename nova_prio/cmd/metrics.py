@@ -50,14 +50,9 @@ class Metrics(report.NovaCommand, command.Command):
     def take_action(self, parsed_args):
         """Print or write the metrics."""
         from nova_prio.admin import metrics
-        collector = metrics.CloudCollector(
+        families, silent_cells = metrics.collect(
             self.context, None if parsed_args.no_audit else self._audit)
-        # Errors of Nova must not look like errors of the file.
-        families = list(collector.collect())
-        for cell in collector.silent_cells:
-            self.app.LOG.warning(
-                'Cell %s does not answer; its hosts are omitted. Check the '
-                'database of the cell.', cell)
+        self.warn_of_silent_cells(silent_cells)
         self._write(parsed_args, families)
 
     def _audit(self):

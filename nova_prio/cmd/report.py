@@ -94,6 +94,16 @@ class NovaCommand:
         from nova.scheduler.client import report
         return report.SchedulerReportClient()
 
+    def warn_of_silent_cells(self, cells):
+        """Log a warning for each cell that does not answer.
+
+        :param cells: UUIDs of these cells
+        """
+        for cell in cells:
+            self.app.LOG.warning(
+                'Cell %s does not answer; its hosts are omitted. Check the '
+                'database of the cell.', cell)
+
     def check_is_this_host(self, host):
         """Raise CommandError if a host is not the host of this process."""
         if host != self.conf.host:

@@ -33,7 +33,8 @@ def requests_pcpu_and_vcpu(extra_specs: abc.Mapping[str, str]) -> bool:
 class ImageProperties(typing.Protocol):
     """A nova.objects.ImageMetaProps, or a dict."""
 
-    def get(self, name: str, /) -> str | None: ...
+    def get(self, name: str, /) -> str | None:
+        """Return the value of a property, or None."""
 
 
 def count_dedicated_vcpus(

@@ -37,7 +37,7 @@ def get_row(name: str, inventories: Inventories,
     """
     resource_class = CLASS_OF_ROW[name]
     sold = usages.get(resource_class, 0)
-    sellable = _calculate_capacity(inventories.get(resource_class))
+    sellable = get_capacity(inventories.get(resource_class))
     return Row(sold, sellable, max(sellable - sold, 0))
 
 
@@ -59,13 +59,12 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
         if (inventory is None or amount % inventory['step_size'] or
                 not inventory['min_unit'] <= amount <= inventory['max_unit']):
             return 0
-        left = _calculate_capacity(inventory) - usages.get(resource_class, 0)
+        left = get_capacity(inventory) - usages.get(resource_class, 0)
         counts.append(max(left, 0) // amount)
     return min(counts)
 
 
-def _calculate_capacity(
-        inventory: abc.Mapping[str, typing.Any] | None) -> int:
+def get_capacity(inventory: abc.Mapping[str, typing.Any] | None) -> int:
     """Return the amount that Placement allocates, 0 without an inventory.
 
     As in Placement, this is floating point, rounded down.

@@ -251,9 +251,18 @@ def find_disk_sharers(client: report.SchedulerReportClient,
             ','.join(sorted(aggregates)), os_traits.MISC_SHARES_VIA_AGGREGATE)
         )['resource_providers']
     return [provider['uuid'] for provider in providers
-            if orc.DISK_GB in get_json(
-                client, '/resource_providers/%s/inventories'
-                % provider['uuid'])['inventories']]
+            if orc.DISK_GB in read_provider(
+                client, provider['uuid'], 'inventories')]
+
+
+def read_provider(client: report.SchedulerReportClient, uuid: str,
+                  kind: str) -> typing.Any:
+    """Return a part of a resource provider, in the format of Placement.
+
+    :param kind: 'inventories', 'usages', 'traits', 'aggregates' or
+        'allocations'
+    """
+    return get_json(client, '/resource_providers/%s/%s' % (uuid, kind))[kind]
 
 
 def get_json(client: report.SchedulerReportClient, url: str,

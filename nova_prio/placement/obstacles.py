@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections import abc
 import typing
 
+from nova_prio.model import provider_rows
+
 if typing.TYPE_CHECKING:
     from nova.scheduler import utils
 
@@ -73,12 +75,6 @@ def find_obstacles(
             provider['usages'].get(name, 0))
 
 
-def get_capacity(inventory: abc.Mapping[str, typing.Any]) -> int:
-    """Return the amount that all instances together may have."""
-    return int((inventory['total'] - inventory['reserved'])
-               * inventory['allocation_ratio'])
-
-
 def _find_trait_obstacles(request: utils.ResourceRequest,
                           traits: set[str]) -> abc.Iterator[Obstacle]:
     """Yield the required traits that are missing, then the forbidden ones."""
@@ -106,7 +102,7 @@ def _find_shortages(name: str, amount: int,
     if inventory is None:
         yield Obstacle(needed + 'the host has none', name)
         return
-    capacity = get_capacity(inventory)
+    capacity = provider_rows.get_capacity(inventory)
     # An oversold provider has more used than capacity.
     free = max(capacity - used, 0)
     if amount > free:

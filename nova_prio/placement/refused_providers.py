@@ -11,12 +11,14 @@ Only the limits for one instance, such as ``max_unit``, are missing there.
 from __future__ import annotations
 
 from collections import abc
+import functools
 import math
 import typing
 
 import os_resource_classes as orc
 import os_traits
 
+from nova_prio.model import provider_rows
 from nova_prio.placement import allocations
 from nova_prio.placement import obstacles
 
@@ -99,19 +101,16 @@ def _read_provider(client: report.SchedulerReportClient,
 
     If it does not exist, the result has no traits and no resources.
     """
-    def read(uuid: str, kind: str) -> typing.Any:
-        """Return the inventories, usages or traits of a provider."""
-        return allocations.get_json(
-            client, '/resource_providers/%s/%s' % (uuid, kind))[kind]
-
+    read = functools.partial(allocations.read_provider, client)
     tree = allocations.get_json(
         client, '/resource_providers?in_tree=' + uuid)['resource_providers']
     provider = _make_provider(uuid, read(uuid, 'traits') if tree else [])
     for each in tree:
         usages = read(each['uuid'], 'usages')
         for name, inventory in read(each['uuid'], 'inventories').items():
-            _add_inventory(provider, name, obstacles.get_capacity(inventory),
-                           usages[name], inventory)
+            _add_inventory(
+                provider, name, provider_rows.get_capacity(inventory),
+                usages[name], inventory)
     return provider
 
 
@@ -162,9 +161,9 @@ def _make_finder(client: report.SchedulerReportClient,
     sharers = allocations.get_json(
         client, '/resource_providers?required='
         + os_traits.MISC_SHARES_VIA_AGGREGATE)['resource_providers']
-    shared = set().union(*(allocations.get_json(
-        client, '/resource_providers/%s/inventories' % sharer['uuid']
-        )['inventories'] for sharer in sharers))
+    shared = set().union(*(
+        allocations.read_provider(client, sharer['uuid'], 'inventories')
+        for sharer in sharers))
 
     def find(provider: _Provider) -> list[obstacles.Obstacle]:
         """Return the obstacles of a provider."""

@@ -20,6 +20,8 @@ from nova.scheduler import host_manager
 from nova_prio.admin.explain import requests
 from nova_prio.model import flavor_specs
 from nova_prio.placement import refused_providers
+from nova_prio_scenario import cloud
+from tests import commands
 from tests.functional import test_explain
 
 REQUESTS = int(os.environ.get('NOVA_PRIO_EXPLAIN_REQUESTS') or 40)
@@ -128,7 +130,7 @@ class Drawn(test_explain.Explained):
         """Ask nova-scheduler for a host; return whether there is one."""
         admin = context.get_admin_context()
         spec = requests.build_request(
-            admin, self.conf, objects.Flavor.get_by_flavor_id(admin, flavor),
+            admin, cloud.CONF, objects.Flavor.get_by_flavor_id(admin, flavor),
             hint, None)
         spec.project_id, spec.user_id = 'project', 'user'
         try:
@@ -176,8 +178,7 @@ class Drawn(test_explain.Explained):
             ['--hint', hint[flavor_specs.HINT]] if hint else [])]
         # Every second request reads the summaries, as in a large cloud.
         with mock.patch.object(refused_providers, '_FEW', number % 2 * 20):
-            status, rows, said = test_explain.commands.run(
-                'explain', *arguments)
+            status, rows, said = commands.run('explain', *arguments)
         self.counts[status] += 1
         passing = {row['Host'] for row in rows or ()
                    if row['Result'] == 'passes'}
@@ -201,7 +202,6 @@ class Drawn(test_explain.Explained):
         self.assertEqual(passing, self.filtered, where)
 
     def test_explanation_and_scheduler_agree(self):
-        self.conf = test_explain.base.cloud.CONF
         self.counts = dict.fromkeys((0, 1, 3), 0)
         for number in range(REQUESTS):
             self.check_request(number)

@@ -130,8 +130,7 @@ def read_shared_disks(
     """
     disks = {}
     for provider in allocations.find_disk_sharers(client, aggregates):
-        url = '/resource_providers/%s/allocations' % provider
-        consumers = allocations.get_json(client, url)['allocations']
+        consumers = allocations.read_provider(client, provider, 'allocations')
         disks[provider] = {
             uuid: allocation['resources'][orc.DISK_GB]
             for uuid, allocation in consumers.items()
@@ -150,11 +149,7 @@ def read_host(
     :param context: targets the cell of the node
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
     """
-    def read(kind: str) -> typing.Any:
-        """Return 'inventories', 'allocations' or 'aggregates' of the host."""
-        url = '/resource_providers/%s/%s' % (node.uuid, kind)
-        return allocations.get_json(client, url)[kind]
-
+    read = functools.partial(allocations.read_provider, client, node.uuid)
     try:
         inventories = read('inventories')
     except allocations.NotInPlacement as error:

@@ -117,15 +117,10 @@ def find_closest(answers: abc.Iterable[Answer]) -> Answer | None:
 def _read_nodes(context: nova_context.RequestContext,
                 ) -> tuple[list[_Node], list[str]]:
     """Return all compute nodes, and the cells that do not answer."""
-    nodes: list[_Node] = []
-    silent = []
-    for cell, records in nova_context.scatter_gather_skip_cell0(
-            context, objects.ComputeNodeList.get_all).items():
-        if nova_context.is_cell_failure_sentinel(records):
-            silent.append(cell)
-        else:
-            nodes.extend(_Node(record, cell) for record in records)
-    return nodes, silent
+    answers, silent_cells = host_inventory.read_cells(
+        context, objects.ComputeNodeList.get_all)
+    return [_Node(record, cell) for cell, records in answers.items()
+            for record in records], silent_cells
 
 
 def _answer_enabled(context: nova_context.RequestContext,
@@ -195,7 +190,7 @@ def _answer_not_offered(client: report.SchedulerReportClient,
         if restrictions:
             yield Answer(node.host, REQUEST_FILTER, _join(restrictions))
         elif of_host:
-            # A host without an obstacle in one resource may be closest.
+            # If the host has other obstacles, no amount would make it fit.
             is_short = all(each.missing for each in of_host)
             yield Answer(node.host, PLACEMENT, _join(of_host), {
                 each.resource: each.missing for each in of_host
@@ -219,10 +214,7 @@ def _make_host_states(nodes: list[_Node],
 
     :param requests: allocation requests of Placement
     """
-    of_host = collections.defaultdict(list)
-    for aggregate in aggregates:
-        for name in aggregate.hosts:
-            of_host[name].append(aggregate)
+    of_host = host_inventory.group_by_host(aggregates)
     of_provider = collections.defaultdict(list)
     for each in requests:
         for uuid in each['allocations']:
