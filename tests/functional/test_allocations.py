@@ -205,9 +205,9 @@ class Moves(Allocations):
             self.assert_stable_allocations()
             for server in some:
                 self.revert(server)
-        for server in servers[::2]:
+        for server in servers[1::2]:
             self.start_move(server, 'mix2')
-            if server is not servers[0]:
+            if server is not servers[1]:
                 self.confirm(server)
         self.assert_stable_allocations()
         self.delete(*servers)

@@ -77,13 +77,15 @@ class CrossCell(test_audit.Audit):
         self.confirm(migrated)
         self.revert(resized)
         self.assert_settled((0, 5), {resized['id']}, (0, 3), {migrated['id']})
-        low, ordinary, deleted = map(self.create, ('low', 'ordinary', 'low'))
+        low, ordinary, deleted, resized_again = map(
+            self.create, ('low', 'ordinary', 'low', 'ordinary'))
         self.start_move(low, 'mix2')
         self.start_move(ordinary, 'mix2', 'low')
         self.start_move(deleted, 'mix2')
+        self.start_move(resized_again, 'mix2', 'low')
         self.revert(low)
         self.confirm(ordinary)
-        self.delete(deleted)
+        self.delete(deleted, resized_again)
         self.assert_settled((0, 8), {resized['id'], low['id']},
                             (0, 6), {migrated['id'], ordinary['id']})
 

@@ -243,11 +243,11 @@ class Interruption(testtools.TestCase):
                 'Interrupted.', player.stderr.read().splitlines()[-1])
             self.assertEqual([], os.listdir(directory))
 
-    def test_interrupt_while_nova_is_loaded(self):
-        self._interrupt(signal.SIGINT, 'Flavor, hint, conflicts', 1)
+    def test_terminate_while_nova_is_loaded(self):
+        self._interrupt(signal.SIGTERM, 'Flavor, hint, conflicts', 1)
 
-    def test_terminate_while_steps_are_played(self):
-        self._interrupt(signal.SIGTERM, '[1/11]')
+    def test_interrupt_while_steps_are_played(self):
+        self._interrupt(signal.SIGINT, '[1/11]')
 
 
 def by_name(document):

@@ -248,7 +248,7 @@ class Unfolded(TwoHosts):
         self.flags(shelved_offload_time=0)
         self.let_guests_migrate()
         for server, move in zip(servers, (
-                self._migrate_live, self._cold_migrate,
+                self._cold_migrate, self._migrate_live,
                 self._shelve_and_unshelve)):
             specs = self.extra_specs(server)
             log = self.useFixture(fixtures.FakeLogger(

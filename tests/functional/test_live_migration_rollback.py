@@ -40,8 +40,10 @@ class _Rollback(base.FunctionalTest):
             self.servers[flavor] = self.boot(self.flavor(vcpus, **extra_specs))
         self.start_seed_host('mix2', **options)
         self.before = accounts.of_all(self)
+        self.earlier = {}
 
     def _ask_to_migrate(self, server):
+        self.earlier[server['id']] = len(self.migrations_of(server['id']))
         self.api.post_server_action(server['id'], {'os-migrateLive': {
             'host': 'mix2', 'block_migration': 'auto'}})
 
@@ -71,8 +73,10 @@ class _Rollback(base.FunctionalTest):
             self._assert_as_before(server)
 
     def _newest_is(self, server, *statuses):
-        """Return the newest migration of a server, which has a status."""
-        newest = self.migrations_of(server['id'])[-1]
+        """Return the migration that was asked for, which has a status."""
+        migrations = self.migrations_of(server['id'])
+        self.assertGreater(len(migrations), self.earlier[server['id']])
+        newest = migrations[-1]
         self.assertIn(newest['status'], statuses)
         return newest
 
@@ -95,7 +99,8 @@ class Rollback(_Rollback):
     }
 
     def test_each_failure_releases_claim(self):
-        some = [self.servers[flavor] for flavor in ('high', 'low', 'ordinary')]
+        some = [self.servers[flavor]
+                for flavor in ('high', 'low', 'ordinary', 'mixed')]
         self._fail(some, self.servers.values())
 
     def test_failure_on_stock_source_releases_claim(self):
@@ -217,9 +222,11 @@ class UnreleasedClaims(base.FunctionalTest):
     def test_next_claim_releases_claim_of_failed_migration(self):
         """The next claim is that of another or of the same instance."""
         self._fail_to_migrate()
-        self.boot(self.flavor(2), host='plain')
+        # All CPUs are sold only if no claim of the low instance remains.
+        server = self.boot(self.flavor(4), host='plain')
         self._assert_recounted('plain')
         self.assertEqual(4, self.resources('plain')['VCPU']['total'])
+        self._delete_server(server)
         self._fail_to_migrate()
         self._live_migrate(self.server, 'completed')
         self._assert_recounted('plain')

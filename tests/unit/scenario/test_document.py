@@ -2,6 +2,7 @@
 
 """Scenario files: the values that are read, and the text of each error."""
 
+import os
 import pathlib
 import re
 
@@ -48,6 +49,20 @@ def test_document_has_defaults_of_omitted_keys():
         'image': None, 'hint': None, 'group': None, 'host': None,
         'force': False}
     assert step.expect is None
+
+
+def test_standard_input_is_read(tmp_path):
+    (tmp_path / 'good').write_text(GOOD)
+    before = os.dup(0)
+    with open(tmp_path / 'good') as stream:
+        os.dup2(stream.fileno(), 0)
+    try:
+        assert len(document.load('-').steps) == 1
+        with pytest.raises(document.BadScenario, match='^<stdin>:1: is empty'):
+            document.load('-')
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
 
 
 @pytest.mark.parametrize('written, value', [
