@@ -6,6 +6,9 @@ The ``description`` of each rule completes the sentence "VALUE is not ...".
 ``default`` is the value of an omitted key; a key without it is required.
 """
 
+import itertools
+import re
+
 import jsonschema
 
 # Later drafts of JSON schema take 4.0 for a whole number, Nova does not. Only
@@ -132,7 +135,13 @@ def find_problems(rule, value):
         path = tuple(error.absolute_path)
         rules = error.schema.get('properties')
         if error.validator == 'additionalProperties':
-            for key in error.instance.keys() - rules.keys():
+            split = _find_split_sets(rules, error.instance)
+            for key, parts in split.items():
+                yield path + (key,), (
+                    'YAML ends %s at the first comma; quote the value: '
+                    '%s: "%s"' % (parts[0], key, ','.join(parts)))
+            for key in error.instance.keys() - rules.keys() - set(
+                    itertools.chain(*split.values())):
                 yield path + (key,), 'is unknown; allowed: %s' % (
                     ', '.join(rules))
         elif error.validator == 'required':
@@ -144,6 +153,29 @@ def find_problems(rule, value):
         else:
             yield path, '%s is not %s' % (
                 _format(error.instance), error.schema['description'])
+
+
+def _find_split_sets(rules, value):
+    """Return the CPU sets that YAML ends at a comma.
+
+    Between braces, YAML reads "dedicated: 4-15,20-31" as the CPU set 4-15 and
+    a key 20-31 without a value.
+
+    :param rules: dict, key to rule
+    :param value: dict in the order of the file
+    :returns: dict, key of a CPU set to the list of its parts
+    """
+    split = {}
+    key = None
+    for name, part in value.items():
+        if name in rules:
+            key = name if rules[name] is CPU_SET else None
+        elif (key and value[key] is not None and part is None and
+              re.match(CPU_SET['pattern'], name)):
+            split.setdefault(key, [str(value[key])]).append(name)
+        else:
+            key = None
+    return split
 
 
 def _format(value):

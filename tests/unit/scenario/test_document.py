@@ -187,6 +187,17 @@ def test_cpu_set_may_be_a_yaml_number():
     ('cpus: 12', 'cpus: 12, cells: 5',
      "2: key 'hosts[0].cpus': 12 is not a multiple of 5 (cells times "
      "threads)"),
+    # Between braces, YAML reads the part after a comma as a key.
+    *(('0-7', '0-7,' + more,
+       "2: key 'hosts[0].dedicated': YAML ends 0-7 at the first comma; quote "
+       'the value: dedicated: "0-7,%s"' % more)
+      for more in ('10', '^3,10-11')),
+    ('0-7, shared: 8-11', '0, 2, shared: 8-11',
+     "2: key 'hosts[0].dedicated': YAML ends 0 at the first comma; quote the "
+     'value: dedicated: "0,2"'),
+    ('cpus: 12', 'cpus: 12, 20-31',
+     "2: key 'hosts[0].20-31': is unknown; allowed: name, cpus, cells, "
+     "threads, dedicated, shared, ratio, mix, memory_mb, driver, aggregate"),
     ('8-11', '8-13',
      "2: key 'hosts[0].shared': '8-13' has CPUs that the host lacks: "
      "12-13; it has 0-11"),
