@@ -61,7 +61,7 @@ def draw_host(host, report, servers):
     """Return a map of the CPUs of a host, with the servers on each CPU.
 
     Each server with pinned vCPUs gets a letter, its code. Servers that float
-    on a CPU are drawn as "~".
+    on a CPU are drawn as "~". A stopped server keeps its CPUs.
 
     :param host: dict, the host in the scenario file
     :param report: dict, the host in the result
@@ -69,7 +69,8 @@ def draw_host(host, report, servers):
     """
     guests = [server for server in servers
               if server.host == host['name'] and server.cpus is not None]
-    codes = _assign_codes([guest.name for guest in guests if guest.pinned_on])
+    codes = _assign_codes([
+        _name_guest(guest) for guest in guests if guest.pinned_on])
     is_boxed = host['cpus'] <= BOXED_CPUS
     width = BOX_WIDTH if is_boxed else max(map(len, codes.values()), default=1)
     # Row to dict of CPU to code, and (row, CPUs) to names of servers.
@@ -77,16 +78,22 @@ def draw_host(host, report, servers):
     # The order of the rows is alphabetical: high, low, ordinary.
     for guest in sorted(guests, key=operator.attrgetter('row')):
         for cpu in guest.pinned_on:
-            pinned.setdefault(guest.row, {})[cpu] = codes[guest.name]
+            pinned.setdefault(guest.row, {})[cpu] = codes[
+                _name_guest(guest)]
         if guest.floats_on:
             floating.setdefault((guest.row, guest.floats_on), []).append(
-                guest.name)
+                _name_guest(guest))
     lines = [*pinned.items(), *(
         (row, dict.fromkeys(cpus, '~' * width)) for row, cpus in floating)]
     draw = _draw_boxes if is_boxed else _draw_letters
     return '\n'.join([
         ', '.join(_describe(host, report)), *draw(host['cpus'], width, lines),
         *_list_names(codes, floating), *_list_usage(report)])
+
+
+def _name_guest(server):
+    """Return the name of a server on the map."""
+    return server.name + (' (stopped)' if server.status == 'SHUTOFF' else '')
 
 
 def _assign_codes(names):

@@ -13,6 +13,8 @@ from nova_prio_scenario import document as scenario
 from nova_prio_scenario import refusals
 from nova_prio_scenario import result
 
+#: Statuses of a server with a guest, which may be stopped.
+GUEST_STATUSES = ('ACTIVE', 'SHUTOFF', 'VERIFY_RESIZE')
 DRIVERS = {'prio': embedded.PRIORITY_DRIVER, 'stock': embedded.STOCK_DRIVER}
 
 
@@ -112,7 +114,7 @@ class Stage:
         server.priority = shown['flavor'].get('extra_specs', {}).get(
             'hw:cpu_priority')
         server.host = shown['OS-EXT-SRV-ATTR:host']
-        if server.status == 'ACTIVE':
+        if server.status in GUEST_STATUSES:
             server.cpus, server.partition = result.parse_guest(
                 self._cloud.guest_xml(server.id), next(
                     host['cpus'] for host in self._document.hosts

@@ -96,6 +96,19 @@ def test_map_shows_that_a_host_is_down():
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
 
 
+def test_map_keeps_the_cpus_of_stopped_servers():
+    servers = [server('high-1', [[0], [2]], 'high'),
+               server('low-1', list(range(12)), 'low'),
+               server('low-2', list(range(12)), 'low')]
+    servers[0].status = servers[2].status = 'SHUTOFF'
+    lines = render.draw_host(host(), SEED, servers).splitlines()
+    assert lines[2:6] == [
+        'high      | A|  | A|  |  |  |  |  |  |  |  |  |',
+        'low       |~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|~~|',
+        'pinned    A high-1 (stopped)',
+        'floats    low-1, low-2 (stopped) (low, over 0-11)']
+
+
 def test_mixed_guest_has_lines_for_pinned_and_floating_cpus():
     mixed = server('m', [[3], [8, 9], [8, 9]])
     assert '| pinned 3, floats 8-9 |' in render.format_servers([mixed])
