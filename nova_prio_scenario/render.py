@@ -26,12 +26,9 @@ def format_result(result, hosts):
     :param result: :class:`nova_prio_scenario.result.Result`
     :param hosts: list of dicts, the hosts of the scenario file
     """
-    faults = [(step, '%s, %s' % (server.name, fault.replace('\n', '\n  ')))
-              for server in result.servers
-              for step, fault in server.faults.items()]
     parts = [
         format_servers(result.servers),
-        *(fault for step, fault in sorted(faults, key=operator.itemgetter(0))),
+        *format_faults(result.servers),
         *(draw_host(host, report, result.servers)
           for host, report in zip(hosts, result.hosts))]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
@@ -49,6 +46,16 @@ def format_servers(servers):
             server.priority, server.status, server.host, cpus,
             server.partition))])
     return table.get_string()
+
+
+def format_faults(servers):
+    """Yield the refusals by step, with the servers that share each one."""
+    names = {}  # (step, fault) to names
+    for server in servers:
+        for refusal in server.faults.items():
+            names.setdefault(refusal, []).append(server.name)
+    for refusal in sorted(names, key=operator.itemgetter(0)):
+        yield ', '.join([*names[refusal], refusal[1].replace('\n', '\n  ')])
 
 
 def _name_cpus(**cpu_sets):

@@ -91,6 +91,16 @@ def test_format_result_sorts_refusals_by_step():
         's, step 2 (shelve): no', 't, step 3 (x): n', 's, step 10 (x): n\n']
 
 
+def test_servers_share_an_equal_refusal_of_one_step():
+    faults = {2: 'step 2 (create): no\nseed: no room'}
+    servers = [server('s', [0], faults=faults),
+               server('t', [0], faults={2: 'step 2 (create): never'}),
+               server('u', [0], faults={**faults, 3: 'step 3 (x): no'})]
+    assert list(render.format_faults(servers)) == [
+        's, u, step 2 (create): no\n  seed: no room',
+        't, step 2 (create): never', 'u, step 3 (x): no']
+
+
 def test_map_shows_that_a_host_is_down():
     assert render.draw_host(host(), report(state='down'), []).startswith(
         'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
