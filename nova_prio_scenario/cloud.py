@@ -20,6 +20,7 @@ import fixtures
 from oslo_utils import units
 from sqlalchemy import pool
 
+from nova_prio_scenario import host_operations
 from nova_prio_scenario import host_options
 
 # The paste file of an installed wheel of Nova.
@@ -118,7 +119,7 @@ class Installed:
         self.admin_api.add_host_to_aggregate(self._aggregates[key], name)
 
 
-class Cloud(Installed, base.ServersTestBase):
+class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
     """A stock Nova and Placement that loads this package.
 
     ``api`` is the client of an administrator at the newest microversion,
@@ -158,6 +159,15 @@ class Cloud(Installed, base.ServersTestBase):
         # In Nova's tests idle threads poll a hundred times a second, which
         # takes a core if several computes run.
         self.stub_out('futurist._thread.ThreadWorker.MAX_IDLE_FOR', 0.3)
+        # A nova-compute that refuses to start would end its process. Here, it
+        # must not end the thread of a pool that other computes use.
+        run_work = pkgutil.resolve_name('futurist._utils.WorkItem.run')
+
+        def run_and_continue(item):
+            with contextlib.suppress(SystemExit):
+                run_work(item)
+
+        self.stub_out('futurist._utils.WorkItem.run', run_and_continue)
         self._options_fixture = self.useFixture(
             host_options.HostOptionsFixture())
         self.useFixture(fixtures.MockPatch(
@@ -222,13 +232,9 @@ class Cloud(Installed, base.ServersTestBase):
         """
         self._host_options[name] = {
             (None, 'host'): name,
-            (None, 'compute_driver'): driver,
-            (None, 'cpu_allocation_ratio'): ratio,
-            (None, 'cpu_priority_mix_enable'): mix,
-            ('compute', 'cpu_dedicated_set'): dedicated,
-            ('compute', 'cpu_shared_set'): shared,
-            ('nova_prio', 'low_emulator_set'): low_emulator_set,
-        }
+            **host_options.make_options(
+                driver=driver, ratio=ratio, mix=mix, dedicated=dedicated,
+                shared=shared, low_emulator_set=low_emulator_set)}
         self.start_compute(name, fakelibvirt.HostInfo(
             cpu_nodes=cells, cpu_sockets=1,
             cpu_cores=cpus // (cells * threads), cpu_threads=threads,
@@ -249,25 +255,6 @@ class Cloud(Installed, base.ServersTestBase):
     def host_conf(self, name):
         """Return a context manager in which CONF has a host's options."""
         return host_options.use(self._host_options[name])
-
-    def host_down(self, name):
-        """Stop a host, and force its service down as an operator does."""
-        self.computes[name].stop()
-        self._force_down(name, True)
-        self.hosts_down.add(name)
-
-    def host_up(self, name):
-        """Start a host that is down, with the guests it had."""
-        self.restart_compute_service(name)
-        self._force_down(name, False)
-        self.hosts_down.remove(name)
-        self.update_host(name)
-
-    def _force_down(self, name, is_down):
-        """Set or clear the forced-down state of the service of a host."""
-        service, = self.admin_api.get_services(
-            host=name, binary='nova-compute')
-        self.admin_api.put_service_force_down(service['id'], is_down)
 
     def let_guests_migrate(self):
         """Make live migration work, which Nova's fake libvirt refuses.

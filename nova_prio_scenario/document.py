@@ -14,7 +14,9 @@ from nova_prio_scenario import verbs
 
 DEFAULT_IMAGE = 'default'
 #: Keys whose values are text for Nova, although YAML may read a number.
-_TEXT_KEYS = ('aggregate', 'extra_specs', 'properties', 'dedicated', 'shared')
+_TEXT_KEYS = frozenset([
+    'aggregate', 'extra_specs', 'properties', 'dedicated', 'shared'])
+_NEEDS_PRIO = "true needs the driver 'prio'"
 _STEP = schema.mapping({
     **{name: schema.mapping(verb.properties, default=None)
        for name, verb in verbs.VERBS.items()}, 'expect': schema.TEXT})
@@ -109,7 +111,8 @@ class Document:
                     for position, item in enumerate(node.value)]
         if isinstance(node, yaml.ScalarNode):
             value = self._loader.construct_object(node)
-            if len(path) < 3 or path[2] not in _TEXT_KEYS:
+            # Such as hosts[0].shared, or steps[0].host-change.shared.
+            if _TEXT_KEYS.isdisjoint(path[2:4]):
                 return value
             if isinstance(value, bool):
                 return str(value).lower()
@@ -200,19 +203,10 @@ def _check_host(host):
             host['cpus'], parts)
     sets = {'dedicated': frozenset(), 'shared': frozenset()}
     for key in sets:
-        if host[key] is None:
-            continue
-        try:
-            sets[key] = result.parse_cpus(host[key])
-        except ValueError as error:
-            yield key, '%r is not a CPU set: %s' % (host[key], error)
-            continue
-        missing = sets[key].difference(range(host['cpus']))
-        if missing:
-            yield key, '%r has CPUs that the host lacks: %s; it has 0-%d' % (
-                host[key], result.format_cpus(missing), host['cpus'] - 1)
-        if not sets[key]:
-            yield key, '%r has no CPUs' % host[key]
+        if host[key] is not None:
+            sets[key], sentence = _parse_cpu_set(host[key], host['cpus'])
+            if sentence:
+                yield key, sentence
     both = sets['dedicated'] & sets['shared']
     if both:
         yield 'shared', '%r and dedicated %r have CPUs in common: %s' % (
@@ -220,7 +214,40 @@ def _check_host(host):
     if host['mix'] and None in (host['dedicated'], host['shared']):
         yield 'mix', 'true needs both dedicated and shared'
     if host['mix'] and host['driver'] == 'stock':
-        yield 'mix', "true needs the driver 'prio'"
+        yield 'mix', _NEEDS_PRIO
+
+
+def _parse_cpu_set(text, cpus):
+    """Return the frozenset of a CPU set, and a sentence that blames it, or ''.
+
+    :param cpus: number of CPUs of the host
+    """
+    try:
+        found = result.parse_cpus(text)
+    except ValueError as error:
+        return frozenset(), '%r is not a CPU set: %s' % (text, error)
+    missing = found.difference(range(cpus))
+    if missing:
+        return found, '%r has CPUs that the host lacks: %s; it has 0-%d' % (
+            text, result.format_cpus(missing), cpus - 1)
+    return found, '' if found else '%r has no CPUs' % text
+
+
+def _check_change(args, host):
+    """Yield (key, sentence) for each value of host-change that is wrong.
+
+    Whether a host starts with a change is for Nova to decide.
+
+    :param args: dict, the keys of the step in the file
+    :param host: dict, the host in the file
+    """
+    for key in ('dedicated', 'shared'):
+        if key in args:
+            _, sentence = _parse_cpu_set(args[key], host['cpus'])
+            if sentence:
+                yield key, sentence
+    if args.get('mix') and host.get('driver') == 'stock':
+        yield 'mix', _NEEDS_PRIO
 
 
 def _check_steps(value, broken):
@@ -238,6 +265,8 @@ def _check_steps(value, broken):
         for kind, key in (('flavor', 'flavors'), ('image', 'images'),
                           ('group', 'server_groups'), ('host', 'hosts'))}}
     names['image'].add(DEFAULT_IMAGE)
+    hosts = {host['name']: host for position, host in enumerate(value['hosts'])
+             if ('hosts', position) not in broken}
     for position, step in enumerate(value['steps']):
         path = ('steps', position)
         if path in broken:
@@ -247,7 +276,11 @@ def _check_steps(value, broken):
             yield path, 'has %s; a step must have one of %s' % (
                 ' and '.join(found) or 'no verb', ', '.join(verbs.VERBS))
         for name in found:
-            for key, sentence in verbs.check(name, step[name], names):
+            problems = [*verbs.check(name, step[name], names)]
+            if name == 'host-change' and step[name]['host'] in hosts:
+                problems += _check_change(
+                    step[name], hosts[step[name]['host']])
+            for key, sentence in problems:
                 yield path + (name, key), sentence
             outcomes = verbs.VERBS[name].outcomes
             if step.get('expect', outcomes[0]) not in outcomes:

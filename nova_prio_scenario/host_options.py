@@ -15,8 +15,22 @@ import inspect
 import fixtures
 from oslo_config import cfg
 
+#: Parameter of ``cloud.Cloud.start_host`` to the option that it sets.
+NAMES = {
+    'driver': (None, 'compute_driver'),
+    'ratio': (None, 'cpu_allocation_ratio'),
+    'mix': (None, 'cpu_priority_mix_enable'),
+    'dedicated': ('compute', 'cpu_dedicated_set'),
+    'shared': ('compute', 'cpu_shared_set'),
+    'low_emulator_set': ('nova_prio', 'low_emulator_set'),
+}
 #: Options of the host whose code this thread runs, or None.
 _OPTIONS = contextvars.ContextVar('host_options', default=None)
+
+
+def make_options(**values):
+    """Return the options that parameters of ``cloud.Cloud.start_host`` set."""
+    return {NAMES[name]: value for name, value in values.items()}
 
 
 class HostOptionsFixture(fixtures.Fixture):

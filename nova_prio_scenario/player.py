@@ -4,20 +4,20 @@
 
 import collections
 
+from nova import exception
 from nova.tests.functional.api import client
 import tenacity
 
+from nova_prio_scenario import migrations
 from nova_prio_scenario import refusals
 from nova_prio_scenario import result
+from nova_prio_scenario import schema
 from nova_prio_scenario import stage
 from nova_prio_scenario import verbs
 
 #: Seconds to wait for the end of a step, and between two requests.
 PATIENCE_SECONDS = 60
 INTERVAL_SECONDS = 0.03
-#: States of a migration that has ended, or waits for its confirmation.
-SETTLED = ('finished', 'confirmed', 'reverted', 'completed', 'done', 'failed',
-           'error', 'cancelled')
 
 
 class Player:
@@ -34,6 +34,7 @@ class Player:
         self._document = document
         self._progress = progress
         self._servers = {}  # name to result.Server
+        self._host_faults = {}  # name to faults, as those of a Server
         cloud.let_guests_migrate()
         self._watch = cloud.useFixture(refusals.SchedulerWatch())
         self._stage = stage.Stage(cloud, document, progress)
@@ -70,7 +71,7 @@ class Player:
         return result.Result(
             list(self._servers.values()),
             [self._stage.get_host(host) for host in self._document.hosts],
-            surprises)
+            surprises, self._host_faults)
 
     def _take(self, step):
         """Take a step; return its outcomes, one for each server or host."""
@@ -80,11 +81,8 @@ class Player:
             requests = [names] if args['multi'] else [[name] for name in names]
             return [outcome for names in requests
                     for outcome in self._create(names, args)]
-        works = True
-        if step.name == 'host-down':
-            self._cloud.host_down(args['host'])
-        elif step.name == 'host-up':
-            self._cloud.host_up(args['host'])
+        if 'server' not in args:
+            works = self._operate(step.name, args['host'])
         else:
             server = self._servers[args['server']]
             # A server without an id was refused by nova-api.
@@ -92,6 +90,50 @@ class Player:
                 self._delete(server) if step.name == 'delete' else
                 self._change(server, step.name, args))
         return [verbs.VERBS[step.name].outcomes[0] if works else 'refused']
+
+    def _operate(self, name, host):
+        """Take a step about a host; return whether it worked.
+
+        :param name: name of the verb
+        :param host: name of the host
+        """
+        if name == 'host-drain':
+            return self._drain(host)
+        if name == 'host-change':
+            return self._change_host(host)
+        # Such as host_down of nova_prio_scenario.host_operations.
+        getattr(self._cloud, name.replace('-', '_'))(host)
+        return True
+
+    def _drain(self, host):
+        """Disable a host and move its servers; return whether all moved.
+
+        The scheduler chooses the destinations.
+        """
+        self._cloud.host_disable(host)
+        api, works = self._cloud.api, True
+        for server in self._servers.values():
+            if server.id is None or server.status == 'DELETED':
+                continue
+            if host in migrations.get_hosts(api, server.id):
+                is_running = api.get_server(server.id)['status'] == 'ACTIVE'
+                verb = 'live-migrate' if is_running else 'migrate'
+                works &= self._change(server, verb, schema.with_defaults(
+                    verbs.VERBS[verb].properties, {}))
+        return works
+
+    def _change_host(self, host):
+        """Change the options of a host; return whether it starts with them."""
+        try:
+            with refusals.convert_refused_start(
+                    exception.InvalidConfiguration):
+                self._cloud.host_change(
+                    host, **verbs.list_changes(self._step.args))
+        except exception.NovaException as error:
+            self._host_faults.setdefault(host, {})[self._number] = (
+                self._format_fault(str(error)))
+            return False
+        return True
 
     def _create(self, names, args):
         """Create servers with one request.
@@ -128,9 +170,13 @@ class Player:
         :param reasons: iterable of sentences
         """
         server.faults[self._number] = '\n'.join([
-            'step %d (%s): %s' % (self._number, self._step.short_title, text),
-            *reasons])
+            self._format_fault(text), *reasons])
         return False
+
+    def _format_fault(self, text):
+        """Return a sentence about the current step."""
+        return 'step %d (%s): %s' % (
+            self._number, self._step.short_title, text)
 
     def _await_build(self, server):
         """Wait until a server is active or in error; return the outcome."""
@@ -196,7 +242,7 @@ class Player:
         :param args: dict, the keys of the verb
         """
         api, verb = self._cloud.api, verbs.VERBS[name]
-        down = self._cloud.hosts_down & self._get_hosts(server)
+        down = self._cloud.hosts_down & migrations.get_hosts(api, server.id)
         if down and name != 'evacuate':
             # Nova would wait for the host, and this cloud for Nova.
             return self._refuse(
@@ -217,27 +263,20 @@ class Player:
         shown = self._await(
             server, 'not done with its task', lambda shown:
             shown['OS-EXT-STS:task_state'] is None and
-            newest_is_settled(api, server.id))
-        migration = newest_migration(api, server.id).get('status')
+            migrations.is_settled(api, server.id))
+        migration = migrations.get_newest(api, server.id).get('status')
         if (verb.status not in (None, shown['status']) or
                 verb.migration not in (None, migration)):
             own_host = shown['OS-EXT-SRV-ATTR:host']
-            return self._refuse(server, 'No valid host was found.',
-                                self._find_reasons(own_host))
+            return self._refuse(
+                server, 'No valid host was found.' if self._watch.request else
+                'The server ends as %s.' % shown['status'],
+                self._find_reasons(own_host))
         if args.get('revert'):
             return self._change(server, 'revert', {})
         if args.get('confirm'):
             return self._change(server, 'confirm', {})
         return True
-
-    def _get_hosts(self, server):
-        """Return the hosts of a server: two if a move awaits confirmation."""
-        api = self._cloud.api
-        hosts = {api.get_server(server.id)['OS-EXT-SRV-ATTR:host']}
-        migration = newest_migration(api, server.id)
-        if migration.get('status') == 'finished':
-            hosts |= {migration['source_compute'], migration['dest_compute']}
-        return hosts
 
     def _delete(self, server):
         """Delete a server; return whether Nova accepted the request."""
@@ -248,18 +287,3 @@ class Player:
         self._await(server, 'not deleted', lambda shown: shown is None)
         server.status = 'DELETED'
         return True
-
-
-def newest_migration(api, server_id):
-    """Return the newest migration of a server, a dict; empty if none.
-
-    :param api: client of an administrator
-    """
-    migrations = api.api_get(
-        '/os-migrations?instance_uuid=%s' % server_id).body['migrations']
-    return max(migrations, key=lambda migration: migration['id'], default={})
-
-
-def newest_is_settled(api, server_id):
-    """Return whether no migration of a server is in progress."""
-    return newest_migration(api, server_id).get('status', 'done') in SETTLED

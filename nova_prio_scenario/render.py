@@ -28,7 +28,7 @@ def format_result(result, hosts):
     """
     parts = [
         format_servers(result.servers),
-        *format_faults(result.servers),
+        *format_faults(result),
         *(draw_host(host, report, result.servers)
           for host, report in zip(hosts, result.hosts))]
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
@@ -48,12 +48,17 @@ def format_servers(servers):
     return table.get_string()
 
 
-def format_faults(servers):
-    """Yield the refusals by step, with the servers that share each one."""
+def format_faults(result):
+    """Yield the refusals by step, with the servers that share each one.
+
+    :param result: :class:`nova_prio_scenario.result.Result`
+    """
     names = {}  # (step, fault) to names
-    for server in servers:
-        for refusal in server.faults.items():
-            names.setdefault(refusal, []).append(server.name)
+    for name, faults in [
+            *((server.name, server.faults) for server in result.servers),
+            *result.host_faults.items()]:
+        for refusal in faults.items():
+            names.setdefault(refusal, []).append(name)
     for refusal in sorted(names, key=operator.itemgetter(0)):
         yield ', '.join([*names[refusal], refusal[1].replace('\n', '\n  ')])
 
@@ -112,12 +117,16 @@ def _assign_codes(names):
 
 def _describe(host, report):
     """Yield the name and state, the CPU sets and the domains of a host."""
+    marks = [mark for mark, is_shown in (
+        ('down', report['state'] == 'down'),
+        ('disabled', report['status'] == 'disabled')) if is_shown]
     yield 'host %s%s: %d CPUs' % (
-        host['name'], ' (down)' if report['state'] == 'down' else '',
+        host['name'], ' (%s)' % ', '.join(marks) if marks else '',
         host['cpus'])
+    # A step may have changed the sets of the file.
     yield from _name_cpus(**{
-        key: data.parse_cpus(host[key]) for key in ('dedicated', 'shared')
-        if host[key]})
+        key: data.parse_cpus(report[key]) for key in ('dedicated', 'shared')
+        if report[key]})
     for domain in report['domains'].items():
         yield '%s %s' % domain
 

@@ -58,7 +58,7 @@ class Server:
     def to_dict(self):
         """Return the server as a dict; ``fault`` joins all faults, or None."""
         document = dataclasses.asdict(self)
-        document['fault'] = '\n'.join(document.pop('faults').values()) or None
+        document['fault'] = _join_faults(document.pop('faults'))
         return document
 
 
@@ -69,16 +69,26 @@ class Result:
     ``servers`` is a list of Server, ``hosts`` a list of dicts as
     :meth:`nova_prio_scenario.stage.Stage.get_host` returns them, and
     ``surprises`` has a line for each step that did not end as expected.
+    ``host_faults`` is a dict, name of a host to ``faults`` as of a Server.
     """
 
     servers: list
     hosts: list
     surprises: list = dataclasses.field(default_factory=list)
+    host_faults: dict = dataclasses.field(default_factory=dict)
 
     def to_dict(self):
         """Return the dict that ``--format json`` prints."""
         return {'servers': [server.to_dict() for server in self.servers],
-                'hosts': self.hosts}
+                'hosts': [
+                    {**host, 'fault': _join_faults(
+                        self.host_faults.get(host['name'], {}))}
+                    for host in self.hosts]}
+
+
+def _join_faults(faults):
+    """Return the texts of faults as one text, or None."""
+    return '\n'.join(faults.values()) or None
 
 
 def parse_cpus(text):

@@ -12,6 +12,7 @@ from nova_prio_scenario import cloud as embedded
 from nova_prio_scenario import document as scenario
 from nova_prio_scenario import refusals
 from nova_prio_scenario import result
+from nova_prio_scenario import verbs
 
 #: Statuses of a server with a guest, which may be stopped.
 GUEST_STATUSES = ('ACTIVE', 'SHUTOFF', 'VERIFY_RESIZE')
@@ -128,6 +129,8 @@ class Stage:
         ``inventory`` (resource class to inventory) and ``allocations``
         (consumer to allocation) come from Placement. ``domains`` is a dict,
         key of aggregate metadata to value, the widest failure domain first.
+        ``status`` is that of the service nova-compute, enabled or disabled.
+        ``dedicated``, ``shared``, ``ratio`` and ``mix`` are the options.
 
         :param host: dict, the host in the scenario file
         """
@@ -138,6 +141,8 @@ class Stage:
         return {
             'name': name,
             'state': 'down' if name in cloud.hosts_down else 'up',
+            'status': cloud.get_service(name)['status'],
+            **cloud.get_options(name, *verbs.CHANGES),
             'domains': {key: host['aggregate'][key]
                         for key in self._document.affinity_domains
                         if key in host['aggregate']},

@@ -50,6 +50,10 @@ _OFF = dict(schema.BOOLEAN, default=False)
 #: How a resize or migration ends.
 _END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _OFF}
 
+#: The options that host-change can change.
+CHANGES = {'dedicated': schema.CPU_SET, 'shared': schema.CPU_SET,
+           'ratio': schema.RATIO, 'mix': dict(schema.BOOLEAN, default=None)}
+
 #: Name to Verb.
 VERBS = {
     'create': Verb(
@@ -66,10 +70,9 @@ VERBS = {
         'migrated', lambda args, flavors: {'migrate': _to_host(args)},
         'VERIFY_RESIZE', 'finished', host=_OPTIONAL_NAME, **_END),
     'confirm': _server_verb(
-        'confirmed', lambda *_: {'confirmResize': None},
-        'ACTIVE', 'confirmed'),
+        'confirmed', lambda *_: {'confirmResize': None}, None, 'confirmed'),
     'revert': _server_verb(
-        'reverted', lambda *_: {'revertResize': None}, 'ACTIVE', 'reverted'),
+        'reverted', lambda *_: {'revertResize': None}, None, 'reverted'),
     'live-migrate': _server_verb(
         'migrated', lambda args, flavors: {'os-migrateLive': {
             'host': args['host'], 'block_migration': 'auto'}},
@@ -84,8 +87,17 @@ VERBS = {
         'evacuated', lambda args, flavors: {
             'evacuate': _to_host(args) or {}},
         None, 'done', host=_OPTIONAL_NAME),
+    'stop': _server_verb('stopped', lambda *_: {'os-stop': None}, 'SHUTOFF'),
     'start': _server_verb('active', lambda *_: {'os-start': None}, 'ACTIVE'),
+    'reboot': _server_verb(
+        'active', lambda args, flavors: {'reboot': {
+            'type': 'HARD' if args['hard'] else 'SOFT'}}, 'ACTIVE', hard=_OFF),
     'host-up': Verb({'host': schema.NAME}, ('up',)),
+    'host-disable': Verb({'host': schema.NAME}, ('disabled',)),
+    'host-enable': Verb({'host': schema.NAME}, ('enabled',)),
+    'host-drain': Verb({'host': schema.NAME}, ('drained', 'refused')),
+    'host-change': Verb({'host': schema.NAME, **CHANGES},
+                        ('changed', 'refused')),
 }
 
 
@@ -117,7 +129,7 @@ class Step:
         args = self.args
         if self.name != 'create':
             return '%s %s%s' % (self.name, args.get('server') or args['host'],
-                                self._get_details())
+                                self._get_details() or self._get_changes())
         servers = list_servers(args)
         details = [args['flavor'], *(
             '%s %s' % (word, args[key]) for key, word in (
@@ -133,9 +145,11 @@ class Step:
         return self.name + self._get_details()
 
     def _get_details(self):
-        """Return the target of a move, and how the move ends, as text."""
+        """Return the target and the end of a move, or the kind of reboot."""
         if 'server' not in self.args:
             return ''
+        if self.args.get('hard'):
+            return ' (hard)'
         target = self.args.get('flavor') or self.args.get('host')
         text = ' to ' + target if target else ''
         if self.args.get('revert'):
@@ -143,6 +157,21 @@ class Step:
         if self.args.get('confirm') is False:
             return text + ', to be confirmed'
         return text
+
+    def _get_changes(self):
+        """Return the changed options of a host, as text."""
+        changes = ', '.join(
+            '%s %s' % (key, str(value).lower())
+            for key, value in list_changes(self.args).items())
+        return ' (%s)' % changes if changes else ''
+
+
+def list_changes(args):
+    """Return the options that a step changes, a dict.
+
+    :param args: dict, the keys of a step about a host
+    """
+    return {key: args[key] for key in CHANGES if args.get(key) is not None}
 
 
 def check(name, args, names):
@@ -175,6 +204,12 @@ def check(name, args, names):
         if args['host'] in names['down']:
             yield 'host', '%r is already down' % args['host']
         names['down'].add(args['host'])
+    elif name == 'host-change':
+        if args['host'] in names['down']:
+            yield 'host', '%r is down at this step' % args['host']
+        if not list_changes(args):
+            yield 'host', '%r has no change; give one or more of %s' % (
+                args['host'], ', '.join(CHANGES))
     elif name == 'host-up':
         if args['host'] in names['host'] - names['down']:
             yield 'host', '%r is not down at this step' % args['host']

@@ -12,7 +12,7 @@ from nova.compute import manager
 from nova import context
 from nova.tests.functional.api import client
 
-from nova_prio_scenario import player
+from nova_prio_scenario import migrations
 from tests.functional import base
 from tests.functional import recorded_cloud
 from tests.fuzz import faults
@@ -113,7 +113,7 @@ class Operations:
         """Begin a live migration and wait until it has a status."""
         self._step('begin to migrate', name)
         uuid = self._uuids[name]
-        before = player.newest_migration(self._cloud.api, uuid)
+        before = migrations.get_newest(self._cloud.api, uuid)
         self._cloud.api.post_server_action(uuid, {'os-migrateLive': {
             'host': 'two', 'block_migration': 'auto'}})
         found = self._cloud.wait_for_migration(uuid, status, before)
@@ -122,7 +122,7 @@ class Operations:
 
     def _abort(self, name):
         self._step('abort', name)
-        migration = player.newest_migration(
+        migration = migrations.get_newest(
             self._cloud.api, self._uuids[name])
         self._cloud.api.delete_migration(self._uuids[name], migration['id'])
         self._rest()
@@ -214,7 +214,7 @@ class Operations:
         uuid = self._uuids[name]
         if not self._is_quiet() or self._cloud.is_migrating_live(uuid) or not (
                 name in self._unfinished or
-                player.newest_is_settled(self._cloud.api, uuid)):
+                migrations.is_settled(self._cloud.api, uuid)):
             return False
         shown = self._cloud.api.get_server(uuid)
         return shown['OS-EXT-STS:task_state'] is None and (

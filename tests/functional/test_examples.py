@@ -79,6 +79,28 @@ steps:
     expect: refused
 """ % {'host': HOST}
 
+CHANGED = """
+hosts:
+  - {name: plain, cpus: 4}
+flavors:
+  - {name: two, vcpus: 2}
+steps:
+  - create: {name: old, flavor: two}
+    expect: active
+  - host-change: {host: plain, dedicated: 0-1}
+    expect: refused
+  - host-change: {host: plain, shared: 0-1, ratio: 3}
+    expect: changed
+  - reboot: {server: old}
+    expect: active
+  - create: {name: new, flavor: two}
+    expect: active
+  - stop: {server: new}
+    expect: stopped
+  - stop: {server: new}
+    expect: refused
+"""
+
 
 class Scenarios(testtools.TestCase):
     """Scenarios that are played in the process of the tests.
@@ -204,6 +226,46 @@ class Scenarios(testtools.TestCase):
             'hosts available.',
             'Mix-2: the request names another host', 'mix-1: the host is down',
         ], servers['new']['fault'].split('\n'))
+
+    def test_maintenance_example(self):
+        played = self._play_file('maintenance')
+        servers = by_name(played)
+        self.assertEqual({
+            'db-1': ('SHUTOFF', 'mix-2'), 'db-2': ('ACTIVE', 'mix-2'),
+            'late': ('ACTIVE', 'mix-1'),
+        }, {name: (servers[name]['status'], servers[name]['host'])
+            for name in ('db-1', 'db-2', 'late')})
+        self.assertEqual([4, 4], [
+            len(servers[name]['cpus']) for name in ('db-1', 'db-2')])
+        self.assertEqual([*range(11)], servers['batch']['cpus'])
+        self.assertIsNone(servers['db-1']['fault'])
+        self.assertIn('mix-2: 4 PCPU needed, 0 free of 8',
+                      servers['db-2']['fault'])
+        self.assertIn('mix-1: has the forbidden trait COMPUTE_STATUS_DISABLED',
+                      servers['early']['fault'])
+        first, second = played['hosts']
+        self.assertIn("step 5 (host-change): nova_prio: [compute] "
+                      "cpu_dedicated_set is '0-3'", first['fault'])
+        self.assertIsNone(second['fault'])
+        self.assertEqual(('enabled', '0-3', '4-11'), tuple(
+            first[key] for key in ('status', 'dedicated', 'shared')))
+        self.assertEqual([4, 20, 16], [
+            row['sellable'] for row in first['classes'].values()])
+
+    def test_refused_change_keeps_the_options_of_a_host(self):
+        played = self._play_text(CHANGED)
+        host, = played['hosts']
+        self.assertEqual((None, '0-1', 3), tuple(
+            host[key] for key in ('dedicated', 'shared', 'ratio')))
+        self.assertEqual(6, host['classes']['ordinary']['sellable'])
+        # The text is of Nova.
+        self.assertIn('step 2 (host-change): This host has unpinned instances',
+                      host['fault'])
+        servers = by_name(played)
+        # A soft reboot keeps the domain of libvirt.
+        self.assertEqual([0, 1, 2, 3], servers['old']['cpus'])
+        self.assertEqual([0, 1], servers['new']['cpus'])
+        self.assertIn('step 7 (stop): HTTP 409', servers['new']['fault'])
 
     def test_refusal_has_a_reason_for_each_host(self):
         found = by_name(self._play_text(REFUSED))

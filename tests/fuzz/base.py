@@ -2,7 +2,7 @@
 
 """Base class of the operations of the fuzz."""
 
-from nova_prio_scenario import player
+from nova_prio_scenario import migrations
 from tests.fuzz import comparison
 from tests.fuzz import requests
 
@@ -58,7 +58,7 @@ class Operations:
         found = comparison.find_differences(self._cloud, accounting=False)
         if found:
             raise UnexpectedOutcome(found)
-        migration = player.newest_migration(self._cloud.api, server.uuid)
+        migration = migrations.get_newest(self._cloud.api, server.uuid)
         self._recount(migration.get('dest_compute'))
 
     def _recount(self, *hosts):

@@ -9,7 +9,7 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio_scenario import player
+from nova_prio_scenario import migrations
 from tests.fuzz import faults
 from tests.fuzz import model
 from tests.fuzz import requests
@@ -106,7 +106,7 @@ class FuzzCloud(faults.FaultyCloud):
 
     def migration_of(self, uuid):
         """Return the UUID of the newest migration of a server."""
-        return player.newest_migration(self.api, uuid).get('uuid')
+        return migrations.get_newest(self.api, uuid).get('uuid')
 
     # Operations
 
@@ -135,7 +135,7 @@ class FuzzCloud(faults.FaultyCloud):
         def is_settled():
             # Read the server last: an evacuation sets its host at the end.
             if (self.is_migrating_live(uuid) or
-                    not player.newest_is_settled(self.api, uuid)):
+                    not migrations.is_settled(self.api, uuid)):
                 return False
             shown.update(self.api.get_server(uuid))
             return (shown['OS-EXT-STS:task_state'] is None and
@@ -176,7 +176,7 @@ class FuzzCloud(faults.FaultyCloud):
         found = {}
 
         def has_status():
-            found.update(player.newest_migration(self.api, uuid))
+            found.update(migrations.get_newest(self.api, uuid))
             return (found.get('id') != before.get('id') and
                     found['status'] in (status, 'error', 'failed'))
 

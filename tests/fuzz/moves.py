@@ -6,7 +6,7 @@ import contextlib
 
 from nova.tests.functional.api import client
 
-from nova_prio_scenario import player
+from nova_prio_scenario import migrations
 from tests.fuzz import base
 from tests.fuzz import faults
 from tests.fuzz import model
@@ -186,7 +186,7 @@ class MoveOperations(base.Operations):
         :param fits: whether it must, or None if that is not known
         """
         error = None
-        before = player.newest_migration(self._cloud.api, server.uuid)
+        before = migrations.get_newest(self._cloud.api, server.uuid)
         try:
             self._cloud.api.post_server_action(server.uuid, _live(host))
         except client.OpenStackApiException as refused:
@@ -203,7 +203,7 @@ class MoveOperations(base.Operations):
         return error is None
 
     def _abort(self, server):
-        migration = player.newest_migration(self._cloud.api, server.uuid)
+        migration = migrations.get_newest(self._cloud.api, server.uuid)
         self._cloud.api.delete_migration(server.uuid, migration['id'])
 
 

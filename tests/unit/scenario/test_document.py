@@ -15,7 +15,8 @@ from nova_prio_scenario import verbs
 ROOT = pathlib.Path(__file__).parents[3]
 
 VERBS = ('create, delete, resize, migrate, confirm, revert, live-migrate, '
-         'shelve, unshelve, host-down, evacuate, start, host-up')
+         'shelve, unshelve, host-down, evacuate, stop, start, reboot, '
+         'host-up, host-disable, host-enable, host-drain, host-change')
 
 GOOD = """\
 hosts:
@@ -183,6 +184,22 @@ def test_cpu_set_may_be_a_yaml_number():
     ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
      '\n    expect: refused',
      "8: key 'steps[1].expect': 'refused' is not one of down"),
+    ('flavor: f}', 'flavor: f}\n  - host-change: {host: a}',
+     "7: key 'steps[1].host-change.host': 'a' has no change; give one or more "
+     'of dedicated, shared, ratio, mix'),
+    ('flavor: f}', 'flavor: f}\n  - host-down: {host: a}'
+     '\n  - host-change: {host: a, ratio: 2}',
+     "8: key 'steps[2].host-change.host': 'a' is down at this step"),
+    *(('flavor: f}', 'flavor: f}\n  - host-change: {host: a, %s}' % change,
+       "7: key 'steps[1].host-change.%s" % problem) for change, problem in (
+           ('shared: 10-12', "shared': '10-12' has CPUs that the host lacks: "
+            '12; it has 0-11'),
+           ('dedicated: 0,2', "dedicated': YAML ends 0 at the first comma; "
+            'quote the value: dedicated: "0,2"'),
+           ('cpus: 8', "cpus': is unknown; allowed: host, dedicated, shared, "
+            'ratio, mix'),
+           ('ratio: 0', "ratio': 0 is not a number greater than 0, and up to "
+            '1000'))),
     # CPUs of a host.
     ('cpus: 12', 'cpus: 12, cells: 5',
      "2: key 'hosts[0].cpus': 12 is not a multiple of 5 (cells times "
@@ -237,6 +254,19 @@ def test_cpu_set_may_be_a_yaml_number():
 def test_error_names_line_key_value_and_allowed_values(old, new, problem):
     assert old in GOOD
     assert problems(GOOD.replace(old, new, 1)) == ['x.yaml:' + problem]
+
+
+def test_host_change_has_the_values_of_a_host():
+    found = document.Document(
+        GOOD + '  - host-change: {host: a, dedicated: 010, mix: false}\n',
+        'x.yaml')
+    assert found.steps[1].args == {
+        'host': 'a', 'dedicated': '010', 'shared': None, 'ratio': None,
+        'mix': False}
+    stock = GOOD.replace('shared', 'driver: stock, shared')
+    assert problems(stock + '  - host-change: {host: a, mix: true}\n') == [
+        "x.yaml:7: key 'steps[1].host-change.mix': true needs the driver "
+        "'prio'"]
 
 
 def test_all_errors_are_listed_in_the_order_of_the_file():

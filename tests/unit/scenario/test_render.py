@@ -14,15 +14,15 @@ def server(name, cpus, priority=None, host='seed', **kwargs):
                          priority and '/%s_prio_machine' % priority, **kwargs)
 
 
-def host(name='seed', cpus=12, dedicated='0-7', shared='8-11'):
+def host(name='seed', cpus=12):
     """Return a host of a scenario file."""
-    return {'name': name, 'cpus': cpus, 'dedicated': dedicated,
-            'shared': shared}
+    return {'name': name, 'cpus': cpus}
 
 
 def report(**values):
     """Return a host of a result, without any usage."""
-    return {'state': 'up', 'domains': {}, 'classes': None, 'inventory': {},
+    return {'state': 'up', 'status': 'enabled', 'dedicated': '0-7',
+            'shared': '8-11', 'domains': {}, 'classes': None, 'inventory': {},
             'allocations': {}, **values}
 
 
@@ -96,14 +96,20 @@ def test_servers_share_an_equal_refusal_of_one_step():
     servers = [server('s', [0], faults=faults),
                server('t', [0], faults={2: 'step 2 (create): never'}),
                server('u', [0], faults={**faults, 3: 'step 3 (x): no'})]
-    assert list(render.format_faults(servers)) == [
+    played = result.Result(
+        servers, [], host_faults={'seed': {3: 'step 3 (x): no start'}})
+    assert list(render.format_faults(played)) == [
         's, u, step 2 (create): no\n  seed: no room',
-        't, step 2 (create): never', 'u, step 3 (x): no']
+        't, step 2 (create): never', 'u, step 3 (x): no',
+        'seed, step 3 (x): no start']
 
 
-def test_map_shows_that_a_host_is_down():
-    assert render.draw_host(host(), report(state='down'), []).startswith(
-        'host seed (down): 12 CPUs, dedicated 0-7, shared 8-11\n')
+@pytest.mark.parametrize('changes, marks', [
+    ({'state': 'down'}, 'down'), ({'status': 'disabled'}, 'disabled'),
+    ({'state': 'down', 'status': 'disabled'}, 'down, disabled')])
+def test_map_shows_the_state_of_a_host(changes, marks):
+    assert render.draw_host(host(), report(**changes), []).startswith(
+        'host seed (%s): 12 CPUs, dedicated 0-7, shared 8-11\n' % marks)
 
 
 def test_map_keeps_the_cpus_of_stopped_servers():
@@ -145,9 +151,11 @@ def test_map_shows_remaining_vcpus_of_each_row(low_used, ordinary_used, left):
 
 
 def test_map_of_a_host_with_the_stock_driver_shows_placement_usage():
-    stock = report(domains={'zone': 'a', 'rack': '1'}, inventory={
-        'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
-    assert render.draw_host(host('stock', 2, None, None), stock, []) == (
+    stock = report(
+        dedicated=None, shared=None, domains={'zone': 'a', 'rack': '1'},
+        inventory={
+            'VCPU': {'total': 2, 'reserved': 0, 'allocation_ratio': 4.0}})
+    assert render.draw_host(host('stock', 2), stock, []) == (
         'host stock: 2 CPUs, zone a, rack 1\n'
         'CPU       | 0| 1|\n'
         'placement 0 of 8 VCPU (total 2, reserved 0, allocation ratio 4.0)')

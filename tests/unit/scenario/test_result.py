@@ -41,13 +41,14 @@ def test_pinned_and_floating_cpus(cpus, pinned_on, floats_on):
 def test_to_dict_has_the_keys_of_the_json_format():
     found = result.Result(
         [result.Server('s', faults={1: 'no', 2: 'no room'})],
-        [{'name': 'a'}], ['surprise'])
+        [{'name': 'a'}, {'name': 'b'}], ['surprise'], {'b': {3: 'no start'}})
     assert found.to_dict() == {
         'servers': [{
             'name': 's', 'id': None, 'priority': None, 'status': 'REFUSED',
             'host': None, 'cpus': None, 'partition': None,
             'fault': 'no\nno room'}],
-        'hosts': [{'name': 'a'}]}
+        'hosts': [{'name': 'a', 'fault': None},
+                  {'name': 'b', 'fault': 'no start'}]}
 
 
 @pytest.mark.parametrize('text, cpus', [
