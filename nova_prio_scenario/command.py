@@ -11,6 +11,7 @@ import warnings
 
 from cliff import command
 
+from nova_prio.cmd import colors
 from nova_prio_scenario import document
 from nova_prio_scenario import render
 from nova_prio_scenario import result
@@ -66,9 +67,11 @@ class Play(command.Command):
                 '' if is_sentence else type(error).__name__ + ': ',
                 ' '.join(str(error).split())))
             return FAILED
-        self.app.stdout.write(
-            json.dumps(played.to_dict(), indent=2) + '\n'
-            if parsed_args.format == 'json' else render.format_result(
+        if parsed_args.format == 'json':
+            self.app.stdout.write(
+                json.dumps(played.to_dict(), indent=2) + '\n')
+        else:
+            colors.write(self.app.stdout, render.format_result(
                 played, scenario.hosts))
         for surprise in played.surprises:
             self._show_progress(surprise)
@@ -76,7 +79,7 @@ class Play(command.Command):
 
     def _show_progress(self, line):
         """Write a line to standard error."""
-        self.app.stderr.write(line + '\n')
+        colors.write(self.app.stderr, line + '\n')
         self.app.stderr.flush()
 
     def _play(self, scenario):

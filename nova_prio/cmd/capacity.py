@@ -11,6 +11,7 @@ from osc_lib import exceptions
 
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
+from nova_prio.cmd import tables
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 
@@ -19,7 +20,7 @@ COLUMNS = ['%s %s' % (row.title(), amount) for row in capacity.Rows._fields
            for amount in ('Sold', 'Sellable', 'Left')]
 
 
-class Show(report.NovaCommand, lister.Lister):
+class Show(tables.Tables, report.NovaCommand, lister.Lister):
     """List the sold, sellable and remaining vCPUs of hosts.
 
     The numbers are those of the last report of each nova-compute, for three

@@ -11,6 +11,8 @@ from cliff import app
 from cliff import commandmanager
 from pbr import version
 
+from nova_prio.cmd import colors
+
 NAMESPACE = 'nova_prio.cli'
 
 
@@ -45,6 +47,16 @@ def _check_import(entry):
                 'scenario' if entry.name.startswith('scenario') else 'cli'))
 
 
+class ColorFormatter(logging.Formatter):
+    """Paints errors red and other messages yellow."""
+
+    def format(self, record):
+        """Return the text of a log record."""
+        return colors.paint(
+            super().format(record),
+            colors.RED if record.levelno >= logging.ERROR else colors.YELLOW)
+
+
 class NovaPrio(app.App):
     """High and low CPU priority for the instances of an OpenStack Nova."""
 
@@ -77,7 +89,9 @@ class NovaPrio(app.App):
     def configure_logging(self):
         """Print the messages of ``LOG``, and none of other loggers."""
         handler = logging.StreamHandler(self.stderr)
-        handler.setFormatter(logging.Formatter('%(message)s'))
+        handler.setFormatter(ColorFormatter('%(message)s')
+                             if colors.is_wanted(self.stderr) else
+                             logging.Formatter('%(message)s'))
         self.LOG.handlers = [handler]
         if not self.options.debug:
             # Without a handler, Python prints the warnings of all loggers.

@@ -10,11 +10,15 @@ from cliff import columns
 from cliff import lister
 from osc_lib import exceptions
 
+from nova_prio.cmd import colors
 from nova_prio.cmd import controller
+from nova_prio.cmd import tables
 
 #: Exit statuses, as those of ``nova-manage placement audit``: nothing to do,
 #: a check or repair failed, the operator must act.
 CLEAN, FAILED, FOUND = 0, 1, 3
+#: Exit status to the color of the last line; green for all others.
+_COLORS = {FAILED: colors.RED, FOUND: colors.YELLOW}
 
 
 def refuse(argument, value, allowed):
@@ -120,7 +124,7 @@ class NovaCommand:
             parsed_args.plan, parsed_args.host)
 
 
-class Report(NovaCommand, lister.Lister):
+class Report(tables.Tables, NovaCommand, lister.Lister):
     """A command that prints a list, and a last line to standard error.
 
     ``take_action`` or ``conclude`` must set ``last_line``, which tells the
@@ -133,7 +137,10 @@ class Report(NovaCommand, lister.Lister):
         # The last line goes to standard error and must follow the list.
         self.app.stdout.flush()
         self.conclude(parsed_args)
-        self.app.LOG.warning('%s', self.last_line)
+        line = self.last_line
+        if colors.is_wanted(self.app.stderr):
+            line = colors.paint(line, _COLORS.get(self.status, colors.GREEN))
+        self.app.LOG.warning('%s', line)
 
     def conclude(self, parsed_args):
         """Do nothing; subclasses may act after the list is printed."""
