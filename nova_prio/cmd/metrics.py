@@ -10,6 +10,7 @@ from cliff import command
 from osc_lib import exceptions
 import prometheus_client
 
+from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 
 
@@ -68,14 +69,8 @@ class Metrics(report.NovaCommand, command.Command):
         :param families: iterable of Metric of prometheus_client
         """
         collected = types.SimpleNamespace(collect=lambda: families)
+        text = prometheus_client.generate_latest(collected)
         if parsed_args.output is None:
-            self.app.stdout.write(
-                prometheus_client.generate_latest(collected).decode())
-            return
-        try:
-            # This writes another file in the same directory and renames it.
-            prometheus_client.write_to_textfile(parsed_args.output, collected)
-        except OSError as error:
-            raise exceptions.CommandError(
-                "--output is '%s', which cannot be written: %s." % (
-                    parsed_args.output, error.strerror)) from error
+            self.app.stdout.write(text.decode())
+        else:
+            output_file.write('--output', parsed_args.output, text)

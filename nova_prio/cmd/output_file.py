@@ -1,0 +1,31 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Write a file that an option of a command names."""
+
+import contextlib
+import os
+
+from osc_lib import exceptions
+
+
+def write(option, path, text):
+    """Write a text to a file, which readers see complete or not at all.
+
+    :param option: name of the option with the path, such as '--output'
+    :param text: str, or bytes
+    :raises CommandError: if the file cannot be written
+    """
+    # A rename is atomic in one directory only. The file gets the permissions
+    # of a new file, because other users may have to read it.
+    temporary = '%s.%d' % (path, os.getpid())
+    try:
+        with contextlib.ExitStack() as on_error:
+            with open(temporary, 'wb') as file:
+                on_error.callback(os.unlink, temporary)
+                file.write(text.encode() if isinstance(text, str) else text)
+            os.replace(temporary, path)
+            on_error.pop_all()
+    except OSError as error:
+        raise exceptions.CommandError(
+            "%s is '%s', which cannot be written: %s." % (
+                option, path, error.strerror)) from error
