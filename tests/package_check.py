@@ -42,7 +42,9 @@ def check_files(files):
     assert found == PACKAGES | {'VERSION.data', 'VERSION.dist-info'}, found
     assert not [name for name in files
                 if {'test', 'tests'}.intersection(name.split('/'))]
-    for name in ('VERSION.dist-info/licenses/LICENSE',
+    for name in (*('nova_prio/admin/page/templates/page.' + suffix
+                   for suffix in ('css', 'html', 'js')),
+                 'VERSION.dist-info/licenses/LICENSE',
                  'VERSION.data/data/etc/nova_prio/nova-prio.conf.sample'):
         assert name in files, '%s is not among %s' % (name, sorted(files))
 

@@ -46,7 +46,8 @@ class HostCapacity(typing.NamedTuple):
     be read: ``problem`` is the reason or None. ``aggregates`` are those with
     this host. ``uuid`` is the UUID of the compute node and of its resource
     provider, ``free_memory_mb`` the unsold memory. ``changed_at`` is the time
-    of the last change of the compute node.
+    of the last change of the compute node. ``numa_topology`` is the
+    nova.objects.NUMATopology of the host as JSON text, or None.
     """
 
     name: str
@@ -56,6 +57,7 @@ class HostCapacity(typing.NamedTuple):
     uuid: str | None = None
     free_memory_mb: int = 0
     changed_at: datetime.datetime | None = None
+    numa_topology: str | None = None
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -126,7 +128,8 @@ def list_hosts(context: nova_context.RequestContext,
                 name=node.host, report=report, problem=problem,
                 aggregates=aggregates_of_host[node.host], uuid=node.uuid,
                 free_memory_mb=node.free_ram_mb,
-                changed_at=node.updated_at or node.created_at))
+                changed_at=node.updated_at or node.created_at,
+                numa_topology=node.numa_topology))
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 

@@ -10,6 +10,7 @@ from cliff import show
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio.model import capacity
@@ -47,6 +48,10 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
             '--flavor', metavar='FLAVOR',
             help='also list how many instances of this flavor (name or ID) '
             'fit')
+        parser.add_argument(
+            '--html', metavar='FILE',
+            help='also write a page with the servers on the CPUs of each '
+            'host to this file, which a browser shows')
         return parser
 
     def take_action(self, parsed_args):
@@ -63,13 +68,23 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
                    *(['Units'] if request else [])]
         # Name of a host or an aggregate -> column -> sum.
         sums = collections.defaultdict(collections.Counter)
-        for host in self._select_hosts(hosts, parsed_args):
+        selected = list(self._select_hosts(hosts, parsed_args))
+        for host in selected:
             numbers = _count(host, request)
             for name in _get_aggregates(host) if by_aggregate else [host.name]:
                 sums[name].update(numbers)
-        return (['Aggregate' if by_aggregate else 'Host', *columns],
-                [[name, *map(numbers.get, columns)]
-                 for name, numbers in sorted(sums.items())])
+        columns = ['Aggregate' if by_aggregate else 'Host', *columns]
+        rows = [[name, *map(numbers.get, columns[1:])]
+                for name, numbers in sorted(sums.items())]
+        if parsed_args.html:
+            from nova_prio.admin.page import capacity as capacity_page
+            from nova_prio.admin.page import render
+            output_file.write('--html', parsed_args.html, render.render(
+                capacity_page.build(
+                    self.context, self.conf, hosts, silent_cells, selected,
+                    request, parsed_args.flavor,
+                    [dict(zip(columns, row)) for row in rows])))
+        return columns, rows
 
     def _select_hosts(self, hosts, parsed_args):
         """Yield the hosts with a report that --host and --aggregate select."""

@@ -2,8 +2,14 @@
 
 """The command ``nova-prio capacity show``, compared with new servers."""
 
+import os
+
+import fixtures
+from nova.virt import hardware
+
 from tests import commands
 from tests.functional import base
+from tests import html_page
 
 
 class CapacityShow(base.FunctionalTest):
@@ -63,6 +69,87 @@ class CapacityShow(base.FunctionalTest):
         for _ in range(3):
             self.boot(self.high)
         self.boot(self.high, 'ERROR')
+
+    def read_page(self, *arguments):
+        """Run the command with --html; return the rows and the page."""
+        path = os.path.join(
+            self.useFixture(fixtures.TempDir()).path, 'page.html')
+        rows = self.show('--html', path, *arguments)
+        with open(path, encoding='utf-8') as file:
+            return rows, file.read()
+
+    def get_guest_cpus(self, server):
+        """Return the pinned CPUs of a guest, and those on which it floats."""
+        sets = [hardware.parse_cpu_spec(cpus)
+                for cpus in self.cpus_of_vcpus(server) or [
+                    self.domain(server).find('vcpu').get('cpuset')]]
+        return (set().union(*(cpus for cpus in sets if len(cpus) == 1)),
+                set().union(*(cpus for cpus in sets if len(cpus) > 1)))
+
+    def test_page_shows_the_listed_rows_and_the_cpus_of_each_guest(self):
+        self.start_seed_host('cells1', cells=2, dedicated='0-3,6-9',
+                             shared='4-5,10-11')
+        mixed = self.flavor(4, **{'hw:cpu_policy': 'mixed',
+                                  'hw:cpu_dedicated_mask': '0-1'})
+        low_in_cells = self.flavor(4, **{'hw:cpu_priority': 'low',
+                                         'hw:numa_nodes': '1'})
+        servers = {name: self.boot(flavor, az='nova:' + host, name=name)
+                   for name, flavor, host in (
+                       ('<b>high</b>', self.high, 'mix1'),
+                       ('low', self.low, 'mix1'),
+                       ('ordinary', self.plain, 'mix1'),
+                       ('mixed', mixed, 'off1'),
+                       ('low-off', self.low, 'off1'),
+                       ('low-in-cell', low_in_cells, 'cells1'))}
+        rows, text = self.read_page('--flavor', self.high)
+        self.assertEqual(rows, html_page.read_data(text))
+        hosts = html_page.read_hosts(text)
+        self.assertEqual([row['Host'] for row in rows], list(hosts))
+        for row in rows:
+            host = hosts[row['Host']]
+            self.assertIn('%d more ' % row['Units'], host.text)
+            self.assertEqual({
+                name: '%d left %d of %d sold' % tuple(
+                    row['%s %s' % (name.title(), amount)]
+                    for amount in ('Left', 'Sold', 'Sellable'))
+                for name in ('high', 'low', 'ordinary')}, host.get_rows())
+        for name, server in servers.items():
+            host = hosts[self.host_of(server)]
+            row, *cpus = host.get_servers()[name]
+            self.assertEqual(self.get_guest_cpus(server), tuple(cpus), name)
+        self.assertEqual(dict.fromkeys(self.get_guest_cpus(
+            servers['<b>high</b>'])[0], 'A'), hosts['mix1'].get_map('pinned'))
+        self.assertEqual(dict.fromkeys(range(12), '~1'),
+                         hosts['mix1'].get_map('low'))
+        self.assertEqual(dict.fromkeys(range(8, 12), '~1'),
+                         hosts['mix1'].get_map('ordinary'))
+
+    def test_page_shows_disabled_hosts_and_held_cpus(self):
+        self.start_seed_host('mix2')
+        server = self.boot(self.high, az='nova:mix1')
+        pins, _ = self.get_guest_cpus(server)
+        self.api.post_server_action(
+            server['id'], {'migrate': {'host': 'mix2'}})
+        self._wait_for_state_change(server, 'VERIFY_RESIZE')
+        self.update_host('mix1')
+        service, = self.api.get_services(host='mix1', binary='nova-compute')
+        self.api.put_service(service['id'], {
+            'status': 'disabled', 'disabled_reason': 'memory'})
+        _, text = self.read_page('--host', 'mix1', '--host', 'mix2')
+        hosts = html_page.read_hosts(text)
+        self.assertEqual(['mix1', 'mix2'], list(hosts))
+        self.assertIn('nova-compute is disabled (memory)', hosts['mix1'].text)
+        self.assertIn('not available', hosts['mix1'].text)
+        self.assertNotIn('not available', hosts['mix2'].text)
+        # The source holds the CPUs until the migration is confirmed.
+        self.assertEqual(dict.fromkeys(pins, '?'),
+                         hosts['mix1'].get_map('pinned'))
+        self.assertEqual([server['name']], list(hosts['mix2'].get_servers()))
+
+    def test_page_that_cannot_be_written_is_an_error(self):
+        self.show('--html', '/no/page.html', status=1)
+        self.assertIn("--html is '/no/page.html', which cannot be written",
+                      self.said)
 
     def test_unknown_names_are_refused(self):
         for arguments, words in (

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Read the content of the page of ``nova-prio capacity show`` from Nova."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import functools
+import typing
+
+from nova.compute import vm_states
+from nova import context as nova_context
+from nova import objects
+from nova.virt import hardware
+from oslo_utils import timeutils
+
+from nova_prio.admin import aggregate_checks
+from nova_prio.admin.audit import finding
+from nova_prio.admin import host_inventory
+from nova_prio.admin import metrics
+from nova_prio.admin.page import content
+from nova_prio.model import capacity
+from nova_prio.model import flavor_specs
+from nova_prio.virt import demand
+
+if typing.TYPE_CHECKING:
+    from oslo_config import cfg
+
+#: Number of instances that one query reads.
+PAGE = 500
+NOTES = [
+    'The rows are those of the last report of each nova-compute.',
+    'An ordinary server uses vCPUs of the low row and of the ordinary row.',
+    'The servers are those in Nova, with the CPUs that Nova gives to a server '
+    'when it starts. A guest on a stale CPU set may float on other CPUs: '
+    '"nova-prio audit" on the host finds it.',
+    'To learn why a server got no host, run "nova-prio explain SERVER".']
+
+
+def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
+          hosts: abc.Collection[host_inventory.HostCapacity],
+          silent_cells: abc.Collection[str],
+          selected: abc.Sequence[host_inventory.HostCapacity],
+          request: demand.ResourceRequest | None, flavor: str | None,
+          data: typing.Any) -> content.Page:
+    """Return the page of a cloud.
+
+    :param context: targets no cell
+    :param conf: Nova's configuration
+    :param hosts: all hosts of the cells that answer
+    :param silent_cells: UUIDs of the other cells
+    :param selected: the hosts to show, which have a report
+    :param request: of one server of the flavor, or None
+    :param flavor: the name or ID that the operator gave, or None
+    :param data: see ``content.Page``
+    """
+    warnings = ['Cell %s does not answer; its hosts are omitted. Check the '
+                'database of the cell.' % cell for cell in silent_cells]
+    warnings += aggregate_checks.find_warnings(
+        conf, (), objects.AggregateList.get_all(context), hosts,
+        not silent_cells)
+    return content.Page(
+        title='CPU capacity of priority hosts',
+        steps=[content.Step(list_hosts(context, selected, request))],
+        data=data, flavor=flavor, notes=NOTES, warnings=warnings,
+        lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
+            len(selected), len(hosts),
+            timeutils.utcnow().isoformat(' ', 'minutes'))])
+
+
+def list_hosts(context: nova_context.RequestContext,
+               hosts: abc.Sequence[host_inventory.HostCapacity],
+               request: demand.ResourceRequest | None = None,
+               ) -> list[content.Host]:
+    """Return the content of hosts that have a report.
+
+    Send queries for each cell, not for each host.
+
+    :param context: targets no cell
+    :param request: of one server of the flavor to fit, or None
+    """
+    services = metrics.read_services(context)
+    instances: dict[str, list[objects.Instance]] = collections.defaultdict(
+        list)
+    answers, _ = host_inventory.read_cells(
+        context, _list_instances, [host.name for host in hosts])
+    for found in answers.values():
+        for instance in found:
+            instances[instance.host].append(instance)
+    return [_make_host(host, instances[host.name], services.get(host.name),
+                       request) for host in hosts]
+
+
+def _list_instances(context: nova_context.RequestContext,
+                    hosts: list[str]) -> list[objects.Instance]:
+    """Return the instances of hosts in the cell of a context."""
+    read_page = functools.partial(
+        objects.InstanceList.get_by_filters, context,
+        {'deleted': False, 'host': hosts}, sort_dir='asc',
+        expected_attrs=['flavor', 'numa_topology'])
+    return sorted(host_inventory.iterate_pages(read_page, 'uuid', PAGE),
+                  key=lambda instance: (instance.display_name, instance.uuid))
+
+
+def _make_host(host: host_inventory.HostCapacity,
+               instances: abc.Collection[objects.Instance],
+               service: objects.Service | None,
+               request: demand.ResourceRequest | None) -> content.Host:
+    """Return the content of a host with a report.
+
+    :param service: its nova-compute, or None if it is unknown
+    """
+    report = host.report
+    assert report is not None
+    cpus = report.cpus
+    cells = {cell.id: cell for cell in (
+        objects.NUMATopology.obj_from_db_obj(host.numa_topology).cells
+        if host.numa_topology else ())}
+    pins = {instance.uuid: frozenset(demand.get_instance_pins(instance))
+            for instance in instances}
+    is_disabled = service is not None and (
+        service.disabled or service.forced_down)
+    return content.Host(
+        name=host.name,
+        aggregates=[aggregate.name for aggregate in host.aggregates],
+        dedicated=cpus.dedicated, shared=cpus.shared,
+        rows=content.make_rows(
+            report.used, report.sellable, report.remaining),
+        guests=[_make_guest(instance, pins[instance.uuid], find_floating_cpus(
+            instance, cpus, cells)) for instance in instances],
+        facts=[('Dedicated CPUs', report.cpu_dedicated_set or 'none'),
+               ('Shared CPUs', report.cpu_shared_set or 'none'),
+               ('CPU allocation ratio', report.cpu_allocation_ratio),
+               ('Mix', 'on' if report.mix else 'off')],
+        held=demand.get_host_pins(host.numa_topology).difference(
+            *pins.values()) - report.blocked,
+        blocked=report.blocked,
+        problems=list(_find_problems(host, service, pins)),
+        units=host.count_instances(request) if request else None,
+        is_open=not is_disabled)
+
+
+def _make_guest(instance: objects.Instance, pinned: frozenset[int],
+                floating: frozenset[int]) -> content.Guest:
+    """Return the content of an instance."""
+    state = instance.vm_state
+    return content.Guest(
+        name=instance.display_name, uuid=instance.uuid,
+        row=flavor_specs.get_priority(
+            instance.flavor.extra_specs) or 'ordinary',
+        state='%s (%s)' % (state, instance.task_state)
+        if instance.task_state else state,
+        pinned=pinned, floating=floating, flavor=instance.flavor.name,
+        is_stopped=state == vm_states.STOPPED)
+
+
+def find_floating_cpus(instance: objects.Instance, cpus: capacity.HostCPUs,
+                       cells: abc.Mapping[int, objects.NUMACell],
+                       ) -> frozenset[int]:
+    """Return the CPUs on which the shared vCPUs of an instance float.
+
+    :param cpus: of the host of the instance
+    :param cells: id -> NUMA cell of the host
+    """
+    is_low = flavor_specs.get_priority(
+        instance.flavor.extra_specs) == capacity.LOW
+    allowed = cpus.floating if is_low else cpus.shared
+    topology = instance.numa_topology
+    if topology is None:
+        return allowed
+    return frozenset().union(*(
+        allowed & (cells[cell.id].cpuset | cells[cell.id].pcpuset)
+        for cell in topology.cells if cell.cpuset and cell.id in cells))
+
+
+def _find_problems(host: host_inventory.HostCapacity,
+                   service: objects.Service | None,
+                   pins: abc.Mapping[str, frozenset[int]],
+                   ) -> abc.Iterator[str]:
+    """Yield the problems of a host that Nova's databases tell, as sentences.
+
+    :param pins: UUID of an instance -> CPUs
+    """
+    report = host.report
+    assert report is not None
+    if service is not None and service.disabled:
+        yield 'nova-compute is disabled%s: the scheduler omits this host.' % (
+            ' (%s)' % service.disabled_reason
+            if service.disabled_reason else '')
+    if service is not None and service.forced_down:
+        yield 'nova-compute is forced down: the scheduler omits this host.'
+    for problem in (report.problem, report.partition_problem):
+        if problem:
+            yield '%s.' % problem.rstrip('.')
+    for row in capacity.find_oversold_rows(report.sellable, report.used):
+        yield 'The %s row is oversold: %d of %d vCPUs are sold. %s' % (
+            row, getattr(report.used, row), getattr(report.sellable, row),
+            finding.REMEDIES['oversold'])
+    if report.blocked:
+        yield ('CPUs %s take no pinned server: guests on stale CPU sets or '
+               'orphan guests use them%s.' % (
+                   report.blocked_cpus, report.blocked_by and
+                   ' (%s)' % report.blocked_by))
+    for uuid, text in finding.find_pin_conflicts(pins):
+        yield 'Instance %s is pinned to %s. %s' % (
+            uuid, text, finding.REMEDIES['same_cpu'])
+    for uuid, cpus in pins.items():
+        outside = cpus - report.cpus.dedicated
+        if outside:
+            yield ('Instance %s is pinned to CPUs %s, outside of '
+                   'cpu_dedicated_set. %s' % (
+                       uuid, hardware.format_cpu_spec(outside),
+                       finding.REMEDIES['cpu_outside']))

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The content of a page as plain data."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import dataclasses
+import functools
+import typing
+
+from nova_prio.model import capacity
+
+
+class Row(typing.NamedTuple):
+    """The vCPUs of a row of a host or an aggregate."""
+
+    sold: int
+    sellable: int
+    left: int
+
+    @property
+    def is_oversold(self) -> bool:
+        """Whether more vCPUs are sold than the row may sell."""
+        return self.sold > self.sellable
+
+    @property
+    def sold_percent(self) -> float:
+        """The sold part of the row, from 0 to 100."""
+        if self.sellable <= 0:
+            return 100 if self.sold else 0
+        return round(min(self.sold / self.sellable, 1) * 100, 1)
+
+    def add(self, other: Row) -> Row:
+        """Return the sum of two rows."""
+        return Row(*map(sum, zip(self, other)))
+
+
+@dataclasses.dataclass(frozen=True)
+class Guest:
+    """A server on a host.
+
+    ``row`` is 'high', 'low' or 'ordinary'. ``pinned`` are the CPUs to which
+    vCPUs are pinned, ``floating`` those on which the other vCPUs float.
+    ``state`` is the state in Nova.
+    """
+
+    name: str
+    uuid: str
+    row: str
+    state: str
+    pinned: frozenset[int]
+    floating: frozenset[int]
+    flavor: str
+    is_stopped: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A host with its servers.
+
+    ``dedicated`` and ``shared`` are its CPU sets. ``rows`` is the name of a
+    row -> Row, empty if the host has no report. ``facts`` are names and values
+    to show. ``held`` are the CPUs that are pinned, but by none of the
+    ``guests``; ``blocked`` are those of ``HostReport.blocked``. ``problems``
+    are sentences. ``units`` is the number of servers of the flavor that fit,
+    None without a flavor. ``is_open`` tells whether the scheduler may choose
+    the host.
+    """
+
+    name: str
+    aggregates: list[str]
+    dedicated: frozenset[int]
+    shared: frozenset[int]
+    rows: dict[str, Row]
+    guests: list[Guest]
+    facts: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    held: frozenset[int] = frozenset()
+    blocked: frozenset[int] = frozenset()
+    problems: list[str] = dataclasses.field(default_factory=list)
+    units: int | None = None
+    is_open: bool = True
+
+    @property
+    def search_text(self) -> str:
+        """The names by which a reader finds the host, in lower case."""
+        return ' '.join([self.name, *self.aggregates, *(
+            '%s %s' % (guest.name, guest.uuid)
+            for guest in self.guests)]).lower()
+
+
+class Refusal(typing.NamedTuple):
+    """Why servers were refused.
+
+    ``servers`` are their names, ``message`` is that of Nova, ``reasons`` has a
+    sentence for each host.
+    """
+
+    servers: list[str]
+    message: str
+    reasons: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """The hosts after a step of a scenario.
+
+    ``title`` is the step, ``outcome`` its end.
+    """
+
+    hosts: list[Host]
+    title: str = ''
+    outcome: str = ''
+    refusals: list[Refusal] = dataclasses.field(default_factory=list)
+
+    @functools.cached_property
+    def aggregates(self) -> dict[str, Aggregate]:
+        """Name of an aggregate -> Aggregate."""
+        return summarize(self.hosts)
+
+    @property
+    def search_text(self) -> str:
+        """The words by which a reader finds the step, in lower case."""
+        return ' '.join([self.title, self.outcome, *(
+            name for refusal in self.refusals for name in refusal.servers)
+        ]).lower()
+
+
+class Aggregate(typing.NamedTuple):
+    """The sums of the hosts of an aggregate; see Host."""
+
+    hosts: int
+    rows: dict[str, Row]
+    units: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Page:
+    """A page: one step without a title, or the steps of a scenario.
+
+    ``data`` is the result of the same run for ``-f json``. ``flavor`` is the
+    name of the flavor of ``Host.units``. ``lead`` are lines below the title,
+    ``notes`` are sentences about the source of the numbers, and ``warnings``
+    are for the operator.
+    """
+
+    title: str
+    steps: list[Step]
+    data: typing.Any
+    lead: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
+    warnings: list[str] = dataclasses.field(default_factory=list)
+    flavor: str | None = None
+
+
+def make_rows(used: capacity.Rows, sellable: capacity.Rows,
+              remaining: capacity.Rows) -> dict[str, Row]:
+    """Return name of a row -> Row."""
+    return dict(zip(capacity.Rows._fields,
+                    map(Row, used, sellable, remaining)))
+
+
+def summarize(hosts: abc.Iterable[Host]) -> dict[str, Aggregate]:
+    """Return name of an aggregate -> Aggregate, sorted by name."""
+    members = collections.defaultdict(list)
+    for host in hosts:
+        for name in host.aggregates:
+            members[name].append(host)
+    return {name: _summarize_members(found)
+            for name, found in sorted(members.items())}
+
+
+def _summarize_members(hosts: list[Host]) -> Aggregate:
+    """Return the Aggregate of hosts."""
+    has_units = hosts[0].units is not None
+    return Aggregate(
+        len(hosts), _sum_rows(hosts),
+        sum(host.units or 0 for host in hosts) if has_units else None)
+
+
+def _sum_rows(hosts: abc.Iterable[Host]) -> dict[str, Row]:
+    """Return name of a row -> sum of the Rows of hosts."""
+    sums: dict[str, Row] = {}
+    for host in hosts:
+        for name, row in host.rows.items():
+            sums[name] = sums.get(name, Row(0, 0, 0)).add(row)
+    return sums

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Render a page as HTML: one file, which loads no other."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import typing
+
+import jinja2
+from nova.virt import hardware
+
+from nova_prio.admin.page import cpu_map
+
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.page import content
+
+_ENVIRONMENT = jinja2.Environment(
+    loader=jinja2.PackageLoader(__package__, 'templates'),
+    # Users choose the names of servers.
+    autoescape=True, undefined=jinja2.StrictUndefined,
+    trim_blocks=True, lstrip_blocks=True)
+#: Width and height of a CPU on the map, width of the names of the lanes, and
+#: height of the numbers above, in pixels.
+_GEOMETRY = {'cell': 18, 'lane': 20, 'names': 54, 'numbers': 14}
+
+
+def render(page: content.Page) -> str:
+    """Return the HTML of a page."""
+    style, script = map(_read, ('page.css', 'page.js'))
+    return _ENVIRONMENT.get_template('page.html').render(
+        page=page, cpu_map=cpu_map, format_cpus=hardware.format_cpu_spec,
+        style=style, script=script, geometry=_GEOMETRY,
+        max_cpus=max((cpu_map.count_cpus(host) for step in page.steps
+                      for host in step.hosts), default=0),
+        # If a value were not escaped, the browser would not run it.
+        policy="default-src 'none'; img-src data:; style-src %s; "
+        'script-src %s' % (_hash(style), _hash(script)))
+
+
+def _read(name: str) -> str:
+    """Return the text of a file that is not a template."""
+    assert _ENVIRONMENT.loader is not None
+    text, _, _ = _ENVIRONMENT.loader.get_source(_ENVIRONMENT, name)
+    return text
+
+
+def _hash(text: str) -> str:
+    """Return the source of a Content-Security-Policy that allows a text."""
+    return "'sha256-%s'" % base64.b64encode(
+        hashlib.sha256(text.encode()).digest()).decode()
