@@ -12,4 +12,5 @@
 * :mod:`nova_prio_scenario.refusals`: why no host takes a request
 * :mod:`nova_prio_scenario.result`: the result as data (pure)
 * :mod:`nova_prio_scenario.render`: the result as text (pure)
+* :mod:`nova_prio_scenario.page`: the hosts after each step, for a page
 """

@@ -12,6 +12,7 @@ import warnings
 from cliff import command
 
 from nova_prio.cmd import colors
+from nova_prio.cmd import output_file
 from nova_prio_scenario import document
 from nova_prio_scenario import render
 from nova_prio_scenario import result
@@ -49,13 +50,17 @@ class Play(command.Command):
         parser.add_argument(
             '--format', choices=('text', 'json'), default='text',
             help='format of the result (default: text)')
+        parser.add_argument(
+            '--html', metavar='OUT',
+            help='also write a page with the hosts after each step to this '
+            'file, which a browser shows')
         return parser
 
     def take_action(self, parsed_args):
         """Play the file; return the exit status."""
         try:
             scenario = document.load(parsed_args.file)
-            played = self._play(scenario)
+            played, page = self._play(scenario, bool(parsed_args.html))
         except document.BadScenario as error:
             self._show_progress(str(error))
             return BAD_FILE
@@ -75,6 +80,8 @@ class Play(command.Command):
                 played, scenario.hosts))
         for surprise in played.surprises:
             self._show_progress(surprise)
+        if page is not None:
+            output_file.write('--html', parsed_args.html, page)
         return FAILED if played.surprises else 0
 
     def _show_progress(self, line):
@@ -82,8 +89,8 @@ class Play(command.Command):
         colors.write(self.app.stderr, line + '\n')
         self.app.stderr.flush()
 
-    def _play(self, scenario):
-        """Play a Document; return the Result.
+    def _play(self, scenario, makes_page):
+        """Play a Document; return the Result, and the HTML of a page or None.
 
         :raises document.BadScenario: if Nova refuses a part of the file
         :raises result.PlayFailed: if Nova fails
@@ -99,13 +106,20 @@ class Play(command.Command):
             # The import of Nova's test code changes the process, and the
             # module cloud must be the first that imports it.
             from nova_prio_scenario import cloud
+            recorder = None
+            if makes_page:
+                from nova_prio.admin.page import render as html
+                from nova_prio_scenario import page
+                recorder = page.Recorder(scenario)
             from nova_prio_scenario import player
             from nova_prio_scenario import refusals
             with refusals.convert_refused_start(result.PlayFailed), (
                     cloud.Cloud.running(scenario.affinity_domains)) as running:
                 self._show_progress('Nova and Placement started')
-                return player.Player(
-                    running, scenario, self._show_progress).play()
+                played = player.Player(
+                    running, scenario, self._show_progress, recorder).play()
+            return played, recorder and html.render(
+                recorder.make_page(played))
 
 
 @contextlib.contextmanager

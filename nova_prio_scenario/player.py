@@ -26,13 +26,15 @@ class Player:
     :param cloud: :class:`nova_prio_scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio_scenario.document.Document`
     :param progress: callable, called with each line of progress
+    :param recorder: :class:`nova_prio_scenario.page.Recorder`, or None
     :raises nova_prio_scenario.document.BadScenario: as ``stage.Stage``
     """
 
-    def __init__(self, cloud, document, progress):
+    def __init__(self, cloud, document, progress, recorder=None):
         self._cloud = cloud
         self._document = document
         self._progress = progress
+        self._recorder = recorder
         self._servers = {}  # name to result.Server
         self._host_faults = {}  # name to faults, as those of a Server
         cloud.let_guests_migrate()
@@ -48,6 +50,7 @@ class Player:
         """
         surprises = []
         steps = self._document.steps
+        self._record('before the first step')
         for number, step in enumerate(steps, 1):
             self._number, self._step = number, step
             outcomes = self._take(step)
@@ -66,12 +69,20 @@ class Player:
                     ('steps', number - 1, 'expect'),
                     '%r was expected, but %s is %s' % (
                         step.expect, step.title, summary)))
+            self._record(step.title, number, summary)
         for server in self._servers.values():
             self._stage.update_server(server)
         return result.Result(
             list(self._servers.values()),
             [self._stage.get_host(host) for host in self._document.hosts],
             surprises, self._host_faults)
+
+    def _record(self, *step):
+        """Record the hosts after a step, if a recorder needs it."""
+        if self._recorder:
+            self._recorder.record(
+                self._stage, self._servers.values(), self._host_faults,
+                *step)
 
     def _take(self, step):
         """Take a step; return its outcomes, one for each server or host."""

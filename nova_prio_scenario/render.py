@@ -54,9 +54,8 @@ def format_faults(result):
     :param result: :class:`nova_prio_scenario.result.Result`
     """
     names = {}  # (step, fault) to names
-    for name, faults in [
-            *((server.name, server.faults) for server in result.servers),
-            *result.host_faults.items()]:
+    for name, faults in data.list_faults(
+            result.servers, result.host_faults):
         for refusal in faults.items():
             names.setdefault(refusal, []).append(name)
     for refusal in sorted(names, key=operator.itemgetter(0)):

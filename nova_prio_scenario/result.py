@@ -86,6 +86,15 @@ class Result:
                     for host in self.hosts]}
 
 
+def list_faults(servers, host_faults):
+    """Return (name, ``faults``) of all servers, and of hosts with a fault.
+
+    The arguments are those of :class:`Result`.
+    """
+    return [*((server.name, server.faults) for server in servers),
+            *host_faults.items()]
+
+
 def _join_faults(faults):
     """Return the texts of faults as one text, or None."""
     return '\n'.join(faults.values()) or None

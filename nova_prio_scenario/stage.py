@@ -8,6 +8,7 @@ from nova.tests.functional.api import client
 
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
+from nova_prio.virt import demand
 from nova_prio_scenario import cloud as embedded
 from nova_prio_scenario import document as scenario
 from nova_prio_scenario import refusals
@@ -136,7 +137,7 @@ class Stage:
         """
         cloud, name = self._cloud, host['name']
         provider = cloud.compute_rp_uuids[name]
-        node, = cloud.computes[name].manager.rt.compute_nodes.values()
+        node = self._get_node(name)
         report = host_report.HostReport.from_stats(node.stats)
         return {
             'name': name,
@@ -153,6 +154,18 @@ class Stage:
             'inventory': cloud._get_provider_inventory(provider),
             'allocations': cloud._get_allocations_by_provider_uuid(provider),
         }
+
+    def get_pinned_cpus(self, host):
+        """Return the CPUs that Nova counts as pinned, a frozenset.
+
+        :param host: dict, the host in the scenario file
+        """
+        return demand.get_host_pins(self._get_node(host['name']).numa_topology)
+
+    def _get_node(self, name):
+        """Return the nova.objects.ComputeNode of a host."""
+        node, = self._cloud.computes[name].manager.rt.compute_nodes.values()
+        return node
 
 
 def get_message(error):

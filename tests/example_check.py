@@ -9,6 +9,7 @@ test runs.
 import collections
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -19,10 +20,16 @@ PROGRAM = pathlib.Path(sys.executable).with_name('nova-prio')
 
 
 @pytest.fixture(scope='module')
-def played():
+def page(tmp_path_factory):
+    """The path of the page that ``--html`` writes."""
+    return tmp_path_factory.mktemp('page') / 'seed.html'
+
+
+@pytest.fixture(scope='module')
+def played(page):
     """The document that ``--format json`` prints."""
     done = subprocess.run(
-        [PROGRAM, 'scenario', 'play', '--format', 'json',
+        [PROGRAM, 'scenario', 'play', '--format', 'json', '--html', page,
          ROOT / 'examples' / 'seed.yaml'],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
@@ -74,3 +81,10 @@ def test_placement_and_the_rows_are_full(played):
     assert 8 == host['inventory']['PCPU']['total']
     assert {'sellable': 8, 'used': 8} == host['classes']['high']
     assert {'sellable': 16, 'used': 16} == host['classes']['low']
+
+
+def test_page_has_the_same_result(played, page):
+    embedded = re.search(
+        '<script type="application/json" id="data">(.*?)</script>',
+        page.read_text())
+    assert played == json.loads(embedded[1])

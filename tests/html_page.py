@@ -62,6 +62,15 @@ def read_hosts(text, step=0):
             for element in section.xpath('.//details[@data-host]')}
 
 
+def read_refusals(text, step):
+    """Return the refusals of a step, each as a list of lines."""
+    document = html.document_fromstring(text)
+    return [[' '.join(line.text_content().split())
+             for line in refusal.xpath('.//p | .//li')]
+            for refusal in document.xpath(
+                '//*[@id="step-%d"]//*[@class="refusal"]' % step)]
+
+
 def parse_cpus(text):
     """Return the CPUs of a cell of a table of servers, a set."""
     return set() if text == '–' else hardware.parse_cpu_spec(text)

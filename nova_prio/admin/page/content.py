@@ -52,7 +52,7 @@ class Guest:
     state: str
     pinned: frozenset[int]
     floating: frozenset[int]
-    flavor: str
+    flavor: str = ''
     is_stopped: bool = False
 
 
@@ -106,13 +106,15 @@ class Refusal(typing.NamedTuple):
 class Step:
     """The hosts after a step of a scenario.
 
-    ``title`` is the step, ``outcome`` its end.
+    ``title`` is the step, ``outcome`` its end. ``unplaced`` are the servers
+    without a host.
     """
 
     hosts: list[Host]
     title: str = ''
     outcome: str = ''
     refusals: list[Refusal] = dataclasses.field(default_factory=list)
+    unplaced: list[Guest] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
     def aggregates(self) -> dict[str, Aggregate]:

@@ -58,6 +58,7 @@
     if (slider) {
       slider.value = current;
       slider.setAttribute("aria-valuetext", steps[current].dataset.label);
+      find("#now").textContent = steps[current].dataset.label;
       find("#previous").disabled = current === 0;
       find("#next").disabled = current === steps.length - 1;
       for (const link of all("[data-step]")) {
