@@ -23,7 +23,7 @@ _ENVIRONMENT = jinja2.Environment(
     trim_blocks=True, lstrip_blocks=True)
 #: Width and height of a CPU on the map, width of the names of the lanes, and
 #: height of the numbers above, in pixels.
-_GEOMETRY = {'cell': 18, 'lane': 20, 'names': 54, 'numbers': 14}
+_GEOMETRY = {'cell': 18, 'lane': 20, 'names': 58, 'numbers': 14}
 
 
 def render(page: content.Page) -> str:

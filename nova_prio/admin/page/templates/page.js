@@ -81,7 +81,9 @@
   for (const element of all(".controls, .slide")) {
     element.hidden = false;
   }
-  find(".controls").addEventListener("input", filter);
+  for (const type of ["input", "change"]) {
+    find(".controls").addEventListener(type, filter);
+  }
   find(".controls").addEventListener(
     "submit", (event) => event.preventDefault());
   find("#expand").addEventListener("click", () => setOpen(true));
