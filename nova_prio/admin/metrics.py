@@ -17,6 +17,11 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import traits
+from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report as report_client
 
 #: A function that returns the findings of an audit of the cloud.
 RunAudit = abc.Callable[[], abc.Iterable[finding.Finding]]
@@ -52,10 +57,13 @@ METRICS = {
         ('host',), 'Time of the last heartbeat of nova-compute.'),
     'nova_prio_service_disabled': Metric(
         ('host',), 'Whether nova-compute is disabled.'),
+    'nova_prio_priority_disabled': Metric(
+        ('host',), 'Whether nova-prio host disable has disabled the host for '
+        'priority instances.'),
     'nova_prio_audit_findings': Metric(
         ('kind',), 'Findings of nova-prio audit.'),
     'nova_prio_collection_success': Metric(
-        (), 'Whether all databases of Nova could be read.'),
+        (), 'Whether Placement and all databases of Nova could be read.'),
     'nova_prio_collection_duration_seconds': Metric(
         (), 'Duration of this collection.'),
     'nova_prio_collection_timestamp_seconds': Metric(
@@ -67,6 +75,7 @@ _Sample = tuple[str, tuple[str, ...], float]
 
 
 def collect(context: nova_context.RequestContext,
+            client: report_client.SchedulerReportClient,
             run_audit: RunAudit | None = None,
             ) -> tuple[list[core.Metric], list[str]]:
     """Measure the cloud.
@@ -75,10 +84,13 @@ def collect(context: nova_context.RequestContext,
     :param run_audit: None to omit the findings
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
     :raises nova.exception.NovaException: if Nova cannot be read
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
+        cannot be read
     """
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(context)
-    samples = [*_measure_hosts(hosts, read_services(context)),
+    samples = [*_measure_hosts(hosts, read_services(context),
+                               _list_disabled(client)),
                *(_count_findings(run_audit) if run_audit else ())]
     seconds = time.monotonic() - start_seconds
     return list(make_families([
@@ -88,17 +100,33 @@ def collect(context: nova_context.RequestContext,
 
 def _measure_hosts(hosts: abc.Iterable[host_inventory.HostCapacity],
                    services: abc.Mapping[str, objects.Service],
+                   disabled: abc.Container[str | None],
                    ) -> abc.Iterator[_Sample]:
     """Yield the samples of all hosts.
 
     :param services: name of a host -> its nova-compute
+    :param disabled: UUIDs of the hosts that are disabled for priority
+        instances
     """
     for host in hosts:
         # Hosts of other drivers have neither.
         if host.report or host.problem:
             yield from measure_host(host)
+            yield ('nova_prio_priority_disabled', (host.name,),
+                   host.uuid in disabled)
             if host.name in services:
                 yield from _measure_service(services[host.name])
+
+
+def _list_disabled(
+        client: report_client.SchedulerReportClient) -> set[str]:
+    """Return the UUIDs of the hosts disabled for priority instances."""
+    trait = traits.CPU_PRIORITY_DISABLED
+    # Placement refuses a filter by a trait that does not exist.
+    if not allocations.get_json(client, '/traits?name=in:' + trait)['traits']:
+        return set()
+    return {provider['uuid'] for provider in allocations.get_json(
+        client, '/resource_providers?required=' + trait)['resource_providers']}
 
 
 def _count_findings(run_audit: RunAudit) -> abc.Iterator[_Sample]:

@@ -18,8 +18,8 @@ class Metrics(report.NovaCommand, command.Command):
     """Print the metrics of the cloud in the text format of Prometheus.
 
     The numbers of the hosts are those of "capacity show", and the findings
-    those of "audit". This command reads Nova's databases: run it where
-    nova-manage runs, on one controller of the cloud.
+    those of "audit". This command reads Nova's databases and Placement: run it
+    where nova-manage runs, on one controller of the cloud.
     """
 
     def get_parser(self, prog_name):
@@ -52,7 +52,8 @@ class Metrics(report.NovaCommand, command.Command):
         """Print or write the metrics."""
         from nova_prio.admin import metrics
         families, silent_cells = metrics.collect(
-            self.context, None if parsed_args.no_audit else self._audit)
+            self.context, self.placement,
+            None if parsed_args.no_audit else self._audit)
         self.warn_of_silent_cells(silent_cells)
         self._write(parsed_args, families)
 

@@ -15,6 +15,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin import metrics
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
+from nova_prio.placement import allocations
 from tests import commands
 from tests.functional import base
 
@@ -89,7 +90,7 @@ class Metrics(base.FunctionalTest):
         self.assertEqual({(kind,): 0 for kind in finding.REMEDIES},
                          found['nova_prio_audit_findings'])
         for name in ('blocked_cpus', 'partition_problem', 'report_problem',
-                     'service_disabled'):
+                     'service_disabled', 'priority_disabled'):
             self.assertEqual({('mix1',): 0, ('plain1',): 0},
                              found['nova_prio_' + name], name)
         for name in 'service_seen', 'report_changed':
@@ -120,6 +121,15 @@ class Metrics(base.FunctionalTest):
             self.assertEqual({('mix1',): mix, ('plain1',): plain},
                              found['nova_prio_' + name], name)
         self.assertNotIn('nova_prio_audit_findings', found)
+
+    def test_host_that_host_disable_has_disabled(self):
+        commands.run('host', 'disable', 'plain1', '--timeout', '0')
+        disabled = 'nova_prio_priority_disabled'
+        self.assertEqual({('mix1',): 0, ('plain1',): 1},
+                         self.measure('--no-audit')[disabled])
+        commands.run('host', 'enable', 'plain1', options=())
+        self.assertEqual({('mix1',): 0, ('plain1',): 0},
+                         self.measure('--no-audit')[disabled])
 
     def test_unreadable_report_has_no_rows(self):
         with self.record('mix1') as node:
@@ -161,6 +171,13 @@ class Metrics(base.FunctionalTest):
         self.assertEqual({'nova_prio_collection_success',
                           'nova_prio_collection_timestamp_seconds'},
                          found.keys())
+        self.assertEqual({(): 0}, found['nova_prio_collection_success'])
+
+    def test_failure_of_placement_is_no_success(self):
+        with mock.patch.object(
+                allocations, 'get_json', autospec=True,
+                side_effect=allocations.PlacementRefused('It is broken.')):
+            found = self.measure(status=1, words='It is broken.')
         self.assertEqual({(): 0}, found['nova_prio_collection_success'])
 
     def test_file_that_cannot_be_written_is_refused(self):
