@@ -7,8 +7,7 @@ import operator
 import string
 import textwrap
 
-import prettytable
-
+from nova_prio.cmd import tables
 from nova_prio_scenario import result as data
 
 #: Hosts up to this size get one numbered box per CPU, on one line each.
@@ -36,16 +35,15 @@ def format_result(result, hosts):
 
 def format_servers(servers):
     """Return the table of the servers."""
-    table = prettytable.PrettyTable(
-        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'])
-    table.align = 'l'
+    rows = []
     for server in servers:
         cpus = ', '.join(_name_cpus(pinned=server.pinned_on,
                                     floats=server.floats_on))
-        table.add_row([server.name, *(value or '-' for value in (
+        rows.append([server.name, *(value or '-' for value in (
             server.priority, server.status, server.host, cpus,
             server.partition))])
-    return table.get_string()
+    return tables.format_table(
+        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'], rows)
 
 
 def format_faults(result):

@@ -16,9 +16,13 @@ from nova_prio.cmd import tables
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 
+AMOUNTS = ('Sold', 'Sellable', 'Left')
 #: Columns of the amounts: High Sold, High Sellable and so on.
 COLUMNS = ['%s %s' % (row.title(), amount) for row in capacity.Rows._fields
-           for amount in ('Sold', 'Sellable', 'Left')]
+           for amount in AMOUNTS]
+#: Columns of a table, with the amounts of a row in one column.
+ROWS = ['%s Sold/Sellable (Left)' % row.title()
+        for row in capacity.Rows._fields]
 
 
 class Show(tables.Tables, report.NovaCommand, lister.Lister):
@@ -64,8 +68,6 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
                 controller.find_flavor(self.context, parsed_args.flavor))
         self.warn_of_silent_cells(silent_cells)
         by_aggregate = parsed_args.by_aggregate
-        columns = [*(['Hosts'] if by_aggregate else []), *COLUMNS,
-                   *(['Units'] if request else [])]
         # Name of a host or an aggregate -> column -> sum.
         sums = collections.defaultdict(collections.Counter)
         selected = list(self._select_hosts(hosts, parsed_args))
@@ -73,18 +75,27 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
             numbers = _count(host, request)
             for name in _get_aggregates(host) if by_aggregate else [host.name]:
                 sums[name].update(numbers)
-        columns = ['Aggregate' if by_aggregate else 'Host', *columns]
-        rows = [[name, *map(numbers.get, columns[1:])]
-                for name, numbers in sorted(sums.items())]
+
+        def list_rows(amounts):
+            """Return the names of the columns, and the rows."""
+            columns = [*(['Hosts'] if by_aggregate else []), *amounts,
+                       *(['Units'] if request else [])]
+            return (['Aggregate' if by_aggregate else 'Host', *columns],
+                    [[name, *(_get_value(column, numbers)
+                              for column in columns)]
+                     for name, numbers in sorted(sums.items())])
+
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
+            columns, rows = list_rows(COLUMNS)
             output_file.write('--html', parsed_args.html, render.render(
                 capacity_page.build(
                     self.context, self.conf, hosts, silent_cells, selected,
                     request, parsed_args.flavor,
                     [dict(zip(columns, row)) for row in rows])))
-        return columns, rows
+        return list_rows(
+            ROWS if tables.is_for_reading(parsed_args) else COLUMNS)
 
     def _select_hosts(self, hosts, parsed_args):
         """Yield the hosts with a report that --host and --aggregate select."""
@@ -110,6 +121,19 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
 def _get_aggregates(host):
     """Return the names of the aggregates of a host, a list."""
     return [aggregate.name for aggregate in host.aggregates]
+
+
+def _get_value(column, numbers):
+    """Return the value of a column.
+
+    :param column: one of ``ROWS``, or a key of ``numbers``
+    :param numbers: dict, column -> number
+    """
+    if column not in ROWS:
+        return numbers[column]
+    row = column.split()[0]
+    return '%d/%d (%d)' % tuple(
+        numbers['%s %s' % (row, amount)] for amount in AMOUNTS)
 
 
 def _count(host, request):

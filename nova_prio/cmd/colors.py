@@ -28,6 +28,8 @@ _ROWS = {'high': CYAN, 'low': MAGENTA}
 _ROW = re.compile(r'(high|low) +[|\w~.][|\w~. ]*$')
 _REFUSAL = re.compile(r'.*\bstep \d+ \(.*?\):')
 _REFUSED_STEP = re.compile(r'(?<=[:,] )(?:\d+ )?refused(?=,|$)')
+#: A cell of capacity show, and the line below a map.
+_SOLD_CELL = re.compile(r'(\d+)/(\d+) \(\d+\)$')
 _SOLD = re.compile(r'(\d+) of (\d+) (?:high|low|ordinary|PCPU|VCPU)\b')
 
 
@@ -61,7 +63,9 @@ def highlight(text):
             borders = 0
             line = _highlight_line(line)
         elif borders > 1:
-            line = _CELL.sub(_highlight_cell, line)
+            # The first cell is a name.
+            end = line.index('|', 1)
+            line = line[:end] + _CELL.sub(_highlight_cell, line[end:])
         lines.append(line)
     return '\n'.join(lines)
 
@@ -69,7 +73,10 @@ def highlight(text):
 def _highlight_cell(match):
     """Return a cell of a table, painted if its text is a known state."""
     text = match.group()
-    return paint(text, _CELLS[text]) if text in _CELLS else text
+    color = _CELLS.get(text)
+    if color is None:
+        return _SOLD_CELL.sub(_paint_if_oversold, text)
+    return paint(text, color)
 
 
 def _highlight_line(line):
@@ -80,9 +87,13 @@ def _highlight_line(line):
     if line.startswith('['):
         return _REFUSED_STEP.sub(_paint_red, line)
     line = _REFUSAL.sub(_paint_red, line, count=1)
-    return _SOLD.sub(
-        lambda match: _paint_red(match) if
-        int(match.group(1)) > int(match.group(2)) else match.group(), line)
+    return _SOLD.sub(_paint_if_oversold, line)
+
+
+def _paint_if_oversold(match):
+    """Return the text of a match of sold and sellable vCPUs."""
+    sold, sellable = map(int, match.groups())
+    return _paint_red(match) if sold > sellable else match.group()
 
 
 def _paint_red(match):

@@ -3,7 +3,6 @@
 """The command ``nova-prio explain``."""
 
 import collections
-import textwrap
 
 from cliff import columns
 from osc_lib import exceptions
@@ -12,8 +11,6 @@ from nova_prio.cmd import controller
 from nova_prio.cmd import report
 
 COLUMNS = ('Host', 'Result', 'Reason', 'Rank', 'Weight')
-#: Width of a table, and of its columns other than Host and Reason.
-_TABLE_WIDTH, _OTHER_COLUMNS_WIDTH = 99, 42
 
 
 class Explain(report.Report):
@@ -78,10 +75,8 @@ class Explain(report.Report):
                 % (' in cells that answer' if silent_cells else ''))
         hosts = [each for each in hosts if not wanted or each.host in wanted]
         self._conclude(hosts)
-        width = _TABLE_WIDTH - _OTHER_COLUMNS_WIDTH - max(
-            (len(each.host) for each in hosts), default=0)
         return COLUMNS, [
-            (each.host, each.result, WrappedColumn(each.reason, width),
+            (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight))
             for each in hosts]
 
@@ -138,18 +133,6 @@ class Explain(report.Report):
                 text, ', '.join(name for name in options.enabled_filters
                                 if name != 'PriorityFilter') or 'none',
                 ', '.join(options.weight_classes)))
-
-
-class WrappedColumn(columns.FormattableColumn):
-    """A text, which a table wraps."""
-
-    def __init__(self, value, width):
-        super().__init__(value)
-        self._width = max(width, 20)
-
-    def human_readable(self):
-        """Return the lines of the text."""
-        return textwrap.fill(self._value, self._width)
 
 
 class OptionalColumn(columns.FormattableColumn):

@@ -5,11 +5,13 @@
 import contextlib
 import decimal
 import re
+import textwrap
 
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
+from nova_prio.cmd import tables
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 from nova_prio_host import command as host_command
@@ -58,10 +60,27 @@ class Plan(report.Report):
             self.status = report.FOUND
         self.last_line = 'The host is %s. Next: %s' % (
             readiness, steps[0].remedy)
-        return plan_format.COLUMNS, [
+        # For reading, sentences are a list below the table.
+        self._sentences = []
+        columns, shown = plan_format.COLUMNS, [*rows, *steps, verdict]
+        if tables.is_for_reading(parsed_args):
+            columns, shown = columns[:-1], [*rows, verdict]
+            self._sentences = [
+                *_list('Remedies', (
+                    ('* %s %s: ' % (row.part, row.name), row.remedy)
+                    for row in rows if row.remedy)),
+                *_list('Steps', (
+                    ('%s. ' % step.name, step.remedy) for step in steps))]
+        return columns, [
             (row.part, row.name, report.AmountsColumn(row.present),
-             report.AmountsColumn(row.planned), row.remedy)
-            for row in [*rows, *steps, verdict]]
+             report.AmountsColumn(row.planned), row.remedy)[:len(columns)]
+            for row in shown]
+
+    def conclude(self, parsed_args):
+        """Print the sentences that are not in the table."""
+        for line in self._sentences:
+            self.app.stdout.write(line + '\n')
+        self.app.stdout.flush()
 
     def _list_rows(self, name, planned_cpus):
         """Yield the PlanRows for which this process has the data."""
@@ -89,6 +108,19 @@ class Plan(report.Report):
                 self.conf, planned_cpus, host_command.find_problems())
         else:
             yield local_checks.NOT_SEEN
+
+
+def _list(title, items):
+    """Yield the lines of a list under a title; none without items.
+
+    :param items: iterable of (label, sentence)
+    """
+    for number, (label, sentence) in enumerate(items):
+        if number == 0:
+            yield '\n%s:' % title
+        yield textwrap.fill(
+            label + sentence, tables.WIDTH, subsequent_indent='   ',
+            break_long_words=False, break_on_hyphens=False)
 
 
 def _parse_cpus(parsed_args):

@@ -43,6 +43,11 @@ class CapacityShow(base.FunctionalTest):
         self.assertEqual(hosts, self.numbers())
         self.assertEqual({'off1': hosts['off1']},
                          self.numbers('--host', 'off1'))
+        _, table, _ = commands.run(
+            'capacity', 'show', options=(), load=str.splitlines)
+        self.assertEqual(
+            ['mix1', '4/8 (4)', '4/16 (12)', '0/8 (8)'],
+            [cell.strip() for cell in table[3].split('|')[1:-1]])
         aggregates = {'priority_mix=true': [
             2, 4, 16, 12, 8, 24, 16, 4, 16, 12],
             'priority_ordinary=false': [1, *hosts['plain1']]}

@@ -14,13 +14,13 @@ RED, GREEN, YELLOW, CYAN, MAGENTA, END = (
     '\x1b[31m', '\x1b[32m', '\x1b[33m', '\x1b[36m', '\x1b[35m', '\x1b[0m')
 
 TEXT = """\
-+--------+----------+
-| failed | Placement |
-+--------+----------+
-| found  | 1        |
-| in the | Placement |
-| motion | ok       |
-+--------+----------+
++--------+-----------+-------------+
+| failed | Placement | Low         |
++--------+-----------+-------------+
+| found  | found     | 1           |
+| in the | Placement | 16/16 (0)   |
+| motion | ok        | 18/16 (0)   |
++--------+-----------+-------------+
 
 s, step 3 (create): No valid host was found.
   mix-1: refused by ComputeFilter
@@ -56,11 +56,11 @@ def paint_all(text, *colored):
 
 
 def test_states_rows_and_refusals_have_colors():
-    # The first "failed" and the first "Placement" are in the header.
-    head, rest = TEXT.split('| found ')
-    assert colors.highlight(TEXT) == head + '| ' + paint_all(
-        'found ' + rest, (RED, 'found'), (RED, 'Placement'), (GREEN, 'ok'),
-        (RED, 's, step 3 (create):'), (CYAN, 'high      | A|  |'),
+    head, rest = TEXT.split('| found  |')
+    assert colors.highlight(TEXT) == head + '| found  |' + paint_all(
+        rest, (RED, 'found'), (RED, 'Placement'), (GREEN, 'ok'),
+        (RED, '18/16 (0)'), (RED, 's, step 3 (create):'),
+        (CYAN, 'high      | A|  |'),
         (MAGENTA, 'low       |~~|~~|'), (RED, '9 of 8 low'))
 
 

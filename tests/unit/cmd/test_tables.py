@@ -2,13 +2,64 @@
 
 """The tables of the commands."""
 
+import contextlib
 import io
 import types
 
 from cliff import lister
 import pytest
 
+from nova_prio.admin.audit import finding
+from nova_prio.admin.explain import answers
+from nova_prio.admin.host import plan_format
+from nova_prio.admin.host import verify
+from nova_prio.cmd import audit
+from nova_prio.cmd import capacity
+from nova_prio.cmd import capacity_gain
+from nova_prio.cmd import explain
+from nova_prio.cmd import host_disable
+from nova_prio.cmd import host_plan
+from nova_prio.cmd import main
 from nova_prio.cmd import tables
+from nova_prio_scenario import render
+from nova_prio_scenario import result
+
+HOST = 'compute-rack-12.east.example.a'  # 30 characters
+UUID = '4b341f5e-1c9e-4d3c-9f6b-1f0a6d2a8c11'
+AMOUNTS = 'DISK_GB=20 MEMORY_MB=8192 PCPU=4 VCPU=4'
+INVENTORY = ('allocation_ratio=16.0 max_unit=128 min_unit=1 reserved=64 '
+             'step_size=1 total=128')
+SENTENCE = ('Restart nova-compute, or run this command again with an option '
+            'that repairs the difference between Nova and Placement.')
+NUMBERS = dict.fromkeys(capacity.COLUMNS, 1024)
+
+#: Command to columns and a row with long values.
+ROWS = {
+    'audit': (audit.COLUMNS, audit._make_row(
+        finding.Finding(HOST, 'wrong_allocation', UUID, AMOUNTS, AMOUNTS,
+                        AMOUNTS, AMOUNTS), 'to be fixed', SENTENCE)),
+    'capacity show': (
+        ['Aggregate', 'Hosts', *capacity.ROWS, 'Units'],
+        [HOST, 1000, *(capacity._get_value(row, NUMBERS)
+                       for row in capacity.ROWS), 1000]),
+    'capacity gain': (
+        [*capacity_gain.COLUMNS, capacity_gain.UNITS, capacity_gain.NOTE],
+        [HOST, True, 1000, 1000, 1000, 1000, SENTENCE]),
+    'explain': (explain.COLUMNS, [
+        HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5]),
+    'host disable': (host_disable.COLUMNS, [
+        UUID, 'high', 128, 1048576, 'pinned outside', HOST]),
+    'host plan': (plan_format.COLUMNS[:-1], [
+        plan_format.PINNED_OUTSIDE, UUID, INVENTORY, INVENTORY]),
+    'host verify': (verify.COLUMNS, [
+        'inventory MEMORY_MB', *[INVENTORY] * 4, 'differs', SENTENCE]),
+}
+
+
+def words(*values):
+    """Return the words of values, a set; a comma ends a word."""
+    return {word for value in values
+            for word in str(value).replace(',', ', ').split()}
 
 
 class Listing(tables.Tables, lister.Lister):
@@ -41,5 +92,112 @@ class Terminal(io.StringIO):
 def test_only_a_table_has_colors(arguments, cell, show, monkeypatch):
     monkeypatch.delenv('NO_COLOR', raising=False)
     monkeypatch.setenv('TERM', 'xterm')
-    assert cell in show(('State',), [['failed']], *arguments, stream=Terminal)
-    assert '| failed |' in show(('State',), [['failed']])
+    table = ('Host', 'State'), [['a', 'failed']]
+    assert cell in show(*table, *arguments, stream=Terminal)
+    assert '| failed |' in show(*table)
+
+
+@pytest.mark.parametrize('command', ROWS)
+def test_table_of_a_command_fits_100_columns(command):
+    columns, row = ROWS[command]
+    assert len(columns) == len(row)
+    text = tables.format_table(columns, [row, row])
+    assert max(map(len, text.splitlines())) <= 100
+    # Nothing is lost.
+    assert words(*columns, *row) <= words(text)
+
+
+@pytest.mark.parametrize('cpus', [
+    [[cpu] for cpu in range(0, 128, 2)], list(range(0, 128, 3))])
+def test_table_of_a_scenario_fits_100_columns(cpus):
+    server = result.Server(
+        'web-server-with-a-long-name-12', UUID, 'high', 'VERIFY_RESIZE', HOST,
+        cpus, '/high_prio_machine')
+    for server.name in 'db-1', server.name:
+        text = render.format_servers([server])
+        assert max(map(len, text.splitlines())) <= 100
+        assert {server.name, HOST, 'VERIFY_RESIZE', '126'} <= words(text)
+
+
+def test_table_that_fits_is_not_wrapped():
+    assert tables.format_table(
+        ['Host', 'Free', 'Mix'], [['a', 10, True], ['b c', 8, '']]) == (
+            '+------+------+------+\n'
+            '| Host | Free | Mix  |\n'
+            '+------+------+------+\n'
+            '| a    |   10 | True |\n'
+            '| b c  |    8 |      |\n'
+            '+------+------+------+')
+
+
+def test_wide_table_is_wrapped_after_words_and_commas():
+    assert tables.format_table(
+        ['Low Sold', 'Why'], [[10, 'is full'], [8, '0,1,2,3']], 15) == (
+            '+------+------+\n'
+            '|  Low | Why  |\n'
+            '| Sold |      |\n'
+            '+------+------+\n'
+            '|   10 | is   |\n'
+            '|      | full |\n'
+            '+------+------+\n'
+            '|    8 | 0,1, |\n'
+            '|      | 2,3  |\n'
+            '+------+------+')
+
+
+def test_wider_table_lists_the_fields_of_each_row(show):
+    rows = [['a' * 10, '', 'c d'], ['b' * 10, 1, 'two lines\nof text']]
+    assert show(('Host', 'Units', 'Note'), rows, '--max-width', '25') == (
+        '+-------+------------+\n'
+        '| Field | Value      |\n'
+        '+-------+------------+\n'
+        '| Host  | aaaaaaaaaa |\n'
+        '| Note  | c d        |\n'
+        '+-------+------------+\n'
+        '| Host  | bbbbbbbbbb |\n'
+        '| Units | 1          |\n'
+        '| Note  | two lines  |\n'
+        '|       | of text    |\n'
+        '+-------+------------+\n')
+
+
+@pytest.mark.parametrize('arguments, stream, width', [
+    ([], io.StringIO, 100), ([], Terminal, 70),
+    (['--max-width', '60'], Terminal, 60), (['--max-width', '0'], Terminal,
+                                            len('| Text | |') + 203)])
+def test_width_is_that_of_the_terminal_or_the_option(
+        arguments, stream, width, show, monkeypatch):
+    monkeypatch.setenv('COLUMNS', '70')
+    monkeypatch.setenv('NO_COLOR', '1')
+    text = show(('Text',), [['word ' * 41]], *arguments, stream=stream)
+    assert width - 6 < max(map(len, text.splitlines())) <= width
+
+
+def test_table_without_rows_is_empty(show):
+    assert show(('Host',), []) == '\n'
+    assert '| Host |' in show(('Host',), [], '--print-empty')
+
+
+def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
+    """The machine-readable formats have the steps as rows."""
+    rows = [
+        plan_format.PlanRow(plan_format.OPTION, 'cpu_shared_set', '', '8-11'),
+        plan_format.PlanRow(plan_format.HOST, UUID, 'x', 'y', SENTENCE)]
+    monkeypatch.setattr(host_plan.Plan, '_list_rows', lambda *_: rows)
+    monkeypatch.setattr('nova_prio.cmd.controller.configure_nova',
+                        lambda _: contextlib.nullcontext())
+    arguments = ['host', 'plan', HOST, '--dedicated', '0-7', '--shared',
+                 '8-11', '--ratio', '2.0']
+    assert main.main(arguments) == 0
+    text, _ = capsys.readouterr()
+    table, remedies, steps = text.split('\n\n')
+    assert '| verdict | ' + HOST in table
+    assert 'Remedy' not in table
+    assert remedies.startswith('Remedies:\n* host %s: Restart' % UUID)
+    assert steps.startswith(
+        'Steps:\n1. Run "nova-prio-host prepare" on %s as root.\n2. ' % HOST)
+    assert max(map(len, text.splitlines())) <= 100
+    assert words(SENTENCE) <= words(remedies)
+    main.main([*arguments, '-f', 'csv'])
+    text, _ = capsys.readouterr()
+    assert '"step","1","","","Run' in text
