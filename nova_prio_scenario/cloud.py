@@ -173,6 +173,9 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.host.Host.get_online_cpus',
             new=lambda host: host.get_available_cpus()))
+        # Nova runs the command uptime in each update of a host.
+        self.stub_out('nova.virt.libvirt.driver.LibvirtDriver.'
+                      'get_host_uptime', lambda driver: 'up')
         # There are no disks to move on a resize or a cold migration.
         self.useFixture(fixtures.MockPatch(
             'nova.virt.libvirt.driver.LibvirtDriver.'
