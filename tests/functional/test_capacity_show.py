@@ -3,8 +3,10 @@
 """The command ``nova-prio capacity show``, compared with new servers."""
 
 import os
+from unittest import mock
 
 import fixtures
+from nova import exception
 from nova.virt import hardware
 
 from tests import commands
@@ -150,6 +152,15 @@ class CapacityShow(base.FunctionalTest):
         self.assertEqual(dict.fromkeys(pins, '?'),
                          hosts['mix1'].get_map('pinned'))
         self.assertEqual([server['name']], list(hosts['mix2'].get_servers()))
+
+    def test_page_names_a_cell_that_does_not_list_its_servers(self):
+        self.boot(self.high, az='nova:mix1')
+        with mock.patch('nova.objects.InstanceList.get_by_filters',
+                        side_effect=exception.CellTimeout):
+            _, text = self.read_page()
+        self.assertEqual(
+            {}, html_page.read_hosts(text)['mix1'].get_servers())
+        self.assertIn('did not answer for its servers', text)
 
     def test_page_that_cannot_be_written_is_an_error(self):
         self.show('--html', '/no/page.html', status=1)

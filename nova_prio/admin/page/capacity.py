@@ -60,9 +60,12 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     warnings += aggregate_checks.find_warnings(
         conf, (), objects.AggregateList.get_all(context), hosts,
         not silent_cells)
+    shown, cells_without_servers = list_hosts(context, selected, request)
+    warnings += ['Cell %s did not answer for its servers, which are missing '
+                 'on its hosts. Run the command again.' % cell
+                 for cell in cells_without_servers if cell not in silent_cells]
     return content.Page(
-        title='CPU capacity of priority hosts',
-        steps=[content.Step(list_hosts(context, selected, request))],
+        title='CPU capacity of priority hosts', steps=[content.Step(shown)],
         data=data, flavor=flavor, notes=NOTES, warnings=warnings,
         lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
             len(selected), len(hosts),
@@ -72,24 +75,25 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
 def list_hosts(context: nova_context.RequestContext,
                hosts: abc.Sequence[host_inventory.HostCapacity],
                request: demand.ResourceRequest | None = None,
-               ) -> list[content.Host]:
+               ) -> tuple[list[content.Host], list[str]]:
     """Return the content of hosts that have a report.
 
     Send queries for each cell, not for each host.
 
     :param context: targets no cell
     :param request: of one server of the flavor to fit, or None
+    :returns: (hosts, UUIDs of the cells that do not answer)
     """
     services = metrics.read_services(context)
     instances: dict[str, list[objects.Instance]] = collections.defaultdict(
         list)
-    answers, _ = host_inventory.read_cells(
+    answers, silent_cells = host_inventory.read_cells(
         context, _list_instances, [host.name for host in hosts])
     for found in answers.values():
         for instance in found:
             instances[instance.host].append(instance)
     return [_make_host(host, instances[host.name], services.get(host.name),
-                       request) for host in hosts]
+                       request) for host in hosts], silent_cells
 
 
 def _list_instances(context: nova_context.RequestContext,
