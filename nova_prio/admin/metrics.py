@@ -90,7 +90,7 @@ def collect(context: nova_context.RequestContext,
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(context)
     samples = [*_measure_hosts(hosts, read_services(context),
-                               _list_disabled(client)),
+                               list_disabled(client)),
                *(_count_findings(run_audit) if run_audit else ())]
     seconds = time.monotonic() - start_seconds
     return list(make_families([
@@ -118,9 +118,13 @@ def _measure_hosts(hosts: abc.Iterable[host_inventory.HostCapacity],
                 yield from _measure_service(services[host.name])
 
 
-def _list_disabled(
+def list_disabled(
         client: report_client.SchedulerReportClient) -> set[str]:
-    """Return the UUIDs of the hosts disabled for priority instances."""
+    """Return the UUIDs of the hosts disabled for priority instances.
+
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
+        cannot be read
+    """
     trait = traits.CPU_PRIORITY_DISABLED
     # Placement refuses a filter by a trait that does not exist.
     if not allocations.get_json(client, '/traits?name=in:' + trait)['traits']:

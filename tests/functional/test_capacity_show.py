@@ -9,6 +9,7 @@ import fixtures
 from nova import exception
 from nova.virt import hardware
 
+from nova_prio.placement import allocations
 from tests import commands
 from tests.functional import base
 from tests import html_page
@@ -152,6 +153,18 @@ class CapacityShow(base.FunctionalTest):
         self.assertEqual(dict.fromkeys(pins, '?'),
                          hosts['mix1'].get_map('pinned'))
         self.assertEqual([server['name']], list(hosts['mix2'].get_servers()))
+
+    def test_page_shows_hosts_disabled_for_priority_instances(self):
+        commands.run('host', 'disable', 'mix1', '--timeout', '0')
+        _, text = self.read_page()
+        hosts = html_page.read_hosts(text)
+        self.assertIn('no priority servers', hosts['mix1'].text)
+        self.assertNotIn('no priority servers', hosts['off1'].text)
+        with mock.patch.object(
+                allocations, 'get_json', autospec=True,
+                side_effect=allocations.PlacementRefused('It is broken.')):
+            _, text = self.read_page()
+        self.assertIn('Placement does not answer: It is broken.', text)
 
     def test_page_names_a_cell_that_does_not_list_its_servers(self):
         self.boot(self.high, az='nova:mix1')

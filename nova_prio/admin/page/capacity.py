@@ -12,6 +12,7 @@ import typing
 from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
+from nova.scheduler.client import report as report_client
 from nova.virt import hardware
 from oslo_utils import timeutils
 
@@ -22,6 +23,7 @@ from nova_prio.admin import metrics
 from nova_prio.admin.page import content
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
+from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:
@@ -60,13 +62,25 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     warnings += aggregate_checks.find_warnings(
         conf, (), objects.AggregateList.get_all(context), hosts,
         not silent_cells)
-    shown, cells_without_servers = list_hosts(context, selected, request)
+    try:
+        # In some releases the client asks Placement when it is made.
+        disabled = metrics.list_disabled(
+            report_client.SchedulerReportClient())
+    except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
+        disabled = set()
+        warnings.append(
+            'Placement does not answer: %s. This page does not show which '
+            'hosts "nova-prio host disable" has disabled.'
+            % host_inventory.format_first_line(error))
+    shown, cells_without_servers = list_hosts(
+        context, selected, disabled, request)
     warnings += ['Cell %s did not answer for its servers, which are missing '
                  'on its hosts. Run the command again.' % cell
                  for cell in cells_without_servers if cell not in silent_cells]
     return content.Page(
         title='CPU capacity of priority hosts', steps=[content.Step(shown)],
         data=data, flavor=flavor, notes=NOTES, warnings=warnings,
+        flavor_row=(request and request.priority) or 'ordinary',
         lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
             len(selected), len(hosts),
             timeutils.utcnow().isoformat(' ', 'minutes'))])
@@ -74,6 +88,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
 
 def list_hosts(context: nova_context.RequestContext,
                hosts: abc.Sequence[host_inventory.HostCapacity],
+               disabled: abc.Container[str | None],
                request: demand.ResourceRequest | None = None,
                ) -> tuple[list[content.Host], list[str]]:
     """Return the content of hosts that have a report.
@@ -81,6 +96,7 @@ def list_hosts(context: nova_context.RequestContext,
     Send queries for each cell, not for each host.
 
     :param context: targets no cell
+    :param disabled: UUIDs of the hosts disabled for priority instances
     :param request: of one server of the flavor to fit, or None
     :returns: (hosts, UUIDs of the cells that do not answer)
     """
@@ -93,7 +109,8 @@ def list_hosts(context: nova_context.RequestContext,
         for instance in found:
             instances[instance.host].append(instance)
     return [_make_host(host, instances[host.name], services.get(host.name),
-                       request) for host in hosts], silent_cells
+                       host.uuid in disabled, request)
+            for host in hosts], silent_cells
 
 
 def _list_instances(context: nova_context.RequestContext,
@@ -109,11 +126,12 @@ def _list_instances(context: nova_context.RequestContext,
 
 def _make_host(host: host_inventory.HostCapacity,
                instances: abc.Collection[objects.Instance],
-               service: objects.Service | None,
+               service: objects.Service | None, is_disabled: bool,
                request: demand.ResourceRequest | None) -> content.Host:
     """Return the content of a host with a report.
 
     :param service: its nova-compute, or None if it is unknown
+    :param is_disabled: whether it is disabled for priority instances
     """
     report = host.report
     assert report is not None
@@ -123,8 +141,12 @@ def _make_host(host: host_inventory.HostCapacity,
         if host.numa_topology else ())}
     pins = {instance.uuid: frozenset(demand.get_instance_pins(instance))
             for instance in instances}
-    is_disabled = service is not None and (
+    is_omitted = service is not None and (
         service.disabled or service.forced_down)
+    problems = list(_find_problems(host, service, pins))
+    if is_disabled:
+        problems.append('"nova-prio host disable" has disabled this host for '
+                        'servers with a priority.')
     return content.Host(
         name=host.name,
         aggregates=[aggregate.name for aggregate in host.aggregates],
@@ -140,9 +162,9 @@ def _make_host(host: host_inventory.HostCapacity,
         held=demand.get_host_pins(host.numa_topology).difference(
             *pins.values()) - report.blocked,
         blocked=report.blocked,
-        problems=list(_find_problems(host, service, pins)),
+        problems=problems,
         units=host.count_instances(request) if request else None,
-        is_open=not is_disabled)
+        is_open=not is_omitted, takes_priority=not is_disabled)
 
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],

@@ -66,7 +66,7 @@ class Host:
     ``guests``; ``blocked`` are those of ``HostReport.blocked``. ``problems``
     are sentences. ``units`` is the number of servers of the flavor that fit,
     None without a flavor. ``is_open`` tells whether the scheduler may choose
-    the host.
+    the host, and ``takes_priority`` whether for servers with a priority.
     """
 
     name: str
@@ -81,6 +81,15 @@ class Host:
     problems: list[str] = dataclasses.field(default_factory=list)
     units: int | None = None
     is_open: bool = True
+    takes_priority: bool = True
+
+    def is_open_for(self, row: str) -> bool:
+        """Return whether the scheduler may choose the host for a server.
+
+        :param row: of the server
+        """
+        return self.is_open and (
+            self.takes_priority or row not in capacity.PRIORITIES)
 
     @property
     def search_text(self) -> str:
@@ -142,9 +151,9 @@ class Page:
     """A page: one step without a title, or the steps of a scenario.
 
     ``data`` is the result of the same run for ``-f json``. ``flavor`` is the
-    name of the flavor of ``Host.units``. ``lead`` are lines below the title,
-    ``notes`` are sentences about the source of the numbers, and ``warnings``
-    are for the operator.
+    name of the flavor of ``Host.units``, ``flavor_row`` its row. ``lead`` are
+    lines below the title, ``notes`` are sentences about the source of the
+    numbers, and ``warnings`` are for the operator.
     """
 
     title: str
@@ -154,6 +163,7 @@ class Page:
     notes: list[str] = dataclasses.field(default_factory=list)
     warnings: list[str] = dataclasses.field(default_factory=list)
     flavor: str | None = None
+    flavor_row: str = 'ordinary'
 
 
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,

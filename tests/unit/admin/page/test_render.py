@@ -85,6 +85,16 @@ def test_flavor_shows_the_units_of_hosts_and_aggregates():
     assert [aggregate[1].text, aggregate[-1].text] == ['3', '5']
 
 
+@pytest.mark.parametrize('row, fits', [('high', '0'), ('ordinary', '2')])
+def test_host_disabled_for_priority_takes_ordinary_servers(row, fits):
+    host = contents.host('a', units=2, takes_priority=False)
+    text = render.render(contents.page(
+        host, flavor='flavor', flavor_row=row))
+    assert 'no priority servers' in html_page.read_hosts(text)['a'].text
+    assert re.findall(r'data-(?:fits|high|low|ordinary)="(\d)"', text) == [
+        fits, '0', '0', '8']
+
+
 def test_page_without_a_flavor_has_no_units():
     text = render.render(contents.page(contents.host('a'), contents.host('b')))
     assert 'more' not in html_page.read_hosts(text)['a'].text
