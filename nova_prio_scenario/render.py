@@ -2,11 +2,10 @@
 
 """The result of a scenario as text; pure."""
 
-import itertools
 import operator
-import string
 import textwrap
 
+from nova_prio.admin.page import content
 from nova_prio.cmd import tables
 from nova_prio_scenario import result as data
 
@@ -78,7 +77,7 @@ def draw_host(host, report, servers):
     """
     guests = [server for server in servers
               if server.host == host['name'] and server.cpus is not None]
-    codes = _assign_codes([
+    codes = content.assign_codes([
         _name_guest(guest) for guest in guests if guest.pinned_on])
     is_boxed = host['cpus'] <= BOXED_CPUS
     width = BOX_WIDTH if is_boxed else max(map(len, codes.values()), default=1)
@@ -103,13 +102,6 @@ def draw_host(host, report, servers):
 def _name_guest(server):
     """Return the name of a server on the map."""
     return server.name + (' (stopped)' if server.status == 'SHUTOFF' else '')
-
-
-def _assign_codes(names):
-    """Return a dict, name to code: A, B, ...; AA, AB, ... beyond 52 names."""
-    letters = string.ascii_uppercase + string.ascii_lowercase
-    return dict(zip(names, letters if len(names) <= len(letters) else map(
-        ''.join, itertools.product(letters, repeat=2))))
 
 
 def _describe(host, report):

@@ -8,6 +8,8 @@ import collections
 from collections import abc
 import dataclasses
 import functools
+import itertools
+import string
 import typing
 
 from nova_prio.model import capacity
@@ -171,6 +173,13 @@ def make_rows(used: capacity.Rows, sellable: capacity.Rows,
     """Return name of a row -> Row."""
     return dict(zip(capacity.Rows._fields,
                     map(Row, used, sellable, remaining)))
+
+
+def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
+    """Return name -> code: A, B, ...; AA, AB, ... beyond 52 names."""
+    letters = string.ascii_uppercase + string.ascii_lowercase
+    return dict(zip(names, letters if len(names) <= len(letters) else map(
+        ''.join, itertools.product(letters, repeat=2))))
 
 
 def summarize(hosts: abc.Iterable[Host]) -> dict[str, Aggregate]:

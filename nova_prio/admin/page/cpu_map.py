@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections import abc
 import itertools
-import string
 import typing
 
 from nova.virt import hardware
@@ -75,16 +74,9 @@ def count_cpus(host: content.Host) -> int:
         default=-1)
 
 
-def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
-    """Return name -> code: A, B, ...; AA, AB, ... beyond 52 names."""
-    letters = string.ascii_uppercase + string.ascii_lowercase
-    return dict(zip(names, letters if len(names) <= len(letters) else map(
-        ''.join, itertools.product(letters, repeat=2))))
-
-
 def get_codes(host: content.Host) -> dict[str, str]:
     """Return UUID of a server with pinned vCPUs -> its code on the map."""
-    return assign_codes(
+    return content.assign_codes(
         [guest.uuid for guest in host.guests if guest.pinned])
 
 

@@ -2,6 +2,7 @@
 
 """The map and the table of the CPUs of a host."""
 
+from nova_prio.admin.page import content
 from nova_prio.admin.page import cpu_map
 from tests.unit.admin.page import contents
 
@@ -89,7 +90,7 @@ def test_host_without_cpus_has_no_map():
 
 def test_codes_get_a_second_letter_beyond_52_servers():
     names = list(map(str, range(53)))
-    assert list(cpu_map.assign_codes(names[:52]).values())[-1] == 'z'
-    codes = cpu_map.assign_codes(names)
+    assert list(content.assign_codes(names[:52]).values())[-1] == 'z'
+    codes = content.assign_codes(names)
     assert (codes['0'], codes['52']) == ('AA', 'BA')
     assert len(set(codes.values())) == 53
