@@ -96,5 +96,5 @@ def test_member_lists_own_servers_without_their_hosts(
     ['capacity', 'list'], ['server', 'list', '--all-projects'],
     ['project', 'list', '--all-projects']])
 def test_member_gets_the_policy_error(openstack, servers, member, words):
-    with pytest.raises(RuntimeError, match='403'):
+    with pytest.raises(RuntimeError, match='ForbiddenException: 403'):
         openstack.run(*member, 'priority', *words)
