@@ -43,6 +43,7 @@ class Run:
         self.environment = environment
         self.started = self.ended = None
         self.has_succeeded = False
+        self.cpu_seconds = 0  # of the processes, without daemons
         self.count = collections.Counter()  # of the results
         self.log = RESULTS / (environment + '.log')
 
@@ -51,16 +52,19 @@ class Run:
         with self.log.open('wb') as log:
             # Others read the log as soon as the run has started.
             self.started = time.monotonic()
-            done = subprocess.run(
+            process = subprocess.Popen(
                 [pathlib.Path(sys.executable).with_name('tox'), 'run',
                  '-e', self.environment],
                 stdin=subprocess.DEVNULL, stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, 'PYTEST_ADDOPTS':
                      os.environ.get('PYTEST_ADDOPTS', '') + ' -v'})
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+        self.cpu_seconds = usage.ru_utime + usage.ru_stime
         self.count = self._count_results()
         # A skipped test has not passed.
-        self.has_succeeded = done.returncode == 0 and not (
+        self.has_succeeded = process.returncode == 0 and not (
             self.count['failed'] or self.count['skipped'])
         self.ended = time.monotonic()
 
@@ -159,14 +163,15 @@ def wait_for(runs, running):
 def print_table(runs):
     """Print a line for each run and the total; return the exit status."""
     total = collections.Counter()
-    print('%-18s %-6s %7s %7s %7s %7s' % (
-        'environment', 'result', 'passed', 'failed', 'skipped', 'time'))
+    print('%-18s %-6s %7s %7s %7s %7s %7s' % (
+        'environment', 'result', 'passed', 'failed', 'skipped', 'time',
+        'cpu'))
     for run in runs:
         total += run.count
-        print('%-18s %-6s %7d %7d %7d %7s' % (
+        print('%-18s %-6s %7d %7d %7d %7s %7s' % (
             run.environment, 'ok' if run.has_succeeded else 'FAILED',
             run.count['passed'], run.count['failed'], run.count['skipped'],
-            format_seconds(run.seconds)))
+            format_seconds(run.seconds), format_seconds(run.cpu_seconds)))
     print(format_count(total))
     return int(not all(run.has_succeeded for run in runs))
 
