@@ -1,0 +1,10 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plan moves of instances between hosts; pure functions.
+
+:mod:`plan` is the interface: it drains hosts, makes room for new instances, or
+evacuates the guests of a lost host. ``resources`` and ``fleet`` describe hosts
+and instances, and ``host_fit`` decides whether an instance fits. ``search``
+moves instances, ``room`` moves guests away to make room, ``greedy`` and
+``exact`` find plans with these, and ``arrange`` orders the moves.
+"""

@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The hosts, the needs of instances, and the usage, for the planner."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+from nova_prio.model import admission
+from nova_prio.model import aggregate_metadata
+from nova_prio.model import capacity
+from nova_prio.model import flavor_cpus
+
+
+class Aggregate(aggregate_metadata.Aggregate, typing.Protocol):
+    """A nova.objects.Aggregate, or an object with its name and metadata."""
+
+    name: str
+
+
+class Report(admission.Host, typing.Protocol):
+    """A ``host_report.HostReport``, or an object with its attributes.
+
+    For a host with another compute driver, ``problem`` must be set: such a
+    host takes no priority instance.
+    """
+
+    @property
+    def used_or_blocked(self) -> capacity.Rows:
+        """The vCPUs of each row that are used or blocked."""
+
+
+class Cell(typing.NamedTuple):
+    """A NUMA cell of a host.
+
+    ``used`` are the rows that guests with a NUMA topology use, and blocked
+    CPUs. ``overcommit_mb`` is the memory that guests without pinned vCPUs may
+    use beyond ``free_memory_mb``.
+    """
+
+    cpus: capacity.HostCPUs
+    used: capacity.Rows
+    free_memory_mb: int
+    overcommit_mb: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """A compute host with the usage of all its instances.
+
+    ``free_memory_mb`` is the memory that no instance has; it is negative if
+    memory is overcommitted. Placement sells ``overcommit_mb`` more.
+    ``free_disk_gb`` is None if the disks of instances are elsewhere. A host
+    that is not enabled takes no instance.
+    """
+
+    name: str
+    report: Report
+    free_memory_mb: int
+    overcommit_mb: int = 0
+    free_disk_gb: int | None = None
+    cells: tuple[Cell, ...] = ()
+    aggregates: tuple[Aggregate, ...] = ()
+    is_enabled: bool = True
+
+
+class GuestCell(typing.NamedTuple):
+    """The vCPUs of each row, and the memory, of a guest NUMA cell."""
+
+    rows: capacity.Rows
+    memory_mb: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Needs:
+    """The resources that an instance needs, and the hosts it may use.
+
+    ``request`` must be hashable, as ``demand.ResourceRequest`` is. ``cells``
+    is empty if the guest has no NUMA topology. A destination must be in each
+    of the named ``aggregates``. A new ordinary instance may not use the hosts
+    that exclude ordinary instances.
+    """
+
+    request: admission.Request
+    disk_gb: int = 0
+    cells: tuple[GuestCell, ...] = ()
+    aggregates: frozenset[str] = frozenset()
+    is_new: bool = False
+
+    @property
+    def class_name(self) -> str:
+        """The class of the instance, one of ``flavor_cpus.CLASSES``."""
+        return self.request.priority or flavor_cpus.ORDINARY
+
+
+class CellUsage(typing.NamedTuple):
+    """The used rows and the free memory of a NUMA cell."""
+
+    used: capacity.Rows
+    free_memory_mb: int
+
+
+class Usage(typing.NamedTuple):
+    """The usage of a host at one point of a plan."""
+
+    used: capacity.Rows
+    free_memory_mb: int
+    free_disk_gb: int
+    cells: tuple[CellUsage, ...]
+
+    def add(self, needs: Needs, cells: tuple[int, ...],
+            sign: int = 1) -> Usage:
+        """Return the usage after an instance arrives, or leaves.
+
+        :param cells: index of the host cell of each guest cell
+        :param sign: 1, or -1 if the instance leaves
+        """
+        changed = list(self.cells)
+        for index, guest in zip(cells, needs.cells, strict=True):
+            cell = changed[index]
+            changed[index] = CellUsage(
+                _add_rows(cell.used, guest.rows, sign),
+                cell.free_memory_mb - sign * guest.memory_mb)
+        return Usage(
+            _add_rows(self.used, needs.request.needed_rows, sign),
+            self.free_memory_mb - sign * needs.request.memory_mb,
+            self.free_disk_gb - sign * needs.disk_gb, tuple(changed))
+
+
+def _add_rows(used: capacity.Rows, rows: capacity.Rows,
+              sign: int) -> capacity.Rows:
+    return capacity.Rows(*(a + sign * b for a, b in zip(used, rows)))
