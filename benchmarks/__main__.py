@@ -29,6 +29,7 @@ from benchmarks import fold
 from benchmarks import groups
 from benchmarks import hosts
 from benchmarks import parts
+from benchmarks import planner
 from benchmarks import request_filter
 from benchmarks import request_specs
 from benchmarks import tables
@@ -133,10 +134,16 @@ def _request_filter(bench):
         min(3 * ENOUGH_HOSTS, bench.sizes[-1]), bench.repeats)
 
 
+def _planner(bench):
+    # One run takes some seconds.
+    return planner.measure(bench.size, max(1, bench.repeats // 2))
+
+
 #: Name of each part of the benchmark -> (Bench) -> dict of figures.
 PARTS = {'filters': _filters, 'weigher': _weigher, 'parts': _parts,
          'memory': _memory, 'fold': _fold, 'groups': _groups,
-         'request_filter': _request_filter, 'audit': _audit}
+         'request_filter': _request_filter, 'planner': _planner,
+         'audit': _audit}
 
 
 def growth(found):

@@ -36,6 +36,10 @@ ORDER = {'.first': 'first instance', '': 'each further one'}
 #: Requests by class, and maximum microseconds of the request filter.
 REQUEST_FILTER = {'low': 'low priority', 'ordinary': 'new ordinary'}
 REQUEST_FILTER_US = 2000
+#: Plans of moves, and maximum seconds of each.
+PLANS = {'drain_one': 'drain of one host', 'drain_many': 'drain of %d hosts',
+         'room': 'room for ten instances'}
+PLAN_SECONDS = 10
 #: nova-prio audit calls Placement three times for each host, Nova once.
 AUDIT_RATIO = 3
 #: Maximum memory of the audit over its memory after the first page of hosts.
@@ -118,6 +122,7 @@ def figures(found):
                 _us(found[key + '.stock_us']), _us(found[key + '.ours_us']),
                 _times(found[key + '.ratio']), _us(REQUEST_FILTER_US),
                 verdict(found[key + '.ours_us'] <= REQUEST_FILTER_US)))
+    rows += _planner(found)
     rows += _audit(found)
     for key, words in GROWING.items():
         exponent = found.get('growth.%s.exponent' % key)
@@ -143,6 +148,21 @@ def _floating(found):
                 '%.3g s' % found[key + '.stock_seconds'], '%.3g s' % ours,
                 _times(found[key + '.ratio']), '%.3g s' % allowed,
                 verdict(ours <= allowed))
+
+
+def _planner(found):
+    """Yield the rows of the planner of moves."""
+    for key, words in PLANS.items():
+        ours = found.get('planner.%s_seconds' % key)
+        if ours is not None:
+            if '%d' in words:
+                words %= found['planner.drained']
+            yield (
+                'planner, %s, %s hosts with %s instances' % (
+                    words, _number(found['planner.hosts']),
+                    _number(found['planner.instances'])),
+                '', '%.3g s' % ours, '', '%.3g s' % PLAN_SECONDS,
+                verdict(ours <= PLAN_SECONDS))
 
 
 def _audit(found):
