@@ -42,7 +42,7 @@ def check_files(files):
     assert found == PACKAGES | {'VERSION.data', 'VERSION.dist-info'}, found
     assert not [name for name in files
                 if {'test', 'tests'}.intersection(name.split('/'))]
-    for name in (*('nova_prio/admin/page/templates/page.' + suffix
+    for name in (*('nova_prio/admin/page/page.' + suffix
                    for suffix in ('css', 'html', 'js')),
                  'VERSION.dist-info/licenses/LICENSE',
                  'VERSION.data/data/etc/nova_prio/nova-prio.conf.sample'):

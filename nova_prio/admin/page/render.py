@@ -17,7 +17,7 @@ if typing.TYPE_CHECKING:
     from nova_prio.admin.page import content
 
 _ENVIRONMENT = jinja2.Environment(
-    loader=jinja2.PackageLoader(__package__, 'templates'),
+    loader=jinja2.PackageLoader(__package__, ''),
     # Users choose the names of servers.
     autoescape=True, undefined=jinja2.StrictUndefined,
     trim_blocks=True, lstrip_blocks=True)
