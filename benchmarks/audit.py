@@ -18,6 +18,7 @@ from nova.scheduler.client import report
 
 from benchmarks import clock
 from benchmarks import copies
+from benchmarks import explain
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
 from nova_prio_scenario import cloud
@@ -34,7 +35,7 @@ FAULTS = 10
 
 
 def measure(size, repeats):
-    """Return figures of the audit of a cloud without drift.
+    """Return figures of the audit, and of explain, in a cloud without drift.
 
     :param size: number of hosts
     :param repeats: number of runs of each audit
@@ -58,6 +59,7 @@ def measure(size, repeats):
         for side in 'stock', 'ours':
             found['audit.%s_seconds' % side] = (
                 found['audit.%s_us' % side] * size / 1e6)
+        found.update(explain.measure(running, size, repeats))
         faults = []
         for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
             faults += _break(running, host)

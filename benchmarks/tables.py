@@ -40,6 +40,10 @@ REQUEST_FILTER_US = 2000
 PLANS = {'drain_one': 'drain of one host', 'drain_many': 'drain of %d hosts',
          'room': 'room for ten instances'}
 PLAN_SECONDS = 10
+#: Requests that nova-prio explain explains, and maximum seconds of each.
+EXPLAINED = {'passes': 'each host passes',
+             'refused': 'Placement refuses each host'}
+EXPLAIN_SECONDS = 2
 #: nova-prio audit calls Placement three times for each host, Nova once.
 AUDIT_RATIO = 3
 #: Maximum memory of the audit over its memory after the first page of hosts.
@@ -166,7 +170,7 @@ def _planner(found):
 
 
 def _audit(found):
-    """Yield the rows of the audit: its time and the growth of its memory."""
+    """Yield the rows of the audit and of explain, in the same cloud."""
     if 'audit.hosts' in found:
         hosts = _number(found['audit.hosts'])
         yield (
@@ -181,6 +185,12 @@ def _audit(found):
                 _number(found['audit.part.hosts']), hosts),
             '', 'times %.3g' % more, '', 'times %.3g' % AUDIT_PEAK_GROWTH,
             verdict(more <= AUDIT_PEAK_GROWTH))
+        for key, words in EXPLAINED.items():
+            seconds = found['explain.%s_seconds' % key]
+            yield (
+                'explain, %s, %s hosts' % (words, hosts), '',
+                '%.3g s' % seconds, '', '%.3g s' % EXPLAIN_SECONDS,
+                verdict(seconds <= EXPLAIN_SECONDS))
 
 
 def parts(found):
