@@ -147,12 +147,23 @@ def test_hosts_stay_closed_when_the_step_changes(seed):
 
 def test_search_finds_the_step_that_refused_a_server(seed):
     search(seed, 'high-3')
-    step, = find(seed, '.steps li')
+    step, current = find(seed, '.steps li')
     assert '✗ refused' in step.text
+    # The current step stays, and the steps keep their numbers.
+    assert 'low-5' in current.text
+    assert [3, 5] == [item.get_property('value') for item in (step, current)]
     step.find_element(by.By.TAG_NAME, 'a').click()
     refusal, = find(seed, '.refusal')
     assert 'Refused: high-3' in refusal.text
     assert ['seed'] == get_hosts(seed)
+
+
+def test_search_for_an_unknown_name_finds_no_step(seed):
+    search(seed, 'nothing')
+    current, = find(seed, '.steps li')
+    assert 'low-5' in current.text
+    assert [] == get_hosts(seed)
+    assert 'No host matches.' == seed.find_element(by.By.ID, 'shown').text
 
 
 def test_search_finds_hosts_aggregates_and_servers(fleet):
@@ -164,8 +175,9 @@ def test_search_finds_hosts_aggregates_and_servers(fleet):
                         ('nothing', [])):
         search(fleet, text)
         assert hosts == get_hosts(fleet), text
-        assert '%d of 30 hosts shown' % len(hosts) == fleet.find_element(
-            by.By.ID, 'shown').text
+        assert fleet.find_element(by.By.ID, 'shown').text == (
+            '%d of 30 hosts shown' % len(hosts) if hosts else
+            'No host matches.')
 
 
 def test_search_opens_the_only_host_and_marks_the_server(fleet):
@@ -180,8 +192,14 @@ def test_search_opens_the_only_host_and_marks_the_server(fleet):
 
 def test_aggregate_button_searches_the_aggregate(fleet):
     find(fleet, '.sums summary')[0].click()
-    find(fleet, '[data-find="rack-9"]')[0].click()
+    chromium.set_screen(fleet, height=400)
+    button, = find(fleet, '[data-find="rack-9"]')
+    button.click()
     assert ['compute-9', 'compute-19', 'compute-29'] == get_hosts(fleet)
+    top = fleet.execute_script(
+        'return document.activeElement.getBoundingClientRect().top')
+    assert 0 <= top < 300
+    assert fleet.switch_to.active_element.text.startswith('compute-9')
 
 
 def test_hosts_with_room_are_found(fleet):

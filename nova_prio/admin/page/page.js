@@ -22,8 +22,8 @@
     // A search may name a host or a step: the other list stays complete.
     const items = all(".steps li");
     const found = items.filter((item) => matches(item, words));
-    const wanted = found.length && !hosts.some(
-      (host) => matches(host, words)) ? [] : words;
+    const isHost = hosts.some((host) => matches(host, words));
+    const wanted = found.length && !isHost ? [] : words;
     const shown = hosts.filter((host) => {
       const isShown = matches(host, wanted) &&
         (!least || Number(host.dataset[row] || 0) >= least) &&
@@ -39,11 +39,12 @@
     if (words.length && shown.length === 1) {
       shown[0].open = true;
     }
-    for (const item of items) {
-      item.hidden = found.length > 0 && !found.includes(item);
-    }
-    find("#shown").textContent =
-      `${shown.length} of ${hosts.length} hosts shown`;
+    items.forEach((item, index) => {
+      item.hidden = index !== current && !found.includes(item) &&
+        (found.length > 0 || !isHost);
+    });
+    find("#shown").textContent = shown.length
+      ? `${shown.length} of ${hosts.length} hosts shown` : "No host matches.";
   }
 
   // Show a step; the hosts stay open or closed as in the step before.
@@ -92,7 +93,9 @@
     button.addEventListener("click", () => {
       search.value = button.dataset.find;
       filter();
-      search.focus();
+      find(".hosts", steps[current]).scrollIntoView();
+      find(".host:not([hidden]) > summary", steps[current])?.focus(
+        {preventScroll: true});
     });
   }
   if (slider) {
