@@ -3,8 +3,10 @@
 """Records the hosts after each step, for the page of a scenario."""
 
 import dataclasses
+import types
 
 from nova_prio.admin.page import content
+from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
 from nova_prio_scenario import result
 
@@ -85,10 +87,16 @@ def make_host(host, guests, pinned):
         ('state', 'down', 'The host is down.'),
         ('status', 'disabled', 'nova-compute is disabled: the scheduler omits '
          'this host.')) if host[key] == value]
+    is_open = not problems
+    aggregate = types.SimpleNamespace(metadata=host['aggregate'] or {})
+    is_marked = aggregate_metadata.allows_priority(aggregate)
+    rows = make_rows(host['classes'])
+    if rows and not is_marked:
+        problems.append(content.NO_PRIORITY_AGGREGATE)
     sets = {key: result.parse_cpus(host[key]) if host[key] else frozenset()
             for key in ('dedicated', 'shared')}
     return content.Host(
-        name=host['name'], guests=guests, rows=make_rows(host['classes']),
+        name=host['name'], guests=guests, rows=rows,
         # As the cloud names the aggregate with this metadata.
         aggregates=[','.join('%s=%s' % pair for pair in sorted(
             host['aggregate'].items()))] if host['aggregate'] else [],
@@ -99,7 +107,8 @@ def make_host(host, guests, pinned):
                ('Mix', 'on' if host['mix'] else 'off'),
                ('Driver', host['driver'])],
         held=pinned.difference(*(guest.pinned for guest in guests)),
-        problems=problems, is_open=not problems, **sets)
+        problems=problems, is_open=is_open,
+        takes_priority=bool(rows) and is_marked, **sets)
 
 
 def make_rows(classes):
@@ -128,7 +137,9 @@ def group_refusals(faults):
     refusals = []
     for fault, names in servers.items():
         line, *reasons = fault.split('\n')
+        heading = reasons.pop(0) if reasons and reasons[0].startswith(
+            result.NO_CANDIDATE) else ''
         # The line begins with the step, such as "step 3 (create): ".
         refusals.append(content.Refusal(
-            names, line.partition('): ')[2], reasons))
+            names, line.partition('): ')[2], reasons, heading))
     return refusals

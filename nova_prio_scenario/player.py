@@ -234,7 +234,7 @@ class Player:
         if request is None:
             return
         if not self._watch.has_candidates:
-            yield 'Placement has no candidate for %s:' % ', '.join(
+            yield result.NO_CANDIDATE + '%s:' % ', '.join(
                 '%s %d' % resource for resource in sorted(
                     request.merged_resources().items()))
         aggregates = self._cloud.api.api_get(

@@ -6,6 +6,9 @@ import dataclasses
 
 from lxml import etree
 
+#: Begins the line above the reasons if Placement has no candidate.
+NO_CANDIDATE = 'Placement has no candidate for '
+
 
 class PlayFailed(Exception):
     """The player cannot finish the scenario; its text is one sentence."""

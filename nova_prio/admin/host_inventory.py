@@ -81,19 +81,33 @@ class HostCapacity(typing.NamedTuple):
         :param request: of one instance
         """
         assert self.report is not None
-        if request.priority:
-            is_allowed = any(
-                map(aggregate_metadata.allows_priority, self.aggregates))
-        else:
-            is_allowed = not any(
-                map(aggregate_metadata.excludes_ordinary, self.aggregates))
-        remaining = self.report.remaining
-        # Pass the memory of one instance as free, so that memory never limits.
-        if not is_allowed or any(admission.find_refusals(
-                self.report, request, remaining, request.memory_mb)):
+        if not self.is_allowed(request) or any(self.find_refusals(request)):
             return 0
         return min(row // needed for needed, row in zip(
-            request.needed_rows, remaining) if needed)
+            request.needed_rows, self.report.remaining) if needed)
+
+    @property
+    def allows_priority(self) -> bool:
+        """Whether an aggregate marks the host for priority instances."""
+        return any(map(aggregate_metadata.allows_priority, self.aggregates))
+
+    def is_allowed(self, request: demand.ResourceRequest) -> bool:
+        """Return whether the aggregates of the host allow an instance."""
+        if request.priority:
+            return self.allows_priority
+        return not any(
+            map(aggregate_metadata.excludes_ordinary, self.aggregates))
+
+    def find_refusals(self, request: demand.ResourceRequest,
+                      ) -> abc.Iterator[admission.Refusal]:
+        """Yield each Refusal of an instance, except those for memory.
+
+        The host must have a report.
+        """
+        assert self.report is not None
+        # Pass the memory of one instance as free, so that memory never limits.
+        return admission.find_refusals(
+            self.report, request, self.report.remaining, request.memory_mb)
 
 
 def get_resource_request(

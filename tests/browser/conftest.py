@@ -38,13 +38,20 @@ def open_page(browser, tmp_path):
 
 @pytest.fixture
 def fleet(open_page, browser):
-    """A browser with the page of 30 hosts, of which one is not available."""
+    """A browser with the page of 30 hosts.
+
+    compute-4 is not available, and compute-8 takes no priority servers.
+    """
     hosts = [pages.make_host(number) for number in range(30)]
     hosts[4] = dataclasses.replace(
         hosts[4], is_open=False, problems=['nova-compute is disabled.'])
+    hosts[8] = dataclasses.replace(
+        hosts[8], takes_priority=False,
+        problems=[content.NO_PRIORITY_AGGREGATE])
     open_page(content.Page(
         title='Capacity', steps=[content.Step(hosts)], data=[],
-        flavor='high-8', warnings=['A warning.'], lead=['30 hosts.']))
+        flavor='high-8', flavor_row='high', warnings=['A warning.'],
+        lead=['30 hosts.']))
     return browser
 
 

@@ -204,10 +204,11 @@ def test_aggregate_button_searches_the_aggregate(fleet):
 
 def test_hosts_with_room_are_found(fleet):
     fleet.find_element(by.By.ID, 'fits').click()
-    # Hosts without a high server have 8 dedicated CPUs left. compute-4 has
-    # them too, but is not available.
+    # Hosts without a high server have 8 dedicated CPUs left. compute-4 and
+    # compute-8 have them too, but are not available for high servers.
     expected = ['compute-%d' % number for number in range(0, 30, 4)]
     expected.remove('compute-4')
+    expected.remove('compute-8')
     assert expected == get_hosts(fleet)
     fleet.find_element(by.By.ID, 'fits').click()
     least = fleet.find_element(by.By.ID, 'least')
@@ -218,7 +219,14 @@ def test_hosts_with_room_are_found(fleet):
         'low')
     # Of 16 sellable vCPUs, web has 2, and each of 1 to 3 batch servers 4.
     assert ['compute-%d' % number for number in range(30)
-            if number % 3 < 2 and number != 4] == get_hosts(fleet)
+            if number % 3 < 2 and number not in (4, 8)] == get_hosts(fleet)
+    least.clear()
+    least.send_keys('1')
+    ui.Select(fleet.find_element(by.By.ID, 'row')).select_by_visible_text(
+        'ordinary')
+    # compute-8 still takes ordinary servers.
+    assert ['compute-%d' % number for number in range(30)
+            if number != 4] == get_hosts(fleet)
 
 
 def test_keyboard_opens_a_host(fleet):

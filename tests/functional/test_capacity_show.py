@@ -115,7 +115,9 @@ class CapacityShow(base.FunctionalTest):
         self.assertEqual([row['Host'] for row in rows], list(hosts))
         for row in rows:
             host = hosts[row['Host']]
-            self.assertIn('%d more ' % row['Units'], host.text)
+            self.assertIn('no priority servers: This host is in no aggregate'
+                          if row['Host'] == 'plain1' else
+                          '%d more ' % row['Units'], host.text)
             self.assertEqual({
                 name: '%d left %d of %d sold' % tuple(
                     row['%s %s' % (name.title(), amount)]
@@ -147,12 +149,28 @@ class CapacityShow(base.FunctionalTest):
         hosts = html_page.read_hosts(text)
         self.assertEqual(['mix1', 'mix2'], list(hosts))
         self.assertIn('nova-compute is disabled (memory)', hosts['mix1'].text)
-        self.assertIn('not available', hosts['mix1'].text)
+        self.assertIn('✗ not available: nova-compute', hosts['mix1'].text)
+        self.assertNotIn('1 problem', hosts['mix1'].text)
         self.assertNotIn('not available', hosts['mix2'].text)
         # The source holds the CPUs until the migration is confirmed.
         self.assertEqual(dict.fromkeys(pins, '?'),
                          hosts['mix1'].get_map('pinned'))
         self.assertEqual([server['name']], list(hosts['mix2'].get_servers()))
+
+    def test_page_tells_why_a_host_takes_no_more_servers(self):
+        self.boot(self.high, az='nova:mix1')
+        for flavor, host, reason in (
+                (self.flavor(8, **{'hw:cpu_priority': 'high'}), 'mix1',
+                 '4 high vCPUs left, 8 needed'),
+                (self.flavor(13, **{'hw:cpu_priority': 'low'}), 'mix1',
+                 'the instance has more vCPUs than the host has floating '
+                 'CPUs'),
+                (self.plain, 'plain1',
+                 'an aggregate has priority_ordinary=false')):
+            _, text = self.read_page('--flavor', flavor)
+            hosts = html_page.read_hosts(text)
+            self.assertIn('✗ 0 more %s: %s ' % (flavor, reason),
+                          hosts[host].text)
 
     def test_page_shows_hosts_disabled_for_priority_instances(self):
         commands.run('host', 'disable', 'mix1', '--timeout', '0')

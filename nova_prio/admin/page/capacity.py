@@ -147,6 +147,8 @@ def _make_host(host: host_inventory.HostCapacity,
     if is_disabled:
         problems.append('"nova-prio host disable" has disabled this host for '
                         'servers with a priority.')
+    if not host.allows_priority:
+        problems.append(content.NO_PRIORITY_AGGREGATE)
     return content.Host(
         name=host.name,
         aggregates=[aggregate.name for aggregate in host.aggregates],
@@ -164,7 +166,22 @@ def _make_host(host: host_inventory.HostCapacity,
         blocked=report.blocked,
         problems=problems,
         units=host.count_instances(request) if request else None,
-        is_open=not is_omitted, takes_priority=not is_disabled)
+        shortage=_describe_shortage(host, request) if request else '',
+        is_open=not is_omitted,
+        takes_priority=host.allows_priority and not is_disabled)
+
+
+def _describe_shortage(host: host_inventory.HostCapacity,
+                       request: demand.ResourceRequest) -> str:
+    """Return why a host takes no instance of a request, or ''."""
+    if request.priority is None and not host.is_allowed(request):
+        return 'an aggregate has priority_ordinary=false'
+    return '; '.join(
+        '%s %s vCPUs left, %s needed' % (
+            refusal.available, refusal.reason.removesuffix('_capacity'),
+            refusal.needed)
+        if refusal.reason.endswith('_capacity') else refusal.detail
+        for refusal in host.find_refusals(request))
 
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],

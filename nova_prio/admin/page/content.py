@@ -14,6 +14,10 @@ import typing
 
 from nova_prio.model import capacity
 
+#: Problem of a host that no aggregate marks for servers with a priority.
+NO_PRIORITY_AGGREGATE = (
+    'This host is in no aggregate with priority_mix=true or priority=true.')
+
 
 class Row(typing.NamedTuple):
     """The vCPUs of a row of a host or an aggregate."""
@@ -63,12 +67,14 @@ class Host:
     """A host with its servers.
 
     ``dedicated`` and ``shared`` are its CPU sets. ``rows`` is the name of a
-    row -> Row, empty if the host has no report. ``facts`` are names and values
-    to show. ``held`` are the CPUs that are pinned, but by none of the
-    ``guests``; ``blocked`` are those of ``HostReport.blocked``. ``problems``
-    are sentences. ``units`` is the number of servers of the flavor that fit,
-    None without a flavor. ``is_open`` tells whether the scheduler may choose
-    the host, and ``takes_priority`` whether for servers with a priority.
+    row -> Row, empty if the host runs another compute driver. ``facts`` are
+    names and values to show. ``held`` are the CPUs that are pinned, but by
+    none of the ``guests``; ``blocked`` are those of ``HostReport.blocked``.
+    ``problems`` are sentences. ``units`` is the number of servers of the
+    flavor that fit, None without a flavor. ``shortage`` tells why no server
+    fits. ``is_open`` tells whether the scheduler may choose the host, and
+    ``takes_priority`` whether for servers with a priority. If one of them is
+    False, ``problems`` has the reason, unless the host has no rows.
     """
 
     name: str
@@ -82,6 +88,7 @@ class Host:
     blocked: frozenset[int] = frozenset()
     problems: list[str] = dataclasses.field(default_factory=list)
     units: int | None = None
+    shortage: str = ''
     is_open: bool = True
     takes_priority: bool = True
 
@@ -105,12 +112,13 @@ class Refusal(typing.NamedTuple):
     """Why servers were refused.
 
     ``servers`` are their names, ``message`` is that of Nova, ``reasons`` has a
-    sentence for each host.
+    sentence for each host. ``heading`` is a line above the reasons, or ''.
     """
 
     servers: list[str]
     message: str
     reasons: list[str]
+    heading: str = ''
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,18 @@ def test_host_has_its_rows_and_sets():
     assert (host.dedicated, host.shared) == (
         frozenset(range(8)), frozenset(range(8, 12)))
     assert host.aggregates == ['priority_mix=true,zone=east']
-    assert host.is_open
+    assert host.is_open and host.takes_priority
+    assert [] == host.problems
+
+
+def test_host_in_no_priority_aggregate_takes_no_priority_servers():
+    for aggregate in None, {'priority_mix': 'false'}:
+        host = page.make_host(
+            {**HOST, 'aggregate': aggregate}, [], frozenset())
+        assert host.is_open and not host.takes_priority
+        problem, = host.problems
+        assert 'in no aggregate' in problem
+        assert host.is_open_for('ordinary') and not host.is_open_for('low')
 
 
 def test_host_with_the_stock_driver_has_no_rows():
@@ -33,6 +44,9 @@ def test_host_with_the_stock_driver_has_no_rows():
     assert (host.rows, host.dedicated, host.aggregates) == (
         {}, frozenset(), [])
     assert ('CPU allocation ratio', "Nova's") in host.facts
+    assert not host.takes_priority
+    # The page says in place of the rows that the driver is another one.
+    assert [] == host.problems
 
 
 def test_host_that_is_down_or_disabled_is_not_available():
@@ -62,5 +76,12 @@ def test_equal_refusals_are_grouped():
     fault = 'step 3 (resize to b (c)): No valid host (was) found: x\na: y\nb:'
     other = 'step 3 (create): HTTP 400: z'
     assert page.group_refusals({'p': fault, 'q': other, 'r': fault}) == [
-        (['p', 'r'], 'No valid host (was) found: x', ['a: y', 'b:']),
-        (['q'], 'HTTP 400: z', [])]
+        (['p', 'r'], 'No valid host (was) found: x', ['a: y', 'b:'], ''),
+        (['q'], 'HTTP 400: z', [], '')]
+
+
+def test_line_about_placement_is_above_the_reasons():
+    heading = result.NO_CANDIDATE + 'PCPU 4:'
+    refusal, = page.group_refusals(
+        {'db': 'step 3 (create): No valid host.\n%s\na: full' % heading})
+    assert (refusal.heading, refusal.reasons) == (heading, ['a: full'])

@@ -70,13 +70,16 @@ def test_rows_show_sold_and_remaining_vcpus():
 
 
 def test_flavor_shows_the_units_of_hosts_and_aggregates():
-    hosts = [contents.host('a', units=2), contents.host('b', units=0),
+    shortage = '4 high vCPUs left, 8 needed'
+    hosts = [contents.host('a', units=2),
+             contents.host('b', units=0, shortage=shortage),
              contents.host('c', units=3, is_open=False)]
     text = render.render(contents.page(*hosts, flavor='high-8'))
     found = html_page.read_hosts(text)
     assert '✓ 2 more high-8' in found['a'].text
-    assert '✗ 0 more high-8' in found['b'].text
+    assert '✗ 0 more high-8: ' + shortage in found['b'].text
     assert 'not available' in found['c'].text
+    assert 'more high-8' not in found['c'].text
     fits = re.findall(r'data-host="(\w)".*?data-fits="(\d)"', text)
     assert fits == [('a', '2'), ('b', '0'), ('c', '0')]
     aggregate, = html.document_fromstring(text).xpath(
@@ -93,6 +96,33 @@ def test_host_disabled_for_priority_takes_ordinary_servers(row, fits):
     assert 'no priority servers' in html_page.read_hosts(text)['a'].text
     assert re.findall(r'data-(?:fits|high|low|ordinary)="(\d)"', text) == [
         fits, '0', '0', '8']
+
+
+@pytest.mark.parametrize('mark, change', [
+    ('✗ not available', {'is_open': False}),
+    ('✗ no priority servers', {'takes_priority': False})])
+def test_mark_has_the_only_problem_as_its_reason(mark, change):
+    for problems, expected in ((['It is off.'], mark + ': It is off. high'),
+                               (['It is off.', 'It is old.'],
+                                mark + '⚠ 2 problems high')):
+        text = render.render(contents.page(
+            contents.host('a', problems=problems, **change)))
+        assert expected in html_page.read_hosts(text)['a'].text
+
+
+def test_host_without_rows_says_so():
+    text = render.render(contents.page(contents.host('a', rows={})))
+    assert ('no rows: another compute driver'
+            in html_page.read_hosts(text)['a'].text)
+
+
+def test_line_above_the_reasons_is_no_item():
+    refusal = content.Refusal(['db'], 'No host.', ['a: full'], 'None for 4:')
+    text = render.render(contents.page(contents.host(), steps=[content.Step(
+        [contents.host()], refusals=[refusal])]))
+    assert ['a: full'] == html.document_fromstring(text).xpath(
+        '//*[@class="refusal"]//li/text()')
+    assert 'None for 4:' in html_page.read_refusals(text, 0)[0]
 
 
 def test_page_without_a_flavor_has_no_units():
