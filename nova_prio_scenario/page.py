@@ -10,10 +10,7 @@ from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
 from nova_prio_scenario import result
 
-NOTES = [
-    'The rows and the servers are those after each step.',
-    'An ordinary server uses vCPUs of the low row and of the ordinary row, so '
-    'no more are left in the ordinary row than in the low row.']
+NOTES = ['The rows and the servers are those after each step.']
 
 
 class Recorder:

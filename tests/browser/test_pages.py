@@ -5,6 +5,7 @@
 The fixture ``browser`` fails a test that writes an error to the console.
 """
 
+import dataclasses
 import json
 import re
 import time
@@ -279,6 +280,43 @@ def test_narrow_screen_needs_no_horizontal_scrolling(name, request):
     boxes = find(browser, '.map')
     assert boxes and all(
         box.rect['x'] + box.rect['width'] <= 400 for box in boxes)
+
+
+def open_uneven_hosts(open_page):
+    """Open a page of hosts of 16 CPUs with numbers of different lengths."""
+    rows = {name: content.Row(4, 8, 4)
+            for name in ('high', 'low', 'ordinary')}
+    hosts = [dataclasses.replace(
+        pages.make_host(number, 16), rows={
+            **rows, 'low': content.Row(number, 16000, left)})
+        for number, left in enumerate((0, 15000))]
+    open_page(content.Page(
+        title='Capacity', data=[], steps=[content.Step(hosts)]))
+
+
+@pytest.mark.parametrize('width', [1280, 400, 360])
+def test_bars_of_a_column_have_equal_lengths(open_page, browser, width):
+    chromium.set_screen(browser, width=width)
+    open_uneven_hosts(open_page)
+    bars = [bar.rect['width'] for bar in find(browser, '.host .bar')]
+    assert bars[:3] == bars[3:]
+    if width < 500:
+        assert min(bars) > 0.8 * width
+    edges = {bar.value_of_css_property('border-right-width')
+             for bar in find(browser, '.bar')}
+    assert {'1px'} == edges
+
+
+@pytest.mark.parametrize('width', [1280, 400, 360])
+def test_map_of_16_cpus_fits_its_host(open_page, browser, width):
+    chromium.set_screen(browser, width=width)
+    open_uneven_hosts(open_page)
+    right = max(box.rect['x'] + box.rect['width']
+                for box in find(browser, '.box'))
+    host, cpu_map = (browser.find_element(by.By.CSS_SELECTOR, selector).rect
+                     for selector in ('.host', '.map'))
+    assert right <= cpu_map['x'] + cpu_map['width'] <= (
+        host['x'] + host['width'])
 
 
 def test_page_loads_nothing(seed):

@@ -33,7 +33,6 @@ if typing.TYPE_CHECKING:
 PAGE = 500
 NOTES = [
     'The rows are those of the last report of each nova-compute.',
-    'An ordinary server uses vCPUs of the low row and of the ordinary row.',
     'The servers are those in Nova, with the CPUs that Nova gives to a server '
     'when it starts. A guest on a stale CPU set may float on other CPUs: '
     '"nova-prio audit" on the host finds it.',
