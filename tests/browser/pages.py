@@ -56,7 +56,9 @@ def make_host(number, cpus=12):
         dedicated=dedicated, shared=shared, guests=guests,
         rows=content.make_rows(used, sellable, remaining),
         facts=[('CPU allocation ratio', '2.0'), ('Mix', 'on')],
-        units=remaining.high // 8)
+        units=remaining.high // 8,
+        shortage='' if remaining.high >= 8 else
+        '%d high vCPUs left, 8 needed' % remaining.high)
 
 
 def _make_guest(name, number, index, row, pinned=(), floating=()):

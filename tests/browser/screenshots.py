@@ -45,7 +45,7 @@ def main(directory):
             lead=['5 of 5 hosts of the cloud.'], steps=[content.Step(
                 [pages.make_host(number, 24) for number in range(1, 6)])])),
             'utf-8')
-        shoot(driver, path, directory / 'capacity-page.png', 945,
+        shoot(driver, path, directory / 'capacity-page.png', 860,
               ['.sums summary', '[data-host=compute-2] summary'])
 
 
