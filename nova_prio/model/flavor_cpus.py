@@ -97,16 +97,21 @@ def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
         mixed_cpus.REALTIME_MASK, '')
     included: set[int] = set()
     excluded: set[int] = set()
-    for part in mask.split(','):
-        numbers = part.strip()
+    # Nova skips empty parts, but needs one part.
+    parts = [part.strip() for part in mask.split(',') if part.strip()]
+    for numbers in parts or ['']:
         target = excluded if numbers.startswith('^') else included
         first, dash, last = numbers.removeprefix('^').partition('-')
         try:
-            target.update(range(int(first), int(last if dash else first) + 1))
+            vcpu_range = range(int(first), int(last if dash else first) + 1)
         except ValueError:
+            vcpu_range = range(0)
+        # Nova also refuses a range that ends before its start.
+        if not vcpu_range:
             raise ValueError(
                 'The mask of dedicated vCPUs is %s; allowed is a CPU set such '
-                'as 1-3 or ^0.' % flavor_specs.quote(mask)) from None
+                'as 1-3 or ^0.' % flavor_specs.quote(mask))
+        target.update(vcpu_range)
     if mask.lstrip().startswith('^'):
         included.update(range(vcpus))
     return (included - excluded).intersection(range(vcpus))

@@ -30,7 +30,8 @@ def mixed(mask, key='hw:cpu_dedicated_mask', **more):
     (ISOLATE, 0, 4),
     ({'resources:PCPU': '4'}, 4, 0), ({'resources:VCPU': '4'}, 0, 4),
     (BOTH, 3, 1), ({**BOTH, 'resources:PCPU': '4', **ISOLATE}, 4, 1),
-    (mixed('1-3'), 3, 1), (mixed('^0'), 3, 1), (mixed('^0-1'), 2, 2),
+    (mixed('1-3'), 3, 1), (mixed('1-3,'), 3, 1), (mixed('^0'), 3, 1),
+    (mixed('^0-1'), 2, 2),
     (mixed('0,2'), 2, 2), (mixed('0-2,^1'), 2, 2), (mixed(' 1 , 3 '), 2, 2),
     (mixed('^0', 'hw:cpu_realtime_mask'), 3, 1),
     ({**mixed('1'), **ISOLATE}, 2, 3)])
@@ -44,7 +45,8 @@ def test_demand_has_the_priority():
 
 
 @pytest.mark.parametrize('specs', [
-    mixed('x'), mixed('1-'), mixed(''), {'hw:cpu_policy': 'mixed'}])
+    mixed('x'), mixed('1-'), mixed(''), {'hw:cpu_policy': 'mixed'},
+    mixed(','), mixed('3-1'), mixed('0,^3-1')])
 def test_mask_that_cannot_be_read_is_refused(specs):
     with pytest.raises(ValueError, match='The mask of dedicated vCPUs is '):
         flavor_cpus.get_demand(4, specs)
