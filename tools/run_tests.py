@@ -168,12 +168,16 @@ def print_table(runs):
         'cpu'))
     for run in runs:
         total += run.count
-        print('%-18s %-6s %7d %7d %7d %7s %7s' % (
+        print('%-18s %-6s %7s %7s %7s %7s %7s' % (
             run.environment, 'ok' if run.has_succeeded else 'FAILED',
-            run.count['passed'], run.count['failed'], run.count['skipped'],
+            # An environment without tests has no count.
+            *(run.count[outcome] if run.count else '-'
+              for outcome in ('passed', 'failed', 'skipped')),
             format_seconds(run.seconds), format_seconds(run.cpu_seconds)))
-    print(format_count(total))
-    return int(not all(run.has_succeeded for run in runs))
+    failed = [run.environment for run in runs if not run.has_succeeded]
+    print('; failed: '.join([
+        format_count(total), *([', '.join(failed)] if failed else [])]))
+    return int(bool(failed))
 
 
 def main(environments):
