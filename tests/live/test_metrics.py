@@ -79,7 +79,9 @@ def servers(prometheus, admin, image, flavors, hosts):
             stack.callback(compute.delete_server, found[-1])
         for server in found:
             compute.wait_for_server(server, wait=300)
-        prometheus.collect()
+        # A rate needs two measurements.
+        for _ in range(2):
+            prometheus.collect()
         yield found
 
 
