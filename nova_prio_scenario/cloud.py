@@ -22,6 +22,7 @@ from sqlalchemy import pool
 
 from nova_prio_scenario import host_operations
 from nova_prio_scenario import host_options
+from nova_prio_scenario import result
 
 # The paste file of an installed wheel of Nova.
 _PASTE = os.path.join(
@@ -110,7 +111,7 @@ class Installed:
 
     def _join_aggregate(self, name, metadata):
         """Add a host to the aggregate with this metadata; create it once."""
-        key = ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
+        key = result.name_aggregate(metadata)
         if key not in self._aggregates:
             self._aggregates[key] = self._create_aggregate(key)
             self.admin_api.post_aggregate_action(

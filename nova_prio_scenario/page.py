@@ -94,9 +94,8 @@ def make_host(host, guests, pinned):
             for key in ('dedicated', 'shared')}
     return content.Host(
         name=host['name'], guests=guests, rows=rows,
-        # As the cloud names the aggregate with this metadata.
-        aggregates=[','.join('%s=%s' % pair for pair in sorted(
-            host['aggregate'].items()))] if host['aggregate'] else [],
+        aggregates=[result.name_aggregate(host['aggregate'])]
+        if host['aggregate'] else [],
         facts=[('CPUs', str(host['cpus'])),
                ('Dedicated CPUs', host['dedicated'] or 'none'),
                ('Shared CPUs', host['shared'] or 'none'),

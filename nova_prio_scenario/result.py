@@ -103,6 +103,11 @@ def _join_faults(faults):
     return '\n'.join(faults.values()) or None
 
 
+def name_aggregate(metadata):
+    """Return the name of the host aggregate with a dict of metadata."""
+    return ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
+
+
 def parse_cpus(text):
     """Return the frozenset of CPU numbers of a text such as "0-7,^3".
 

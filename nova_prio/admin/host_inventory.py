@@ -3,6 +3,7 @@
 """The compute hosts of a cloud and their reports, from Nova's databases.
 
 No API of Nova shows the statistics of a compute node, which hold the report.
+Only Placement knows which hosts are disabled for priority instances.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from nova_prio.api import flavor_preview
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import traits
 from nova_prio.objects import host_report
+from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report as report_client
     from oslo_config import cfg
 
 _Record = typing.TypeVar('_Record')
@@ -37,6 +41,10 @@ _Record = typing.TypeVar('_Record')
 #: Errors of Nova's objects if a database cannot be read.
 DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
+
+#: Warning with the UUID of a cell.
+SILENT_CELL = ('Cell %s does not answer; its hosts are omitted. Check the '
+               'database of the cell.')
 
 
 class HostCapacity(typing.NamedTuple):
@@ -175,6 +183,30 @@ def read_cells(context: nova_context.RequestContext,
         else:
             answers[cell] = answer
     return answers, silent_cells
+
+
+def read_services(context: nova_context.RequestContext,
+                  ) -> dict[str, objects.Service]:
+    """Return the nova-compute services of the cells that answer, by host."""
+    answers, _ = read_cells(
+        context, objects.ServiceList.get_by_binary, 'nova-compute',
+        include_disabled=True)
+    return {service.host: service for services in answers.values()
+            for service in services}
+
+
+def list_disabled(client: report_client.SchedulerReportClient) -> set[str]:
+    """Return the UUIDs of the hosts disabled for priority instances.
+
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
+        cannot be read
+    """
+    trait = traits.CPU_PRIORITY_DISABLED
+    # Placement refuses a filter by a trait that does not exist.
+    if not allocations.get_json(client, '/traits?name=in:' + trait)['traits']:
+        return set()
+    return {provider['uuid']
+            for provider in allocations.list_providers(client, trait)}
 
 
 def read_report(node: objects.ComputeNode,

@@ -17,8 +17,6 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
-from nova_prio.model import traits
-from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
     from nova.scheduler.client import report as report_client
@@ -89,8 +87,8 @@ def collect(context: nova_context.RequestContext,
     """
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(context)
-    samples = [*_measure_hosts(hosts, read_services(context),
-                               list_disabled(client)),
+    samples = [*_measure_hosts(hosts, host_inventory.read_services(context),
+                               host_inventory.list_disabled(client)),
                *(_count_findings(run_audit) if run_audit else ())]
     seconds = time.monotonic() - start_seconds
     return list(make_families([
@@ -116,21 +114,6 @@ def _measure_hosts(hosts: abc.Iterable[host_inventory.HostCapacity],
                    host.uuid in disabled)
             if host.name in services:
                 yield from _measure_service(services[host.name])
-
-
-def list_disabled(
-        client: report_client.SchedulerReportClient) -> set[str]:
-    """Return the UUIDs of the hosts disabled for priority instances.
-
-    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
-        cannot be read
-    """
-    trait = traits.CPU_PRIORITY_DISABLED
-    # Placement refuses a filter by a trait that does not exist.
-    if not allocations.get_json(client, '/traits?name=in:' + trait)['traits']:
-        return set()
-    return {provider['uuid'] for provider in allocations.get_json(
-        client, '/resource_providers?required=' + trait)['resource_providers']}
 
 
 def _count_findings(run_audit: RunAudit) -> abc.Iterator[_Sample]:
@@ -187,16 +170,6 @@ def measure_host(host: host_inventory.HostCapacity,
                         ('remaining', report.remaining)):
         for row, vcpus in zip(capacity.Rows._fields, rows):
             yield 'nova_prio_cpus', (name, row, state), vcpus
-
-
-def read_services(context: nova_context.RequestContext,
-                  ) -> dict[str, objects.Service]:
-    """Return the nova-compute services of the cells that answer, by host."""
-    answers, _ = host_inventory.read_cells(
-        context, objects.ServiceList.get_by_binary, 'nova-compute',
-        include_disabled=True)
-    return {service.host: service for services in answers.values()
-            for service in services}
 
 
 def _measure_service(service: objects.Service) -> abc.Iterator[_Sample]:

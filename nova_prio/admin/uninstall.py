@@ -229,9 +229,7 @@ def _check_traits() -> abc.Iterator[Leftover]:
         known = sorted(allocations.get_json(
             client, '/traits?name=in:' + ','.join(traits.ALL))['traits'])
         for trait in known:
-            for provider in allocations.get_json(
-                    client, '/resource_providers?required=' + trait
-                    )['resource_providers']:
+            for provider in allocations.list_providers(client, trait):
                 yield Leftover(
                     TRAIT, provider['name'], trait, 'Remove it from the '
                     'traits of resource provider %s: set the others with '

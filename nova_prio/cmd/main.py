@@ -48,13 +48,14 @@ def _check_import(entry):
 
 
 class ColorFormatter(logging.Formatter):
-    """Paints errors red and other messages yellow."""
+    """Paints a message in its ``color``, or errors red and others yellow."""
 
     def format(self, record):
         """Return the text of a log record."""
-        return colors.paint(
-            super().format(record),
-            colors.RED if record.levelno >= logging.ERROR else colors.YELLOW)
+        by_level = (colors.RED if record.levelno >= logging.ERROR
+                    else colors.YELLOW)
+        return colors.paint(super().format(record),
+                            getattr(record, 'color', by_level))
 
 
 class NovaPrio(app.App):

@@ -103,10 +103,9 @@ class NovaCommand:
 
         :param cells: UUIDs of these cells
         """
+        from nova_prio.admin import host_inventory
         for cell in cells:
-            self.app.LOG.warning(
-                'Cell %s does not answer; its hosts are omitted. Check the '
-                'database of the cell.', cell)
+            self.app.LOG.warning(host_inventory.SILENT_CELL, cell)
 
     def check_is_this_host(self, host):
         """Raise CommandError if a host is not the host of this process."""
@@ -137,10 +136,8 @@ class Report(tables.Tables, NovaCommand, lister.Lister):
         # The last line goes to standard error and must follow the list.
         self.app.stdout.flush()
         self.conclude(parsed_args)
-        line = self.last_line
-        if colors.is_wanted(self.app.stderr):
-            line = colors.paint(line, _COLORS.get(self.status, colors.GREEN))
-        self.app.LOG.warning('%s', line)
+        self.app.LOG.warning('%s', self.last_line, extra={
+            'color': _COLORS.get(self.status, colors.GREEN)})
 
     def conclude(self, parsed_args):
         """Do nothing; subclasses may act after the list is printed."""

@@ -255,6 +255,16 @@ def find_disk_sharers(client: report.SchedulerReportClient,
                 client, provider['uuid'], 'inventories')]
 
 
+def list_providers(client: report.SchedulerReportClient,
+                   trait: str) -> list[dict[str, typing.Any]]:
+    """Return the resource providers with a trait, as Placement lists them.
+
+    :param trait: known to Placement, which refuses an unknown trait
+    """
+    return get_json(client, '/resource_providers?required=' + trait
+                    )['resource_providers']
+
+
 def read_provider(client: report.SchedulerReportClient, uuid: str,
                   kind: str) -> typing.Any:
     """Return a part of a resource provider, in the format of Placement.

@@ -158,9 +158,8 @@ def _make_finder(client: report.SchedulerReportClient,
     The function leaves out a resource class that the host itself lacks but
     another provider shares with hosts, unless this is the only obstacle.
     """
-    sharers = allocations.get_json(
-        client, '/resource_providers?required='
-        + os_traits.MISC_SHARES_VIA_AGGREGATE)['resource_providers']
+    sharers = allocations.list_providers(
+        client, os_traits.MISC_SHARES_VIA_AGGREGATE)
     shared = set().union(*(
         allocations.read_provider(client, sharer['uuid'], 'inventories')
         for sharer in sharers))

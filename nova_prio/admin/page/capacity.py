@@ -19,10 +19,9 @@ from oslo_utils import timeutils
 from nova_prio.admin import aggregate_checks
 from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
-from nova_prio.admin import metrics
 from nova_prio.admin.page import content
 from nova_prio.model import capacity
-from nova_prio.model import flavor_specs
+from nova_prio.model import flavor_cpus
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
@@ -56,14 +55,13 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param flavor: the name or ID that the operator gave, or None
     :param data: see ``content.Page``
     """
-    warnings = ['Cell %s does not answer; its hosts are omitted. Check the '
-                'database of the cell.' % cell for cell in silent_cells]
+    warnings = [host_inventory.SILENT_CELL % cell for cell in silent_cells]
     warnings += aggregate_checks.find_warnings(
         conf, (), objects.AggregateList.get_all(context), hosts,
         not silent_cells)
     try:
         # In some releases the client asks Placement when it is made.
-        disabled = metrics.list_disabled(
+        disabled = host_inventory.list_disabled(
             report_client.SchedulerReportClient())
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         disabled = set()
@@ -79,7 +77,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     return content.Page(
         title='CPU capacity of priority hosts', steps=[content.Step(shown)],
         data=data, flavor=flavor, notes=NOTES, warnings=warnings,
-        flavor_row=(request and request.priority) or 'ordinary',
+        flavor_row=(request and request.priority) or flavor_cpus.ORDINARY,
         lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
             len(selected), len(hosts),
             timeutils.utcnow().isoformat(' ', 'minutes'))])
@@ -99,7 +97,7 @@ def list_hosts(context: nova_context.RequestContext,
     :param request: of one server of the flavor to fit, or None
     :returns: (hosts, UUIDs of the cells that do not answer)
     """
-    services = metrics.read_services(context)
+    services = host_inventory.read_services(context)
     instances: dict[str, list[objects.Instance]] = collections.defaultdict(
         list)
     answers, silent_cells = host_inventory.read_cells(
@@ -189,8 +187,7 @@ def _make_guest(instance: objects.Instance, pinned: frozenset[int],
     state = instance.vm_state
     return content.Guest(
         name=instance.display_name, uuid=instance.uuid,
-        row=flavor_specs.get_priority(
-            instance.flavor.extra_specs) or 'ordinary',
+        row=flavor_cpus.get_class(instance.flavor.extra_specs),
         state='%s (%s)' % (state, instance.task_state)
         if instance.task_state else state,
         pinned=pinned, floating=floating, flavor=instance.flavor.name,
@@ -205,7 +202,7 @@ def find_floating_cpus(instance: objects.Instance, cpus: capacity.HostCPUs,
     :param cpus: of the host of the instance
     :param cells: id -> NUMA cell of the host
     """
-    is_low = flavor_specs.get_priority(
+    is_low = flavor_cpus.get_class(
         instance.flavor.extra_specs) == capacity.LOW
     allowed = cpus.floating if is_low else cpus.shared
     topology = instance.numa_topology

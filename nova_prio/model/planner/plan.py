@@ -154,6 +154,7 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     of_room = room.Room(of_search, wanted, number)
 
     def is_reached() -> bool:
+        """Return whether all wanted instances fit now."""
         return of_room.count() == number
 
     movable = of_search.list_movable()
@@ -214,6 +215,7 @@ def _empty(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
          of_search.get_class(uuid)) for uuid in uuids)
 
     def is_reached() -> bool:
+        """Return whether no host has an instance now."""
         return not any(map(fleet.list_guests, hosts))
 
     try:

@@ -160,6 +160,7 @@ class Room:
                       ) -> list[tuple[str, ...]]:
         """Return sets of guests without which ``target`` instances fit."""
         def suffices(uuids: abc.Sequence[str]) -> bool:
+            """Return whether they fit without these guests."""
             return self._count(host, target, uuids) >= target
 
         movable = list(itertools.chain.from_iterable(kinds.values()))

@@ -96,3 +96,9 @@ def test_warnings_are_yellow_and_errors_red():
         record = logging.LogRecord('x', level, '', 1, 'text %d', (1,), None)
         assert main.ColorFormatter().format(record) == (
             color + 'text 1' + END)
+
+
+def test_message_may_name_its_color():
+    record = logging.LogRecord('x', logging.WARNING, '', 1, 'text', (), None)
+    record.color = colors.GREEN
+    assert main.ColorFormatter().format(record) == GREEN + 'text' + END

@@ -118,6 +118,20 @@ def get_cost(fleet, found):
 SMALL = hypothesis.settings(deadline=None)
 
 
+def assert_plan_agrees(fleet, found, cost, is_exact):
+    """Assert that a plan is as good as it says.
+
+    :param cost: smallest cost of all plans, or None if there is none
+    :param is_exact: whether the plan must be proven
+    """
+    if is_exact:
+        assert found.is_proven
+    if found.is_proven:
+        assert cost == (None if found.misses else get_cost(fleet, found))
+    else:
+        assert found.misses or cost and cost <= get_cost(fleet, found)
+
+
 @SMALL
 @hypothesis.given(fleets.draw_fleet(3, 5, has_cells=False), st.booleans())
 def test_drain_agrees_with_all_plans(fleet, is_exact):
@@ -126,12 +140,7 @@ def test_drain_agrees_with_all_plans(fleet, is_exact):
         fleet, closed, lambda state: 'host0' not in state.values())
     with test_properties.searching(is_exact):
         found = plan.plan_drain(fleet, closed)
-    if is_exact:
-        assert found.is_proven
-    if found.is_proven:
-        assert cost == (None if found.misses else get_cost(fleet, found))
-    else:
-        assert found.misses or cost and cost <= get_cost(fleet, found)
+    assert_plan_agrees(fleet, found, cost, is_exact)
 
 
 @SMALL
@@ -163,9 +172,4 @@ def test_room_agrees_with_all_plans(data, number, is_exact):
     cost = find_smallest_cost(fleet, (), is_reached)
     with test_properties.searching(is_exact):
         found = plan.plan_room(fleet, wanted, number)
-    if is_exact:
-        assert found.is_proven
-    if found.is_proven:
-        assert cost == (None if found.misses else get_cost(fleet, found))
-    else:
-        assert found.misses or cost and cost <= get_cost(fleet, found)
+    assert_plan_agrees(fleet, found, cost, is_exact)
