@@ -125,6 +125,8 @@ class HostFit:
             yield Obstacle('the host is disabled')
         for name in sorted(needs.aggregates - self._aggregate_names):
             yield Obstacle('the host is not in aggregate %s' % name)
+        if self.host.name in needs.refused_hosts:
+            yield Obstacle('Nova refused the host before')
         if needs.request.priority:
             if not self._allows_priority:
                 yield Obstacle('no aggregate of the host allows priority '

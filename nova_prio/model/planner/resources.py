@@ -78,14 +78,16 @@ class Needs:
 
     ``request`` must be hashable, as ``demand.ResourceRequest`` is. ``cells``
     is empty if the guest has no NUMA topology. A destination must be in each
-    of the named ``aggregates``. A new ordinary instance may not use the hosts
-    that exclude ordinary instances.
+    of the named ``aggregates``, and none of the ``refused_hosts``, which Nova
+    refused before. A new ordinary instance may not use the hosts that exclude
+    ordinary instances.
     """
 
     request: admission.Request
     disk_gb: int = 0
     cells: tuple[GuestCell, ...] = ()
     aggregates: frozenset[str] = frozenset()
+    refused_hosts: frozenset[str] = frozenset()
     is_new: bool = False
 
     @property

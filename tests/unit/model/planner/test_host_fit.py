@@ -50,6 +50,8 @@ def find_obstacles(host, needs):
      ('the host is disabled', None, 0)),
     ({}, dict(shared=1, aggregates=frozenset(['rack'])),
      ('the host is not in aggregate rack', None, 0)),
+    ({}, dict(shared=1, refused_hosts=frozenset(['host'])),
+     ('Nova refused the host before', None, 0)),
     (dict(aggregates=()), dict(priority='low', shared=1),
      ('no aggregate of the host allows priority instances', None, 0)),
     (dict(aggregates=[fleets.NO_ORDINARY]), dict(shared=1, is_new=True),
@@ -82,6 +84,7 @@ def test_obstacle_names_the_shortage(host, needs, obstacle):
     (dict(aggregates=[fleets.NO_ORDINARY]), dict(shared=1)),
     (dict(report=dict(problem='Another driver.')), dict(shared=1)),
     (dict(free_disk_gb=0), dict(shared=1)),
+    ({}, dict(shared=1, refused_hosts=frozenset(['other']))),
     ({}, dict(priority='low', shared=12)),
 ])
 def test_instance_fits(host, needs):

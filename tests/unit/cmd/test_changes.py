@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import argparse
+import io
+import logging
+import re
+import types
+
+from osc_lib import exceptions
+import pytest
+
+from nova_prio.cmd import changes
+
+QUESTION = 'Disable the host c1?'
+
+
+class Terminal(io.StringIO):
+    """Standard input that is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+class Parent:
+    """The base class of the command."""
+
+    def get_parser(self, prog_name):
+        return argparse.ArgumentParser(prog_name)
+
+
+class Command(changes.Changes, Parent):
+    """A command that changes something."""
+
+    def __init__(self, stdin):
+        self.app = types.SimpleNamespace(
+            stdin=stdin, stderr=io.StringIO(), LOG=logging.getLogger('test'))
+
+
+def ask(stdin, *arguments):
+    """Ask QUESTION; return standard error."""
+    command = Command(stdin)
+    command.confirm(
+        command.get_parser('nova-prio').parse_args(arguments), QUESTION)
+    return command.app.stderr.getvalue()
+
+
+@pytest.mark.parametrize('answer', ['y', 'Y', 'yes', ' yes '])
+def test_yes_allows_the_change(answer):
+    assert QUESTION + ' [y/N] ' == ask(Terminal(answer + '\n'))
+
+
+@pytest.mark.parametrize('answer', ['', '\n', 'n\n', 'yep\n'])
+def test_other_answers_refuse_the_change(answer):
+    with pytest.raises(exceptions.CommandError) as error:
+        ask(Terminal(answer))
+    assert "Nothing was changed: the answer was '%s', not 'y'." % (
+        answer.strip()) == str(error.value)
+
+
+@pytest.mark.parametrize('stdin, arguments', [
+    (Terminal('n\n'), ['--yes']), (io.StringIO('n\n'), [])])
+def test_no_question_with_yes_or_without_terminal(stdin, arguments):
+    assert '' == ask(stdin, *arguments)
+    assert 'n\n' == stdin.read()
+
+
+def test_change_is_logged_with_its_time(caplog):
+    Command(io.StringIO()).log_change('Host %s: disabled.', 'c1')
+    assert re.fullmatch(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d Host c1: disabled\.',
+                        caplog.messages[0])
