@@ -16,7 +16,7 @@ COLUMNS = ('Instance', 'Priority', 'VCPUs', 'Memory MB', 'Reason', 'Fits On')
 
 
 class Disable(report.Report):
-    """End co-location on a host, step by step.
+    """Remove co-location from a host, step by step.
 
     First, disable the host for priority instances, list the instances that
     must leave with a host that each fits on, and wait for them: migrate or
@@ -46,15 +46,15 @@ class Disable(report.Report):
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin.host import destinations
-        from nova_prio.admin.host import drain
-        self._drain = drain.HostDrain(
+        from nova_prio.admin.host import removal
+        self._removal = removal.Removal(
             self.context, self.placement, parsed_args.host,
             self.load_plan(parsed_args))
         # Without --dry-run, this also disables the host.
-        self._drain.refresh(must_disable=not parsed_args.dry_run)
-        remaining = self._drain.remaining
+        self._removal.refresh(must_disable=not parsed_args.dry_run)
+        remaining = self._removal.remaining
         hosts_by_uuid = destinations.find_destinations(
-            self.context, self.placement, self._drain.state.view, remaining)
+            self.context, self.placement, self._removal.state.view, remaining)
         return COLUMNS, [
             (each.uuid, *each.describe(), each.reason,
              hosts_by_uuid.get(each.uuid, '')) for each in remaining]
@@ -62,29 +62,29 @@ class Disable(report.Report):
     def conclude(self, parsed_args):
         """Wait for the instances, or restore the host; set the last line."""
         from nova_prio.virt import demand
-        drain, dry_run = self._drain, parsed_args.dry_run
+        removal, dry_run = self._removal, parsed_args.dry_run
         self.status = report.FOUND
-        if drain.remaining and not dry_run:
+        if removal.remaining and not dry_run:
             self._wait(parsed_args.timeout)
-        drain.refresh()
-        if drain.remaining:
+        removal.refresh()
+        if removal.remaining:
             self.last_line = (
                 'Instances that must leave %s: %d. Act on each as its reason '
                 'says (migrate, delete, confirm), and run this command '
                 'again; %s.' % (
-                    parsed_args.host, len(drain.remaining),
+                    parsed_args.host, len(removal.remaining),
                     'nothing was changed' if dry_run else
                     'the host is disabled for priority instances'))
-            if not drain.state.is_up:
+            if not removal.state.is_up:
                 self.last_line += ' Its nova-compute is down: start it first.'
-        elif drain.has_planned_options:
+        elif removal.has_planned_options:
             self.last_line = 'No instance has to leave %s. Next: %s' % (
                 parsed_args.host, 'run this command without --dry-run.'
                 if dry_run else 'restore the options of nova-compute%s, '
                 'restart it, and run this command again.'
                 % self._format_options())
-            if drain.plan is None and any(map(
-                    demand.get_instance_pins, drain.state.view.instances)):
+            if removal.plan is None and any(map(
+                    demand.get_instance_pins, removal.state.view.instances)):
                 self.last_line += (
                     ' The host has pinned instances, which need the dedicated '
                     'CPUs: use --plan to list the ones that must leave.')
@@ -93,12 +93,12 @@ class Disable(report.Report):
 
     def _wait(self, timeout_seconds):
         """Wait until no instance remains, an interrupt, or the timeout."""
-        drain = self._drain
+        removal = self._removal
         try:
-            with tqdm.tqdm(total=len(drain.remaining), unit=' instances',
+            with tqdm.tqdm(total=len(removal.remaining), unit=' instances',
                            desc='have left', leave=False, disable=None,
                            file=sys.stderr) as progress:
-                for remaining in drain.wait(timeout_seconds):
+                for remaining in removal.wait(timeout_seconds):
                     # An instance may still arrive during the wait.
                     progress.total = max(progress.total, remaining)
                     progress.n = progress.total - remaining
@@ -108,8 +108,8 @@ class Disable(report.Report):
 
     def _restore(self, dry_run):
         """Restore traits and allocation ratios; set status and last line."""
-        drain, host_name = self._drain, self._drain.state.view.name
-        inventories, differing_classes = drain.get_old_inventories()
+        removal, host_name = self._removal, self._removal.state.view.name
+        inventories, differing_classes = removal.get_old_inventories()
         ratios = ', '.join(
             '%s %s' % (name, inventories[name]['allocation_ratio'])
             for name in ('MEMORY_MB', 'VCPU') if name in inventories)
@@ -119,7 +119,7 @@ class Disable(report.Report):
                 'from %s, and set its allocation ratios to %s.'
                 % (host_name, ratios))
             return
-        drain.restore(inventories)
+        removal.restore(inventories)
         if differing_classes:
             self.last_line = (
                 'Traits and allocation ratios are restored, but nova-compute '
@@ -130,11 +130,11 @@ class Disable(report.Report):
         self.status = report.CLEAN
         # Without the plan, the ratios are the defaults.
         self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
-            host_name, ratios, '' if drain.plan else
+            host_name, ratios, '' if removal.plan else
             '; use --plan to restore the old ones')
         # If the host still runs our driver, it ran it before the plan, too.
-        if (drain.state.in_priority_aggregate and
-                not drain.state.has_our_driver):
+        if (removal.state.in_priority_aggregate and
+                not removal.state.has_our_driver):
             self.last_line += ('Remove it from the host aggregate for '
                                'priority instances.')
         else:
@@ -142,7 +142,7 @@ class Disable(report.Report):
 
     def _format_options(self):
         """Return the options before the plan in parentheses, or ''."""
-        plan = self._drain.plan
+        plan = self._removal.plan
         return ' (%s)' % ', '.join(
             '%s = %s' % (name, value or '<not set>')
             for name, value in plan.old_options.items()) if plan else ''
@@ -155,7 +155,7 @@ class Enable(report.NovaCommand, command.Command):
 
     def take_action(self, parsed_args):
         """Enable the host."""
-        from nova_prio.admin.host import drain
+        from nova_prio.admin.host import removal
         from nova_prio.admin.host import state
         host_state = state.read_state(
             self.context, self.placement, parsed_args.host)
@@ -164,7 +164,7 @@ class Enable(report.NovaCommand, command.Command):
                 "HOST is '%s', whose nova-compute reports no priority CPUs; "
                 'allowed are hosts with the compute driver of nova-prio.'
                 % parsed_args.host)
-        drain.set_disabled(
+        removal.set_disabled(
             self.context, self.placement, host_state.view, is_disabled=False)
         if not host_state.is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',

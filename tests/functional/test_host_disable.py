@@ -10,7 +10,7 @@ from nova.compute import manager as compute_manager
 from nova.conductor import manager
 from nova import exception
 
-from nova_prio.admin.host import drain
+from nova_prio.admin.host import removal
 from nova_prio.admin.host import state
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import report
@@ -27,7 +27,7 @@ class HostDisable(colocation.Colocation):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MockPatchObject(
-            drain, 'INTERVAL_SECONDS', 0.1))
+            removal, 'INTERVAL_SECONDS', 0.1))
 
     def disable(self, *arguments, status=report.FOUND):
         """Run the command; return dict, UUID -> row."""
@@ -300,7 +300,7 @@ class HostDisable(colocation.Colocation):
             reads.append(host)
             if len(reads) == 2:
                 view = read_state(context, client, host).view
-                drain.set_disabled(context, client, view, False)
+                removal.set_disabled(context, client, view, False)
                 self._delete_server(servers[0])
             elif len(reads) == 4:
                 self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""End co-location on a host: disable it, empty it, restore its settings.
+"""Remove co-location from a host: disable it, wait, restore its settings.
 
 Placement keeps the progress, as traits of the host: each step can be
 interrupted and repeated.
@@ -33,8 +33,8 @@ if typing.TYPE_CHECKING:
 INTERVAL_SECONDS = 5
 
 
-class HostDrain:
-    """The steps that end co-location on one host.
+class Removal:
+    """The steps that remove co-location from one host.
 
     ``state`` and ``remaining`` are as of the last :meth:`refresh`.
     """
