@@ -58,6 +58,7 @@ def report_errors():
     from nova import exception
 
     from nova_prio.admin import host as admin_host
+    from nova_prio.admin import nova_client
     from nova_prio.model import flavor_specs
     from nova_prio.placement import allocations
     sentence = '%s.'
@@ -65,6 +66,7 @@ def report_errors():
         yield
     except (exception.NovaException, allocations.PlacementRefused,
             flavor_specs.RequestRefused, admin_host.HostRefused,
+            nova_client.APIRefused, nova_client.APIUnavailable,
             *allocations.CLIENT_ERRORS) as error:
         if isinstance(error, exception.HostMappingNotFound):
             sentence = '%s; allowed are names of compute hosts.'

@@ -6,38 +6,17 @@ import contextlib
 import io
 import json
 import types
-from unittest import mock
 
-from keystoneauth1 import plugin
-from keystoneauth1 import session
 from nova.tests import fixtures as nova_fixtures
 from nova.tests.functional.api import client as nova_client
-import openstack
 from openstack import exceptions
-from openstack import service_description
 
 from nova_prio_osc import capacity
 from nova_prio_osc import server as server_commands
 from tests.functional import base
+from tests.functional import sdk_connection
 
 OTHER_PROJECT = '0' * 32
-# Nova's tests replace this function, so that Placement has no proxy.
-_MAKE_PROXY = service_description.ServiceDescription._make_proxy
-
-
-class FakeToken(plugin.BaseAuthPlugin):
-    """The headers by which Nova's and Placement's test APIs know a user."""
-
-    def __init__(self, user):
-        super().__init__()
-        self._user = user
-
-    def get_headers(self, session, **kwargs):
-        roles = ','.join(self._user.roles)
-        return {'X-Auth-Token': self._user.auth_user, 'X-Roles': roles,
-                'X-Auth-User': self._user.auth_user,
-                'X-User-Id': self._user.auth_user,
-                'X-Auth-Project-Id': self._user.project_id}
 
 
 class OpenStackClient(base.FunctionalTest):
@@ -54,17 +33,12 @@ class OpenStackClient(base.FunctionalTest):
 
     def list(self, command, *arguments, user=None):
         """Run a command; return its rows, each a dict."""
-        connection = openstack.connection.Connection(
-            session=session.Session(auth=FakeToken(user or self.admin)),
-            compute_endpoint_override=self.api_fixture.base_url,
-            placement_endpoint_override=self.placement.fixture.endpoint)
         out = io.StringIO()
-        runner = command(types.SimpleNamespace(
-            stdout=out, client_manager=types.SimpleNamespace(
-                sdk_connection=connection)), None)
-        with (mock.patch.object(service_description.ServiceDescription,
-                                '_make_proxy', _MAKE_PROXY),
+        with (sdk_connection.connect(self, user or self.admin) as connection,
               contextlib.redirect_stdout(out)):
+            runner = command(types.SimpleNamespace(
+                stdout=out, client_manager=types.SimpleNamespace(
+                    sdk_connection=connection)), None)
             runner.run(runner.get_parser('openstack').parse_args(
                 [*arguments, '-f', 'json']))
         return json.loads(out.getvalue())

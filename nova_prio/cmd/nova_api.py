@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The connection to Nova's API of the commands that change servers."""
+
+import functools
+
+from osc_lib import exceptions
+
+#: Maximum time to wait for an answer of an API.
+TIMEOUT_SECONDS = 60
+
+
+class NovaAPI:
+    """A mix-in for commands that use Nova's API.
+
+    It must come before ``report.NovaCommand`` in the bases of a command.
+    """
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument(
+            '--os-cloud', metavar='NAME',
+            help='use the credentials of this cloud in clouds.yaml (default: '
+            'the environment variables OS_*, as the client openstack does)')
+        return parser
+
+    def run(self, parsed_args):
+        """Run the command; return the exit status."""
+        self._cloud = parsed_args.os_cloud
+        return super().run(parsed_args)
+
+    @functools.cached_property
+    def connection(self):
+        """An ``openstack.connection.Connection`` of an administrator.
+
+        :raises CommandError: if credentials are missing, or Nova's API cannot
+            be found
+        """
+        from keystoneauth1 import exceptions as client_exceptions
+        import openstack
+        from openstack import exceptions as sdk_exceptions
+        try:
+            connection = openstack.connect(
+                cloud=self._cloud, app_name='nova-prio',
+                api_timeout=TIMEOUT_SECONDS)
+            # Find the endpoint, so that wrong credentials are found here.
+            connection.compute  # noqa: B018
+        except (client_exceptions.ClientException,
+                sdk_exceptions.SDKException) as error:
+            raise exceptions.CommandError(
+                "No connection to Nova's API: %s. To give credentials, source "
+                'the openrc file of an administrator, or give --os-cloud.'
+                % ' '.join(str(error).split()).rstrip('.')) from error
+        return connection
+
+    @functools.cached_property
+    def nova(self):
+        """A ``nova_client.NovaClient`` of this connection."""
+        from nova_prio.admin import nova_client
+        return nova_client.NovaClient(self.connection.compute)
