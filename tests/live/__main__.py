@@ -24,13 +24,17 @@ def main():
         help='first of %d consecutive ports; for "up"' % len(
             layouts.LISTENERS))
     parser.add_argument(
+        '--hosts', type=int, default=len(layouts.Layout.hosts),
+        help='number of compute hosts; for "up"')
+    parser.add_argument(
         '--seconds', type=int, default=0,
         help='maximum time for the cloud to settle; for "check"')
     arguments = parser.parse_args()
     directory = arguments.directory.absolute()
     try:
         if arguments.command == 'up':
-            cloud.Cloud(layouts.Layout(directory, arguments.first_port)).up()
+            cloud.Cloud(layouts.Layout.of_size(
+                directory, arguments.first_port, arguments.hosts)).up()
             return 0
         found = cloud.Cloud(layouts.Layout.load(directory))
         if arguments.command == 'down':

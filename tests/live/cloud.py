@@ -175,14 +175,17 @@ class Cloud:
 
     def start_hosts(self):
         """Hosts with libvirtd."""
-        for name in self.layout.hosts:
-            self.processes.start(
-                'host-' + name, sys.executable, '-m', 'tests.live.host',
-                self.layout.directory, name,
-                environment={'PYTHONPATH': str(layouts.README.parent)})
-        for name in self.layout.hosts:
-            self.processes.wait('host-' + name, functools.partial(
-                host.read_record, self.layout, name))
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            list(pool.map(self.start_host, self.layout.hosts))
+
+    def start_host(self, name):
+        """Start the processes of a host except nova-compute."""
+        self.processes.start(
+            'host-' + name, sys.executable, '-m', 'tests.live.host',
+            self.layout.directory, name,
+            environment={'PYTHONPATH': str(layouts.README.parent)})
+        self.processes.wait('host-' + name, functools.partial(
+            host.read_record, self.layout, name))
 
     def start_computes(self):
         """The nova-compute of each host."""
@@ -212,7 +215,7 @@ class Cloud:
         """Run ``nova-prio audit --fix`` and return its output."""
         return subprocess.run(
             [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix', '-f', 'json',
-             *arguments, *self._files('common', 'nova')],
+             *arguments, *self.layout.nova_options],
             capture_output=True, text=True).stdout
 
     def _manage_nova(self, *arguments):

@@ -44,6 +44,12 @@ class Layout:
                     self.first_port, 65536 - len(LISTENERS)))
 
     @classmethod
+    def of_size(cls, directory, first_port, number):
+        """Return the layout of a cloud with a number of hosts."""
+        return cls(directory, first_port, tuple(
+            'compute%d' % each for each in range(1, number + 1)))
+
+    @classmethod
     def load(cls, directory):
         """Return the layout that ``save`` wrote into a directory."""
         file = directory / 'layout.json'
@@ -73,10 +79,10 @@ class Layout:
         file = self.directory / 'layout.json'
         if file.exists() and self.load(self.directory) != self:
             raise ValueError(
-                'The cloud in %s has the first port %d, not %d. To change the '
-                'port, run "down" and delete the directory.' % (
+                'The cloud in %s has the first port %d and the hosts %s. To '
+                'change them, run "down" and delete the directory.' % (
                     self.directory, self.load(self.directory).first_port,
-                    self.first_port))
+                    ', '.join(self.load(self.directory).hosts)))
         for path in self.etc, self.log, self.run:
             path.mkdir(parents=True, exist_ok=True)
         file.write_text(json.dumps(
@@ -86,6 +92,12 @@ class Layout:
     def etc(self):
         """The directory of all configuration files."""
         return self.directory / 'etc'
+
+    @property
+    def nova_options(self):
+        """The options of nova-prio and nova-manage with the configuration."""
+        return ['--config-file=%s' % (self.etc / 'nova' / name)
+                for name in ('common.conf', 'nova.conf')]
 
     @property
     def state(self):

@@ -130,7 +130,7 @@ class Prometheus:
         service.read_string((ETC / 'systemd' / unit).read_text())
         program, *words = shlex.split(service['Service']['ExecStart'])
         if node == CONTROLLER:
-            words += config_files(self._layout)
+            words += self._layout.nova_options
         return [*self._enter(node), layouts.PROGRAMS / program,
                 *(word.replace(FILES, str(self._directory / node))
                   for word in words)]
@@ -179,12 +179,6 @@ class Prometheus:
         """Return the labels of the alerts that fire, a list of dict."""
         return [alert['labels'] for alert in self._get('alerts')['alerts']
                 if alert['state'] == 'firing']
-
-
-def config_files(layout):
-    """Return the options with the configuration for nova-prio."""
-    return ['--config-file=%s' % (layout.etc / 'nova' / name)
-            for name in ('common.conf', 'nova.conf')]
 
 
 def _find_free_port():

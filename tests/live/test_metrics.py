@@ -125,7 +125,7 @@ def run_for_host(layout, *words):
     """Run ``nova-prio host`` on the controller; return the exit status."""
     return subprocess.run(
         [layouts.PROGRAMS / 'nova-prio', 'host', *words,
-         *monitoring.config_files(layout)],
+         *layout.nova_options],
         stdin=subprocess.DEVNULL, timeout=monitoring.SECONDS).returncode
 
 

@@ -142,12 +142,10 @@ def test_audit_repairs_migration_after_killed_compute(
             in found.audit('--dry-run'))
     for word in 'destroy', 'undefine':
         client.virsh(layout, destination, word, guest)
-    files = [layout.etc / 'nova' / name for name in ('common.conf',
-                                                     'nova.conf')]
     # The other nova-compute updates its report within a minute.
     settled(lambda: 0 == subprocess.run(
         [layouts.PROGRAMS / 'nova-prio', 'audit', '--fix',
-         *('--config-file=%s' % file for file in files)]).returncode)
+         *layout.nova_options]).returncode)
     openstack.run('server', 'reboot', '--hard', '--wait', 'moved')
     expect('moved', source, 'high')
 
