@@ -55,7 +55,8 @@ class HostCapacity(typing.NamedTuple):
     this host. ``uuid`` is the UUID of the compute node and of its resource
     provider, ``free_memory_mb`` the unsold memory. ``changed_at`` is the time
     of the last change of the compute node. ``numa_topology`` is the
-    nova.objects.NUMATopology of the host as JSON text, or None.
+    nova.objects.NUMATopology of the host as JSON text, or None. ``node`` is
+    the compute node with these values and others.
     """
 
     name: str
@@ -66,6 +67,7 @@ class HostCapacity(typing.NamedTuple):
     free_memory_mb: int = 0
     changed_at: datetime.datetime | None = None
     numa_topology: str | None = None
+    node: objects.ComputeNode | None = None
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -151,7 +153,7 @@ def list_hosts(context: nova_context.RequestContext,
                 aggregates=aggregates_of_host[node.host], uuid=node.uuid,
                 free_memory_mb=node.free_ram_mb,
                 changed_at=node.updated_at or node.created_at,
-                numa_topology=node.numa_topology))
+                numa_topology=node.numa_topology, node=node))
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 

@@ -117,13 +117,9 @@ NAMES = {
         nova.compute.task_states MIGRATING RESIZE_REVERTING rebuild_states
         nova.compute.utils is_volume_backed_instance(context, instance, bdms)
         nova.exception CPUPinningUnknown
-        nova.objects.block_device:BlockDeviceMappingList
-            bdms_by_instance_uuid(context, instance_uuids)
         nova.objects.instance:Instance get_by_uuid(context, uuid,
             expected_attrs) revert_migration_context
         nova.objects.instance:InstanceList get_uuids_by_host(context, host)
-        nova.objects.migration:MigrationList get_by_filters(context, filters)
-        nova.objects.numa:NUMATopology obj_from_db_obj
         nova.pci.manager:PciDevTracker free_instance_claims(context, instance)
         nova.scheduler.client.report:SchedulerReportClient
             get_allocations_for_resource_provider(context, rp_uuid)
@@ -140,9 +136,13 @@ NAMES = {
         nova.virt.libvirt.utils get_instance_path(instance) load_file(path)
     """,
     (COMPUTE, COMMANDS): """
+        nova.objects.block_device:BlockDeviceMappingList
+            bdms_by_instance_uuid(context, instance_uuids)
         nova.objects.instance:Instance drop_migration_context
         nova.objects.migration:Migration get_by_id(context, migration_id)
             instance is_live_migration
+        nova.objects.migration:MigrationList get_by_filters(context, filters)
+        nova.objects.numa:NUMATopology obj_from_db_obj
         nova.scheduler.client.report:SchedulerReportClient get(url, version)
         nova.virt.hardware parse_cpu_spec(spec)
     """,
@@ -167,6 +167,7 @@ NAMES = {
         nova.objects.host_mapping:HostMappingList get_all(context)
         nova.objects.instance:InstanceList get_by_host_and_node(context, host,
             node, expected_attrs)
+        nova.objects.instance_group:InstanceGroupList get_all(context)
         nova.objects.migration:Migration get_by_uuid(context, migration_uuid)
         nova.objects.migration:MigrationList
             get_in_progress_by_host_and_node(context, host, node)

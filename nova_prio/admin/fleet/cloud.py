@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Read the hosts and instances of a cloud for the planner of moves."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import dataclasses
+import functools
+import types
+import typing
+
+from nova import context as nova_context
+from nova import objects
+from nova import servicegroup
+import os_resource_classes as orc
+import os_traits
+
+from nova_prio.admin.fleet import guests
+from nova_prio.admin.fleet import hosts as fleet_hosts
+from nova_prio.admin import host_inventory
+from nova_prio.model.planner import fleet as planner_fleet
+from nova_prio.model.planner import resources
+from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler.client import report as report_client
+
+#: Number of instances that one query reads.
+PAGE = 500
+#: Statuses of the migrations that are in progress or await a confirmation.
+_OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
+                  'migrating', 'running', 'running (post-copy)',
+                  'post-migrating', 'finished', 'confirming', 'reverting')
+
+
+class CloudFleet(typing.NamedTuple):
+    """The hosts and instances of a cloud.
+
+    ``hosts`` and ``instances`` are those of the planner. ``groups`` is UUID of
+    a server group -> Group, and ``details`` UUID of an instance -> Details.
+    ``silent_cells`` are the UUIDs of the cells that do not answer.
+    """
+
+    hosts: tuple[resources.Host, ...]
+    instances: tuple[planner_fleet.Instance, ...]
+    groups: dict[str, planner_fleet.Group]
+    details: dict[str, guests.Details]
+    silent_cells: tuple[str, ...]
+
+    def make_fleet(
+            self, hosts: abc.Container[str] | None = None,
+            refused: abc.Mapping[str, frozenset[str]] = types.MappingProxyType(
+                {})) -> planner_fleet.Fleet:
+        """Return a Fleet without moves.
+
+        :param hosts: names of the hosts, whose instances are included; None
+            for all
+        :param refused: UUID of an instance -> names of the hosts that Nova
+            refused to move it to
+        """
+        def is_included(name: str | None) -> bool:
+            return hosts is None or name in hosts
+
+        return planner_fleet.Fleet(
+            [host for host in self.hosts if is_included(host.name)],
+            [_refuse(each, refused.get(each.uuid))
+             for each in self.instances if is_included(each.host)],
+            self.groups)
+
+
+def _refuse(instance: planner_fleet.Instance,
+            hosts: frozenset[str] | None) -> planner_fleet.Instance:
+    """Return an instance that may not use some hosts."""
+    return instance if not hosts else dataclasses.replace(
+        instance, needs=dataclasses.replace(
+            instance.needs, refused_hosts=hosts))
+
+
+def read_fleet(context: nova_context.RequestContext,
+               client: report_client.SchedulerReportClient) -> CloudFleet:
+    """Return the hosts and instances of a cloud, as of the last reports.
+
+    Send a fixed number of queries for each cell, and one for each page of
+    instances. Hosts with several compute nodes, such as those of Ironic, are
+    omitted with their instances.
+
+    :param context: targets no cell
+    :raises nova_prio.placement.allocations.PlacementRefused: if Placement
+        cannot be read
+    """
+    listed, silent_cells = host_inventory.list_hosts(context)
+    numbers = collections.Counter(host.name for host in listed)
+    hosts = {host.name: host for host in listed if numbers[host.name] == 1}
+    cells = {name: fleet_hosts.parse_cells(host.node)
+             for name, host in hosts.items()}
+    zones = {name: frozenset([fleet_hosts.get_zone(host.aggregates).name])
+             for name, host in hosts.items()}
+    services = host_inventory.read_services(context)
+    is_up = servicegroup.API().service_is_up
+    up_hosts = {name for name, service in services.items() if is_up(service)}
+    groups, group_of = _read_groups(context)
+    instances: list[planner_fleet.Instance] = []
+    details = {}
+    for cell in objects.CellMappingList.get_all(context):
+        if cell.is_cell0() or cell.uuid in silent_cells:
+            continue
+        for instance, is_volume_backed, has_migration in _iterate_instances(
+                context, cell):
+            if instance.host not in hosts:
+                continue
+            host_cells = [each.id for each in cells[instance.host]]
+            obstacle = guests.find_obstacle(
+                instance, instance.host in up_hosts, has_migration, host_cells)
+            instances.append(guests.make_instance(
+                instance, obstacle, is_volume_backed, host_cells,
+                zones[instance.host], group_of.get(instance.uuid)))
+            details[instance.uuid] = guests.Details(
+                instance.display_name, instance.project_id, instance.vm_state,
+                obstacle)
+    of_host = collections.defaultdict(list)
+    for each in instances:
+        of_host[each.host].append(each)
+    disabled = host_inventory.list_disabled(client)
+    sharing = _list_hosts_with_shared_disks(client)
+    return CloudFleet(
+        tuple(fleet_hosts.make_host(
+            host, cells[name], of_host[name],
+            is_enabled=name in up_hosts and not services[name].disabled,
+            is_disabled_for_priority=host.uuid in disabled,
+            has_shared_disks=host.uuid in sharing)
+            for name, host in hosts.items()),
+        tuple(instances), groups, details, tuple(silent_cells))
+
+
+def _iterate_instances(
+        context: nova_context.RequestContext, cell: objects.CellMapping,
+) -> abc.Iterator[tuple[objects.Instance, bool, bool]]:
+    """Yield the instances of a cell that are on a host.
+
+    Soft-deleted instances count, too, until nova-compute reclaims them.
+
+    :returns: iterator of (instance, whether it was booted from a volume,
+        whether it has an in-flight migration)
+    """
+    volume_backed = set()
+    with nova_context.target_cell(context, cell) as cctxt:
+        migrating = {each.instance_uuid for each in
+                     objects.MigrationList.get_by_filters(
+                         cctxt, {'status': list(_OPEN_STATUSES)})}
+
+        def read_page(**kwargs: typing.Any) -> objects.InstanceList:
+            """Return a page of instances, and note those with a volume."""
+            page = objects.InstanceList.get_by_filters(
+                cctxt, {'deleted': False, 'soft_deleted': True},
+                sort_dir='asc', expected_attrs=['flavor', 'numa_topology'],
+                **kwargs)
+            volume_backed.update(allocations.find_volume_backed(cctxt, [
+                each for each in page if each.flavor.root_gb]))
+            return page
+
+        for instance in host_inventory.iterate_pages(read_page, 'uuid', PAGE):
+            if instance.host:
+                yield (instance, instance.uuid in volume_backed,
+                       instance.uuid in migrating)
+
+
+def _read_groups(context: nova_context.RequestContext,
+                 ) -> tuple[dict[str, planner_fleet.Group], dict[str, str]]:
+    """Return the server groups.
+
+    :returns: (UUID of a group -> Group, UUID of a member -> UUID of its group)
+    """
+    groups, group_of = {}, {}
+    for group in objects.InstanceGroupList.get_all(context):
+        groups[group.uuid] = planner_fleet.Group(
+            group.policy, int(group.rules.get('max_server_per_host', 1)))
+        group_of.update(dict.fromkeys(group.members, group.uuid))
+    return groups, group_of
+
+
+def _list_hosts_with_shared_disks(
+        client: report_client.SchedulerReportClient) -> set[str]:
+    """Return the UUIDs of the providers with which others share disks."""
+    hosts: set[str] = set()
+    read = functools.partial(allocations.read_provider, client)
+    for provider in allocations.list_providers(
+            client, os_traits.MISC_SHARES_VIA_AGGREGATE):
+        if orc.DISK_GB not in read(provider['uuid'], 'inventories'):
+            continue
+        aggregates = read(provider['uuid'], 'aggregates')
+        if aggregates:
+            found = allocations.get_json(
+                client, '/resource_providers?member_of=in:' +
+                ','.join(sorted(aggregates)))['resource_providers']
+            hosts.update(each['uuid'] for each in found)
+    return hosts

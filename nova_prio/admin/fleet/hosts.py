@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Compute hosts as the planner of moves sees them."""
+
+from __future__ import annotations
+
+from collections import abc
+import dataclasses
+import math
+
+import nova.conf
+from nova import objects
+
+from nova_prio.admin import host_inventory
+from nova_prio.model import capacity
+from nova_prio.model.planner import fleet as planner_fleet
+from nova_prio.model.planner import resources
+from nova_prio.objects import host_report
+from nova_prio.virt import demand
+
+#: Key of the aggregate metadata that name an availability zone.
+_ZONE_KEY = 'availability_zone'
+
+
+@dataclasses.dataclass
+class Zone:
+    """An availability zone as an aggregate: each host is in one zone.
+
+    The planner moves no instance to another zone. Only the request
+    specification of an instance tells whether its owner asked for the zone.
+    """
+
+    name: str
+    metadata: dict[str, str]
+
+
+def get_zone(aggregates: abc.Iterable[objects.Aggregate]) -> Zone:
+    """Return the availability zone of a host.
+
+    :param aggregates: those of the host
+    """
+    names = [each.metadata[_ZONE_KEY] for each in aggregates
+             if _ZONE_KEY in each.metadata]
+    return Zone('of the availability zone %s' % (
+        names[0] if names else nova.conf.CONF.default_availability_zone), {})
+
+
+def parse_cells(node: objects.ComputeNode) -> list[objects.NUMACell]:
+    """Return the NUMA cells of a host, an empty list without NUMA topology."""
+    return (objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
+            if node.numa_topology else [])
+
+
+def make_host(host: host_inventory.HostCapacity,
+              cells: abc.Sequence[objects.NUMACell],
+              guests: abc.Iterable[planner_fleet.Instance],
+              is_enabled: bool, is_disabled_for_priority: bool,
+              has_shared_disks: bool) -> resources.Host:
+    """Return a host for the planner.
+
+    :param cells: result of :func:`parse_cells`
+    :param guests: the instances of the host
+    :param is_enabled: whether its nova-compute is enabled and up
+    :param is_disabled_for_priority: whether ``nova-prio host disable`` has
+        disabled it
+    :param has_shared_disks: whether another resource provider shares its disks
+        with the host
+    """
+    node = host.node
+    assert node is not None
+    needs = [each.needs for each in guests]
+    report = host.report or _make_report(host, cells, needs)
+    if is_disabled_for_priority and not report.problem:
+        report.problem = 'The host is disabled for priority instances.'
+    memory_mb = node.memory_mb_used - sum(
+        each.request.memory_mb for each in needs)
+    disk_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
+    return resources.Host(
+        name=host.name, report=report, free_memory_mb=node.free_ram_mb,
+        overcommit_mb=_calculate_overcommit(
+            node.memory_mb, memory_mb, node.ram_allocation_ratio),
+        free_disk_gb=None if has_shared_disks else
+        node.free_disk_gb + _calculate_overcommit(
+            node.local_gb, disk_gb, node.disk_allocation_ratio),
+        cells=tuple(_make_cell(cell, report, node.ram_allocation_ratio)
+                    for cell in cells),
+        aggregates=(*host.aggregates, get_zone(host.aggregates)),
+        is_enabled=is_enabled)
+
+
+def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
+    """Return the amount that Placement sells beyond the total.
+
+    :param reserved: amount that the tracker counts as used, but that no
+        resident instance uses. It includes in-flight moves, so that the result
+        is too small rather than too large.
+    """
+    return math.floor(
+        (total - max(reserved, 0)) * (capacity.parse_ratio(ratio) - 1))
+
+
+def _make_report(host: host_inventory.HostCapacity,
+                 cells: abc.Sequence[objects.NUMACell],
+                 needs: abc.Iterable[resources.Needs],
+                 ) -> host_report.HostReport:
+    """Return a report of a host whose nova-compute wrote none.
+
+    The rows are those of the inventories of a host without mix. No priority
+    instance may use the host.
+    """
+    node = host.node
+    assert node is not None
+    dedicated = frozenset().union(*(cell.pcpuset for cell in cells))
+    shared = (frozenset().union(*(cell.cpuset for cell in cells)) if cells
+              else frozenset(range(node.vcpus)))
+    # Nova counts the dedicated vCPUs in the same number.
+    pinned = sum(each.request.vcpus - each.request.needed_rows.low
+                 for each in needs)
+    return host_report.HostReport.from_usage(
+        cpus=capacity.HostCPUs(dedicated, shared, capacity.parse_ratio(
+            node.cpu_allocation_ratio), mix=False),
+        used=capacity.calculate_used(
+            len(demand.get_host_pins(node.numa_topology)), 0,
+            node.vcpus_used - pinned),
+        vcpus_used=node.vcpus_used, low_by_cell={},
+        problem='The report of the host cannot be read.' if host.problem else
+        'The host has no compute driver for priority instances.')
+
+
+def _make_cell(cell: objects.NUMACell, report: host_report.HostReport,
+               memory_ratio: float) -> resources.Cell:
+    """Return a NUMA cell for the planner."""
+    pinned = cell.pcpuset & (cell.pinned_cpus | report.blocked)
+    low = report.low_by_cell.get(str(cell.id), 0)
+    return resources.Cell(
+        cpus=capacity.HostCPUs(frozenset(cell.pcpuset),
+                               frozenset(cell.cpuset), report.ratio,
+                               report.mix),
+        used=capacity.calculate_used(
+            len(pinned), low, max(cell.cpu_usage - low, 0)),
+        free_memory_mb=cell.memory - cell.memory_usage,
+        overcommit_mb=_calculate_overcommit(cell.memory, 0, memory_ratio))

@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The hosts and instances that the planner of moves reads from Nova."""
+
+from nova import context
+from nova.scheduler.client import report as report_client
+import os_resource_classes as orc
+
+from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.model.planner import plan as planner
+from tests.functional import base
+
+
+class FleetTest(base.FunctionalTest):
+    """A cloud whose guests can migrate."""
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+
+    def read(self):
+        """Return the CloudFleet after an update of each host."""
+        for name in sorted(set(self.computes) - self.hosts_down):
+            self.update_host(name)
+        return fleet_cloud.read_fleet(
+            context.get_admin_context(), report_client.SchedulerReportClient())
+
+    def usages(self, fleet):
+        """Return dict, host -> usage."""
+        return {name: fleet.get_usage(name) for name in fleet.hosts}
+
+    def execute(self, move):
+        """Let nova-api move a server to the planned destination."""
+        server = self.api.get_server(move.uuid)
+        if move.way == 'live':
+            self._live_migrate(server, host=move.destination)
+        elif move.way == 'cold':
+            self.api.post_server_action(
+                move.uuid, {'migrate': {'host': move.destination}})
+            self._wait_for_state_change(server, 'VERIFY_RESIZE')
+            self.api.post_server_action(move.uuid, {'confirmResize': None})
+            self._wait_for_state_change(server, server['status'])
+        else:
+            self._shelve_server(server, 'SHELVED_OFFLOADED')
+        self.assertEqual(move.destination, self.host_of(server))
+
+    def assert_plan_can_be_executed(self, cloud, plan):
+        """Execute the moves; compare the plan with the records of Nova."""
+        fleet = cloud.make_fleet()
+        self.assertEqual((), plan.misses)
+        for move in plan.moves:
+            self.execute(move)
+            fleet.move(*move[:2], move.destination)
+            self.assertEqual(
+                self.usages(self.read().make_fleet()), self.usages(fleet))
+
+    def drain(self, name, number):
+        """Plan and execute the drain of a host of this many servers."""
+        cloud = self.read()
+        plan = planner.plan_drain(cloud.make_fleet(), [name])
+        self.assertEqual(number, len(plan.moves))
+        self.assert_plan_can_be_executed(cloud, plan)
+        self.assertEqual([], self.read().make_fleet().list_guests(name))
+
+
+class DrainOfAllClasses(FleetTest):
+
+    def setUp(self):
+        super().setUp()
+        self.flags(disk_allocation_ratio=2.0)
+        self.flags(ram_allocation_ratio=1.5)
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name, cpus=24, dedicated='0-11',
+                                 shared='12-23')
+        self.start_seed_host('off1', mix=False)
+        self.start_host('stock1', cpus=4, driver='libvirt.LibvirtDriver')
+        mixed = self.flavor(4, **{'hw:cpu_policy': 'mixed',
+                                  'hw:cpu_dedicated_mask': '0-1'})
+        pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
+        isolated = self.flavor(2, **{'hw:cpu_priority': 'high',
+                                     'hw:emulator_threads_policy': 'isolate'})
+        self.servers = [self.boot(flavor, az='nova:mix1') for flavor in (
+            self.high, self.low, self.plain, mixed, pinned, isolated)]
+
+    def boot_group(self, policy, hosts):
+        """Create servers of a new server group on hosts."""
+        group = self.api.post_server_groups({'name': 'g', 'policy': policy})
+        return [self._wait_for_state_change(self.api.post_server({
+            'server': self._build_server(
+                flavor_id=self.low, networks='none', az='nova:' + name),
+            'os:scheduler_hints': {'group': group['id']}}), 'ACTIVE')
+            for name in hosts]
+
+    def test_drain_of_all_classes_is_executed_in_plan_order(self):
+        apart = self.boot_group('anti-affinity', ['mix1', 'mix2'])
+        self._stop_server(self.boot(
+            self.flavor(1, **{'hw:cpu_priority': 'high'}), az='nova:mix1'))
+        self.drain('mix1', 8)
+        self.assertEqual('off1', self.host_of(apart[0]))
+
+    def test_capacity_is_that_of_placement(self):
+        for host in self.read().hosts:
+            inventories = self.resources(host.name)
+            usages = self.resources(host.name, 'usages')
+            for name, free in (
+                    (orc.MEMORY_MB, host.free_memory_mb if host.report.mix
+                     else host.free_memory_mb + host.overcommit_mb),
+                    (orc.DISK_GB, host.free_disk_gb),
+                    (orc.VCPU, capacity_left(host))):
+                of_class = inventories[name]
+                self.assertEqual(
+                    int((of_class['total'] - of_class['reserved']) *
+                        of_class['allocation_ratio']) - usages[name],
+                    free, (host.name, name))
+
+    def test_instances_that_must_not_move(self):
+        locked, suspended, broken, resized, stays = (
+            self.boot(self.low, az='nova:mix1') for _ in range(5))
+        self.api.post_server_action(locked['id'], {'lock': {}})
+        self._suspend_server(suspended)
+        self.api.post_server_action(
+            broken['id'], {'os-resetState': {'state': 'error'}})
+        self.api.post_server_action(
+            resized['id'], {'migrate': {'host': 'mix2'}})
+        self._wait_for_state_change(resized, 'VERIFY_RESIZE')
+        cloud = self.read()
+        ways = {each.uuid: each.ways for each in cloud.instances}
+        self.assertEqual(
+            [('is locked', set()), ('', {'shelve'}),
+             ('is in the state error', set()),
+             ('has an in-flight migration', set()),
+             ('', {'live', 'cold', 'shelve'})],
+            [(cloud.details[each['id']].obstacle, ways[each['id']])
+             for each in (locked, suspended, broken, resized, stays)])
+        # The source of the resize still has the usage.
+        plan = planner.plan_drain(cloud.make_fleet(), ['mix1'], ['live'])
+        self.assertEqual(
+            {locked['id'], suspended['id'], broken['id']},
+            {miss.instance.uuid for miss in plan.misses})
+        used = [each.report.used for each in cloud.hosts
+                if each.name.startswith('mix')]
+        rows = [each.needs.request.needed_rows for each in cloud.instances]
+        self.assertEqual(
+            [sum(each) for each in zip(*used)],
+            [sum(each) + (4 if row == 1 else 0)
+             for row, each in enumerate(zip(*rows))])
+        self.host_down('mix1')
+        cloud = self.read()
+        self.assertEqual('is on a host whose nova-compute is down',
+                         cloud.details[stays['id']].obstacle)
+
+    def test_hosts_that_take_no_instances(self):
+        def find_open(server, hosts=None):
+            fleet = self.read().make_fleet(hosts)
+            instance = fleet.instances[server['id']]
+            return {name for name in fleet.hosts
+                    if fleet.find_place(instance, name)} - {'mix1'}
+
+        high, low, plain, *_ = self.servers
+        self.assertEqual({'mix2', 'off1'}, find_open(high))
+        self.assertEqual({'mix2', 'off1', 'stock1'}, find_open(plain))
+        self.assertEqual({'off1'}, find_open(plain, {'mix1', 'off1'}))
+        self.placement.put('/traits/CUSTOM_CPU_PRIORITY_DISABLED', None,
+                           version='1.6')
+        self._set_provider_traits(
+            self.compute_rp_uuids['mix2'], ['CUSTOM_CPU_PRIORITY_DISABLED'])
+        self.assertEqual({'off1'}, find_open(low))
+        self.assertEqual({'mix2', 'off1', 'stock1'}, find_open(plain))
+        self.host_disable('off1')
+        self.host_down('mix2')
+        self.assertEqual(set(), find_open(high))
+        self.assertEqual({'stock1'}, find_open(plain))
+        zone = self._create_aggregate('zone')
+        self.api.post_aggregate_action(zone, {'set_metadata': {
+            'metadata': {'availability_zone': 'z'}}})
+        self.api.add_host_to_aggregate(zone, 'stock1')
+        self.assertEqual(set(), find_open(plain))
+
+    def test_refused_hosts_are_no_destinations(self):
+        cloud = self.read()
+        high = self.servers[0]['id']
+        fleet = cloud.make_fleet(refused={high: frozenset(['mix2'])})
+        self.assertIsNone(fleet.find_place(fleet.instances[high], 'mix2'))
+        self.assertTrue(fleet.find_place(fleet.instances[high], 'off1'))
+
+
+def capacity_left(host):
+    """Return the VCPU of Placement that the rows of a host leave."""
+    row = 'low' if host.report.mix else 'ordinary'
+    return (getattr(host.report.sellable, row) -
+            getattr(host.report.used, row))
+
+
+class DrainWithCells(FleetTest):
+
+    def test_drain_of_hosts_with_two_cells(self):
+        options = dict(cpus=16, cells=2, dedicated='0-5,8-13',
+                       shared='6-7,14-15')
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name, **options)
+        for vcpus, extra_specs in (
+                (3, {'hw:cpu_priority': 'high'}),
+                (2, {'hw:cpu_priority': 'high'}),
+                (4, {'hw:cpu_priority': 'high', 'hw:numa_nodes': '2'}),
+                (4, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}),
+                (2, {'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'}),
+                (2, {'hw:numa_nodes': '1'}),
+                (3, {'hw:cpu_policy': 'mixed',
+                     'hw:cpu_dedicated_mask': '0'})):
+            self.boot(self.flavor(vcpus, **extra_specs), az='nova:mix1')
+        self.boot(self.low, az='nova:mix2')
+        self.boot(self.flavor(2, **{'hw:cpu_priority': 'high'}),
+                  az='nova:mix2')
+        self.drain('mix1', 7)
