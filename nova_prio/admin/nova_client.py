@@ -60,17 +60,16 @@ class NovaClient:
         return self.request('GET', path, params=query).json()
 
     def act(self, uuid: str, action: str,
-            arguments: dict[str, typing.Any] | None = None) -> str:
-        """Start an action of a server; return the ID of the request.
+            arguments: dict[str, typing.Any] | None = None) -> None:
+        """Start an action of a server.
 
         :param uuid: UUID of the server
         :param action: name of the action, such as ``shelve``
         :raises APIRefused: if the API refuses the action
         :raises APIUnavailable: if it does not answer
         """
-        return self.request(
-            'POST', '/servers/%s/action' % uuid, json={action: arguments},
-        ).headers['x-openstack-request-id']
+        self.request(
+            'POST', '/servers/%s/action' % uuid, json={action: arguments})
 
     def request(self, method: str, path: str,
                 **kwargs: typing.Any) -> requests.Response:

@@ -40,7 +40,10 @@ def connect(cloud, user):
         session=session.Session(auth=FakeToken(user)),
         compute_endpoint_override=cloud.api_fixture.base_url,
         placement_endpoint_override=cloud.placement.fixture.endpoint)
-    with (mock.patch.object(service_description.ServiceDescription,
-                            '_make_proxy', _MAKE_PROXY),
-          mock.patch.object(openstack, 'connect', return_value=connection)):
+    with mock.patch.object(
+            service_description.ServiceDescription, '_make_proxy',
+            _MAKE_PROXY):
+        # The connection keeps these proxies.
+        connection.compute, connection.placement  # noqa: B018
+    with mock.patch.object(openstack, 'connect', return_value=connection):
         yield connection

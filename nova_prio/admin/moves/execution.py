@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Run the moves of a plan."""
+
+from __future__ import annotations
+
+from collections import abc
+import time
+
+from nova_prio.admin.moves import one_move
+from nova_prio.admin.moves import order
+from nova_prio.admin.moves import servers as servers_module
+from nova_prio.admin import nova_client
+from nova_prio.model.planner import fleet
+
+#: Interval of reading the servers that move.
+INTERVAL_SECONDS = 2
+
+
+class Execution:
+    """The moves of a plan.
+
+    ``moves`` are in the order of the plan. If :meth:`run` ends before the
+    moves, for example by an interrupt, Nova goes on with the running moves,
+    and a new plan of the present state can continue.
+
+    :param groups: UUID -> name of the server group of an instance, or None
+    :param names: UUID -> name of an instance
+    :param observe: function that takes a sentence about each change
+    :param concurrency: maximum number of moves at the same time
+    """
+
+    def __init__(self, servers: servers_module.Servers,
+                 moves: abc.Sequence[fleet.Move],
+                 groups: abc.Mapping[str, str | None],
+                 names: abc.Mapping[str, str],
+                 observe: abc.Callable[[str], None],
+                 concurrency: int = 1) -> None:
+        self.moves = [one_move.OneMove(servers, move) for move in moves]
+        self._servers = servers
+        self._predecessors = order.find_predecessors(moves, groups)
+        self._names = names
+        self._observe = observe
+        self._concurrency = concurrency
+        self._is_silent = False
+
+    @property
+    def surprise(self) -> str | None:
+        """A sentence about an instance on another host than planned."""
+        return next((self._describe(each) for each in self.moves
+                     if each.state == one_move.SURPRISE), None)
+
+    def count(self, *states: str) -> int:
+        """Return how many moves are in one of some states."""
+        return sum(each.state in states for each in self.moves)
+
+    def run(self, end: float) -> None:
+        """Run the moves until none can go on, a surprise, or the timeout.
+
+        While Nova's API does not answer, wait.
+
+        :param end: time of the timeout, as ``time.monotonic`` counts it
+        :raises APIRefused: if the credentials do not allow a move
+        """
+        while True:
+            self._servers.forget_services()
+            for each in self.moves:
+                if each.state == one_move.RUNNING:
+                    self._try(each, each.follow)
+            for each in self._list_startable():
+                # A move without an effect leaves room for another one.
+                if (self.surprise or time.monotonic() >= end or
+                        self.count(one_move.RUNNING) >= self._concurrency):
+                    break
+                self._try(each, each.start)
+            is_over = time.monotonic() >= end
+            if self.surprise or is_over or not (
+                    self.count(one_move.RUNNING) or self._list_startable()):
+                return
+            time.sleep(INTERVAL_SECONDS)
+
+    def _list_startable(self) -> list[one_move.OneMove]:
+        """Return the waiting moves whose predecessors have made way."""
+        return [
+            each for each, before in zip(self.moves, self._predecessors)
+            if each.state == one_move.WAITING and not any(
+                self.moves[index].state in (one_move.WAITING, one_move.RUNNING)
+                for index in before.ended) and all(
+                self.moves[index].state == one_move.DONE
+                for index in before.done)]
+
+    def _try(self, move: one_move.OneMove,
+             step: abc.Callable[[], None]) -> None:
+        """Do a step of a move, and observe a change."""
+        before = move.state
+        try:
+            step()
+            self._is_silent = False
+        except nova_client.APIUnavailable as error:
+            if not self._is_silent:
+                self._observe('%s. Waiting for it.' % error)
+            self._is_silent = True
+        if move.state != before:
+            self._observe(self._describe(move))
+
+    def _describe(self, move: one_move.OneMove) -> str:
+        """Return a sentence about the state of a move."""
+        uuid, way, source, destination = move.move
+        text = 'Instance %s (%s): %s from %s%s: %s' % (
+            uuid, self._names.get(uuid, ''),
+            'shelving' if way == fleet.SHELVE else way + ' migration', source,
+            ' to %s' % destination if destination else '', move.state)
+        return '%s%s.' % (text, move.reason and ', because ' + move.reason)

@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Follow the move of one server from its request to its end."""
+
+from __future__ import annotations
+
+from collections import abc
+
+from nova_prio.admin.moves import servers as servers_module
+from nova_prio.admin import nova_client
+from nova_prio.model.planner import fleet
+
+#: States of a move. The first two can change.
+WAITING, RUNNING = 'planned', 'running'
+DONE = 'done'
+#: The server was deleted, or its owner is changing it.
+SKIPPED = 'skipped'
+#: Nova refused the move, or it failed: the server is on its source host.
+REFUSED = 'refused'
+#: The nova-compute of its source or destination is down.
+STUCK = 'stuck'
+#: The server is on another host than planned.
+SURPRISE = 'surprise'
+
+# Answers of the API that tell about the server, and not about the move.
+_NOT_FOUND, _CONFLICT = 404, 409
+_BAD_REQUEST = 400
+
+
+class OneMove:
+    """A move of a plan, and its state.
+
+    ``reason`` is a clause, or ''. ``found_host`` is the host of the server
+    when it was read last. All methods raise APIUnavailable if the API does not
+    answer; they may then be called again.
+    """
+
+    def __init__(self, servers: servers_module.Servers,
+                 move: fleet.Move) -> None:
+        self.move = move
+        self.state = WAITING
+        self.reason = ''
+        self.found_host: str | None = move.source
+        self._servers = servers
+        # Whether Nova has answered the request.
+        self._is_accepted = False
+        # The ID of the last request before this move.
+        self._last_request: str | None = None
+        self._is_finishing = False
+
+    def start(self) -> None:
+        """Send the request, if the server is as planned.
+
+        :raises APIRefused: if the credentials do not allow the move
+        """
+        move = self.move
+        server = self._read()
+        if server is None:
+            return
+        if server.host != move.source:
+            self._end_elsewhere(server)
+        elif server.task_state:
+            self._end(SKIPPED, 'its owner is changing it: the task is "%s"'
+                      % server.task_state)
+        elif server.status not in servers_module.ALLOWED_STATUS[move.way]:
+            self._end(SKIPPED, 'its status is %s' % server.status)
+        elif not self._servers.is_up(move.source):
+            self._end(STUCK, _describe_down(move.source))
+        elif move.destination and not self._servers.is_up(move.destination):
+            self._end(REFUSED, _describe_down(move.destination))
+        else:
+            self._request()
+
+    def _request(self) -> None:
+        """Send the request."""
+        move = self.move
+        self._last_request = self._servers.find_last_request(
+            move.uuid, move.way)
+        self.state = RUNNING
+        try:
+            self._servers.start(move)
+            self._is_accepted = True
+        except nova_client.APIRefused as error:
+            if error.status in (_NOT_FOUND, _CONFLICT):
+                self._end(SKIPPED, str(error))
+            elif error.status == _BAD_REQUEST:
+                self._end(REFUSED, str(error))
+            else:
+                raise
+
+    def follow(self) -> None:
+        """Read the server, and end the move if Nova has ended it."""
+        server = self._read()
+        if server is None:
+            return
+        move = self.move
+        if not self._is_accepted and not self._was_accepted(server):
+            self.state = WAITING
+        elif server.task_state:
+            self._end_if_down()
+        elif server.status == 'VERIFY_RESIZE' and (
+                server.host == move.destination):
+            self._finish(self._servers.confirm)
+        elif server.status == 'SHELVED' and move.way == fleet.SHELVE:
+            self._finish(self._servers.offload)
+        elif server.host == move.source:
+            self._end(REFUSED, self._servers.find_failure(
+                move.uuid, move.way))
+        else:
+            self._end_elsewhere(server)
+
+    def _was_accepted(self, server: servers_module.Server) -> bool:
+        """Return whether Nova accepted a request without an answer."""
+        move = self.move
+        return (server.task_state is not None or
+                server.host != move.source or
+                self._servers.find_last_request(move.uuid, move.way) !=
+                self._last_request)
+
+    def _finish(self, request: abc.Callable[[str], None]) -> None:
+        """Send the request by which an accepted move ends."""
+        self._end_if_down()
+        if self._is_finishing or self.state != RUNNING:
+            return
+        try:
+            request(self.move.uuid)
+            self._is_finishing = True
+        except nova_client.APIRefused as error:
+            # Somebody else did it, or Nova cannot do it yet.
+            if error.status not in (_BAD_REQUEST, _NOT_FOUND, _CONFLICT):
+                raise
+
+    def _end_if_down(self) -> None:
+        """End the move if one of its hosts is down: Nova would never do it."""
+        for host in self.move.source, self.move.destination:
+            if host is not None and not self._servers.is_up(host):
+                self._end(STUCK, _describe_down(host))
+
+    def _end_elsewhere(self, server: servers_module.Server) -> None:
+        """End the move of a server that has left its source host."""
+        if server.host == self.move.destination:
+            self._end(DONE, '' if self.state == RUNNING else
+                      'it was there already')
+        elif server.host is None:
+            self._end(DONE, 'it is on no host')
+        else:
+            self._end(SURPRISE, 'it is on host %s' % server.host)
+
+    def _read(self) -> servers_module.Server | None:
+        """Return the server; if it does not exist, end the move."""
+        server = self._servers.read(self.move.uuid)
+        if server is None:
+            self.found_host = None
+            self._end(DONE, 'its owner deleted it')
+        else:
+            self.found_host = server.host
+        return server
+
+    def _end(self, state: str, reason: str = '') -> None:
+        """Set the last state of the move."""
+        self.state, self.reason = state, reason
+
+
+def _describe_down(host: str) -> str:
+    """Return the reason if a host is down."""
+    return 'the nova-compute of %s is down' % host

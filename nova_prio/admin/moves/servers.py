@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Read and move servers with Nova's API."""
+
+from __future__ import annotations
+
+import typing
+
+from nova_prio.admin import nova_client
+from nova_prio.model.planner import fleet
+
+#: Status that a server must have, by the way to move it.
+ALLOWED_STATUS = {
+    fleet.LIVE: ('ACTIVE', 'PAUSED'),
+    fleet.COLD: ('ACTIVE', 'SHUTOFF'),
+    fleet.SHELVE: ('ACTIVE', 'SHUTOFF', 'PAUSED', 'SUSPENDED')}
+#: Way to move a server -> name of the instance action that Nova records.
+_ACTIONS = {fleet.LIVE: 'live-migration', fleet.COLD: 'migrate',
+            fleet.SHELVE: 'shelve'}
+
+
+class Server(typing.NamedTuple):
+    """A server; ``host`` is None if it is on no host."""
+
+    host: str | None
+    status: str
+    task_state: str | None
+
+
+class Servers:
+    """The requests about servers that are moved."""
+
+    def __init__(self, client: nova_client.NovaClient) -> None:
+        self._client = client
+        self._are_up: dict[str, bool] = {}
+
+    def read(self, uuid: str) -> Server | None:
+        """Return a server, or None if it does not exist.
+
+        :raises APIRefused, APIUnavailable: also by the other methods
+        """
+        try:
+            body = self._client.get('/servers/' + uuid)['server']
+        except nova_client.APIRefused as error:
+            if error.status == 404:
+                return None
+            raise
+        return Server(body['OS-EXT-SRV-ATTR:host'], body['status'],
+                      body['OS-EXT-STS:task_state'])
+
+    def start(self, move: fleet.Move) -> None:
+        """Start a move."""
+        if move.way == fleet.LIVE:
+            self._client.act(move.uuid, 'os-migrateLive', {
+                'host': move.destination, 'block_migration': 'auto'})
+        elif move.way == fleet.COLD:
+            self._client.act(move.uuid, 'migrate', {'host': move.destination})
+        else:
+            self._client.act(move.uuid, 'shelve')
+
+    def confirm(self, uuid: str) -> None:
+        """Confirm a cold migration."""
+        self._client.act(uuid, 'confirmResize')
+
+    def offload(self, uuid: str) -> None:
+        """Remove a shelved server from its host."""
+        self._client.act(uuid, 'shelveOffload')
+
+    def find_last_request(self, uuid: str, way: str) -> str | None:
+        """Return the ID of the last request that moved a server this way.
+
+        If the answer to a request was lost, a new ID shows that Nova accepted
+        it.
+        """
+        actions = self._client.get(
+            '/servers/%s/os-instance-actions' % uuid)['instanceActions']
+        return next((each['request_id'] for each in actions
+                     if each['action'] == _ACTIONS[way]), None)
+
+    def find_failure(self, uuid: str, way: str) -> str:
+        """Return why the last move of a server failed, a clause."""
+        request_id = self.find_last_request(uuid, way)
+        events = self._client.get(
+            '/servers/%s/os-instance-actions/%s' % (uuid, request_id),
+        )['instanceAction']['events'] if request_id else []
+        # The newest event comes first, and has the cause: the older ones have
+        # called it.
+        for event in events:
+            if event['result'] == 'Error' and event.get('details'):
+                return event['details'].strip().rstrip('.')
+        migrations = self._client.get(
+            '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
+        status = migrations[0]['status'] if migrations else 'none'
+        return ('the status of its migration is "%s"; see the logs of '
+                'nova-compute on both hosts' % status)
+
+    def forget_services(self) -> None:
+        """Read the services again when :meth:`is_up` is called."""
+        self._are_up = {}
+
+    def is_up(self, host: str) -> bool:
+        """Return whether the nova-compute of a host is up."""
+        if host not in self._are_up:
+            services = self._client.get(
+                '/os-services', binary='nova-compute', host=host)['services']
+            self._are_up[host] = any(
+                each['state'] == 'up' for each in services)
+        return self._are_up[host]
