@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The hosts that a command works on, and one row of results for each host."""
+
+import collections
+from concurrent import futures
+import functools
+import sys
+import threading
+import typing
+
+from osc_lib import exceptions
+import tqdm
+
+from nova_prio.cmd import controller
+from nova_prio.cmd import report
+from nova_prio_host import command as host_command
+
+#: States of a host that every command may return.
+FAILED, INTERRUPTED = 'failed', 'interrupted'
+
+
+class HostResult(typing.NamedTuple):
+    """The result of a command for one host.
+
+    ``state`` is a word. ``amount`` is the number in the column that the
+    command names, '' if it is unknown. ``next_step`` is a sentence for the
+    operator, ``status`` the exit status: CLEAN, FAILED or FOUND.
+    """
+
+    state: str
+    amount: int | str = ''
+    next_step: str = ''
+    status: int = report.CLEAN
+
+
+class HostSelection:
+    """A mix-in for commands that work on one host or on several hosts.
+
+    It must come before ``report.Report`` in the bases of a command.
+    """
+
+    #: Name of the column with ``HostResult.amount``.
+    amount_column = 'Problems'
+
+    def get_parser(self, prog_name):
+        """Return the parser of the command line."""
+        parser = super().get_parser(prog_name)
+        parser.add_argument('hosts', nargs='*', metavar='HOST',
+                            help='name of a compute host')
+        parser.add_argument(
+            '--aggregate', action='append', default=[], metavar='NAME',
+            help='take the hosts of this host aggregate (repeat option to '
+            'take those of multiple aggregates)')
+        parser.add_argument(
+            '--all', action='store_true', help='take all compute hosts')
+        parser.add_argument(
+            '--concurrency', default=1, metavar='N',
+            type=functools.partial(host_command.parse_number, least=1),
+            help='work on at most N hosts at once (default: %(default)s)')
+        return parser
+
+    def select_hosts(self, parsed_args):
+        """Return the names of the hosts in their order, each once.
+
+        A single HOST is not checked: the command may run without databases.
+
+        :raises CommandError: unless HOST, --aggregate or --all is given, and
+            only one of them; or if an aggregate is unknown or has no hosts, or
+            the cloud has no compute hosts
+        :raises nova.exception.HostMappingNotFound: if a host is unknown
+        """
+        from nova import objects
+        given = [name for name, value in (
+            ('HOST', parsed_args.hosts),
+            ('--aggregate', parsed_args.aggregate),
+            ('--all', parsed_args.all)) if value]
+        if len(given) != 1:
+            raise exceptions.CommandError(
+                'Given are %s; allowed is exactly one of HOST, --aggregate '
+                'and --all.' % (' and '.join(given) or 'no hosts'))
+        if parsed_args.all:
+            names = self._list_all_hosts()
+        elif parsed_args.aggregate:
+            names = self._list_hosts_of_aggregates(parsed_args.aggregate)
+        else:
+            names = parsed_args.hosts
+            if len(names) > 1:
+                for name in names:
+                    objects.HostMapping.get_by_host(self.context, name)
+        return list(dict.fromkeys(names))
+
+    def _list_all_hosts(self):
+        """Return the names of the hosts with a compute node, sorted."""
+        from nova_prio.admin import host_inventory
+        hosts, silent_cells = host_inventory.list_hosts(self.context)
+        self.warn_of_silent_cells(silent_cells)
+        if not hosts:
+            raise exceptions.CommandError(
+                '--all is given, but Nova has no compute hosts.')
+        return [host.name for host in hosts]
+
+    def _list_hosts_of_aggregates(self, names):
+        """Return the names of the hosts of aggregates, sorted in each."""
+        from nova import objects
+        aggregates = {
+            aggregate.name: aggregate.hosts
+            for aggregate in objects.AggregateList.get_all(self.context)}
+        hosts = []
+        for name in names:
+            if not aggregates.get(name):
+                report.refuse('--aggregate', name,
+                              'names of host aggregates with hosts')
+            hosts += sorted(aggregates[name])
+        return hosts
+
+    def run_on_hosts(self, parsed_args, hosts, act):
+        """Call a function for each host, in threads; return all results.
+
+        An error of one host does not stop the others. If Ctrl-C interrupts the
+        command, ``interrupted`` is set, and no further host is begun.
+
+        :param hosts: names of the hosts
+        :param act: function of a RequestContext and of the name of a host that
+            returns a HostResult. If it waits, it must end the wait when
+            ``interrupted`` is set.
+        :returns: dict, name of a host -> HostResult
+        """
+        from nova import context
+        self.interrupted = threading.Event()
+        # As in Nova's services, the threads share one client of Placement.
+        # Make it here: the property is not locked.
+        assert self.placement
+        with futures.ThreadPoolExecutor(parsed_args.concurrency) as executor:
+            # Threads must not share a context: its database session and its
+            # cell belong to one task.
+            tasks = {host: executor.submit(
+                act, context.get_admin_context(), host) for host in hosts}
+            try:
+                # disable=None shows the progress on a terminal only.
+                for _ in tqdm.tqdm(
+                        futures.as_completed(tasks.values()),
+                        total=len(hosts), unit=' hosts', leave=False,
+                        disable=None, file=sys.stderr):
+                    pass
+            except KeyboardInterrupt:
+                self.interrupted.set()
+                executor.shutdown(cancel_futures=True)
+        return {host: _get_result(task) for host, task in tasks.items()}
+
+    def report_results(self, results):
+        """Return the columns and rows of results; set status and last line.
+
+        :param results: dict, name of a host -> HostResult
+        """
+        statuses = {result.status for result in results.values()}
+        self.status = next(status for status in (
+            report.FAILED, report.FOUND, report.CLEAN) if status in statuses)
+        counts = collections.Counter(
+            result.state for result in results.values())
+        self.last_line = 'Hosts: %d (%s). Follow the column "Next"%s.' % (
+            len(results), ', '.join(
+                '%s: %d' % item for item in sorted(counts.items())),
+            ', and run this command again' if self.status else '')
+        return ('Host', 'State', self.amount_column, 'Next'), [
+            (host, result.state, result.amount, result.next_step)
+            for host, result in results.items()]
+
+
+def _get_result(task):
+    """Return the HostResult of a future, also if an error ended the task."""
+    from nova_prio.admin import host_inventory
+    if task.cancelled():
+        return HostResult(INTERRUPTED, '', 'Run this command again.',
+                          report.FOUND)
+    try:
+        with controller.report_errors():
+            return task.result()
+    except exceptions.CommandError as error:
+        sentence = str(error)
+    except Exception as error:
+        # The other hosts must be done all the same.
+        sentence = '%s: %s.' % (type(error).__name__,
+                                host_inventory.format_first_line(error))
+    return HostResult(FAILED, '', sentence, report.FAILED)
