@@ -5,10 +5,10 @@
 import collections
 import itertools
 
-from cliff import lister
 from cliff import show
 from osc_lib import exceptions
 
+from nova_prio.cmd import capacity_loss
 from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
@@ -25,13 +25,15 @@ ROWS = ['%s Sold/Sellable (Left)' % row.title()
         for row in capacity.Rows._fields]
 
 
-class Show(tables.Tables, report.NovaCommand, lister.Lister):
+class Show(report.Report):
     """List the sold, sellable and remaining vCPUs of hosts.
 
     The numbers are those of the last report of each nova-compute, for three
     rows: the high row (dedicated vCPUs), the low row (all shared vCPUs) and
     the ordinary row (shared vCPUs of instances without low priority). Hosts
     without a report, because they run another compute driver, are omitted.
+    With --after-loss, list how many guests of each host fit on the other hosts
+    of the aggregate if the host is lost, and what is missing for the others.
     This command reads Nova's databases: run it where nova-manage runs.
     """
 
@@ -56,11 +58,23 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
             '--html', metavar='FILE',
             help='also write a page with the servers on the CPUs of each '
             'host to this file, which a browser shows')
+        parser.add_argument(
+            '--after-loss', action='store_true',
+            help='list whether the guests of each host fit on the other hosts '
+            'of the aggregate if the host is lost; the exit status is 3 if '
+            'some do not fit (only with --host and --aggregate)')
         return parser
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin import host_inventory
+        if parsed_args.after_loss:
+            for option in 'by_aggregate', 'flavor', 'html':
+                if getattr(parsed_args, option):
+                    raise exceptions.CommandError(
+                        '--%s is given with --after-loss; allowed with '
+                        '--after-loss are --host and --aggregate.'
+                        % option.replace('_', '-'))
         hosts, silent_cells = host_inventory.list_hosts(self.context)
         request = None
         if parsed_args.flavor:
@@ -71,6 +85,8 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
         # Name of a host or an aggregate -> column -> sum.
         sums = collections.defaultdict(collections.Counter)
         selected = list(self._select_hosts(hosts, parsed_args))
+        if parsed_args.after_loss:
+            return self._list_losses(selected, parsed_args)
         for host in selected:
             numbers = _count(host, request)
             for name in _get_aggregates(host) if by_aggregate else [host.name]:
@@ -96,6 +112,27 @@ class Show(tables.Tables, report.NovaCommand, lister.Lister):
                     [dict(zip(columns, row)) for row in rows])))
         return list_rows(
             ROWS if tables.is_for_reading(parsed_args) else COLUMNS)
+
+    def _list_losses(self, hosts, parsed_args):
+        """Return the columns, and the rows of ``capacity_loss``.
+
+        :param hosts: the hosts to lose, each a ``HostCapacity``
+        """
+        from nova_prio.admin.fleet import cloud
+        from nova_prio.admin.fleet import loss
+        members = collections.defaultdict(list)
+        for host in hosts:
+            for name in _get_aggregates(host):
+                if name in (parsed_args.aggregate or [name]):
+                    members[name].append(host.name)
+        losses = list(loss.list_losses(
+            cloud.read_fleet(self.context, self.placement),
+            dict(sorted(members.items()))))
+        self.set_outcome({each.is_survivable for each in losses},
+                         capacity_loss.OUTCOMES)
+        is_table = tables.is_for_reading(parsed_args)
+        return (capacity_loss.TABLE if is_table else capacity_loss.COLUMNS,
+                [capacity_loss.make_row(each, is_table) for each in losses])
 
     def _select_hosts(self, hosts, parsed_args):
         """Yield the hosts with a report that --host and --aggregate select."""

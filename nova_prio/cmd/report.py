@@ -127,8 +127,10 @@ class Report(tables.Tables, NovaCommand, lister.Lister):
     """A command that prints a list, and a last line to standard error.
 
     ``take_action`` or ``conclude`` must set ``last_line``, which tells the
-    operator the next step.
+    operator the next step, unless there is none.
     """
+
+    last_line = ''
 
     def produce_output(self, parsed_args, column_names, data):
         """Print the list and the last line."""
@@ -136,8 +138,9 @@ class Report(tables.Tables, NovaCommand, lister.Lister):
         # The last line goes to standard error and must follow the list.
         self.app.stdout.flush()
         self.conclude(parsed_args)
-        self.app.LOG.warning('%s', self.last_line, extra={
-            'color': _COLORS.get(self.status, colors.GREEN)})
+        if self.last_line:
+            self.app.LOG.warning('%s', self.last_line, extra={
+                'color': _COLORS.get(self.status, colors.GREEN)})
 
     def conclude(self, parsed_args):
         """Do nothing; subclasses may act after the list is printed."""

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-prio capacity show --after-loss``."""
+
+from nova.tests.functional.api import client
+
+from nova_prio.cmd import report
+from tests import commands
+from tests.functional import base
+
+
+class CapacityLoss(base.FunctionalTest):
+
+    def setUp(self):
+        super().setUp()
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+
+    def show(self, *arguments, status=report.CLEAN):
+        """Run the command; return dict, (aggregate, host) -> row."""
+        for name in sorted(set(self.computes) - self.hosts_down):
+            self.update_host(name)
+        found, rows, self.said = commands.run(
+            'capacity', 'show', '--after-loss', *arguments)
+        self.assertEqual(status, found, self.said)
+        return {(row['Aggregate'], row['Host']): row for row in rows or ()}
+
+    def test_lost_guests_can_be_evacuated(self):
+        """All guests that are listed as fitting can be evacuated."""
+        servers = [self.boot(flavor, az='nova:mix1')
+                   for flavor in (self.high, self.low, self.plain)]
+        row = self.show()['priority_mix=true', 'mix1']
+        self.assertEqual([True, 1, 1, 1, 1, 1, 1, *6 * [0]],
+                         list(row.values())[2:])
+        self.assertIn('If any one of these hosts is lost', self.said)
+        self.host_down('mix1')
+        for server in servers:
+            self.api.post_server_action(server['id'], {'evacuate': {}})
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-SRV-ATTR:host': 'mix2'})
+
+    def test_missing_resources_make_the_guests_fit(self):
+        """Each of 8 high vCPUs is sold: 4 on mix1, and 8 on mix2."""
+        self.boot(self.high, az='nova:mix1')
+        for _ in range(2):
+            self.boot(self.high, az='nova:mix2')
+        self.boot(self.low, az='nova:mix2')
+        self.start_host('stock1', driver='libvirt.LibvirtDriver')
+        rows = self.show(status=report.FOUND)
+        self.assertEqual(['mix2', 'mix1'], [host for _, host in rows])
+        self.assertEqual(
+            [True, 1, 2, 1, 1, 0, 0, 4, 0, 0, 256, 11, 0],
+            list(rows['priority_mix=true', 'mix2'].values())[2:])
+        self.assertEqual(
+            [False, 0, 1, 0, 0, 0, 0, 4, 0, 0, 256, 11, 0],
+            list(rows['priority_mix=true', 'mix1'].values())[2:])
+        self.assertIn('Add a host with the missing resources', self.said)
+        _, table, _ = commands.run('capacity', 'show', '--after-loss',
+                                   options=(), load=str)
+        self.assertIn('mix2 (largest)', table)
+        self.assertIn('4 high vCPUs', table)
+        self.assertLessEqual(max(map(len, table.splitlines())), 100)
+        self.assertEqual(
+            {('priority_mix=true', 'mix1')},
+            set(self.show('--host', 'mix1', status=report.FOUND)))
+        # The smallest host with these resources.
+        self.start_seed_host('mix3', cpus=4, dedicated='0-3', shared=None,
+                             mix=False)
+        self.show()
+
+    def test_other_aggregates_are_no_destinations(self):
+        self.start_seed_host('other1', aggregate={'priority': 'true'})
+        self.boot(self.low, az='nova:other1')
+        row, = self.show('--aggregate', 'priority=true',
+                         status=report.FOUND).values()
+        self.assertEqual((0, 1, 4), tuple(row[name] for name in (
+            'Low Fit', 'Low All', 'Missing Low')))
+        self.show('--aggregate', 'priority_mix=true')
+        self.api.add_host_to_aggregate(
+            self._aggregates['priority=true'], 'mix1')
+        self.show()
+
+    def test_members_of_an_affinity_group_are_bound(self):
+        group = self.api.post_server_groups(
+            {'name': 'g', 'policy': 'affinity'})['id']
+        servers = [self._wait_for_state_change(self.api.post_server({
+            'server': self._build_server(flavor_id=self.low, networks='none'),
+            'os:scheduler_hints': {'group': group}}), 'ACTIVE')
+            for _ in range(2)]
+        host, = set(map(self.host_of, servers))
+        row = self.show(status=report.FOUND)['priority_mix=true', host]
+        self.assertEqual([0, 2, 2], [row[name] for name in (
+            'Missing Low', 'Low All', 'Bound By Affinity')])
+        self.host_down(host)
+        error = self.assertRaises(
+            client.OpenStackApiException, self.api.post_server_action,
+            servers[0]['id'], {'evacuate': {}})
+        self.assertIn('NoValidHost', str(error))
+
+    def test_other_options_are_refused(self):
+        self.show('--by-aggregate', status=1)
+        self.assertIn('--by-aggregate is given with --after-loss', self.said)
