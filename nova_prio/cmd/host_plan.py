@@ -2,14 +2,20 @@
 
 """The command ``nova-prio host plan``."""
 
+import argparse
 import contextlib
 import decimal
+import functools
+import io
+import os
 import re
 import textwrap
 
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
+from nova_prio.cmd import host_selection
+from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio.model import capacity
@@ -17,8 +23,8 @@ from nova_prio.model import sizing
 from nova_prio_host import command as host_command
 
 
-class Plan(report.Report):
-    """Show the effect of other CPU sets, ratio and mix on a host.
+class Plan(host_selection.HostSelection, report.Report):
+    """Show the effect of other CPU sets, ratio and mix on hosts.
 
     Nothing is changed. List as they are and as they would be: options,
     inventories and traits in Placement, capacity; each instance that would
@@ -27,11 +33,10 @@ class Plan(report.Report):
     problem that must be solved first; the steps in their order. This command
     reads Nova's databases: run it where nova-manage runs, and again on the
     compute host, with or without the databases, for its kernel and guests.
-    Keep the output of -f json for "host verify" and "host disable". Exit
-    status: 0 if the host is ready, 3 if a problem must be solved first.
+    Keep the output of -f json for "host verify" and "host disable". For
+    several hosts, give --output-dir. Exit status: 0 if all hosts are ready, 3
+    if a problem must be solved first, 1 if a host cannot be planned.
     """
-
-    is_for_one_host = True
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
@@ -46,35 +51,76 @@ class Plan(report.Report):
         parser.add_argument(
             '--no-mix', dest='mix', action='store_false',
             help='plan without cpu_priority_mix_enable')
+        parser.add_argument(
+            '--output-dir', metavar='DIR',
+            help='write the plan of each host that is ready to DIR/HOST.json, '
+            'and list one line for each host; a host whose plan exists is not '
+            'planned again')
         return parser
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.admin.host import plan
-        from nova_prio.admin.host import plan_format
         planned_cpus = _parse_cpus(parsed_args)
-        rows = list(self._list_rows(parsed_args.host, planned_cpus))
-        *steps, verdict = plan.list_steps(parsed_args.host, planned_cpus, rows)
-        readiness = verdict.planned
+        hosts = self.select_hosts(parsed_args)
+        directory = parsed_args.output_dir
+        self._sentences = []
+        if directory is None:
+            if not host_selection.is_one_host(parsed_args):
+                raise exceptions.CommandError(
+                    '--output-dir is not given; several hosts need it, '
+                    'because each plan is written to a file.')
+            return self._show_plan(parsed_args, planned_cpus)
+        output_file.make_directory('--output-dir', directory)
+        return self.report_results(self.run_on_hosts(
+            parsed_args, hosts,
+            functools.partial(self._save_plan, planned_cpus, directory)))
+
+    def _show_plan(self, parsed_args, planned_cpus):
+        """Return the columns and rows of the plan of one host."""
+        from nova_prio.admin.host import plan_format
+        rows, names = self._make_plan(
+            self.context, parsed_args.hosts[0], planned_cpus)
+        steps = [row for row in rows if row.part == plan_format.STEP]
+        readiness = rows[-1].planned
         if readiness == plan_format.NOT_READY:
             self.status = report.FOUND
         self.last_line = 'The host is %s. Next: %s' % (
             readiness, steps[0].remedy)
+        if not tables.is_for_reading(parsed_args):
+            return _format_rows(rows, names)
         # For reading, sentences are a list below the table.
-        self._sentences = []
-        columns, shown = plan_format.COLUMNS, [*rows, *steps, verdict]
-        if tables.is_for_reading(parsed_args):
-            columns, shown = columns[:-1], [*rows, verdict]
-            self._sentences = [
-                *_list('Remedies', (
-                    ('* %s %s: ' % (row.part, row.name), row.remedy)
-                    for row in rows if row.remedy)),
-                *_list('Steps', (
-                    ('%s. ' % step.name, step.remedy) for step in steps))]
-        return columns, [
-            (row.part, row.name, report.AmountsColumn(row.present),
-             report.AmountsColumn(row.planned), row.remedy)[:len(columns)]
-            for row in shown]
+        others = [row._replace(name=report.add_name(
+            row.name, names.get(row.name))) for row in rows
+            if row.part != plan_format.STEP]
+        self._sentences = [
+            *_list('Remedies', (
+                ('* %s %s: ' % (row.part, row.name), row.remedy)
+                for row in others if row.remedy)),
+            *_list('Steps', (
+                ('%s. ' % step.name, step.remedy) for step in steps))]
+        columns, shown = _format_rows(others, names)
+        return columns[:4], [row[:4] for row in shown]
+
+    def _save_plan(self, planned_cpus, directory, context, host):
+        """Write the plan of a host, if it is ready; return its HostResult."""
+        from nova_prio.admin.host import plan_format
+        path = plan_format.get_path(directory, host)
+        if os.path.exists(path):
+            return _check_saved_plan(path, host, planned_cpus)
+        rows, names = self._make_plan(
+            context, host, planned_cpus, must_know_cpus=True)
+        problems = sum(row.is_blocking for row in rows)
+        first_step = next(row.remedy for row in rows
+                          if row.part == plan_format.STEP)
+        if problems:
+            return host_selection.HostResult(
+                plan_format.NOT_READY, problems, first_step, report.FOUND)
+        text = io.StringIO()
+        self._formatter_plugins['json'].obj.emit_list(
+            *_format_rows(rows, names), text, argparse.Namespace(
+                noindent=False))
+        output_file.write('--output-dir', path, text.getvalue())
+        return host_selection.HostResult(plan_format.READY, 0, first_step)
 
     def conclude(self, parsed_args):
         """Print the sentences that are not in the table."""
@@ -82,32 +128,91 @@ class Plan(report.Report):
             self.app.stdout.write(line + '\n')
         self.app.stdout.flush()
 
-    def _list_rows(self, name, planned_cpus):
-        """Yield the PlanRows for which this process has the data."""
+    def _make_plan(self, context, host, planned_cpus, **kwargs):
+        """Return all PlanRows of a host, the verdict last, and the names.
+
+        :param kwargs: more arguments of :meth:`_read_rows`
+        :returns: (list of PlanRow, dict: UUID of an instance -> its name)
+        """
+        from nova_prio.admin.host import plan
+        rows, names = self._read_rows(context, host, planned_cpus, **kwargs)
+        return rows + plan.list_steps(host, planned_cpus, rows), names
+
+    def _read_rows(self, context, host, planned_cpus, must_know_cpus=False):
+        """Return the PlanRows for which this process has the data, and names.
+
+        :param must_know_cpus: whether to raise CommandError if Nova knows that
+            the host does not have the planned CPUs
+        """
         from nova_prio.admin.host import local_checks
         from nova_prio.admin.host import plan
         from nova_prio.admin.host import state
-        is_this_host = self.conf.host == name
+        rows, names = [], {}
+        is_this_host = self.conf.host == host
         has_databases = bool(self.conf.api_database.connection)
         if not has_databases:
-            self.check_is_this_host(name)
+            self.check_is_this_host(host)
         guests_by_uuid = None
         if is_this_host:
             guest_host, guests = controller.read_guests(self.conf)
             guests_by_uuid = {guest.uuid: guest for guest in guests}
-            _check_cpus_exist(guest_host, planned_cpus)
+            _check_cpus_exist(
+                frozenset().union(*guest_host.cells), planned_cpus)
         if has_databases:
-            yield from plan.make_plan(
-                state.read_state(self.context, self.placement, name),
-                planned_cpus, guests_by_uuid)
+            host_state = state.read_state(context, self.placement, host)
+            names = host_state.view.names
+            if must_know_cpus and not is_this_host:
+                _check_cpus_exist(
+                    state.find_existing_cpus(host_state.view), planned_cpus)
+            rows += plan.make_plan(host_state, planned_cpus, guests_by_uuid)
         else:
-            yield from local_checks.check_guests(
+            rows += local_checks.check_guests(
                 guest_host, guests, planned_cpus)
         if is_this_host:
-            yield from local_checks.check_host(
+            rows += local_checks.check_host(
                 self.conf, planned_cpus, host_command.find_problems())
         else:
-            yield local_checks.NOT_SEEN
+            rows.append(local_checks.NOT_SEEN)
+        return rows, names
+
+
+def _format_rows(rows, names):
+    """Return the columns and rows of a plan for the formatters of cliff.
+
+    :param rows: list of PlanRow
+    :param names: dict, UUID of an instance -> its name
+    """
+    from nova_prio.admin.host import plan_format
+    return (*plan_format.COLUMNS, report.INSTANCE_NAME), [
+        (row.part, row.name, report.AmountsColumn(row.present),
+         report.AmountsColumn(row.planned), row.remedy,
+         names.get(row.name, '')) for row in rows]
+
+
+def _check_saved_plan(path, host, planned_cpus):
+    """Return the HostResult of a host whose plan exists; never plan it again.
+
+    The plan in the file is from before the host was changed, and is needed to
+    undo the change.
+
+    :raises CommandError: if the file is a plan of the host with other terms
+    :raises nova_prio.admin.host.HostRefused: if it is no plan of the host
+    """
+    from nova_prio.admin.host import plan_format
+    saved = plan_format.load_plan(path, host)
+    if saved.planned_cpus != planned_cpus:
+        raise exceptions.CommandError(
+            '%s is a plan with other terms (%s); give the same terms, or '
+            'another --output-dir.' % (path, ', '.join(
+                '%s = %s' % option for option in
+                plan_format.format_options(saved.planned_cpus).items())))
+    if saved.is_ready:
+        return host_selection.HostResult(
+            plan_format.READY, 0, '%s exists: follow its steps.' % path)
+    return host_selection.HostResult(
+        plan_format.NOT_READY, '', '%s is a plan of a host that was not '
+        'ready: delete the file, and run this command again.' % path,
+        report.FOUND)
 
 
 def _list(title, items):
@@ -165,10 +270,12 @@ def _parse_cpu_set(option, text):
                   % sizing.MOST_CPUS)
 
 
-def _check_cpus_exist(guest_host, planned_cpus):
-    """Raise CommandError for planned CPUs that a GuestHost does not have."""
+def _check_cpus_exist(existing, planned_cpus):
+    """Raise CommandError for planned CPUs that a host does not have.
+
+    :param existing: numbers of the CPUs, none if they are unknown
+    """
     from nova.virt import hardware
-    existing = frozenset().union(*guest_host.cells)
     unknown = (planned_cpus.dedicated | planned_cpus.shared) - existing
     # On some platforms, libvirt lists no NUMA cells.
     if existing and unknown:

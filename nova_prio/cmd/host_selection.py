@@ -20,6 +20,14 @@ from nova_prio_host import command as host_command
 FAILED, INTERRUPTED = 'failed', 'interrupted'
 
 
+def is_one_host(parsed_args):
+    """Return whether a command is about one host, given as HOST.
+
+    The output of such a command is about the details of the host.
+    """
+    return len(parsed_args.hosts) == 1
+
+
 class HostResult(typing.NamedTuple):
     """The result of a command for one host.
 

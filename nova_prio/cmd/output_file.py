@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Write a file that an option of a command names."""
+"""Write the files that an option of a command names."""
 
 import contextlib
 import os
@@ -28,4 +28,18 @@ def write(option, path, text):
     except OSError as error:
         raise exceptions.CommandError(
             "%s is '%s', which cannot be written: %s." % (
+                option, path, error.strerror)) from error
+
+
+def make_directory(option, path):
+    """Make a directory, unless it exists.
+
+    :param option: name of the option with the path, such as '--output-dir'
+    :raises CommandError: if the directory cannot be made
+    """
+    try:
+        os.makedirs(path, exist_ok=True)
+    except OSError as error:
+        raise exceptions.CommandError(
+            "%s is '%s', which is no directory and cannot be made: %s." % (
                 option, path, error.strerror)) from error

@@ -17,6 +17,8 @@ from nova_prio.cmd import tables
 #: Exit statuses, as those of ``nova-manage placement audit``: nothing to do,
 #: a check or repair failed, the operator must act.
 CLEAN, FAILED, FOUND = 0, 1, 3
+#: Column with the name of the instance whose UUID another column has.
+INSTANCE_NAME = 'Instance Name'
 #: Exit status to the color of the last line; green for all others.
 _COLORS = {FAILED: colors.RED, FOUND: colors.YELLOW}
 
@@ -48,6 +50,14 @@ def get_number(parsed_args, name, least, most=math.inf, parse=int):
     refuse('--' + name.replace('_', '-'), value, '%s from %s %s' % (
         'whole numbers' if parse is int else 'numbers', least,
         'on' if most == math.inf else 'to %s' % most))
+
+
+def add_name(text, name):
+    """Return a text that ends with a UUID, and the name in parentheses.
+
+    :param name: None or '' if the name is unknown
+    """
+    return '%s (%s)' % (text, name) if name else text
 
 
 class NovaCommand:

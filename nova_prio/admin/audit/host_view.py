@@ -69,6 +69,12 @@ class HostView:
         """The name of the host."""
         return self.node.host
 
+    @functools.cached_property
+    def names(self) -> dict[str, str]:
+        """The names of the ``instances`` by UUID."""
+        return {instance.uuid: instance.display_name or ''
+                for instance in self.instances}
+
     @property
     def has_tasks_or_moves(self) -> bool:
         """Whether an instance of the host is being changed or moved."""

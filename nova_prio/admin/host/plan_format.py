@@ -5,6 +5,7 @@
 import collections
 from collections import abc
 import json
+import os
 import typing
 
 from nova import exception
@@ -55,7 +56,7 @@ class SavedPlan(typing.NamedTuple):
 
     An option is '' in ``old_options`` if it was not set. An inventory is {} in
     ``old_inventories`` if the host did not have the resource class. The traits
-    are those of this package.
+    are those of this package. ``is_ready`` says whether the host was ready.
     """
 
     host: str
@@ -65,6 +66,7 @@ class SavedPlan(typing.NamedTuple):
     old_inventories: inventory.Inventories
     old_traits: list[str]
     planned_traits: list[str]
+    is_ready: bool
 
 
 def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
@@ -85,13 +87,28 @@ def _parse_options(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
         options['cpu_priority_mix_enable'] == 'true')
 
 
+def get_path(directory: str, host: str) -> str:
+    """Return the path of the plan of a host in a directory of plans.
+
+    :raises nova_prio.admin.host.HostRefused: if no file can have this name
+    """
+    # A compute host chooses its name.
+    if '/' in host:
+        raise admin_host.HostRefused(
+            "HOST is '%s'; allowed are names without a slash." % host)
+    return os.path.join(directory, host + '.json')
+
+
 def load_plan(path: str, host: str) -> SavedPlan:
     """Return the SavedPlan of a host from a file.
 
-    :param path: of the output of ``nova-prio host plan -f json``
+    :param path: of the output of ``nova-prio host plan -f json``, or of the
+        directory of ``--output-dir``
     :raises nova_prio.admin.host.HostRefused: if the file has no plan of the
         host
     """
+    if os.path.isdir(path):
+        path = get_path(path, host)
     try:
         with open(path, encoding='utf-8') as file:
             plan = _parse_plan(json.load(file))
@@ -127,9 +144,10 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
                 # number is allowed.
                 capacity.parse_ratio(abs(number))
     # The only row of this part has the host as its name.
-    host, = planned[VERDICT]
+    (host, readiness), = planned[VERDICT].items()
     # The only row of the part TRAITS is named like the part.
     return SavedPlan(
         host, old[OPTION], _parse_options(old[OPTION]),
         _parse_options(planned[OPTION]), old[INVENTORY],
-        old[TRAITS][TRAITS].split(), planned[TRAITS][TRAITS].split())
+        old[TRAITS][TRAITS].split(), planned[TRAITS][TRAITS].split(),
+        is_ready=readiness == READY)

@@ -4,6 +4,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import typing
 
 from nova import objects
@@ -57,3 +60,20 @@ def read_state(context: nova_context.RequestContext,
             map(aggregate_metadata.allows_priority, aggregates)),
         is_up=servicegroup.API().service_is_up(
             objects.Service.get_by_compute_host(cell_context, host)))
+
+
+def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
+    """Return the numbers of the CPUs of a host, none if they are unknown."""
+    known = frozenset().union(
+        *(cell.cpuset | cell.pcpuset for cell in view.cells))
+    # Without CPU sets, each CPU is in both sets of its cell, and no CPU is
+    # missing. Otherwise the cells have only the CPUs of the CPU sets.
+    if all(cell.cpuset == cell.pcpuset for cell in view.cells):
+        return known
+    number = 0
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        topology = json.loads(view.node.cpu_info)['topology']
+        number = math.prod(topology[name] for name in (
+            'cells', 'sockets', 'cores', 'threads'))
+    # If CPUs are offline, the numbers of the others have gaps.
+    return frozenset(range(number) if max(known) < number else ())

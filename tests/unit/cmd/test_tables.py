@@ -183,7 +183,8 @@ def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
     rows = [
         plan_format.PlanRow(plan_format.OPTION, 'cpu_shared_set', '', '8-11'),
         plan_format.PlanRow(plan_format.HOST, UUID, 'x', 'y', SENTENCE)]
-    monkeypatch.setattr(host_plan.Plan, '_list_rows', lambda *_: rows)
+    monkeypatch.setattr(
+        host_plan.Plan, '_read_rows', lambda *_: (rows, {UUID: 'web-1'}))
     monkeypatch.setattr('nova_prio.cmd.controller.configure_nova',
                         lambda _: contextlib.nullcontext())
     arguments = ['host', 'plan', HOST, '--dedicated', '0-7', '--shared',
@@ -193,7 +194,8 @@ def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
     table, remedies, steps = text.split('\n\n')
     assert '| verdict | ' + HOST in table
     assert 'Remedy' not in table
-    assert remedies.startswith('Remedies:\n* host %s: Restart' % UUID)
+    assert remedies.startswith(
+        'Remedies:\n* host %s (web-1): Restart' % UUID)
     assert steps.startswith(
         'Steps:\n1. Run "nova-prio-host prepare" on %s as root.\n2. ' % HOST)
     assert max(map(len, text.splitlines())) <= 100

@@ -3,6 +3,7 @@
 """The file of a plan, and its comparison with the report of a host."""
 
 import json
+import os
 
 import pytest
 
@@ -56,6 +57,31 @@ def test_plan_is_loaded(save):
     assert {'VCPU': VCPU, 'PCPU': {}} == plan.old_inventories
     assert ([], ['CUSTOM_CPU_PRIORITY']) == (
         plan.old_traits, plan.planned_traits)
+    assert plan.is_ready
+
+
+def test_plan_is_found_in_a_directory(save, tmp_path):
+    os.rename(save(), tmp_path / 'mix1.json')
+    assert 'mix1' == plan_format.load_plan(str(tmp_path), 'mix1').host
+    with pytest.raises(admin_host.HostRefused, match='mix2.json cannot be re'):
+        plan_format.load_plan(str(tmp_path), 'mix2')
+    with pytest.raises(admin_host.HostRefused, match='without a slash'):
+        plan_format.load_plan(str(tmp_path), '../mix1')
+
+
+def test_plan_of_a_host_that_was_not_ready_is_loaded(save):
+    assert not plan_format.load_plan(
+        save('mix1', 'Then', 'not ready'), 'mix1').is_ready
+
+
+def test_plan_with_more_columns_is_loaded(save, tmp_path):
+    """Files of other releases have other columns."""
+    path = save()
+    with open(path) as file:
+        rows = json.load(file)
+    with open(path, 'w') as file:
+        json.dump([{**row, 'New': 'x'} for row in rows], file)
+    assert OLD == plan_format.load_plan(path, 'mix1').old_cpus
 
 
 @pytest.mark.parametrize('name, column, value', [
