@@ -111,12 +111,17 @@ class Room:
         for size in _SIZES:
             evictions = sorted(self._list_evictions(size))
             for eviction in evictions[:_MAX_TRIALS]:
+                # Leave the free room to guests that cannot be shelved.
                 if (all(self._search.move_away(uuid, search.PACK)
-                        for uuid in eviction.uuids) and
+                        for uuid in sorted(
+                            eviction.uuids, key=self._can_be_shelved)) and
                         self.count() > before):
                     return True
                 self._fleet.rollback(length)
         return False
+
+    def _can_be_shelved(self, uuid: str) -> bool:
+        return fleet_module.SHELVE in self._search.list_ways(uuid)
 
     def extend_simply(self) -> bool:
         """Do the same as :meth:`extend`, by the first choice that works.

@@ -182,6 +182,16 @@ def test_preemption_frees_memory():
     assert ('a',) == found.hosts
 
 
+def test_guest_that_can_be_shelved_leaves_the_room_to_another():
+    # Host b has memory for one of the guests of a.
+    fleet = make({'a': {}, 'b': dict(memory_mb=500)},
+                 ('low', 'a', dict(LOW, memory_mb=500)),
+                 ('plain', 'a', dict(ORDINARY, memory_mb=500), ['live']))
+    found = plan.plan_room(fleet, make_wanted(HIGH, memory_mb=1000), 1)
+    assert {('low', 'shelve', None), ('plain', 'live', 'b')} == set(
+        get_moves(found))
+
+
 def test_room_within_an_aggregate():
     fleet = make({'a': dict(aggregates=[fleets.PRIORITY, fleets.RACK]),
                   'b': {}}, ('i', 'a', HIGH), ('j', 'a', HIGH))
