@@ -50,13 +50,7 @@ def make_row(loss, is_table):
 
 def format_missing(loss):
     """Return the missing resources as a text, or '' if all guests fit."""
-    addition = loss.addition
-    amounts = [
-        *('%d %s vCPUs' % (vcpus, name) for name, vcpus
-          in addition.rows._asdict().items() if vcpus),
-        *('%d %s' % (amount, unit) for amount, unit in (
-            (addition.memory_mb, 'MB of memory'),
-            (addition.disk_gb, 'GB of disk')) if amount)]
+    amounts = list(filter(None, [str(loss.addition)]))
     if loss.bound:
         amounts.append('a move of %d guests of affinity groups together'
                        % loss.bound)

@@ -88,6 +88,14 @@ class Addition(typing.NamedTuple):
     memory_mb: int
     disk_gb: int
 
+    def __str__(self) -> str:
+        """Return the amounts that are not zero as a text."""
+        return ', '.join(
+            '%d %s' % (amount, unit) for amount, unit in (
+                *zip(self.rows, ('high vCPUs', 'low vCPUs', 'ordinary vCPUs')),
+                (self.memory_mb, 'MB of memory'),
+                (self.disk_gb, 'GB of disk')) if amount)
+
 
 def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
                ways: abc.Collection[str] = fleet_module.WAYS) -> Plan:

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Plan the moves after which new instances fit, with the least harm."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing
+
+from nova import objects
+
+from nova_prio.admin.fleet import guests
+from nova_prio.api import flavor_preview
+from nova_prio.model import capacity
+from nova_prio.model.planner import fleet as planner_fleet
+from nova_prio.model.planner import plan
+
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.fleet import cloud as fleet_cloud
+
+#: The allowed ways of each attempt, the least harmful first. The planner
+#: itself prefers one shelved instance to two live migrations.
+_ATTEMPTS = [planner_fleet.WAYS[:number]
+             for number in range(1, len(planner_fleet.WAYS) + 1)]
+
+
+def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
+              number: int, aggregate: str | None = None) -> plan.Plan:
+    """Return the moves after which new instances of a flavor fit.
+
+    Only low-priority instances may be shelved.
+
+    :param flavor: as the operator has created it
+    :param number: number of instances, 1 or more
+    :param aggregate: name of an aggregate that the instances must use, or None
+    :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
+        refuse the flavor
+    :raises nova.exception.NovaException: if stock Nova refuses the flavor
+    """
+    folded, topology = flavor_preview.fit_request(
+        flavor, objects.ImageMeta.from_dict({}), {})
+    wanted = planner_fleet.Instance('wanted', guests.make_needs(
+        folded, topology, is_volume_backed=False, is_new=True,
+        aggregates=frozenset([aggregate] if aggregate else [])))
+    fleet = cloud._replace(instances=tuple(
+        map(_forbid_shelving, cloud.instances))).make_fleet()
+    for ways in _ATTEMPTS:
+        found = plan.plan_room(fleet, wanted, number, ways)
+        if not found.misses:
+            break
+    return found
+
+
+def _forbid_shelving(
+        instance: planner_fleet.Instance) -> planner_fleet.Instance:
+    """Return an instance that may be shelved only if it has low priority."""
+    if instance.needs.class_name == capacity.LOW:
+        return instance
+    return dataclasses.replace(
+        instance, ways=instance.ways - {planner_fleet.SHELVE})
