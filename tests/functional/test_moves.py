@@ -39,7 +39,7 @@ class Moves(base.FunctionalTest):
         self.execution = execution.Execution(
             servers.Servers(self.client),
             [fleet.Move(server['id'], *rest) for server, *rest in moves],
-            {}, {}, self.seen.append, **kwargs)
+            {}, {}, lambda text, _: self.seen.append(text), **kwargs)
         self.execution.run(time.monotonic() + end)
         return [each.state for each in self.execution.moves]
 

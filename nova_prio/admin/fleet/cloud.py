@@ -30,9 +30,9 @@ if typing.TYPE_CHECKING:
 #: Number of instances that one query reads.
 PAGE = 500
 #: Statuses of the migrations that are in progress or await a confirmation.
-_OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
-                  'migrating', 'running', 'running (post-copy)',
-                  'post-migrating', 'finished', 'confirming', 'reverting')
+OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
+                 'migrating', 'running', 'running (post-copy)',
+                 'post-migrating', 'finished', 'confirming', 'reverting')
 
 
 class CloudFleet(typing.NamedTuple):
@@ -118,7 +118,7 @@ def read_fleet(context: nova_context.RequestContext,
                 zones[instance.host], group_of.get(instance.uuid)))
             details[instance.uuid] = guests.Details(
                 instance.display_name, instance.project_id, instance.vm_state,
-                obstacle)
+                instance.task_state, obstacle)
     of_host = collections.defaultdict(list)
     for each in instances:
         of_host[each.host].append(each)
@@ -148,7 +148,7 @@ def _iterate_instances(
     with nova_context.target_cell(context, cell) as cctxt:
         migrating = {each.instance_uuid for each in
                      objects.MigrationList.get_by_filters(
-                         cctxt, {'status': list(_OPEN_STATUSES)})}
+                         cctxt, {'status': list(OPEN_STATUSES)})}
 
         def read_page(**kwargs: typing.Any) -> objects.InstanceList:
             """Return a page of instances, and note those with a volume."""

@@ -41,6 +41,7 @@ class Details(typing.NamedTuple):
     name: str
     project_id: str
     vm_state: str
+    task_state: str | None
     obstacle: str
 
 

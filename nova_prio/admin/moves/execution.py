@@ -16,6 +16,10 @@ from nova_prio.model.planner import fleet
 #: Interval of reading the servers that move.
 INTERVAL_SECONDS = 2
 
+#: Function that takes a sentence about each change, and whether the change is
+#: that an instance has left its host.
+Observer = abc.Callable[[str, bool], None]
+
 
 class Execution:
     """The moves of a plan.
@@ -26,7 +30,6 @@ class Execution:
 
     :param groups: UUID -> name of the server group of an instance, or None
     :param names: UUID -> name of an instance
-    :param observe: function that takes a sentence about each change
     :param concurrency: maximum number of moves at the same time
     """
 
@@ -34,7 +37,7 @@ class Execution:
                  moves: abc.Sequence[fleet.Move],
                  groups: abc.Mapping[str, str | None],
                  names: abc.Mapping[str, str],
-                 observe: abc.Callable[[str], None],
+                 observe: Observer,
                  concurrency: int = 1) -> None:
         self.moves = [one_move.OneMove(servers, move) for move in moves]
         self._servers = servers
@@ -98,10 +101,10 @@ class Execution:
             self._is_silent = False
         except nova_client.APIUnavailable as error:
             if not self._is_silent:
-                self._observe('%s. Waiting for it.' % error)
+                self._observe('%s. Waiting for it.' % error, False)
             self._is_silent = True
         if move.state != before:
-            self._observe(self._describe(move))
+            self._observe(self._describe(move), move.state == one_move.DONE)
 
     def _describe(self, move: one_move.OneMove) -> str:
         """Return a sentence about the state of a move."""

@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Drain hosts for maintenance: plan, move, and plan again what failed."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import time
+import typing
+
+from nova.compute import vm_states
+
+from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.admin import host as admin_host
+from nova_prio.admin.moves import drain_plan
+from nova_prio.admin.moves import execution
+from nova_prio.admin.moves import one_move
+from nova_prio.admin.moves import servers as servers_module
+from nova_prio.admin.moves import unfinished
+from nova_prio.admin import nova_client
+from nova_prio.placement import allocations
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report as report_client
+
+    from nova_prio.model.planner import fleet as planner_fleet
+
+
+class Drain:
+    """The instances that must leave hosts, and their moves.
+
+    ``cloud``, ``plan`` and ``unfinished`` are as of the last :meth:`refresh`.
+    ``refusals`` are all moves that Nova refused, by UUID.
+
+    :param hosts: names of the hosts
+    :param allowed: the ``drain_plan.OPTIONAL_WAYS`` that the operator allows
+    """
+
+    def __init__(self, context: nova_context.RequestContext,
+                 placement: report_client.SchedulerReportClient,
+                 hosts: abc.Sequence[str],
+                 allowed: abc.Container[str] = ()) -> None:
+        self.hosts = hosts
+        self._context = context
+        self._placement = placement
+        self._allowed = allowed
+        self.refusals: dict[str, list[drain_plan.Refusal]] = (
+            collections.defaultdict(list))
+        # The instances whose moves away have ended here, and those whose
+        # confirmation Nova has answered.
+        self._leaving: set[str] = set()
+        self._asked: set[str] = set()
+
+    def refresh(self) -> None:
+        """Read the cloud, and plan.
+
+        :raises nova_prio.admin.host.HostRefused: if a host is unknown
+        """
+        self.cloud = fleet_cloud.read_fleet(self._context, self._placement)
+        known = {host.name for host in self.cloud.hosts}
+        for name in self.hosts:
+            if name not in known:
+                raise admin_host.HostRefused(
+                    "HOST is '%s'; allowed are names of compute hosts with "
+                    'one compute node, in a cell that answers.' % name)
+        self.unfinished = unfinished.list_unfinished(self._context, self.hosts)
+        self.plan = drain_plan.plan_drain(
+            self.cloud, self.hosts, self._allowed, self.refusals)
+
+    def list_guests(self) -> list[planner_fleet.Instance]:
+        """Return the instances that must leave the hosts.
+
+        A soft-deleted instance may stay: its guest does not run.
+        """
+        return [each for each in self.cloud.instances if each.host in
+                self.hosts and self.cloud.details[each.uuid].vm_state !=
+                vm_states.SOFT_DELETED]
+
+    def list_open(self) -> list[unfinished.Unfinished]:
+        """Return the open migrations of instances on other hosts."""
+        guests = {each.uuid for each in self.list_guests()}
+        return [each for each in self.unfinished if each.uuid not in guests]
+
+    def is_empty(self) -> bool:
+        """Return whether the hosts have no guests."""
+        return not self.list_guests() and not self.list_open()
+
+    def run(self, client: nova_client.NovaClient, end: float,
+            observe: execution.Observer,
+            concurrency: int = 1) -> str:
+        """Move the instances until nothing improves; return why it ended.
+
+        The result is one sentence, or '' if no more instance can be moved.
+        Read the cloud again afterwards.
+
+        :param end: time of the timeout, as ``time.monotonic`` counts it
+        :raises APIRefused: if the credentials do not allow a move
+        """
+        servers = servers_module.Servers(client)
+        while True:
+            self._confirm(servers, observe)
+            run = execution.Execution(
+                servers, self.plan.moves,
+                {each.uuid: each.group for each in self.cloud.instances},
+                {uuid: each.name for uuid, each in self.cloud.details.items()},
+                observe, concurrency)
+            run.run(end)
+            for each in run.moves:
+                if each.state == one_move.REFUSED:
+                    self.refusals[each.move.uuid].append(
+                        drain_plan.Refusal(each.move, each.reason))
+                elif each.state == one_move.DONE:
+                    self._leaving.add(each.move.uuid)
+            if run.surprise:
+                return run.surprise
+            self._refresh_until(end)
+            if time.monotonic() >= end:
+                return '' if self.is_empty() else 'The timeout is over.'
+            if not run.count(one_move.DONE, one_move.REFUSED):
+                if not self._is_waiting(servers):
+                    return ''
+                time.sleep(execution.INTERVAL_SECONDS)
+                self._refresh_until(end)
+
+    def _refresh_until(self, end: float) -> None:
+        """Refresh; until the timeout, wait for a Placement that fails."""
+        while True:
+            try:
+                return self.refresh()
+            except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS):
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(execution.INTERVAL_SECONDS)
+
+    def _is_waiting(self, servers: servers_module.Servers) -> bool:
+        """Return whether Nova still works on an instance."""
+        servers.forget_services()
+        hosts = {each.host for each in self.list_guests() if each.host and
+                 self.cloud.details[each.uuid].task_state is not None}
+        try:
+            return any(map(servers.is_up, hosts)) or any(
+                each.uuid in self._leaving or
+                each.can_be_confirmed and each.uuid not in self._asked
+                for each in self.unfinished)
+        except nova_client.APIUnavailable:
+            return True
+
+    def _confirm(self, servers: servers_module.Servers,
+                 observe: execution.Observer) -> None:
+        """Confirm the cold migrations from the hosts.
+
+        An earlier call of the command, or an operator, has begun them.
+        """
+        for each in self.unfinished:
+            if not each.can_be_confirmed or each.uuid in self._asked:
+                continue
+            text = 'Instance %s: its cold migration from %s to %s is ' % (
+                each.uuid, each.source, each.destination)
+            try:
+                servers.confirm(each.uuid)
+                self._leaving.add(each.uuid)
+                observe(text + 'confirmed.', True)
+            except nova_client.APIRefused as error:
+                observe('%snot confirmed: %s.' % (text, error), False)
+            except nova_client.APIUnavailable:
+                continue
+            self._asked.add(each.uuid)

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The rows of the plan of a drain, and of the instances that are left."""
+
+from __future__ import annotations
+
+from collections import abc
+import typing
+
+from nova.compute import vm_states
+
+from nova_prio.admin.moves import drain_plan
+
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.moves import drain as drain_module
+    from nova_prio.model.planner import plan as planner
+
+PLANNED, LEFT, RUNNING = 'planned', 'left', 'running'
+COLUMNS = ('Instance', 'Name', 'Class', 'Way', 'Source', 'Destination',
+           'State', 'Reason')
+
+
+class Row(typing.NamedTuple):
+    """An instance that must leave; the fields are those of COLUMNS."""
+
+    uuid: str
+    name: str
+    class_name: str
+    way: str
+    source: str
+    destination: str
+    state: str
+    reason: str
+
+
+def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
+    """Yield the planned moves, and each instance that remains.
+
+    :param drain: after ``refresh``
+    """
+    details = drain.cloud.details
+    classes = {each.uuid: each.needs.class_name
+               for each in drain.cloud.instances}
+    listed = set()
+    for move in drain.plan.moves:
+        listed.add(move.uuid)
+        yield Row(move.uuid, details[move.uuid].name, classes[move.uuid],
+                  move.way, move.source, move.destination or '', PLANNED,
+                  _describe_refusal(drain.refusals.get(move.uuid, ())))
+    misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
+    for each in drain.list_guests():
+        if each.uuid not in listed:
+            is_running = details[each.uuid].task_state is not None
+            yield Row(
+                each.uuid, details[each.uuid].name, classes[each.uuid], '',
+                each.host or '', '', RUNNING if is_running else LEFT,
+                _explain(drain, misses.get(each.uuid), each.uuid))
+    for migration in drain.list_open():
+        uuid, is_resize = migration.uuid, migration.is_resize
+        yield Row(
+            uuid, details[uuid].name if uuid in details else '',
+            classes.get(uuid, ''), migration.migration_type,
+            migration.source, migration.destination or '',
+            LEFT if is_resize else RUNNING,
+            'to be confirmed or reverted by its owner' if is_resize else
+            'the status of its migration is "%s"; if it stays, run '
+            '"nova-prio audit --fix"' % migration.status)
+
+
+def _describe_refusal(refusals: abc.Sequence[drain_plan.Refusal]) -> str:
+    """Return the last refusal of Nova, a clause, or ''."""
+    if not refusals:
+        return ''
+    move, reason = refusals[-1]
+    return 'Nova refused %s%s: %s' % (
+        move.way, ' to %s' % move.destination if move.destination else '',
+        reason)
+
+
+def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
+             uuid: str) -> str:
+    """Return why an instance is left, a clause."""
+    details = drain.cloud.details[uuid]
+    refusals = drain.refusals.get(uuid, ())
+    if details.obstacle:
+        reason = details.obstacle
+    elif len(refusals) >= drain_plan.MAX_REFUSALS:
+        reason = '%d moves failed' % len(refusals)
+    elif miss is None:
+        reason = ''
+    elif miss.host:
+        reason = 'fits on no host; %s lacks least: %s' % (
+            miss.host, miss.reason)
+    elif details.vm_state == vm_states.SUSPENDED:
+        reason = 'is suspended: only --allow shelve moves it'
+    else:
+        reason = miss.reason
+    return '; '.join(filter(None, (reason, _describe_refusal(refusals))))

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Disable and enable the nova-compute services of hosts with Nova's API."""
+
+from __future__ import annotations
+
+import typing
+
+from nova_prio.admin import host as admin_host
+from nova_prio.admin import nova_client
+
+
+class Service(typing.NamedTuple):
+    """The nova-compute service of a host.
+
+    ``reason`` is '' if it is enabled, or was disabled without a reason.
+    """
+
+    uuid: str
+    is_enabled: bool
+    is_up: bool
+    reason: str
+
+
+def read_service(client: nova_client.NovaClient, host: str) -> Service:
+    """Return the Service of a host.
+
+    :raises nova_prio.admin.host.HostRefused: if the host has none
+    """
+    services = client.get(
+        '/os-services', binary='nova-compute', host=host)['services']
+    if not services:
+        raise admin_host.HostRefused(
+            "HOST is '%s', which has no nova-compute service; allowed are "
+            'names of compute hosts.' % host)
+    service = services[0]
+    return Service(service['id'], service['status'] == 'enabled',
+                   service['state'] == 'up', service['disabled_reason'] or '')
+
+
+def disable(client: nova_client.NovaClient, service: Service,
+            reason: str) -> None:
+    """Disable a service, so that its host gets no more instances."""
+    client.request('PUT', '/os-services/' + service.uuid, json={
+        'status': 'disabled', 'disabled_reason': reason})
+
+
+def enable(client: nova_client.NovaClient, service: Service) -> None:
+    """Enable a service."""
+    client.request('PUT', '/os-services/' + service.uuid,
+                   json={'status': 'enabled'})

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Base class of the tests that maintain hosts."""
+
+import fixtures
+
+from nova_prio.admin.moves import execution
+from nova_prio.cmd import report
+from tests import commands
+from tests.functional import base
+from tests.functional import sdk_connection
+
+
+class Maintenance(base.FunctionalTest):
+    """Hosts whose guests can migrate, and the commands that maintain them."""
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self.flags(connection='sqlite://', group='api_database')
+        self.useFixture(fixtures.MockPatchObject(
+            execution, 'INTERVAL_SECONDS', 0.05))
+        self.enterContext(
+            sdk_connection.connect(self, self.api_fixture.admin_api))
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+
+    def command(self, *arguments, status=report.CLEAN):
+        """Run a command on a host; return its rows, by instance."""
+        for name in sorted(set(self.computes) - self.hosts_down):
+            self.update_host(name)
+        # Starting a host sets the option [DEFAULT] host of this process.
+        self.flags(host='controller')
+        found, rows, self.said = commands.run('host', *arguments)
+        self.assertEqual(status, found, (rows, self.said))
+        return rows
+
+    def drain(self, *arguments, status=report.CLEAN):
+        """Run "host drain"; return dict, UUID -> row."""
+        return {row['Instance']: row for row in self.command(
+            'drain', *arguments, status=status)}
+
+    def assert_service(self, host, status, reason=None):
+        """Compare the nova-compute service of a host."""
+        service = self.get_service(host)
+        self.assertEqual((status, reason), (
+            service['status'], service['disabled_reason']))

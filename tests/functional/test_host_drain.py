@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The command ``nova-prio host drain``."""
+
+from unittest import mock
+
+from nova import exception
+
+from nova_prio.admin.moves import one_move
+from nova_prio.cmd import host_drain
+from nova_prio.cmd import report
+from tests.functional import maintenance
+
+PRE_LIVE_MIGRATION = (
+    'nova.virt.libvirt.driver.LibvirtDriver.pre_live_migration')
+LIVE_MIGRATION = 'nova.compute.rpcapi.ComputeAPI.live_migration'
+
+
+class HostDrain(maintenance.Maintenance):
+
+    def create_all(self):
+        """Create a server of each class on mix1; return dict, name -> ID."""
+        mixed = self.flavor(2, **{'hw:cpu_policy': 'mixed',
+                                  'hw:cpu_dedicated_mask': '0'})
+        high = self.flavor(2, **{'hw:cpu_priority': 'high'})
+        servers = {name: self.boot(flavor, az='nova:mix1')
+                   for name, flavor in (
+                       ('high', high), ('low', self.low),
+                       ('ordinary', self.flavor(1)), ('mixed', mixed))}
+        self._stop_server(servers['low'])
+        return {name: server['id'] for name, server in servers.items()}
+
+    def hosts(self, servers):
+        """Return dict, name -> host of a server."""
+        return {name: self.host_of({'id': uuid})
+                for name, uuid in servers.items()}
+
+    def test_all_classes_leave_and_the_service_is_disabled(self):
+        servers = self.create_all()
+        planned = self.drain('mix1', '--dry-run')
+        self.assertEqual(
+            [('live', 'mix1', 'mix2', 'planned')] * 3 + [
+                ('cold', 'mix1', 'mix2', 'planned')],
+            [(row['Way'], row['Source'], row['Destination'], row['State'])
+             for row in planned.values()])
+        self.assertIn('Nothing was changed. Moves: 4;', self.said)
+        self.assert_service('mix1', 'enabled')
+        self.assertEqual({'mix1'}, set(self.hosts(servers).values()))
+        self.assertEqual({}, self.drain('mix1', '--concurrency', '2'))
+        self.assertIn('mix1: no instances. Next: maintain the host, then run '
+                      '"nova-prio host return mix1".', self.said)
+        self.assert_service('mix1', 'disabled', host_drain.REASON)
+        self.assertEqual({'mix2'}, set(self.hosts(servers).values()))
+        self.assertEqual('SHUTOFF', self.api.get_server(
+            servers['low'])['status'])
+        self.assertIn('CUSTOM_CPU_PRIORITY', self.traits('mix1'))
+
+    def test_refused_destination_is_tried_elsewhere(self):
+        server = self.boot(self.high, az='nova:mix1')
+        self.start_seed_host('mix3')
+        stock, called = self.computes['mix2'].driver.pre_live_migration, []
+
+        def refuse(*args, **kwargs):
+            called.append(1)
+            raise exception.MigrationPreCheckError(reason='no storage')
+
+        for name in 'mix2', 'mix3':
+            self.computes[name].driver.pre_live_migration = (
+                lambda *args, **kwargs: (stock if called else refuse)(
+                    *args, **kwargs))
+        self.drain('mix1')
+        self.assertIn('refused, because Migration pre-check error: no storage',
+                      self.said)
+        self.assertEqual(2, len(self.migrations_of(server['id'])))
+
+    def test_each_instance_that_is_left_has_a_reason(self):
+        locked, failing, large, suspended, resized, deleted = (
+            self.boot(flavor, az='nova:mix1') for flavor in (
+                self.low, self.low, self.flavor(5, **{
+                    'hw:cpu_priority': 'high'}), self.flavor(1),
+                self.flavor(1), self.flavor(1)))
+        self.boot(self.high, az='nova:mix2')
+        self.api.post_server_action(locked['id'], {'lock': None})
+        self.api.post_server_action(suspended['id'], {'suspend': None})
+        self._wait_for_state_change(suspended, 'SUSPENDED')
+        self.api.post_server_action(
+            resized['id'], {'resize': {'flavorRef': self.flavor(2)}})
+        self._wait_for_state_change(resized, 'VERIFY_RESIZE')
+        self.flags(reclaim_instance_interval=3600)
+        self.api.delete_server(deleted['id'])
+        self._wait_for_state_change(deleted, 'SOFT_DELETED')
+        with mock.patch(PRE_LIVE_MIGRATION,
+                        side_effect=exception.MigrationPreCheckError(
+                            reason='no storage')):
+            rows = self.drain('mix1', status=report.FOUND)
+        reasons = {uuid: row['Reason'] for uuid, row in rows.items()}
+        self.assertEqual('is locked', reasons.pop(locked['id']))
+        self.assertEqual(
+            'is suspended: only --allow shelve moves it',
+            reasons.pop(suspended['id']))
+        self.assertEqual('to be confirmed or reverted by its owner',
+                         reasons.pop(resized['id']))
+        self.assertRegex(reasons.pop(failing['id']),
+                         'fits on no host; mix2 lacks least: .*; '
+                         'Nova refused live to mix2: .*no storage')
+        self.assertRegex(reasons.pop(large['id']),
+                         'fits on no host; mix2 lacks least: .*high')
+        self.assertEqual({}, reasons)
+        self.assertIn('Instances left on mix1: 5. Act on each as its reason '
+                      'says', self.said)
+        # The operator allows more; the owner confirms the resize.
+        self.api.post_server_action(locked['id'], {'unlock': None})
+        self._confirm_resize(resized)
+        self.drain('mix1', '--allow', 'cold', '--allow', 'shelve')
+        self.assertEqual(
+            ['SHELVED_OFFLOADED'] * 2,
+            [self.api.get_server(each['id'])['status']
+             for each in (large, suspended)])
+
+    def test_cold_migration_is_the_next_way_if_it_is_allowed(self):
+        server = self.boot(self.high, az='nova:mix1')
+        with mock.patch(PRE_LIVE_MIGRATION,
+                        side_effect=exception.MigrationPreCheckError(
+                            reason='no storage')):
+            self.drain('mix1', '--allow', 'cold')
+        self.assertEqual(('mix2', 'ACTIVE'), (
+            self.host_of(server), self.api.get_server(server['id'])['status']))
+
+    def test_surprise_ends_the_command(self):
+        servers = [self.boot(self.low, az='nova:mix1') for _ in range(2)]
+        self.start_seed_host('mix3')
+        stock = one_move.OneMove.start
+
+        def start(move):
+            """Let somebody else move the server first."""
+            destination, = {'mix2', 'mix3'} - {move.move.destination}
+            self._live_migrate({'id': move.move.uuid, 'status': 'ACTIVE'},
+                               host=destination)
+            stock(move)
+
+        with mock.patch.object(one_move.OneMove, 'start', start):
+            rows = self.drain('mix1', status=report.FOUND)
+        self.assertEqual(1, len(rows))
+        self.assertRegex(self.said, 'surprise, because it is on host mix[23]. '
+                         'Instances left on mix1: 1. Run this command again.')
+        self.drain('mix1')
+        self.assertNotIn('mix1', map(self.host_of, servers))
+
+    def test_interrupted_drain_continues(self):
+        """Also, a cold migration that awaits its confirmation is confirmed."""
+        high, cold = (self.boot(flavor, az='nova:mix1')
+                      for flavor in (self.high, self.low))
+        self._migrate_server(cold)
+        self.host_disable('mix1')
+        with mock.patch('nova_prio.admin.moves.servers.Servers.confirm',
+                        side_effect=KeyboardInterrupt):
+            rows = self.drain('mix1', status=report.FOUND)
+        self.assertEqual({high['id'], cold['id']}, set(rows))
+        self.assertIn('Interrupted. Instances left on mix1: 2.', self.said)
+        self.drain('mix1')
+        self.assertIn('its cold migration from mix1 to mix2 is confirmed',
+                      self.said)
+        self.assertEqual(['mix2'] * 2, [self.host_of(high),
+                                        self.host_of(cold)])
+        # The reason of an operator stays.
+        self.assert_service('mix1', 'disabled')
+
+    def test_timeout_leaves_running_moves_to_nova(self):
+        first, second = (self.boot(self.low, az='nova:mix1')
+                         for _ in range(2))
+        with mock.patch(LIVE_MIGRATION):
+            rows = self.drain('mix1', '--timeout', '1', status=report.FOUND)
+        self.assertEqual({'running', 'planned'},
+                         {row['State'] for row in rows.values()})
+        self.assertIn('The timeout is over. Instances left on mix1: 2.',
+                      self.said)
+
+    def test_unknown_host_is_refused(self):
+        self.command('drain', 'mix9', status=report.FAILED)
+        self.assertIn("HOST is 'mix9'; allowed are names of", self.said)
