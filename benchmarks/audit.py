@@ -19,6 +19,7 @@ from nova.scheduler.client import report
 from benchmarks import clock
 from benchmarks import copies
 from benchmarks import explain
+from benchmarks import fleet
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
 from nova_prio_scenario import cloud
@@ -35,7 +36,7 @@ FAULTS = 10
 
 
 def measure(size, repeats):
-    """Return figures of the audit, and of explain, in a cloud without drift.
+    """Return figures of the audit, explain and fleet, without drift.
 
     :param size: number of hosts
     :param repeats: number of runs of each audit
@@ -60,6 +61,7 @@ def measure(size, repeats):
             found['audit.%s_seconds' % side] = (
                 found['audit.%s_us' % side] * size / 1e6)
         found.update(explain.measure(running, size, repeats))
+        found.update(fleet.measure(size, size * len(INSTANCES), repeats))
         faults = []
         for host in hosts[::max(1, size // FAULTS)][:FAULTS]:
             faults += _break(running, host)

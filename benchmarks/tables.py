@@ -44,6 +44,8 @@ PLAN_SECONDS = 10
 EXPLAINED = {'passes': 'each host passes',
              'refused': 'Placement refuses each host'}
 EXPLAIN_SECONDS = 2
+#: Maximum seconds in which the planner's hosts and instances are read.
+FLEET_SECONDS = 10
 #: nova-prio audit calls Placement three times for each host, Nova once.
 AUDIT_RATIO = 3
 #: Maximum memory of the audit over its memory after the first page of hosts.
@@ -170,7 +172,7 @@ def _planner(found):
 
 
 def _audit(found):
-    """Yield the rows of the audit and of explain, in the same cloud."""
+    """Yield the rows of the audit, explain and fleet, in the same cloud."""
     if 'audit.hosts' in found:
         hosts = _number(found['audit.hosts'])
         yield (
@@ -191,6 +193,12 @@ def _audit(found):
                 'explain, %s, %s hosts' % (words, hosts), '',
                 '%.3g s' % seconds, '', '%.3g s' % EXPLAIN_SECONDS,
                 verdict(seconds <= EXPLAIN_SECONDS))
+        seconds = found['fleet.read_seconds']
+        yield (
+            'planner, read of %s hosts with %s instances' % (
+                hosts, _number(found['fleet.instances'])), '',
+            '%.3g s' % seconds, '', '%.3g s' % FLEET_SECONDS,
+            verdict(seconds <= FLEET_SECONDS))
 
 
 def parts(found):

@@ -56,7 +56,8 @@ class HostCapacity(typing.NamedTuple):
     provider, ``free_memory_mb`` the unsold memory. ``changed_at`` is the time
     of the last change of the compute node. ``numa_topology`` is the
     nova.objects.NUMATopology of the host as JSON text, or None. ``node`` is
-    the compute node with these values and others.
+    the compute node with these values and others, ``cell`` the UUID of its
+    cell.
     """
 
     name: str
@@ -68,6 +69,7 @@ class HostCapacity(typing.NamedTuple):
     changed_at: datetime.datetime | None = None
     numa_topology: str | None = None
     node: objects.ComputeNode | None = None
+    cell: str | None = None
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -145,7 +147,7 @@ def list_hosts(context: nova_context.RequestContext,
     hosts = []
     answers, silent_cells = read_cells(
         context, objects.ComputeNodeList.get_all)
-    for nodes in answers.values():
+    for cell, nodes in answers.items():
         for node in nodes:
             report, problem = read_report(node)
             hosts.append(HostCapacity(
@@ -153,7 +155,7 @@ def list_hosts(context: nova_context.RequestContext,
                 aggregates=aggregates_of_host[node.host], uuid=node.uuid,
                 free_memory_mb=node.free_ram_mb,
                 changed_at=node.updated_at or node.created_at,
-                numa_topology=node.numa_topology, node=node))
+                numa_topology=node.numa_topology, node=node, cell=cell))
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 

@@ -2,8 +2,11 @@
 
 """The hosts and instances that the planner of moves reads from Nova."""
 
-from nova import context
+from unittest import mock
+
+from nova import context as nova_context
 from nova.scheduler.client import report as report_client
+from nova.tests.functional.api import client
 import os_resource_classes as orc
 
 from nova_prio.admin.fleet import cloud as fleet_cloud
@@ -23,7 +26,8 @@ class FleetTest(base.FunctionalTest):
         for name in sorted(set(self.computes) - self.hosts_down):
             self.update_host(name)
         return fleet_cloud.read_fleet(
-            context.get_admin_context(), report_client.SchedulerReportClient())
+            nova_context.get_admin_context(),
+            report_client.SchedulerReportClient())
 
     def usages(self, fleet):
         """Return dict, host -> usage."""
@@ -189,6 +193,72 @@ def capacity_left(host):
     row = 'low' if host.report.mix else 'ordinary'
     return (getattr(host.report.sellable, row) -
             getattr(host.report.used, row))
+
+
+class Disks(FleetTest):
+
+    def boot_from_volume(self):
+        """Create a server that boots from a volume; return it."""
+        body = self._build_server(
+            flavor_id=self.low, networks='none', image_uuid='')
+        body['block_device_mapping_v2'] = [{
+            'source_type': 'image', 'uuid': self.image(), 'volume_size': 1,
+            'destination_type': 'volume', 'boot_index': 0}]
+        return self._wait_for_state_change(
+            self.api.post_server({'server': body}), 'ACTIVE')
+
+    def test_disks_are_those_of_placement(self):
+        self.start_seed_host()
+        for flavor in (self.low, self.flavor(1, **{
+                'hw:cpu_priority': 'low', 'resources:DISK_GB': '3'})):
+            self.boot(flavor)
+        self.boot_from_volume()
+        cloud = self.read()
+        self.assertEqual([11, 3, 10], [
+            each.needs.disk_gb for each in cloud.instances])
+        self.assertEqual(24, self.resources('mix1', 'usages')[orc.DISK_GB])
+        self.assertIsNotNone(cloud.hosts[0].free_disk_gb)
+        shared = self._post_resource_provider('shared')['uuid']
+        self._set_provider_traits(shared, ['MISC_SHARES_VIA_AGGREGATE'])
+        aggregate, = self.api.api_get('/os-aggregates').body['aggregates']
+        self._set_aggregate(shared, aggregate['uuid'])
+        self.assertIsNotNone(self.read().hosts[0].free_disk_gb)
+        self._set_inventory(shared, {
+            'resource_class': 'DISK_GB', 'total': 10000})
+        self.assertIsNone(self.read().hosts[0].free_disk_gb)
+
+
+class TwoCells(FleetTest):
+    """Two hosts, each in a cell of Nova of its own."""
+
+    NUMBER_OF_CELLS = 2
+
+    def test_no_instance_leaves_its_cell(self):
+        for name, cell in ('mix1', 'cell1'), ('mix2', 'cell2'):
+            self.start_seed_host(name, nova_cell=cell)
+        servers = [self.boot(self.low, az='nova:' + host)['id']
+                   for host in ('mix1', 'mix2')]
+        cloud = self.read()
+        self.assertEqual(set(servers), set(cloud.details))
+        miss, = planner.plan_drain(
+            cloud.make_fleet(), ['mix1'], ['live']).misses
+        self.assertIn('not in aggregate of the cell', miss.reason)
+        error = self.assertRaises(
+            client.OpenStackApiException, self.api.post_server_action,
+            servers[0], {'os-migrateLive': {
+                'host': 'mix2', 'block_migration': 'auto'}})
+        self.assertIn('Compute host mix2 could not be found', str(error))
+        silent = self.host_mappings['mix1'].cell_mapping.uuid
+        read = nova_context.scatter_gather_skip_cell0
+        with mock.patch.object(
+                nova_context, 'scatter_gather_skip_cell0',
+                lambda *args, **kwargs: {
+                    **read(*args, **kwargs),
+                    silent: nova_context.did_not_respond_sentinel}):
+            cloud = self.read()
+        self.assertEqual((silent,), cloud.silent_cells)
+        self.assertEqual({servers[1]}, set(cloud.details))
+        self.assertEqual(['mix2'], [host.name for host in cloud.hosts])
 
 
 class DrainWithCells(FleetTest):

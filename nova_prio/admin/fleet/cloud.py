@@ -95,8 +95,9 @@ def read_fleet(context: nova_context.RequestContext,
     hosts = {host.name: host for host in listed if numbers[host.name] == 1}
     cells = {name: fleet_hosts.parse_cells(host.node)
              for name, host in hosts.items()}
-    zones = {name: frozenset([fleet_hosts.get_zone(host.aggregates).name])
-             for name, host in hosts.items()}
+    domains = {name: frozenset(
+        each.name for each in fleet_hosts.list_domains(host))
+        for name, host in hosts.items()}
     services = host_inventory.read_services(context)
     is_up = servicegroup.API().service_is_up
     up_hosts = {name for name, service in services.items() if is_up(service)}
@@ -108,14 +109,15 @@ def read_fleet(context: nova_context.RequestContext,
             continue
         for instance, is_volume_backed, has_migration in _iterate_instances(
                 context, cell):
-            if instance.host not in hosts:
+            # A cross-cell resize may show an instance in two cells.
+            if instance.host not in hosts or instance.uuid in details:
                 continue
             host_cells = [each.id for each in cells[instance.host]]
             obstacle = guests.find_obstacle(
                 instance, instance.host in up_hosts, has_migration, host_cells)
             instances.append(guests.make_instance(
                 instance, obstacle, is_volume_backed, host_cells,
-                zones[instance.host], group_of.get(instance.uuid)))
+                domains[instance.host], group_of.get(instance.uuid)))
             details[instance.uuid] = guests.Details(
                 instance.display_name, instance.project_id, instance.vm_state,
                 instance.task_state, obstacle)

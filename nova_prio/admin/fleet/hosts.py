@@ -23,26 +23,25 @@ _ZONE_KEY = 'availability_zone'
 
 
 @dataclasses.dataclass
-class Zone:
-    """An availability zone as an aggregate: each host is in one zone.
+class Domain:
+    """The cell or the availability zone of a host, as an aggregate.
 
-    The planner moves no instance to another zone. Only the request
-    specification of an instance tells whether its owner asked for the zone.
+    Nova moves no instance to another cell: cross-cell migrations need a policy
+    that is off by default. The planner moves no instance to another zone: only
+    the request specification of an instance tells whether it needs the zone.
     """
 
     name: str
     metadata: dict[str, str]
 
 
-def get_zone(aggregates: abc.Iterable[objects.Aggregate]) -> Zone:
-    """Return the availability zone of a host.
-
-    :param aggregates: those of the host
-    """
-    names = [each.metadata[_ZONE_KEY] for each in aggregates
+def list_domains(host: host_inventory.HostCapacity) -> list[Domain]:
+    """Return the domains that the instances of a host must not leave."""
+    zones = [each.metadata[_ZONE_KEY] for each in host.aggregates
              if _ZONE_KEY in each.metadata]
-    return Zone('of the availability zone %s' % (
-        names[0] if names else nova.conf.CONF.default_availability_zone), {})
+    return [Domain(name, {}) for name in (
+        'of the cell %s' % host.cell, 'of the availability zone %s' % (
+            zones[0] if zones else nova.conf.CONF.default_availability_zone))]
 
 
 def parse_cells(node: objects.ComputeNode) -> list[objects.NUMACell]:
@@ -84,7 +83,7 @@ def make_host(host: host_inventory.HostCapacity,
             node.local_gb, disk_gb, node.disk_allocation_ratio),
         cells=tuple(_make_cell(cell, report, node.ram_allocation_ratio)
                     for cell in cells),
-        aggregates=(*host.aggregates, get_zone(host.aggregates)),
+        aggregates=(*host.aggregates, *list_domains(host)),
         is_enabled=is_enabled)
 
 
