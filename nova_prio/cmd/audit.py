@@ -13,7 +13,7 @@ from nova_prio.cmd import report
 from nova_prio.virt import driver_alias
 
 COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
-           'Libvirt', 'State', 'Remedy')
+           'Libvirt', 'State', 'Remedy', report.INSTANCE_NAME)
 
 #: Exit status if all was repaired, as that of ``nova-manage placement audit``.
 FIXED = 4
@@ -92,7 +92,7 @@ class Audit(report.Report):
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
         self.set_outcome(states, _OUTCOMES)
-        return COLUMNS, rows
+        return report.place_names(parsed_args, COLUMNS, rows, 'Consumer')
 
     @property
     def _is_compute(self):
@@ -119,10 +119,10 @@ class Audit(report.Report):
         guest_host, running = controller.read_guests(conf)
         findings = list(guests.check(conf.host, guest_host, running))
         for finding in findings:
-            yield _make_row(finding, 'found')
+            yield (*_make_row(finding, 'found'), '')
         if parsed_args.all and not findings:
             yield (conf.host, '', '', '', '', '',
-                   guests.summarize(guest_host, running), 'ok', '')
+                   guests.summarize(guest_host, running), 'ok', '', '')
 
     def _audit_cloud(self, parsed_args):
         """Yield the rows of the hosts of the cloud."""
@@ -142,14 +142,15 @@ class Audit(report.Report):
                 audit.run(names), unit=' hosts', leave=False, total=total,
                 disable=None, file=sys.stderr):
             for finding in findings:
-                yield _repair_if_asked(audit, view, finding, parsed_args)
+                yield (*_repair_if_asked(audit, view, finding, parsed_args),
+                       view.names.get(finding.consumer, '') if view else '')
             if view and view.has_tasks_or_moves:
                 busy_hosts.append(view.name)
             if view and parsed_args.all:
                 state = '' if findings else 'ok'
-                yield _make_row(
+                yield (*_make_row(
                     audit.summarize(view),
-                    'in motion' if view.has_tasks_or_moves else state)
+                    'in motion' if view.has_tasks_or_moves else state), '')
         if busy_hosts:
             self.app.LOG.warning(
                 'On %d hosts, in-flight instances and migrations, inventories '
@@ -160,6 +161,8 @@ class Audit(report.Report):
 
 def _repair_if_asked(audit, view, finding, parsed_args):
     """Repair a Finding if the options ask for it; return its row.
+
+    The row is that of :func:`_make_row`.
 
     :param audit: ``run.CloudAudit``
     :param view: HostView of the host
@@ -180,7 +183,10 @@ def _repair_if_asked(audit, view, finding, parsed_args):
 
 
 def _make_row(finding, state, remedy=None):
-    """Return the row of a Finding; None stands for its own remedy."""
+    """Return the row of a Finding, without the name of an instance.
+
+    :param remedy: None for that of the finding
+    """
     return (finding.host, finding.kind, finding.consumer, finding.needed,
             finding.placement, finding.compute, finding.libvirt, state,
             finding.remedy if remedy is None else remedy)

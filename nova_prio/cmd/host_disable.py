@@ -4,54 +4,63 @@
 
 import functools
 import sys
+import threading
 
-from cliff import command
 from osc_lib import exceptions
 import tqdm
 
+from nova_prio.cmd import changes
+from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
 from nova_prio_host import command as host_command
 
-COLUMNS = ('Instance', 'Priority', 'VCPUs', 'Memory MB', 'Reason', 'Fits On')
+COLUMNS = ('Instance', 'Name', 'Priority', 'VCPUs', 'Memory MB', 'Reason',
+           'Fits On')
+#: States of hosts; the first two have steps that the operator must do.
+MUST_LEAVE, RESTORE_OPTIONS = 'instances must leave', 'restore options'
+RESTORED, ENABLED, DRY_RUN = 'restored', 'enabled', 'not changed'
 
 
-class Disable(report.Report):
-    """Remove co-location from a host, step by step.
+class Disable(changes.Changes, host_selection.HostSelection, report.Report):
+    """Remove co-location from hosts, step by step.
 
-    First, disable the host for priority instances, list the instances that
-    must leave with a host that each fits on, and wait for them: migrate or
-    delete them. Then restore the options of nova-compute, restart
+    This is not for maintenance: "host drain" empties a host that keeps
+    co-location. First, disable the host for priority instances, list the
+    instances that must leave with a host that each fits on, and wait for them:
+    migrate or delete them. Then restore the options of nova-compute, restart
     nova-compute, and run this command again: it removes the traits from the
     host and, with --plan, restores its allocation ratios. The command can be
     interrupted and repeated at any time; "host enable" undoes the first step.
-    It reads Nova's databases: run it where nova-manage runs. Exit status: 0 if
-    all is restored, 3 if the operator must act.
+    For several hosts, list one line for each host. It reads Nova's databases:
+    run it where nova-manage runs. Exit status: 0 if all is restored, 3 if the
+    operator must act, 1 if a host cannot be changed.
     """
 
-    is_for_one_host = True
     takes_plan = True
+    amount_column = 'Instances'
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--dry-run', action='store_true', help='change nothing')
-        parser.add_argument(
             '--timeout', default=3600, metavar='SECONDS',
             type=functools.partial(host_command.parse_number, least=0),
-            help='wait as long as this for the instances that must leave; 0 '
-            'not to wait (default: %(default)s)')
+            help='wait as long as this for the instances that must leave each '
+            'host; 0 not to wait (default: %(default)s)')
         return parser
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         from nova_prio.admin.host import destinations
-        from nova_prio.admin.host import removal
-        self._removal = removal.Removal(
-            self.context, self.placement, parsed_args.host,
-            self.load_plan(parsed_args))
-        # Without --dry-run, this also disables the host.
-        self._removal.refresh(must_disable=not parsed_args.dry_run)
+        hosts = self.select_hosts(parsed_args)
+        if not parsed_args.dry_run:
+            self.confirm(parsed_args, 'Remove co-location from %s?'
+                         % host_selection.format_names(hosts))
+        if not host_selection.is_one_host(parsed_args):
+            return self.report_results(self.run_on_hosts(
+                parsed_args, hosts,
+                functools.partial(self._remove, parsed_args)))
+        self._removal = self._begin(parsed_args, self.context, hosts[0])
         remaining = self._removal.remaining
         hosts_by_uuid = destinations.find_destinations(
             self.context, self.placement, self._removal.state.view, remaining)
@@ -61,35 +70,33 @@ class Disable(report.Report):
 
     def conclude(self, parsed_args):
         """Wait for the instances, or restore the host; set the last line."""
-        from nova_prio.virt import demand
-        removal, dry_run = self._removal, parsed_args.dry_run
-        self.status = report.FOUND
-        if removal.remaining and not dry_run:
+        if not host_selection.is_one_host(parsed_args):
+            return
+        if self._removal.remaining and not parsed_args.dry_run:
             self._wait(parsed_args.timeout)
-        removal.refresh()
-        if removal.remaining:
-            self.last_line = (
-                'Instances that must leave %s: %d. Act on each as its reason '
-                'says (migrate, delete, confirm), and run this command '
-                'again; %s.' % (
-                    parsed_args.host, len(removal.remaining),
-                    'nothing was changed' if dry_run else
-                    'the host is disabled for priority instances'))
-            if not removal.state.is_up:
-                self.last_line += ' Its nova-compute is down: start it first.'
-        elif removal.has_planned_options:
-            self.last_line = 'No instance has to leave %s. Next: %s' % (
-                parsed_args.host, 'run this command without --dry-run.'
-                if dry_run else 'restore the options of nova-compute%s, '
-                'restart it, and run this command again.'
-                % self._format_options())
-            if removal.plan is None and any(map(
-                    demand.get_instance_pins, removal.state.view.instances)):
-                self.last_line += (
-                    ' The host has pinned instances, which need the dedicated '
-                    'CPUs: use --plan to list the ones that must leave.')
-        else:
-            self._restore(dry_run)
+        result = self._end(self._removal, parsed_args.dry_run)
+        self.status, self.last_line = result.status, result.next_step
+
+    def _begin(self, parsed_args, context, host):
+        """Return the Removal of a host, which this disables if it must."""
+        from nova_prio.admin.host import removal
+        begun = removal.Removal(
+            context, self.placement, host, self.load_plan(parsed_args, host),
+            self.log_change)
+        begun.refresh(must_disable=not parsed_args.dry_run)
+        return begun
+
+    def _remove(self, parsed_args, context, host):
+        """Do all steps on one of several hosts; return its HostResult."""
+        removal = self._begin(parsed_args, context, host)
+        if removal.remaining and not parsed_args.dry_run:
+            self.app.LOG.warning(
+                'Host %s: instances that must leave: %d. To list them, run '
+                '"nova-prio host disable %s --dry-run".', host,
+                len(removal.remaining), host)
+            for _ in removal.wait(parsed_args.timeout, self.interrupted):
+                pass
+        return self._end(removal, parsed_args.dry_run)
 
     def _wait(self, timeout_seconds):
         """Wait until no instance remains, an interrupt, or the timeout."""
@@ -98,7 +105,8 @@ class Disable(report.Report):
             with tqdm.tqdm(total=len(removal.remaining), unit=' instances',
                            desc='have left', leave=False, disable=None,
                            file=sys.stderr) as progress:
-                for remaining in removal.wait(timeout_seconds):
+                for remaining in removal.wait(
+                        timeout_seconds, threading.Event()):
                     # An instance may still arrive during the wait.
                     progress.total = max(progress.total, remaining)
                     progress.n = progress.total - remaining
@@ -106,69 +114,130 @@ class Disable(report.Report):
         except KeyboardInterrupt:
             self.app.stderr.write('\n')
 
-    def _restore(self, dry_run):
-        """Restore traits and allocation ratios; set status and last line."""
-        removal, host_name = self._removal, self._removal.state.view.name
-        inventories, differing_classes = removal.get_old_inventories()
-        ratios = ', '.join(
-            '%s %s' % (name, inventories[name]['allocation_ratio'])
-            for name in ('MEMORY_MB', 'VCPU') if name in inventories)
-        if dry_run:
-            self.last_line = (
-                'Nothing was changed. This command would remove the traits '
-                'from %s, and set its allocation ratios to %s.'
-                % (host_name, ratios))
-            return
-        removal.restore(inventories)
-        if differing_classes:
-            self.last_line = (
-                'Traits and allocation ratios are restored, but nova-compute '
-                'reports other amounts of %s than before the plan: restore '
-                'its options%s, restart it, and run this command again.'
-                % (', '.join(differing_classes), self._format_options()))
-            return
-        self.status = report.CLEAN
-        # Without the plan, the ratios are the defaults.
-        self.last_line = '%s is restored. Its allocation ratios are %s%s. ' % (
-            host_name, ratios, '' if removal.plan else
-            '; use --plan to restore the old ones')
-        # If the host still runs our driver, it ran it before the plan, too.
-        if (removal.state.in_priority_aggregate and
-                not removal.state.has_our_driver):
-            self.last_line += ('Remove it from the host aggregate for '
-                               'priority instances.')
-        else:
-            self.last_line += 'There is nothing to do.'
+    def _end(self, removal, dry_run):
+        """Restore the host, if nothing has to be done before.
 
-    def _format_options(self):
-        """Return the options before the plan in parentheses, or ''."""
-        plan = self._removal.plan
-        return ' (%s)' % ', '.join(
-            '%s = %s' % (name, value or '<not set>')
-            for name, value in plan.old_options.items()) if plan else ''
+        :returns: HostResult with the last line of the command
+        """
+        from nova_prio.virt import demand
+        removal.refresh()
+        host, remaining = removal.state.view.name, len(removal.remaining)
+        result = functools.partial(host_selection.HostResult,
+                                   amount=remaining, status=report.FOUND)
+        if remaining:
+            text = (
+                'Instances that must leave %s: %d. Act on each as its reason '
+                'says (migrate, delete, confirm), and run this command '
+                'again; %s.' % (
+                    host, remaining, 'nothing was changed' if dry_run else
+                    'the host is disabled for priority instances'))
+            if not removal.state.is_up:
+                text += ' Its nova-compute is down: start it first.'
+            return result(MUST_LEAVE, next_step=text)
+        if not removal.has_planned_options:
+            return _restore(removal, dry_run)
+        text = 'No instance has to leave %s. Next: %s' % (
+            host, 'run this command without --dry-run.' if dry_run else
+            'restore the options of nova-compute%s, restart it, and run this '
+            'command again.' % _format_options(removal.plan))
+        if removal.plan is None and any(map(
+                demand.get_instance_pins, removal.state.view.instances)):
+            text += (' The host has pinned instances, which need the '
+                     'dedicated CPUs: use --plan to list the ones that must '
+                     'leave.')
+        return result(RESTORE_OPTIONS, next_step=text)
 
 
-class Enable(report.NovaCommand, command.Command):
-    """Enable a host for priority instances again, after "host disable"."""
+def _restore(removal, dry_run):
+    """Restore traits and allocation ratios; return the HostResult."""
+    host = removal.state.view.name
+    inventories, differing_classes = removal.get_old_inventories()
+    ratios = ', '.join(
+        '%s %s' % (name, inventories[name]['allocation_ratio'])
+        for name in ('MEMORY_MB', 'VCPU') if name in inventories)
+    if dry_run:
+        return host_selection.HostResult(
+            DRY_RUN, 0, 'Nothing was changed. This command would remove the '
+            'traits from %s, and set its allocation ratios to %s.'
+            % (host, ratios), report.FOUND)
+    removal.restore(inventories)
+    if differing_classes:
+        return host_selection.HostResult(
+            RESTORE_OPTIONS, 0, 'Traits and allocation ratios are restored, '
+            'but nova-compute reports other amounts of %s than before the '
+            'plan: restore its options%s, restart it, and run this command '
+            'again.' % (', '.join(differing_classes),
+                        _format_options(removal.plan)), report.FOUND)
+    # Without the plan, the ratios are the defaults.
+    text = '%s is restored. Its allocation ratios are %s%s. ' % (
+        host, ratios, '' if removal.plan else
+        '; use --plan to restore the old ones')
+    # If the host still runs our driver, it ran it before the plan, too.
+    if removal.state.in_priority_aggregate and (
+            not removal.state.has_our_driver):
+        text += 'Remove it from the host aggregate for priority instances.'
+    else:
+        text += 'There is nothing to do.'
+    return host_selection.HostResult(RESTORED, 0, text)
 
-    is_for_one_host = True
+
+def _format_options(plan):
+    """Return the options before a SavedPlan in parentheses, '' without it."""
+    return ' (%s)' % ', '.join(
+        '%s = %s' % (name, value or '<not set>')
+        for name, value in plan.old_options.items()) if plan else ''
+
+
+class Enable(changes.Changes, host_selection.HostSelection, report.Report):
+    """Enable hosts for priority instances again, after "host disable".
+
+    For several hosts, list one line for each host. This is not the end of
+    maintenance: for that, run "host return".
+    """
+
+    amount_column = 'Instances'
 
     def take_action(self, parsed_args):
-        """Enable the host."""
+        """Return the names of the columns, and the rows."""
+        hosts = self.select_hosts(parsed_args)
+        if not parsed_args.dry_run:
+            self.confirm(parsed_args, 'Enable %s for priority instances?'
+                         % host_selection.format_names(hosts))
+        enable = functools.partial(self._enable, parsed_args.dry_run)
+        if not host_selection.is_one_host(parsed_args):
+            return self.report_results(
+                self.run_on_hosts(parsed_args, hosts, enable))
+        self.last_line = enable(self.context, hosts[0]).next_step
+        return (), ()
+
+    def produce_output(self, parsed_args, column_names, data):
+        """Print the list, if there are several hosts, and the last line."""
+        if host_selection.is_one_host(parsed_args):
+            self.app.LOG.warning('%s', self.last_line)
+        else:
+            super().produce_output(parsed_args, column_names, data)
+
+    def _enable(self, dry_run, context, host):
+        """Enable a host; return its HostResult."""
         from nova_prio.admin.host import removal
         from nova_prio.admin.host import state
-        host_state = state.read_state(
-            self.context, self.placement, parsed_args.host)
+        host_state = state.read_state(context, self.placement, host)
+        instances = len(host_state.view.instances)
         if not host_state.has_our_driver:
             raise exceptions.CommandError(
                 "HOST is '%s', whose nova-compute reports no priority CPUs; "
                 'allowed are hosts with the compute driver of nova-prio.'
-                % parsed_args.host)
-        removal.set_disabled(
-            self.context, self.placement, host_state.view, is_disabled=False)
+                % host)
+        if dry_run:
+            return host_selection.HostResult(
+                DRY_RUN, instances, 'Nothing was changed. This command would '
+                'enable %s for priority instances.' % host)
+        if removal.set_disabled(
+                context, self.placement, host_state.view, is_disabled=False):
+            self.log_change('Host %s: enabled for priority instances.', host)
         if not host_state.is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
-                                 parsed_args.host)
-        self.app.LOG.warning(
-            '%s is enabled for priority instances. Run "nova-prio host verify '
-            '%s" to check its state.', parsed_args.host, parsed_args.host)
+                                 host)
+        return host_selection.HostResult(
+            ENABLED, instances, '%s is enabled for priority instances. Run '
+            '"nova-prio host verify %s" to check its state.' % (host, host))

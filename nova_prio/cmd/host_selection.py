@@ -5,12 +5,14 @@
 import collections
 from concurrent import futures
 import functools
+import os
 import sys
 import threading
 import typing
 
 from osc_lib import exceptions
 import tqdm
+from tqdm.contrib import logging as tqdm_logging
 
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
@@ -18,6 +20,15 @@ from nova_prio_host import command as host_command
 
 #: States of a host that every command may return.
 FAILED, INTERRUPTED = 'failed', 'interrupted'
+#: Maximum number of hosts that a question names.
+_MAX_NAMES = 10
+
+
+def format_names(hosts):
+    """Return a short text with the names of hosts, for a question."""
+    more = ', ...' if len(hosts) > _MAX_NAMES else ''
+    return '%s %s%s' % ('host' if len(hosts) == 1 else '%d hosts:' % len(
+        hosts), ', '.join(hosts[:_MAX_NAMES]), more)
 
 
 def is_one_host(parsed_args):
@@ -74,8 +85,9 @@ class HostSelection:
         A single HOST is not checked: the command may run without databases.
 
         :raises CommandError: unless HOST, --aggregate or --all is given, and
-            only one of them; or if an aggregate is unknown or has no hosts, or
-            the cloud has no compute hosts
+            only one of them; or if an aggregate is unknown or has no hosts,
+            the cloud has no compute hosts, or --plan is no directory but there
+            are several hosts
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
         from nova import objects
@@ -87,6 +99,11 @@ class HostSelection:
             raise exceptions.CommandError(
                 'Given are %s; allowed is exactly one of HOST, --aggregate '
                 'and --all.' % (' and '.join(given) or 'no hosts'))
+        if (self.takes_plan and parsed_args.plan is not None and
+                not is_one_host(parsed_args) and
+                not os.path.isdir(parsed_args.plan)):
+            report.refuse('--plan', parsed_args.plan,
+                          'for several hosts, directories of plans')
         if parsed_args.all:
             names = self._list_all_hosts()
         elif parsed_args.aggregate:
@@ -139,7 +156,9 @@ class HostSelection:
         # As in Nova's services, the threads share one client of Placement.
         # Make it here: the property is not locked.
         assert self.placement
-        with futures.ThreadPoolExecutor(parsed_args.concurrency) as executor:
+        with (futures.ThreadPoolExecutor(parsed_args.concurrency) as executor,
+              # Changes are logged above the progress.
+              tqdm_logging.logging_redirect_tqdm([self.app.LOG])):
             # Threads must not share a context: its database session and its
             # cell belong to one task.
             tasks = {host: executor.submit(

@@ -60,6 +60,22 @@ def add_name(text, name):
     return '%s (%s)' % (text, name) if name else text
 
 
+def place_names(parsed_args, columns, rows, uuid_column):
+    """Return columns and rows, with the names of instances in their place.
+
+    :param columns: names of the columns, the last one INSTANCE_NAME. A table
+        for reading has the names beside the UUIDs instead, because one more
+        column would make it wider.
+    :param uuid_column: name of the column whose texts may end with a UUID
+    """
+    if not tables.is_for_reading(parsed_args):
+        return columns, rows
+    place = columns.index(uuid_column)
+    return columns[:-1], [
+        (*row[:place], add_name(row[place], row[-1]), *row[place + 1:-1])
+        for row in rows]
+
+
 class NovaCommand:
     """A mix-in for the commands that need the configuration of Nova.
 
@@ -68,8 +84,6 @@ class NovaCommand:
     """
 
     status = CLEAN
-    #: Whether the command has the argument HOST.
-    is_for_one_host = False
     #: Whether the command has the option --plan.
     takes_plan = False
 
@@ -80,14 +94,12 @@ class NovaCommand:
             '--config-file', action='append', default=[], metavar='PATH',
             help='read this nova.conf (repeat option to read multiple files; '
             'default: the files that the services of Nova read)')
-        if self.is_for_one_host:
-            parser.add_argument('host', metavar='HOST',
-                                help='name of the compute host')
         if self.takes_plan:
             parser.add_argument(
-                '--plan', metavar='FILE',
+                '--plan', metavar='PATH',
                 help='output of "host plan -f json" from before the host was '
-                'changed')
+                'changed, or the directory that "host plan --output-dir" has '
+                'written')
         return parser
 
     def run(self, parsed_args):
@@ -126,11 +138,11 @@ class NovaCommand:
                 'hosts. Run it on %s, or on a controller.'
                 % (host, self.conf.host, host))
 
-    def load_plan(self, parsed_args):
-        """Return the ``SavedPlan`` of HOST, or None without --plan."""
+    def load_plan(self, parsed_args, host):
+        """Return the ``SavedPlan`` of a host, or None without --plan."""
         from nova_prio.admin.host import plan_format
         return None if parsed_args.plan is None else plan_format.load_plan(
-            parsed_args.plan, parsed_args.host)
+            parsed_args.plan, host)
 
 
 class Report(tables.Tables, NovaCommand, lister.Lister):

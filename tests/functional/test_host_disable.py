@@ -73,6 +73,8 @@ class HostDisable(colocation.Colocation):
         self.assertNotEqual(self.before, self.records())
         kept = ('--plan', str(self.kept))
         self.disable(*kept, '--timeout', '0')
+        self.assertIn(' Host mix1: disabled for priority instances, to remove '
+                      'co-location.\n', self.said)
         self.assertIn('Instances that must leave mix1: 2. Act on each as its '
                       'reason says (migrate, delete, confirm), and run this '
                       'command again; the host is disabled for priority '
@@ -100,9 +102,13 @@ class HostDisable(colocation.Colocation):
                       'MEMORY_MB 1.5, VCPU 4.0.', self.said)
         self.assertNotEqual(self.before, self.records())
         self.disable(*kept, status=report.CLEAN)
-        self.assertIn('mix1 is restored. Its allocation ratios are MEMORY_MB '
-                      '1.5, VCPU 4.0. Remove it from the host aggregate',
-                      self.said)
+        for expected in (
+                ' Host mix1: the traits of this package are as before the '
+                'plan (none).\n',
+                ' Host mix1: the allocation ratios are as before the plan.\n',
+                'mix1 is restored. Its allocation ratios are MEMORY_MB 1.5, '
+                'VCPU 4.0. Remove it from the host aggregate'):
+            self.assertIn(expected, self.said)
         self.assertEqual(self.before, self.records())
         for _ in range(2):
             self.restart_compute_service('mix1')
@@ -337,7 +343,7 @@ class HostDisable(colocation.Colocation):
         low = self.boot(self.low)
         before = self.records()
         row = self.disable('--dry-run')[low['id']]
-        self.assertEqual(['low', 4, 256, 'low priority', ''], [
+        self.assertEqual([low['name'], 'low', 4, 256, 'low priority', ''], [
             row[name] for name in host_disable.COLUMNS[1:]])
         self.assertIn('; nothing was changed.', self.said)
         self.assertEqual(before, self.records())
@@ -353,10 +359,21 @@ class HostDisable(colocation.Colocation):
                 {'blocked CPUs', 'traits'}, set(self.verify(
                     '--plan', str(self.kept))))
             self.restart_compute_service('mix1')
+        disabled = self.traits('mix1')
+        found, _, said = commands.run('host', 'enable', 'mix1', '--dry-run',
+                                      options=())
+        self.assertEqual((0, 'Nothing was changed. This command would enable '
+                          'mix1 for priority instances.\n'), (found, said))
+        self.assertEqual(disabled, self.traits('mix1'))
+        text = ('mix1 is enabled for priority instances. Run "nova-prio host '
+                'verify mix1" to check its state.\n')
         found, _, said = commands.run('host', 'enable', 'mix1', options=())
-        self.assertEqual((0, 'mix1 is enabled for priority instances. Run '
-                          '"nova-prio host verify mix1" to check its '
-                          'state.\n'), (found, said))
+        self.assertEqual(0, found)
+        self.assertRegex(said, r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d Host mix1: '
+                         r'enabled for priority instances\.\n' + text + '$')
+        # Nothing is left to change.
+        self.assertEqual((0, None, text), commands.run(
+            'host', 'enable', 'mix1', options=()))
         self.assertEqual(sorted(opened), sorted(self.traits('mix1')))
         self.boot(self.low)
         self.start_host('stock1', driver=colocation.STOCK)

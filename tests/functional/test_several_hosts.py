@@ -4,8 +4,14 @@
 """The commands ``nova-prio host`` for several hosts at once."""
 
 import json
+import os
+import signal
 
+import fixtures
+
+from nova_prio.admin.host import removal
 from nova_prio.cmd import report
+from nova_prio.model import traits
 from tests import commands
 from tests.functional import colocation
 
@@ -151,3 +157,121 @@ class SeveralHosts(colocation.Colocation):
         self.assertIn('which is no directory and cannot be made: File exists.',
                       self.said)
         self.command('plan', '--all', *TERMS, '--concurrency', '0', status=2)
+
+    def convert(self, *names):
+        """Plan and convert stock hosts."""
+        self.start_stock_hosts(*names)
+        self.plan_all()
+        for name in names:
+            self.do(name=name)
+
+    def test_verify_compares_each_host_with_its_plan(self):
+        self.convert('mix1', 'mix2')
+        self.start_stock_hosts('stock')
+        self.do(ratio='3.0', name='mix2')
+        kept = ('--plan', str(self.plans))
+        found = self.run_all('verify', '--all', *kept, status=report.FAILED)
+        self.assertEqual({
+            'mix1': ['ok', 0, 'The guests were not checked: run this command '
+                     'on the host.'],
+            'mix2': ['differs', 4, 'Set the options of nova-compute as '
+                     'planned, and restart nova-compute.'],
+            'stock': ['failed', '', 'The plan %s cannot be read: No such file '
+                      'or directory.' % (self.plans / 'stock.json')]}, found)
+        self.run_all('verify', 'mix1', 'mix2', *kept, status=report.FOUND)
+        self.run_all('verify', 'mix1', 'mix1', *kept)
+        self.assertEqual('Hosts: 1 (ok: 1). Follow the column "Next".\n',
+                         self.said)
+        self.command('verify', 'mix1', *kept)
+        self.assertIn('All values agree.', self.said)
+        path = str(self.plans / 'mix1.json')
+        self.command('verify', '--all', '--plan', path, status=1)
+        self.assertEqual("--plan is '%s'; allowed are for several hosts, "
+                         'directories of plans.\n' % path, self.said)
+
+    def test_finding_has_the_name_of_its_instance(self):
+        self.start_seed_host()
+        server = self.boot(self.low)
+        self._delete_server_allocations(server['id'])
+        for row in (*self.command('verify', 'mix1', status=report.FOUND),
+                    *commands.run('audit')[1]):
+            text = row.get('Item', row.get('Consumer'))
+            self.assertEqual(server['name'] if server['id'] in text else '',
+                             row['Instance Name'])
+        for arguments in ('host', 'verify', 'mix1'), ('audit',):
+            _, table, _ = commands.run(
+                *arguments, options=('--max-width', '0'), load=str)
+            self.assertIn('%s (%s)' % (server['id'], server['name']), table)
+            self.assertNotIn('Instance Name', table)
+
+    def test_disable_restores_each_host_at_its_pace(self):
+        self.convert('mix1', 'mix2')
+        before = self.traits('mix1')
+        server = self.boot(self.low, az='nova:mix1')
+        arguments = ('disable', 'mix1', 'mix2', 'x', '--plan',
+                     str(self.plans), '--timeout', '0')
+        self.command(*arguments, status=1)
+        arguments = [each for each in arguments if each != 'x']
+        found = self.run_all(*arguments, '--dry-run', status=report.FOUND)
+        self.assertEqual(before, self.traits('mix1'))
+        found = self.run_all(*arguments, status=report.FOUND)
+        self.assertEqual(
+            [('instances must leave', 1), ('restore options', 0)],
+            [tuple(found[name][:2]) for name in ('mix1', 'mix2')])
+        self.assertIn(
+            ' Host mix2: disabled for priority instances, to remove '
+            'co-location.\n', self.said)
+        self.assertIn(
+            'Host mix1: instances that must leave: 1. To list them, run '
+            '"nova-prio host disable mix1 --dry-run".\n', self.said)
+        self.do(None, None, '16.0', False, colocation.STOCK, 'mix2')
+        found = self.run_all(*arguments, status=report.FOUND)
+        self.assertEqual(
+            [('instances must leave', 1), ('restored', 0)],
+            [tuple(found[name][:2]) for name in ('mix1', 'mix2')])
+        self._delete_server(server)
+        self.do(None, None, '16.0', False, colocation.STOCK, 'mix1')
+        for _ in range(2):
+            found = self.run_all(*arguments)
+            self.assertEqual(['restored'] * 2,
+                             [row[0] for row in found.values()])
+        self.assertEqual(
+            'Hosts: 2 (restored: 2). Follow the column "Next".\n', self.said)
+
+    def test_interrupt_ends_the_wait_for_several_hosts(self):
+        self.convert('mix1', 'mix2')
+        self.boot(self.low, az='nova:mix1')
+        self.boot(self.low, az='nova:mix2')
+        wait = removal.Removal.wait
+
+        def interrupt(self, timeout_seconds, interrupted):
+            os.kill(os.getpid(), signal.SIGINT)
+            assert interrupted.wait(60)
+            return wait(self, timeout_seconds, interrupted)
+
+        self.useFixture(fixtures.MockPatchObject(
+            removal.Removal, 'wait', interrupt))
+        found = self.run_all('disable', '--all', status=report.FOUND)
+        self.assertEqual(['instances must leave', 'interrupted'],
+                         [row[0] for row in found.values()])
+        self.assertEqual(
+            [True, False], [traits.CPU_PRIORITY_DISABLED in self.traits(name)
+                            for name in ('mix1', 'mix2')])
+
+    def test_enable_lists_each_host(self):
+        self.convert('mix1', 'mix2')
+        self.start_stock_hosts('stock')
+        self.command('disable', 'mix1', 'mix2', '--timeout', '0',
+                     status=report.FOUND)
+        found = self.run_all('enable', '--all', '--dry-run', status=1)
+        self.assertEqual(
+            {'mix1': 'not changed', 'mix2': 'not changed', 'stock': 'failed'},
+            {name: row[0] for name, row in found.items()})
+        self.assertIn(traits.CPU_PRIORITY_DISABLED, self.traits('mix1'))
+        found = self.run_all('enable', '--all', '--concurrency', '2',
+                             status=1)
+        self.assertEqual(
+            {'mix1': 'enabled', 'mix2': 'enabled', 'stock': 'failed'},
+            {name: row[0] for name, row in found.items()})
+        for name in 'mix1', 'mix2':
+            self.assertIn(traits.CPU_PRIORITY, self.traits(name))

@@ -36,12 +36,13 @@ class RemainingInstance(typing.NamedTuple):
     reason: str
     instance: objects.Instance | None
 
-    def describe(self) -> tuple[str, int | str, int | str]:
-        """Return priority, vCPUs and memory in MB, '' if they are unknown."""
+    def describe(self) -> tuple[str, str, int | str, int | str]:
+        """Return name, priority, vCPUs and memory in MB, '' if unknown."""
         if self.instance is None:
-            return '', '', ''
+            return '', '', '', ''
         flavor = self.instance.flavor
-        return (flavor_specs.get_priority(flavor.extra_specs) or '',
+        return (self.instance.display_name or '',
+                flavor_specs.get_priority(flavor.extra_specs) or '',
                 flavor.vcpus, flavor.memory_mb)
 
 

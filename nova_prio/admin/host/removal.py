@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import abc
 import contextlib
+import threading
 import time
 import typing
 
@@ -42,11 +43,19 @@ class Removal:
     def __init__(
             self, context: nova_context.RequestContext,
             client: report_client.SchedulerReportClient, name: str,
-            plan: plan_format.SavedPlan | None = None) -> None:
+            plan: plan_format.SavedPlan | None,
+            log_change: abc.Callable[..., None]) -> None:
+        """Read and change nothing yet.
+
+        :param plan: plan to undo, or None if it is lost
+        :param log_change: function that is called after each change, with a
+            format and its arguments
+        """
         self._context = context
         self._client = client
         self._name = name
         self.plan = plan
+        self._log_change = log_change
 
     def refresh(self, must_disable: bool = False) -> None:
         """Read the host and the instances that must leave; maybe disable it.
@@ -56,19 +65,24 @@ class Removal:
             older nova-compute may have enabled it again
         """
         self.state = state.read_state(self._context, self._client, self._name)
-        if must_disable and self.state.has_our_driver:
-            set_disabled(self._context, self._client, self.state.view, True)
+        if (must_disable and self.state.has_our_driver and set_disabled(
+                self._context, self._client, self.state.view, True)):
+            self._log_change('Host %s: disabled for priority instances, to '
+                             'remove co-location.', self._name)
         self.remaining = list(remaining.list_remaining(
             self._context, self.state.view, self.plan))
 
-    def wait(self, timeout_seconds: float) -> abc.Iterator[int]:
+    def wait(self, timeout_seconds: float,
+             interrupted: threading.Event) -> abc.Iterator[int]:
         """Keep the host disabled until no instance remains, or the timeout.
 
+        :param interrupted: ends the wait if it is set
         :returns: iterator of the number of remaining instances
         """
         end = time.monotonic() + timeout_seconds
         while self.remaining and (seconds := end - time.monotonic()) > 0:
-            time.sleep(min(INTERVAL_SECONDS, seconds))
+            if interrupted.wait(min(INTERVAL_SECONDS, seconds)):
+                return
             # Placement may be restarted during the wait, and an operator may
             # enable the host.
             with contextlib.suppress(allocations.PlacementRefused,
@@ -115,33 +129,48 @@ class Removal:
         :raises PlacementRefused: if Placement refuses a change
         """
         view = self.state.view
-        _set_traits(self._context, self._client, view,
-                    self.plan.old_traits if self.plan else ())
+        old_traits = self.plan.old_traits if self.plan else []
+        if _set_traits(self._context, self._client, view, old_traits):
+            self._log_change(
+                'Host %s: the traits of this package are as before the plan '
+                '(%s).', self._name, ' '.join(old_traits) or 'none')
         if inventories != view.inventories:
             repairs.replace_provider_data(
                 view, 'inventories', inventories, self._context, self._client)
+            self._log_change(
+                'Host %s: the allocation ratios are as before the plan.',
+                self._name)
 
 
 def _set_traits(
         context: nova_context.RequestContext,
         client: report_client.SchedulerReportClient, view: host_view.HostView,
-        wanted: abc.Iterable[str]) -> None:
-    """Give a host the wanted traits of this package, and remove the others."""
+        wanted: abc.Iterable[str]) -> bool:
+    """Give a host the wanted traits of this package, and remove the others.
+
+    :returns: whether this changed the traits of the host
+    """
+    is_changed = False
+
     def change(present: list[str]) -> list[str]:
         """Return the traits to write, or ``present`` to write nothing."""
+        nonlocal is_changed
         changed = set(present).difference(prio_traits.ALL).union(wanted)
-        return present if changed == set(present) else sorted(changed)
+        is_changed = changed != set(present)
+        return sorted(changed) if is_changed else present
 
     allocations.update_provider(
         context, client, view.node.uuid, 'traits', change)
+    return is_changed
 
 
 def set_disabled(
         context: nova_context.RequestContext,
         client: report_client.SchedulerReportClient, view: host_view.HostView,
-        is_disabled: bool) -> None:
+        is_disabled: bool) -> bool:
     """Disable or enable a host for priority instances.
 
+    :returns: whether this changed the traits of the host
     :raises PlacementRefused: if Placement refuses the change
     """
     traits = prio_traits.list_for_host(
@@ -149,4 +178,4 @@ def set_disabled(
     # list_for_host returns only the other traits of a disabled host.
     if is_disabled:
         traits.append(prio_traits.CPU_PRIORITY_DISABLED)
-    _set_traits(context, client, view, traits)
+    return _set_traits(context, client, view, traits)

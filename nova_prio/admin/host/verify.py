@@ -33,6 +33,7 @@ class VerifyLine(typing.NamedTuple):
     """The values of one item; '' if a source does not know the item.
 
     ``state`` is OK, DIFFERS or UNREAD, ``remedy`` a sentence or ''.
+    ``consumer`` is the UUID of an instance or a migration in ``item``, or ''.
     """
 
     item: str
@@ -42,6 +43,7 @@ class VerifyLine(typing.NamedTuple):
     libvirt: plan_format.Value = ''
     state: str = DIFFERS
     remedy: str = ''
+    consumer: str = ''
 
 
 def list_lines(
@@ -82,7 +84,7 @@ def list_lines(
             placement=each.placement, compute=each.compute,
             libvirt=each.libvirt,
             state=UNREAD if each.kind == finding.UNREAD else DIFFERS,
-            remedy=each.remedy)
+            remedy=each.remedy, consumer=each.consumer)
     yield VerifyLine('in use', placement=summary.placement,
                      compute=summary.compute, libvirt=summary.libvirt,
                      state=OK)

@@ -3,7 +3,9 @@
 """The results of several hosts; the functional tests select hosts of Nova."""
 
 import argparse
+import logging
 import threading
+import types
 
 from osc_lib import exceptions
 import pytest
@@ -18,6 +20,8 @@ class Parent:
     """The base class of the command."""
 
     placement = True
+    takes_plan = False
+    app = types.SimpleNamespace(LOG=logging.getLogger('test'))
 
     def get_parser(self, prog_name):
         return argparse.ArgumentParser(prog_name)
@@ -138,7 +142,7 @@ def test_interrupt_lets_begun_hosts_end_and_begins_no_other(monkeypatch):
         assert command.interrupted.wait(60)
         return HostResult('waited')
 
-    def interrupt(tasks, **kwargs):
+    def interrupt(_, **kwargs):
         assert begun.wait(60)
         raise KeyboardInterrupt
 

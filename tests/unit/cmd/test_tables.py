@@ -35,7 +35,7 @@ NUMBERS = dict.fromkeys(capacity.COLUMNS, 1024)
 
 #: Command to columns and a row with long values.
 ROWS = {
-    'audit': (audit.COLUMNS, audit._make_row(
+    'audit': (audit.COLUMNS[:-1], audit._make_row(
         finding.Finding(HOST, 'wrong_allocation', UUID, AMOUNTS, AMOUNTS,
                         AMOUNTS, AMOUNTS), 'to be fixed', SENTENCE)),
     'capacity show': (
@@ -48,7 +48,7 @@ ROWS = {
     'explain': (explain.COLUMNS, [
         HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5]),
     'host disable': (host_disable.COLUMNS, [
-        UUID, 'high', 128, 1048576, 'pinned outside', HOST]),
+        UUID, 'web-1', 'high', 128, 1048576, 'pinned outside', HOST]),
     'host plan': (plan_format.COLUMNS[:-1], [
         plan_format.PINNED_OUTSIDE, UUID, INVENTORY, INVENTORY]),
     'host verify': (verify.COLUMNS, [
