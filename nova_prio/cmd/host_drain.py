@@ -14,8 +14,6 @@ from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio_host import command as host_command
 
-#: Reason with which this command disables services.
-REASON = 'nova-prio host drain'
 OPTIONAL_WAYS = 'cold', 'shelve'
 
 
@@ -91,7 +89,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         for host in self._drain.hosts:
             service = services.read_service(self.nova, host)
             if service.is_enabled:
-                services.disable(self.nova, service, REASON)
+                services.disable(self.nova, service)
                 self.log_change('Host %s: disabled nova-compute.', host)
 
     def _run(self, parsed_args, end):

@@ -189,7 +189,7 @@ NAMES = {
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
             host_manager)
         nova.scheduler.weights WeighedHost(obj, weight)
-        nova.servicegroup:API service_is_up(member)
+        nova.servicegroup:API get_updated_time(member) service_is_up(member)
         nova.virt.hardware get_pci_numa_policy_constraint(flavor, image_meta)
     """,
 }

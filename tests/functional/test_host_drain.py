@@ -7,7 +7,7 @@ from unittest import mock
 from nova import exception
 
 from nova_prio.admin.moves import one_move
-from nova_prio.cmd import host_drain
+from nova_prio.admin.moves import services
 from nova_prio.cmd import report
 from tests.functional import maintenance
 
@@ -49,7 +49,7 @@ class HostDrain(maintenance.Maintenance):
         self.assertEqual({}, self.drain('mix1', '--concurrency', '2'))
         self.assertIn('mix1: no instances. Next: maintain the host, then run '
                       '"nova-prio host return mix1".', self.said)
-        self.assert_service('mix1', 'disabled', host_drain.REASON)
+        self.assert_service('mix1', 'disabled', services.REASON)
         self.assertEqual({'mix2'}, set(self.hosts(servers).values()))
         self.assertEqual('SHUTOFF', self.api.get_server(
             servers['low'])['status'])

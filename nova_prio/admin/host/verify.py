@@ -22,6 +22,8 @@ if typing.TYPE_CHECKING:
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
            'Remedy')
 OK, DIFFERS, UNREAD = 'ok', 'differs', 'unread'
+#: Items that only a priority host has.
+REPORT, AGGREGATE = 'report', 'aggregate'
 
 _CONFIGURE = ('Set the options of nova-compute as planned, and restart '
               'nova-compute.')
@@ -62,13 +64,13 @@ def list_lines(
                          'nova-compute: its report is out of date.')
     if report is None:
         yield VerifyLine(
-            'report', compute=host_state.view.problem or 'none',
+            REPORT, compute=host_state.view.problem or 'none',
             remedy='Set compute_driver = %s on the host, and restart '
             'nova-compute.' % driver_alias.DRIVER)
     else:
         yield from _list_problems(report)
     if not host_state.in_priority_aggregate:
-        yield VerifyLine('aggregate', compute='none for priority instances',
+        yield VerifyLine(AGGREGATE, compute='none for priority instances',
                          remedy='Add the host to a host aggregate with '
                          'priority_mix=true.')
     if plan:

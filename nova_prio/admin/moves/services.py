@@ -10,6 +10,10 @@ from nova_prio.admin import host as admin_host
 from nova_prio.admin import nova_client
 
 
+#: Reason with which "host drain" disables services.
+REASON = 'nova-prio host drain'
+
+
 class Service(typing.NamedTuple):
     """The nova-compute service of a host.
 
@@ -38,11 +42,10 @@ def read_service(client: nova_client.NovaClient, host: str) -> Service:
                    service['state'] == 'up', service['disabled_reason'] or '')
 
 
-def disable(client: nova_client.NovaClient, service: Service,
-            reason: str) -> None:
+def disable(client: nova_client.NovaClient, service: Service) -> None:
     """Disable a service, so that its host gets no more instances."""
     client.request('PUT', '/os-services/' + service.uuid, json={
-        'status': 'disabled', 'disabled_reason': reason})
+        'status': 'disabled', 'disabled_reason': REASON})
 
 
 def enable(client: nova_client.NovaClient, service: Service) -> None:

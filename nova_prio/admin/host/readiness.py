@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Whether a host can take instances again after maintenance."""
+
+from __future__ import annotations
+
+from collections import abc
+import time
+import typing
+
+from nova import servicegroup
+
+from nova_prio.admin.audit import run
+from nova_prio.admin.host import state
+from nova_prio.admin.host import verify
+from nova_prio.admin import host_inventory
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova.scheduler.client import report
+
+#: Interval of reading the heartbeats, and the time after which Nova regards a
+#: service without one as down.
+INTERVAL_SECONDS = 1
+TIMEOUT_SECONDS = 60
+
+
+def wait_for_heartbeats(context: nova_context.RequestContext,
+                        hosts: abc.Collection[str]) -> set[str]:
+    """Wait for a heartbeat of each nova-compute; return the silent hosts.
+
+    For a minute after a host went down, Nova still regards its nova-compute
+    as up. nova-compute reports before its first heartbeat, so after a new
+    heartbeat, the report is not older than the start of nova-compute. Do not
+    wait for a nova-compute that is down.
+
+    :param hosts: names of the hosts
+    """
+    group = servicegroup.API()
+    first: dict[str, typing.Any] = {}
+    silent = set(hosts)
+    end = time.monotonic() + TIMEOUT_SECONDS
+    while True:
+        services = host_inventory.read_services(context)
+        is_any_up = False
+        for name in sorted(silent):
+            if name not in services or not group.service_is_up(services[name]):
+                continue
+            is_any_up = True
+            seen = group.get_updated_time(services[name])
+            if first.setdefault(name, seen) != seen:
+                silent.remove(name)
+        if not silent or not is_any_up or time.monotonic() >= end:
+            return silent
+        time.sleep(INTERVAL_SECONDS)
+
+
+def find_differences(context: nova_context.RequestContext,
+                     client: report.SchedulerReportClient, host: str,
+                     is_silent: bool) -> list[verify.VerifyLine]:
+    """Return the differences that "host verify" finds on a host.
+
+    The guests are not read: a drained host has none. On a host that is no
+    priority host, only nova-compute and the findings of the audit count.
+
+    :param is_silent: whether nova-compute has sent no heartbeat
+    :raises nova_prio.admin.host.HostRefused: if the host has no compute node,
+        or several
+    """
+    host_state = state.read_state(context, client, host)
+    audit = run.CloudAudit(context, client)
+    # The host has one compute node, so the audit has one result.
+    (findings, _), = audit.run([host])
+    lines = [line for line in verify.list_lines(
+        host_state, findings, audit.summarize(host_state.view))
+        if line.state != verify.OK]
+    if not (host_state.in_priority_aggregate or host_state.has_our_driver):
+        lines = [line for line in lines
+                 if line.item not in (verify.REPORT, verify.AGGREGATE)]
+    if is_silent and host_state.is_up:
+        lines.insert(0, verify.VerifyLine(
+            'nova-compute', compute='no heartbeat', remedy='Wait until '
+            'nova-compute has started, and run this command again.'))
+    return lines
