@@ -23,7 +23,7 @@ def run(*arguments, options=('-f', 'json'), load=json.loads):
     """
     out, err = io.StringIO(), io.StringIO()
     with (mock.patch('nova_prio.cmd.controller.configure_nova',
-                     lambda parsed_args: contextlib.nullcontext(
+                     lambda *args, **kwargs: contextlib.nullcontext(
                          context.get_admin_context())),
           warnings.catch_warnings(),
           contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)):

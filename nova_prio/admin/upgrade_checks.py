@@ -224,3 +224,23 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
         ('Cgroups of the compute host', contract.COMPUTE,
          functools.partial(_check_cgroups, find_cgroup_problems)),
         ('Host aggregates', None, _check_aggregates)]
+
+
+def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,
+              commands: object = None) -> upgradecheck.Result:
+    """Return the result of one check.
+
+    :param service: the check is only for configurations of this service;
+        None for all
+    :param find: the check
+    :param commands: not used; oslo.upgradecheck passes its UpgradeCommands
+    """
+    services = list_services(conf)
+    if service and service not in services:
+        return upgradecheck.Result(
+            SUCCESS, 'This configuration does not set up %s '
+            'for priority instances.' % service)
+    findings = list(find(conf, services))
+    return upgradecheck.Result(
+        max((code for code, _ in findings), default=SUCCESS),
+        ' '.join(sentence for _, sentence in findings) or None)

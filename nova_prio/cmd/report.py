@@ -104,9 +104,15 @@ class NovaCommand:
 
     def run(self, parsed_args):
         """Configure Nova, and run the command; return the exit status."""
+        with self.configure(parsed_args):
+            return super().run(parsed_args) or self.status
+
+    @contextlib.contextmanager
+    def configure(self, parsed_args):
+        """Configure Nova, and set ``context``; report errors as sentences."""
         with controller.configure_nova(parsed_args) as self.context, (
                 controller.report_errors()):
-            return super().run(parsed_args) or self.status
+            yield
 
     @property
     def conf(self):

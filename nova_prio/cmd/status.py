@@ -25,26 +25,6 @@ from nova_prio_host import command as host_command
 UNUSABLE = 255
 
 
-def _run_check(conf, service, find, commands):
-    """Return the ``upgradecheck.Result`` of one check.
-
-    :param service: the check is only for configurations of this service;
-        None for all
-    :param find: function of conf and the names of the configured services; it
-        returns pairs of a code and a sentence
-    :param commands: not used; oslo.upgradecheck passes its UpgradeCommands
-    """
-    services = upgrade_checks.list_services(conf)
-    if service and service not in services:
-        return upgradecheck.Result(
-            upgrade_checks.SUCCESS, 'This configuration does not set up %s '
-            'for priority instances.' % service)
-    findings = list(find(conf, services))
-    return upgradecheck.Result(
-        max((code for code, _ in findings), default=upgrade_checks.SUCCESS),
-        ' '.join(sentence for _, sentence in findings) or None)
-
-
 class Checks(upgradecheck.UpgradeCommands):
     """The checks of ``upgrade check``."""
 
@@ -57,7 +37,8 @@ class Checks(upgradecheck.UpgradeCommands):
         :param host_arguments: arguments of nova-prio-host
         """
         self._upgrade_checks = tuple(
-            (name, functools.partial(_run_check, conf, service, find))
+            (name, functools.partial(
+                upgrade_checks.run_check, conf, service, find))
             for name, service, find in upgrade_checks.list_checks(
                 functools.partial(host_command.find_problems, host_arguments)))
 

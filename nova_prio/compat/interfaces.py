@@ -147,6 +147,7 @@ NAMES = {
         nova.virt.hardware parse_cpu_spec(spec)
     """,
     (COMMANDS,): """
+        nova.conf.opts list_opts
         nova.config parse_args(argv, configure_db, init_rpc)
         nova.context scatter_gather_all_cells(context, fn) target_cell(context,
             cell_mapping)
@@ -179,8 +180,8 @@ NAMES = {
             get_by_instance_uuid(context, instance_uuid)
             reset_forced_destinations
         nova.objects.service:Service get_by_compute_host(context, host)
-        nova.objects.service:ServiceList get_by_binary(context, binary,
-            include_disabled)
+        nova.objects.service:ServiceList get_all(context)
+            get_by_binary(context, binary, include_disabled)
         nova.pci.request get_pci_requests_from_flavor(flavor,
             affinity_policy)
         nova.scheduler.client.report:SchedulerReportClient

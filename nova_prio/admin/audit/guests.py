@@ -197,9 +197,9 @@ def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
                                    'floating': pinned.count(False)})
 
 
-def read_guests(
-        conf: cfg.ConfigOpts) -> tuple[GuestHost, list[guest_xml.Guest]]:
-    """Return this host and the guests that run on it.
+@contextlib.contextmanager
+def connect(conf: cfg.ConfigOpts) -> abc.Iterator[typing.Any]:
+    """Yield a read-only connection to libvirt, a ``libvirt.virConnect``.
 
     :param conf: Nova's configuration
     :raises GuestsUnreadable: if libvirt does not answer
@@ -212,14 +212,25 @@ def read_guests(
     uri = conf.libvirt.connection_uri or 'qemu:///system'
     try:
         with contextlib.closing(libvirt.openReadOnly(uri)) as connection:
-            domains = connection.listAllDomains(
-                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-            return (GuestHost.from_libvirt(conf, connection.getCapabilities()),
-                    select_nova_guests(domain.XMLDesc(0)
-                                       for domain in domains))
+            yield connection
     except libvirt.libvirtError as error:
         raise GuestsUnreadable(
             'libvirt does not answer: %s' % error) from error
+
+
+def read_guests(
+        conf: cfg.ConfigOpts) -> tuple[GuestHost, list[guest_xml.Guest]]:
+    """Return this host and the guests that run on it.
+
+    :param conf: Nova's configuration
+    :raises GuestsUnreadable: if libvirt does not answer
+    """
+    with connect(conf) as connection:
+        import libvirt
+        domains = connection.listAllDomains(
+            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+        return (GuestHost.from_libvirt(conf, connection.getCapabilities()),
+                select_nova_guests(domain.XMLDesc(0) for domain in domains))
 
 
 def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:
