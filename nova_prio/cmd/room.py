@@ -132,7 +132,7 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
             servers.Servers(self.nova), moves,
             {each.uuid: each.group for each in self._cloud.instances},
             {uuid: each.name for uuid, each in self._cloud.details.items()},
-            lambda text: self.log_change('%s', text))
+            lambda text, _: self.log_change('%s', text))
         self.confirm(parsed_args, 'Make these %d moves of servers?'
                      % len(moves))
         with contextlib.suppress(KeyboardInterrupt):
