@@ -13,6 +13,14 @@ from nova import context
 from nova_prio.cmd import main
 
 
+class Terminal(io.StringIO):
+    """Standard input that is a terminal."""
+
+    def isatty(self):
+        """Return whether this is a terminal."""
+        return True
+
+
 def run(*arguments, options=('-f', 'json'), load=json.loads):
     """Run a command of nova-prio in this process.
 

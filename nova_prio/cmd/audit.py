@@ -7,7 +7,9 @@ import sys
 
 from osc_lib import exceptions
 import tqdm
+from tqdm.contrib import logging as tqdm_logging
 
+from nova_prio.cmd import changes
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
 from nova_prio.virt import driver_alias
@@ -32,7 +34,7 @@ _OUTCOMES = (
 MAX_NAMES = 10
 
 
-class Audit(report.Report):
+class Audit(changes.Changes, report.Report):
     """Find and repair differences between Nova, Placement and the hosts.
 
     For each host, compare the expected allocations of its instances with the
@@ -44,6 +46,8 @@ class Audit(report.Report):
     findings, 3 if there are findings, 4 if all of them were repaired, 1 if a
     check or a repair failed.
     """
+
+    dry_run_help = 'with --fix: show the repairs and change nothing'
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
@@ -60,9 +64,6 @@ class Audit(report.Report):
             help='repair findings in Placement, and end unfinished '
             'migrations; guests are never changed, nor are instances that '
             'are being changed or moved')
-        parser.add_argument(
-            '--dry-run', action='store_true',
-            help='with --fix: show the repairs and change nothing')
         return parser
 
     def run(self, parsed_args):
@@ -132,25 +133,34 @@ class Audit(report.Report):
         from nova_prio.admin.audit import run
         names = parsed_args.host
         total = len(names or objects.HostMappingList.get_all(self.context))
+        if parsed_args.fix and not parsed_args.dry_run:
+            # A finding may be out of date if the operator answers late, so ask
+            # before the hosts are read.
+            self.confirm(parsed_args, 'Check %d host%s, and repair all '
+                         'findings?' % (total, '' if total == 1 else 's'))
         audit = run.CloudAudit(
             self.context, self.placement,
             self.conf.host if self._is_compute else None,
             functools.partial(guests.read_guests, self.conf))
         busy_hosts = []
-        # disable=None shows the progress on a terminal only.
-        for findings, view in tqdm.tqdm(
-                audit.run(names), unit=' hosts', leave=False, total=total,
-                disable=None, file=sys.stderr):
-            for finding in findings:
-                yield (*_repair_if_asked(audit, view, finding, parsed_args),
-                       view.names.get(finding.consumer, '') if view else '')
-            if view and view.has_tasks_or_moves:
-                busy_hosts.append(view.name)
-            if view and parsed_args.all:
-                state = '' if findings else 'ok'
-                yield (*_make_row(
-                    audit.summarize(view),
-                    'in motion' if view.has_tasks_or_moves else state), '')
+        # Repairs are logged above the progress, which disable=None shows on a
+        # terminal only.
+        with tqdm_logging.logging_redirect_tqdm([self.app.LOG]):
+            for findings, view in tqdm.tqdm(
+                    audit.run(names), unit=' hosts', leave=False, total=total,
+                    disable=None, file=sys.stderr):
+                for finding in findings:
+                    row = self._repair_if_asked(
+                        audit, view, finding, parsed_args)
+                    yield (*row, view.names.get(finding.consumer, '')
+                           if view else '')
+                if view and view.has_tasks_or_moves:
+                    busy_hosts.append(view.name)
+                if view and parsed_args.all:
+                    state = '' if findings else 'ok'
+                    yield (*_make_row(
+                        audit.summarize(view),
+                        'in motion' if view.has_tasks_or_moves else state), '')
         if busy_hosts:
             self.app.LOG.warning(
                 'On %d hosts, in-flight instances and migrations, inventories '
@@ -158,28 +168,29 @@ class Audit(report.Report):
                 len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]),
                 ', ...' if len(busy_hosts) > MAX_NAMES else '')
 
+    def _repair_if_asked(self, audit, view, finding, parsed_args):
+        """Repair a Finding if the options ask for it; return its row.
 
-def _repair_if_asked(audit, view, finding, parsed_args):
-    """Repair a Finding if the options ask for it; return its row.
+        The row is that of :func:`_make_row`.
 
-    The row is that of :func:`_make_row`.
-
-    :param audit: ``run.CloudAudit``
-    :param view: HostView of the host
-    """
-    from nova_prio.admin.audit import finding as kinds
-    from nova_prio.placement import allocations
-    if finding.kind == kinds.UNREAD:
-        return _make_row(finding, 'failed')
-    if finding.repair is None or not parsed_args.fix:
-        return _make_row(finding, 'found')
-    if parsed_args.dry_run:
-        return _make_row(finding, 'to be fixed')
-    try:
-        audit.repair(view, finding)
-    except allocations.PlacementRefused as error:
-        return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
-    return _make_row(finding, 'fixed', '')
+        :param audit: ``run.CloudAudit``
+        :param view: HostView of the host
+        """
+        from nova_prio.admin.audit import finding as kinds
+        from nova_prio.placement import allocations
+        if finding.kind == kinds.UNREAD:
+            return _make_row(finding, 'failed')
+        if finding.repair is None or not parsed_args.fix:
+            return _make_row(finding, 'found')
+        if parsed_args.dry_run:
+            return _make_row(finding, 'to be fixed')
+        try:
+            audit.repair(view, finding)
+        except allocations.PlacementRefused as error:
+            return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
+        self.log_change('Host %s: repaired %s%s.', finding.host, finding.kind,
+                        ' of ' + finding.consumer if finding.consumer else '')
+        return _make_row(finding, 'fixed', '')
 
 
 def _make_row(finding, state, remedy=None):

@@ -13,11 +13,13 @@ class Changes:
     It must come before ``report.NovaCommand`` in the bases of a command.
     """
 
+    dry_run_help = 'change nothing'
+
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         parser.add_argument(
-            '--dry-run', action='store_true', help='change nothing')
+            '--dry-run', action='store_true', help=self.dry_run_help)
         parser.add_argument(
             '--yes', action='store_true',
             help='do not ask for confirmation; without a terminal, the '

@@ -111,6 +111,26 @@ class Clean(Audit):
         self._delete_server_allocations(server['id'])
         self.audit('--fix')
 
+    def test_fix_asks_on_a_terminal(self):
+        """Each repair is logged."""
+        server = self.create('high')
+        self._delete_server_allocations(server['id'])
+        for answer in 'n', 'y':
+            with mock.patch('sys.stdin', commands.Terminal(answer + '\n')):
+                self.found('--fix', '--dry-run')
+                status, rows, said = commands.run('audit', '--fix')
+            self.assertIn(
+                'Check 2 hosts, and repair all findings? [y/N] ', said)
+            if answer == 'n':
+                self.assertEqual((report.FAILED, None), (status, rows))
+                self.assertIn("Nothing was changed: the answer was 'n'", said)
+        self.assertEqual(command.FIXED, status)
+        self.assertIn(' Host mix1: repaired missing_allocation of %s.\n'
+                      % server['id'], said)
+        with mock.patch('sys.stdin', commands.Terminal('n\n')):
+            self.audit('--fix', '--yes')
+            self.audit()
+
     def test_wrong_arguments_are_refused(self):
         for arguments, words in (
                 (['--dry-run'], '--dry-run is given without --fix'),

@@ -10,15 +10,9 @@ from osc_lib import exceptions
 import pytest
 
 from nova_prio.cmd import changes
+from tests import commands
 
 QUESTION = 'Disable the host c1?'
-
-
-class Terminal(io.StringIO):
-    """Standard input that is a terminal."""
-
-    def isatty(self):
-        return True
 
 
 class Parent:
@@ -46,19 +40,19 @@ def ask(stdin, *arguments):
 
 @pytest.mark.parametrize('answer', ['y', 'Y', 'yes', ' yes '])
 def test_yes_allows_the_change(answer):
-    assert QUESTION + ' [y/N] ' == ask(Terminal(answer + '\n'))
+    assert QUESTION + ' [y/N] ' == ask(commands.Terminal(answer + '\n'))
 
 
 @pytest.mark.parametrize('answer', ['', '\n', 'n\n', 'yep\n'])
 def test_other_answers_refuse_the_change(answer):
     with pytest.raises(exceptions.CommandError) as error:
-        ask(Terminal(answer))
+        ask(commands.Terminal(answer))
     assert "Nothing was changed: the answer was '%s', not 'y'." % (
         answer.strip()) == str(error.value)
 
 
 @pytest.mark.parametrize('stdin, arguments', [
-    (Terminal('n\n'), ['--yes']), (io.StringIO('n\n'), [])])
+    (commands.Terminal('n\n'), ['--yes']), (io.StringIO('n\n'), [])])
 def test_no_question_with_yes_or_without_terminal(stdin, arguments):
     assert '' == ask(stdin, *arguments)
     assert 'n\n' == stdin.read()
