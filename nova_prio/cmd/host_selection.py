@@ -103,7 +103,7 @@ class HostSelection:
                 not is_one_host(parsed_args) and
                 not os.path.isdir(parsed_args.plan)):
             report.refuse('--plan', parsed_args.plan,
-                          'for several hosts, directories of plans')
+                          'directories of plans, for several hosts')
         if parsed_args.all:
             names = self._list_all_hosts()
         elif parsed_args.aggregate:

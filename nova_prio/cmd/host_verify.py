@@ -70,7 +70,7 @@ class Verify(host_selection.HostSelection, report.Report):
             'The guests were not checked: run this command on the host.')
 
     def _reads_guests(self, host):
-        """Whether the guests of a host can be read: the host is this one."""
+        """Return whether this command runs on a host as nova-compute does."""
         return (self.conf.host == host and
                 self.conf.compute_driver == driver_alias.DRIVER)
 

@@ -186,8 +186,8 @@ class SeveralHosts(colocation.Colocation):
         self.assertIn('All values agree.', self.said)
         path = str(self.plans / 'mix1.json')
         self.command('verify', '--all', '--plan', path, status=1)
-        self.assertEqual("--plan is '%s'; allowed are for several hosts, "
-                         'directories of plans.\n' % path, self.said)
+        self.assertEqual("--plan is '%s'; allowed are directories of plans, "
+                         'for several hosts.\n' % path, self.said)
 
     def test_finding_has_the_name_of_its_instance(self):
         self.start_seed_host()
