@@ -6,6 +6,7 @@ import functools
 import sys
 import time
 
+from osc_lib import exceptions
 import tqdm
 
 from nova_prio.cmd import changes
@@ -32,8 +33,22 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument('hosts', nargs='+', metavar='HOST',
+        parser.add_argument('hosts', nargs='*', metavar='HOST',
                             help='name of a compute host')
+        parser.add_argument(
+            '--aggregate', metavar='NAME',
+            help='drain the next hosts of this host aggregate')
+        parser.add_argument(
+            '--batch', default=1, metavar='N',
+            type=functools.partial(host_command.parse_number, least=1),
+            help='with --aggregate: drain at most N hosts, fewer if the '
+            'others would not keep room for the high-priority guests of the '
+            'largest host (default: %(default)s)')
+        parser.add_argument(
+            '--done', metavar='FILE',
+            help='with --aggregate: omit the hosts that this file lists, one '
+            'name in each line, and append the hosts that are empty; the file '
+            'is created if it is missing')
         parser.add_argument(
             '--timeout', default=3600, metavar='SECONDS',
             type=functools.partial(host_command.parse_number, least=0),
@@ -55,38 +70,107 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         from nova_prio.admin.moves import drain as drain_module
         from nova_prio.admin.moves import remaining
         end = time.monotonic() + parsed_args.timeout
-        self._drain = drain = drain_module.Drain(
-            self.context, self.placement,
-            list(dict.fromkeys(parsed_args.hosts)), parsed_args.allow)
-        drain.refresh()
-        self.warn_of_silent_cells(drain.cloud.silent_cells)
-        self._end = ''
-        if not parsed_args.dry_run:
-            self._show_plan(list(remaining.list_rows(drain)))
-            self.confirm(parsed_args, 'Disable the nova-compute services of '
-                         '%s, and move these instances?' % self._names)
-            self._disable()
-            self._run(parsed_args, end)
-            drain.refresh()
-        self._rows = list(remaining.list_rows(drain))
-        return remaining.COLUMNS, self._rows
+        if bool(parsed_args.hosts) == bool(parsed_args.aggregate):
+            raise exceptions.CommandError(
+                'Given are %s; allowed is either HOST or --aggregate.' % (
+                    'both HOST and --aggregate' if parsed_args.hosts else
+                    'neither HOST nor --aggregate'))
+        if bool(parsed_args.aggregate) != bool(parsed_args.done):
+            raise exceptions.CommandError(
+                '--aggregate and --done must be given together.')
+        self._drain, self._end, self._rows = None, '', []
+        self._hosts = (self._choose_batch(parsed_args)
+                       if parsed_args.aggregate else
+                       list(dict.fromkeys(parsed_args.hosts)))
+        if self._hosts:
+            self._drain = drain_module.Drain(
+                self.context, self.placement, self._hosts, parsed_args.allow)
+            self._drain.refresh()
+            self.warn_of_silent_cells(self._drain.cloud.silent_cells)
+            if not parsed_args.aggregate:
+                self._warn_of_missing_room()
+            if not parsed_args.dry_run:
+                self._move(parsed_args, end)
+            self._rows = list(remaining.list_rows(self._drain))
+        return report.place_names(
+            parsed_args, remaining.COLUMNS, self._rows, 'Instance')
+
+    def _choose_batch(self, parsed_args):
+        """Return the names of the next hosts; set the last line if none."""
+        from nova_prio.admin.fleet import cloud as fleet_cloud
+        from nova_prio.admin import host_inventory
+        from nova_prio.admin.moves import batch
+        from nova_prio.admin.moves import services
+        aggregate, done = parsed_args.aggregate, _read_done(parsed_args.done)
+        cloud = fleet_cloud.read_fleet(self.context, self.placement)
+        members = batch.list_members(cloud, aggregate)
+        if not members:
+            report.refuse('--aggregate', aggregate,
+                          'names of host aggregates with hosts')
+        if not set(members).difference(done):
+            self.last_line = (
+                'All %d hosts of aggregate %s are in %s: there is nothing to '
+                'do.' % (len(members), aggregate, parsed_args.done))
+            return []
+        begun = {name for name, service in host_inventory.read_services(
+            self.context).items()
+            if service.disabled_reason == services.REASON}
+        hosts, problem = batch.choose_batch(
+            cloud, aggregate, done, begun, parsed_args.batch,
+            parsed_args.allow)
+        if not hosts:
+            self.status = report.FOUND
+            self.last_line = (
+                'Nothing was changed: no host of aggregate %s can be drained '
+                'now. %s' % (aggregate, problem))
+        elif problem:
+            self.app.LOG.warning('Hosts that are drained at once: %d. %s',
+                                 len(hosts), problem)
+        return list(hosts)
+
+    def _warn_of_missing_room(self):
+        """Warn if the other hosts do not keep room for a lost host."""
+        from nova_prio.admin.moves import batch
+        for warning in batch.list_warnings(
+                self._drain.cloud, self._hosts, self._drain.plan):
+            self.app.LOG.warning('%s', warning)
+
+    def _move(self, parsed_args, end):
+        """Show the plan, ask, and drain the hosts."""
+        from nova_prio.admin.moves import remaining
+        self._show_plan(list(remaining.list_rows(self._drain)))
+        self.confirm(parsed_args, 'Disable the nova-compute services of %s, '
+                     'and move these instances?' % self._names)
+        if parsed_args.done:
+            _append_done(parsed_args.done, [])
+        self._disable()
+        self._run(parsed_args, end)
+        self._drain.refresh()
+        if parsed_args.done:
+            empty = self._drain.list_empty_hosts()
+            _append_done(parsed_args.done, empty)
+            for host in empty:
+                self.log_change('Host %s: it is empty, and is added to %s.',
+                                host, parsed_args.done)
 
     @property
     def _names(self):
         """The names of the hosts, for a sentence."""
-        return ', '.join(self._drain.hosts)
+        return ', '.join(self._hosts)
 
     def _show_plan(self, rows):
         """Print the plan to standard error."""
         from nova_prio.admin.moves import remaining
         if rows:
             self.app.stderr.write(tables.format_table(
-                list(remaining.COLUMNS), rows) + '\n')
+                list(remaining.COLUMNS[:-1]), [
+                    (report.add_name(row.uuid, row.name), *row[1:-1])
+                    for row in rows]) + '\n')
 
     def _disable(self):
         """Disable the services; those that are disabled keep their reason."""
         from nova_prio.admin.moves import services
-        for host in self._drain.hosts:
+        for host in self._hosts:
             service = services.read_service(self.nova, host)
             if service.is_enabled:
                 services.disable(self.nova, service)
@@ -113,13 +197,17 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
 
     def conclude(self, parsed_args):
         """Set the exit status and the last line."""
+        if self._drain is None:
+            return
         if parsed_args.dry_run:
             self._conclude_dry_run()
         elif self._drain.is_empty():
             self.last_line = (
                 '%s: no instances. Next: maintain the host, then run '
-                '"nova-prio host return %s".' % (
-                    self._names, ' '.join(self._drain.hosts)))
+                '"nova-prio host return %s"%s.' % (
+                    self._names, ' '.join(self._hosts),
+                    ', and run this command again for the next hosts'
+                    if parsed_args.aggregate else ''))
         else:
             self.status = report.FOUND
             self.last_line = '%sInstances left on %s: %d. %s' % (
@@ -133,6 +221,37 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         left = len(self._rows) - planned
         self.status = report.FOUND if left else report.CLEAN
         self.last_line = (
-            'Nothing was changed. Moves: %d; instances that would be left: '
-            '%d. Run this command without --dry-run to %s.' % (
-                planned, left, 'move the others' if left else 'move them'))
+            'Nothing was changed. Hosts: %s; moves: %d; instances that would '
+            'be left: %d. Run this command without --dry-run to %s.' % (
+                self._names, planned, left,
+                'move the others' if left else 'drain the hosts'))
+
+
+def _read_done(path):
+    """Return the names of hosts that a file lists, or [] without the file.
+
+    :raises CommandError: if the file cannot be read
+    """
+    try:
+        with open(path) as lines:
+            return [line.strip() for line in lines if line.strip()]
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        raise exceptions.CommandError(
+            "--done is '%s', which cannot be read: %s." % (path, error)
+        ) from error
+
+
+def _append_done(path, hosts):
+    """Append names of hosts to a file; create it if it is missing.
+
+    :raises CommandError: if the file cannot be written
+    """
+    try:
+        with open(path, 'a') as lines:
+            lines.writelines('%s\n' % host for host in hosts)
+    except OSError as error:
+        raise exceptions.CommandError(
+            "--done is '%s', which cannot be written: %s." % (path, error)
+        ) from error

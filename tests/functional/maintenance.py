@@ -37,8 +37,8 @@ class Maintenance(base.FunctionalTest):
 
     def drain(self, *arguments, status=report.CLEAN):
         """Run "host drain"; return dict, UUID -> row."""
-        return {row['Instance']: row for row in self.command(
-            'drain', *arguments, status=status)}
+        rows = self.command('drain', *arguments, status=status)
+        return {row['Instance']: row for row in rows or ()}
 
     def assert_service(self, host, status, reason=None):
         """Compare the nova-compute service of a host."""

@@ -43,7 +43,7 @@ class HostDrain(maintenance.Maintenance):
                 ('cold', 'mix1', 'mix2', 'planned')],
             [(row['Way'], row['Source'], row['Destination'], row['State'])
              for row in planned.values()])
-        self.assertIn('Nothing was changed. Moves: 4;', self.said)
+        self.assertIn('Nothing was changed. Hosts: mix1; moves: 4;', self.said)
         self.assert_service('mix1', 'enabled')
         self.assertEqual({'mix1'}, set(self.hosts(servers).values()))
         self.assertEqual({}, self.drain('mix1', '--concurrency', '2'))

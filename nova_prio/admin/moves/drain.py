@@ -83,9 +83,15 @@ class Drain:
         guests = {each.uuid for each in self.list_guests()}
         return [each for each in self.unfinished if each.uuid not in guests]
 
+    def list_empty_hosts(self) -> list[str]:
+        """Return the names of the hosts without guests and open moves."""
+        busy = {each.host for each in self.list_guests()}.union(
+            each.source for each in self.list_open())
+        return [name for name in self.hosts if name not in busy]
+
     def is_empty(self) -> bool:
-        """Return whether the hosts have no guests."""
-        return not self.list_guests() and not self.list_open()
+        """Return whether no host has guests."""
+        return len(self.list_empty_hosts()) == len(self.hosts)
 
     def run(self, client: nova_client.NovaClient, end: float,
             observe: execution.Observer,

@@ -16,21 +16,21 @@ if typing.TYPE_CHECKING:
     from nova_prio.model.planner import plan as planner
 
 PLANNED, LEFT, RUNNING = 'planned', 'left', 'running'
-COLUMNS = ('Instance', 'Name', 'Class', 'Way', 'Source', 'Destination',
-           'State', 'Reason')
+COLUMNS = ('Instance', 'Class', 'Way', 'Source', 'Destination', 'State',
+           'Reason', 'Instance Name')
 
 
 class Row(typing.NamedTuple):
     """An instance that must leave; the fields are those of COLUMNS."""
 
     uuid: str
-    name: str
     class_name: str
     way: str
     source: str
     destination: str
     state: str
     reason: str
+    name: str
 
 
 def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
@@ -44,27 +44,29 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
     listed = set()
     for move in drain.plan.moves:
         listed.add(move.uuid)
-        yield Row(move.uuid, details[move.uuid].name, classes[move.uuid],
-                  move.way, move.source, move.destination or '', PLANNED,
-                  _describe_refusal(drain.refusals.get(move.uuid, ())))
+        yield Row(move.uuid, classes[move.uuid], move.way, move.source,
+                  move.destination or '', PLANNED,
+                  _describe_refusal(drain.refusals.get(move.uuid, ())),
+                  details[move.uuid].name)
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
     for each in drain.list_guests():
         if each.uuid not in listed:
             is_running = details[each.uuid].task_state is not None
             yield Row(
-                each.uuid, details[each.uuid].name, classes[each.uuid], '',
-                each.host or '', '', RUNNING if is_running else LEFT,
-                _explain(drain, misses.get(each.uuid), each.uuid))
+                each.uuid, classes[each.uuid], '', each.host or '', '',
+                RUNNING if is_running else LEFT,
+                _explain(drain, misses.get(each.uuid), each.uuid),
+                details[each.uuid].name)
     for migration in drain.list_open():
         uuid, is_resize = migration.uuid, migration.is_resize
         yield Row(
-            uuid, details[uuid].name if uuid in details else '',
-            classes.get(uuid, ''), migration.migration_type,
+            uuid, classes.get(uuid, ''), migration.migration_type,
             migration.source, migration.destination or '',
             LEFT if is_resize else RUNNING,
             'to be confirmed or reverted by its owner' if is_resize else
             'the status of its migration is "%s"; if it stays, run '
-            '"nova-prio audit --fix"' % migration.status)
+            '"nova-prio audit --fix"' % migration.status,
+            details[uuid].name if uuid in details else '')
 
 
 def _describe_refusal(refusals: abc.Sequence[drain_plan.Refusal]) -> str:
