@@ -6,6 +6,7 @@ import time
 from unittest import mock
 
 import fixtures
+from nova.compute import rpcapi
 from nova import exception
 
 from nova_prio.admin.moves import execution
@@ -65,6 +66,26 @@ class Moves(base.FunctionalTest):
         self.assertEqual(
             'Instance %s (): live migration from mix1 to mix2: running.'
             % high['id'], self.seen[0])
+
+    def test_source_has_room_when_a_live_migration_is_done(self):
+        """The instance is on its destination before the source recounts."""
+        server = self.boot(self.high, az='nova:mix1')
+        stock = rpcapi.ComputeAPI.post_live_migration_at_destination
+
+        def arrive(*args, **kwargs):
+            stock(*args, **kwargs)
+            time.sleep(0.5)
+
+        self.useFixture(fixtures.MockPatchObject(
+            rpcapi.ComputeAPI, 'post_live_migration_at_destination', arrive))
+        self.assertEqual([one_move.DONE], self.run_moves(
+            (server, fleet.LIVE, 'mix1', 'mix2')))
+        self.assertEqual((0, 4), tuple(
+            self.report(host).high_used for host in ('mix1', 'mix2')))
+        with mock.patch.object(servers.Servers, 'is_migrating',
+                               return_value=True):
+            self.assertEqual([one_move.DONE], self.run_moves(
+                (server, fleet.LIVE, 'mix2', 'mix1')))
 
     def test_failures_are_refusals_with_the_reason_of_nova(self):
         server = self.boot(self.high, az='nova:mix1')

@@ -22,6 +22,10 @@ STUCK = 'stuck'
 #: The server is on another host than planned.
 SURPRISE = 'surprise'
 
+#: How often to wait until the source of a live migration ends it. The source
+#: recounts before, or else by its periodic task.
+MAX_WAITS = 30
+
 # Answers of the API that tell about the server, and not about the move.
 _NOT_FOUND, _CONFLICT = 404, 409
 _BAD_REQUEST = 400
@@ -47,6 +51,8 @@ class OneMove:
         # The ID of the last request before this move.
         self._last_request: str | None = None
         self._is_finishing = False
+        # How often to wait until the source has recounted.
+        self._waits_left = MAX_WAITS
 
     def start(self) -> None:
         """Send the request, if the server is as planned.
@@ -106,6 +112,10 @@ class OneMove:
         elif server.host == move.source:
             self._end(REFUSED, self._servers.find_failure(
                 move.uuid, move.way))
+        elif self._waits_left and move.way == fleet.LIVE and (
+                self._servers.is_migrating(move.uuid)):
+            # Until its recount, the source has no room for another instance.
+            self._waits_left -= 1
         else:
             self._end_elsewhere(server)
 

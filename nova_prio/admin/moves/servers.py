@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import typing
 
+from nova_prio.admin.fleet import cloud as fleet_cloud
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet
 
@@ -93,6 +94,13 @@ class Servers:
         status = migrations[0]['status'] if migrations else 'none'
         return ('the status of its migration is "%s"; see the logs of '
                 'nova-compute on both hosts' % status)
+
+    def is_migrating(self, uuid: str) -> bool:
+        """Return whether the last migration of a server is in progress."""
+        migrations = self._client.get(
+            '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
+        return bool(migrations) and (
+            migrations[0]['status'] in fleet_cloud.OPEN_STATUSES)
 
     def forget_services(self) -> None:
         """Read the services again when :meth:`is_up` is called."""
