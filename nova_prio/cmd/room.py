@@ -3,13 +3,14 @@
 """The command ``nova-prio room plan``."""
 
 import collections
-import contextlib
+import functools
 import time
 
 from nova_prio.cmd import changes
 from nova_prio.cmd import controller
 from nova_prio.cmd import nova_api
 from nova_prio.cmd import report
+from nova_prio_host import command as host_command
 
 COLUMNS = ['Instance', 'Name', 'Class', 'Way', 'Source', 'Destination']
 #: The effect of preemption, for the last line.
@@ -38,50 +39,53 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
             '--flavor', metavar='FLAVOR', required=True,
             help='name or ID of the flavor of the new servers')
         parser.add_argument(
-            '--count', metavar='N', default='1',
-            help='number of new servers (default: 1)')
+            '--count', metavar='N', default=1,
+            type=functools.partial(host_command.parse_number, least=1),
+            help='number of new servers (default: %(default)s)')
         parser.add_argument(
             '--aggregate', metavar='NAME',
             help='use only the hosts of this aggregate for the new servers')
         parser.add_argument(
             '--apply', action='store_true', help='make the moves')
         parser.add_argument(
-            '--timeout', metavar='SECONDS', default='3600',
-            help='start no more moves after this time (default: 3600)')
+            '--timeout', metavar='SECONDS', default=3600,
+            type=functools.partial(host_command.parse_number, least=0),
+            help='start no move after this time; Nova goes on with the '
+            'running moves (default: %(default)s)')
         return parser
 
     def take_action(self, parsed_args):
         """Return the columns, and the planned moves as rows."""
-        from nova_prio.admin.fleet import cloud
-        from nova_prio.admin.fleet import room
-        self._number = report.get_number(parsed_args, 'count', 1)
-        self._timeout = report.get_number(parsed_args, 'timeout', 0)
+        from nova_prio.admin.moves import room
+        self._end = time.monotonic() + parsed_args.timeout
         flavor = controller.find_flavor(self.context, parsed_args.flavor)
-        self._cloud = cloud.read_fleet(self.context, self.placement)
-        self.warn_of_silent_cells(self._cloud.silent_cells)
+        self._flavor, self._number = flavor.name, parsed_args.count
         self._check_aggregate(parsed_args.aggregate)
-        self._plan = room.plan_room(
-            self._cloud, flavor, self._number, parsed_args.aggregate)
-        self._flavor = flavor.name
+        self._room = room.Room(self.context, self.placement, flavor,
+                               self._number, parsed_args.aggregate)
+        self._room.refresh()
+        cloud, plan = self._room.cloud, self._room.plan
+        self.warn_of_silent_cells(cloud.silent_cells)
         classes = {each.uuid: each.needs.class_name
-                   for each in self._cloud.instances}
+                   for each in cloud.instances}
         # Moves that do not suffice help nobody.
-        return COLUMNS, [] if self._plan.misses else [
-            [move.uuid, self._cloud.details[move.uuid].name,
+        return COLUMNS, [] if plan.misses else [
+            [move.uuid, cloud.details[move.uuid].name,
              classes[move.uuid], move.way, move.source, move.destination or '']
-            for move in self._plan.moves]
+            for move in plan.moves]
 
     def _check_aggregate(self, wanted):
         """Raise CommandError if --aggregate names no aggregate with hosts."""
-        names = {each.name for host in self._cloud.hosts
-                 for each in host.aggregates}
+        from nova import objects
+        names = {each.name for each in objects.AggregateList.get_all(
+            self.context) if each.hosts}
         if wanted is not None and wanted not in names:
             report.refuse('--aggregate', wanted,
                           'names of aggregates with computes')
 
     def conclude(self, parsed_args):
         """Make the moves, if wanted; set the last line."""
-        plan = self._plan
+        plan = self._room.plan
         if plan.misses:
             self.status = report.FOUND
             self.last_line = self._describe_miss()
@@ -100,7 +104,7 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
 
         :param condition: ends the phrase "servers that fit"
         """
-        numbers = collections.Counter(self._plan.hosts)
+        numbers = collections.Counter(self._room.plan.hosts)
         return 'New servers of flavor %s that fit %s: %d, on %s.' % (
             self._flavor, condition, self._number, ', '.join(
                 '%s (%d)' % pair for pair in sorted(numbers.items())))
@@ -108,8 +112,8 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
     def _describe_miss(self):
         """Return the sentences about new servers that do not fit."""
         from nova_prio.model.planner import plan
-        miss, = self._plan.misses
-        fitting = len(self._plan.hosts)
+        miss, = self._room.plan.misses
+        fitting = len(self._room.plan.hosts)
         if miss.host:
             reason = 'the next one lacks the least on host %s: %s' % (
                 miss.host, miss.reason)
@@ -124,26 +128,18 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
 
     def _make_moves(self, parsed_args):
         """Ask, make the moves, and set the status and the last line."""
-        from nova_prio.admin.moves import execution
-        from nova_prio.admin.moves import one_move
-        from nova_prio.admin.moves import servers
-        moves = self._plan.moves
-        running = execution.Execution(
-            servers.Servers(self.nova), moves,
-            {each.uuid: each.group for each in self._cloud.instances},
-            {uuid: each.name for uuid, each in self._cloud.details.items()},
-            lambda text, _: self.log_change('%s', text))
+        nova = self.nova
         self.confirm(parsed_args, 'Make these %d moves of servers?'
-                     % len(moves))
-        with contextlib.suppress(KeyboardInterrupt):
-            running.run(time.monotonic() + self._timeout)
-        done = running.count(one_move.DONE)
-        if done == len(moves):
+                     % len(self._room.plan.moves))
+        try:
+            reason = self._room.run(nova, self._end, lambda text, has_left: (
+                self.log_change('%s', text)))
+        except KeyboardInterrupt:
+            reason = 'Interrupted.'
+        if not reason:
             self.last_line = self._describe_room('now')
             return
         self.status = report.FOUND
         self.last_line = (
-            'Moves that were made: %d of %d.%s Nova goes on with the moves '
-            'that are running. Run this command again for a new plan.' % (
-                done, len(moves),
-                ' ' + running.surprise if running.surprise else ''))
+            '%s Nova goes on with the moves that are running. Run this '
+            'command again for a new plan.' % reason)

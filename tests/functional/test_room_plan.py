@@ -2,9 +2,11 @@
 
 """The command ``nova-prio room plan``."""
 
+import pkgutil
 from unittest import mock
 
 import fixtures
+from nova import exception
 
 from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
@@ -115,23 +117,49 @@ class RoomPlan(base.FunctionalTest):
             self.high, '--count', '2', '--aggregate', 'priority_mix=true')))
         self.assertEqual([], self.plan(self.high, '--count', '2'))
 
-    def test_moves_that_are_not_made_are_counted(self):
+    def test_refused_destinations_are_planned_no_more(self):
+        """The server is then moved to the other host with room."""
+        for name in 'mix1', 'mix2', 'mix3':
+            self.start_seed_host(name)
+            self.boot(self.high, az='nova:' + name)
+        (uuid, _, _, source, destination), = self.plan(self.high_6)
+        self.assertNotEqual(source, destination)
+        check = 'nova.virt.libvirt.driver.LibvirtDriver.pre_live_migration'
+        stock = pkgutil.resolve_name(check)
+
+        def refuse(driver, *args, **kwargs):
+            if driver._host is self.computes[destination].driver._host:
+                raise exception.MigrationPreCheckError(reason='no storage')
+            return stock(driver, *args, **kwargs)
+
+        with fixtures.MonkeyPatch(check, refuse):
+            self.plan(self.high_6, '--apply')
+        self.assertIn('to %s: refused, because' % destination, self.said)
+        self.assertIn('that fit now: 1, on', self.said)
+        self.boot(self.high_6)
+
+    def test_moves_that_are_not_made_are_named(self):
         self.start_hosts()
         for host in 'mix1', 'mix2':
             self.boot(self.high, az='nova:' + host)
         with self.no_guest_migrates():
             self.plan(self.high_6, '--apply', status=report.FOUND)
-        self.assertIn('Moves that were made: 0 of 1. Nova goes on', self.said)
+        self.assertIn('Nova refused a move, and no other moves make room. '
+                      'Nova goes on', self.said)
         with mock.patch.object(one_move.OneMove, 'start',
                                side_effect=KeyboardInterrupt):
             self.plan(self.high_6, '--apply', status=report.FOUND)
-        self.assertIn('Moves that were made: 0 of 1. Nova goes on', self.said)
+        self.assertIn('Interrupted. Nova goes on', self.said)
+        self.plan(self.high_6, '--apply', '--timeout', '0',
+                  status=report.FOUND)
+        self.assertIn('The timeout is over. Nova goes on', self.said)
 
     def test_wrong_arguments_are_refused(self):
         self.start_seed_host()
         for arguments, expected in (
-                ((self.high, '--count', '0'), "--count is '0'; allowed are"),
                 ((self.high, '--aggregate', 'x'), "--aggregate is 'x'; all"),
                 (('x',), "--flavor is 'x'; allowed are names")):
             self.plan(*arguments, status=1)
             self.assertIn(expected, self.said)
+        self.plan(self.high, '--count', '0', status=2)
+        self.assertIn("'0' is given; allowed are whole numbers", self.said)

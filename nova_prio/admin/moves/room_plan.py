@@ -4,7 +4,9 @@
 
 from __future__ import annotations
 
+from collections import abc
 import dataclasses
+import types
 import typing
 
 from nova import objects
@@ -13,7 +15,7 @@ from nova_prio.admin.fleet import guests
 from nova_prio.api import flavor_preview
 from nova_prio.model import capacity
 from nova_prio.model.planner import fleet as planner_fleet
-from nova_prio.model.planner import plan
+from nova_prio.model.planner import plan as planner
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.fleet import cloud as fleet_cloud
@@ -25,7 +27,9 @@ _ATTEMPTS = [planner_fleet.WAYS[:number]
 
 
 def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
-              number: int, aggregate: str | None = None) -> plan.Plan:
+              number: int, aggregate: str | None = None,
+              refused: abc.Mapping[str, frozenset[str]] = (
+                  types.MappingProxyType({}))) -> planner.Plan:
     """Return the moves after which new instances of a flavor fit.
 
     Only low-priority instances may be shelved.
@@ -33,6 +37,7 @@ def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
     :param flavor: as the operator has created it
     :param number: number of instances, 1 or more
     :param aggregate: name of an aggregate that the instances must use, or None
+    :param refused: UUID of an instance -> hosts that Nova refused
     :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
         refuse the flavor
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
@@ -43,9 +48,9 @@ def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
         folded, topology, is_volume_backed=False, is_new=True,
         aggregates=frozenset([aggregate] if aggregate else [])))
     fleet = cloud._replace(instances=tuple(
-        map(_forbid_shelving, cloud.instances))).make_fleet()
+        map(_forbid_shelving, cloud.instances))).make_fleet(refused=refused)
     for ways in _ATTEMPTS:
-        found = plan.plan_room(fleet, wanted, number, ways)
+        found = planner.plan_room(fleet, wanted, number, ways)
         if not found.misses:
             break
     return found
