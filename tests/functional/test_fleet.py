@@ -103,6 +103,11 @@ class DrainOfAllClasses(FleetTest):
         self.assertEqual('off1', self.host_of(apart[0]))
 
     def test_capacity_is_that_of_placement(self):
+        self.start_host('stock2', cpus=8, dedicated='0-3', shared='4-7',
+                        driver='libvirt.LibvirtDriver')
+        self.boot(self.flavor(3, **{'hw:cpu_policy': 'mixed',
+                                    'hw:cpu_dedicated_mask': '0'}),
+                  az='nova:stock2')
         for host in self.read().hosts:
             inventories = self.resources(host.name)
             usages = self.resources(host.name, 'usages')

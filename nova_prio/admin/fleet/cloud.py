@@ -82,7 +82,7 @@ def read_fleet(context: nova_context.RequestContext,
                client: report_client.SchedulerReportClient) -> CloudFleet:
     """Return the hosts and instances of a cloud, as of the last reports.
 
-    Send a fixed number of queries for each cell, and one for each page of
+    Send a fixed number of queries for each cell, and two for each page of
     instances. Hosts with several compute nodes, such as those of Ironic, are
     omitted with their instances.
 
