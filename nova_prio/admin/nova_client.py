@@ -8,6 +8,7 @@ services.
 
 from __future__ import annotations
 
+import http
 import typing
 
 from keystoneauth1 import exceptions as client_exceptions
@@ -85,7 +86,7 @@ class NovaClient:
         except sdk_exceptions.HttpException as error:
             status = error.status_code or 0
             text = str(error.details or error).strip().rstrip('.')
-            if status >= 500:
+            if status >= 500 or status == http.HTTPStatus.TOO_MANY_REQUESTS:
                 raise APIUnavailable("Nova's API fails: %s" % text) from error
             raise APIRefused("Nova's API refuses %s %s: %s" % (
                 method, path, text), status) from error

@@ -13,9 +13,8 @@ from nova_prio.cmd import changes
 from nova_prio.cmd import nova_api
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
+from nova_prio.model.planner import fleet
 from nova_prio_host import command as host_command
-
-OPTIONAL_WAYS = 'cold', 'shelve'
 
 
 class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
@@ -59,7 +58,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             type=functools.partial(host_command.parse_number, least=1),
             help='run at most N moves at once (default: %(default)s)')
         parser.add_argument(
-            '--allow', action='append', default=[], choices=OPTIONAL_WAYS,
+            '--allow', action='append', default=[], choices=fleet.WAYS[1:],
             help='if an instance fits nowhere else: "cold" also cold-migrates '
             'running instances, which restarts the guest; "shelve" shelves '
             'instances, which ends the guest (repeat option to allow both)')
@@ -217,7 +216,8 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
 
     def _conclude_dry_run(self):
         """Set the exit status and the last line of a plan."""
-        planned = len(self._drain.plan.moves)
+        from nova_prio.admin.moves import remaining
+        planned = sum(row.state == remaining.PLANNED for row in self._rows)
         left = len(self._rows) - planned
         self.status = report.FOUND if left else report.CLEAN
         self.last_line = (
@@ -249,7 +249,12 @@ def _append_done(path, hosts):
     :raises CommandError: if the file cannot be written
     """
     try:
-        with open(path, 'a') as lines:
+        with open(path, 'a+') as lines:
+            lines.seek(0)
+            text = lines.read()
+            # An operator may have edited the file.
+            if text and not text.endswith('\n'):
+                lines.write('\n')
             lines.writelines('%s\n' % host for host in hosts)
     except OSError as error:
         raise exceptions.CommandError(

@@ -29,9 +29,8 @@ class FakeToken(plugin.BaseAuthPlugin):
                 'X-Auth-Project-Id': self._user.project_id}
 
 
-@contextlib.contextmanager
-def connect(cloud, user):
-    """Yield a connection, which ``openstack.connect`` returns meanwhile.
+def make_connection(cloud, user):
+    """Return a connection.
 
     :param cloud: a ``FunctionalTest``
     :param user: API client of the user
@@ -45,5 +44,12 @@ def connect(cloud, user):
             _MAKE_PROXY):
         # The connection keeps these proxies.
         connection.compute, connection.placement  # noqa: B018
+    return connection
+
+
+@contextlib.contextmanager
+def connect(cloud, user):
+    """Yield a connection, which ``openstack.connect`` returns meanwhile."""
+    connection = make_connection(cloud, user)
     with mock.patch.object(openstack, 'connect', return_value=connection):
         yield connection

@@ -102,7 +102,8 @@ class HostDrain(maintenance.Maintenance):
                          reasons.pop(resized['id']))
         self.assertRegex(reasons.pop(failing['id']),
                          'fits on no host; mix2 lacks least: .*; '
-                         'Nova refused live to mix2: .*no storage')
+                         'Nova refused the live migration from mix1 to mix2: '
+                         '.*no storage')
         self.assertRegex(reasons.pop(large['id']),
                          'fits on no host; mix2 lacks least: .*high')
         self.assertEqual({}, reasons)
@@ -147,19 +148,27 @@ class HostDrain(maintenance.Maintenance):
         self.assertNotIn('mix1', map(self.host_of, servers))
 
     def test_interrupted_drain_continues(self):
-        """Also, a cold migration that awaits its confirmation is confirmed."""
-        high, cold = (self.boot(flavor, az='nova:mix1')
-                      for flavor in (self.high, self.low))
+        """Also, moves that wait for a request are finished."""
+        high, cold, shelved = (
+            self.boot(flavor, az='nova:mix1')
+            for flavor in (self.high, self.low, self.flavor(1)))
+        self.flags(shelved_offload_time=-1)
+        self._shelve_server(shelved, 'SHELVED')
         self._migrate_server(cold)
         self.host_disable('mix1')
         with mock.patch('nova_prio.admin.moves.servers.Servers.confirm',
                         side_effect=KeyboardInterrupt):
             rows = self.drain('mix1', status=report.FOUND)
-        self.assertEqual({high['id'], cold['id']}, set(rows))
-        self.assertIn('Interrupted. Instances left on mix1: 2.', self.said)
-        self.drain('mix1')
-        self.assertIn('its cold migration from mix1 to mix2 is confirmed',
-                      self.said)
+        self.assertEqual({
+            high['id']: '', cold['id']: 'to be confirmed by this command',
+            shelved['id']: 'is shelved: only --allow shelve removes it from '
+            'the host'}, {uuid: row['Reason'] for uuid, row in rows.items()})
+        self.assertIn('Interrupted. Instances left on mix1: 3.', self.said)
+        self.drain('mix1', '--allow', 'shelve')
+        for action in ('confirm the cold migration from mix1 to mix2',
+                       'remove the shelved instance from mix1'):
+            self.assertIn(action + ': done.', self.said)
+        self.assertIsNone(self.host_of(shelved))
         self.assertEqual(['mix2'] * 2, [self.host_of(high),
                                         self.host_of(cold)])
         # The reason of an operator stays.
@@ -174,6 +183,14 @@ class HostDrain(maintenance.Maintenance):
                          {row['State'] for row in rows.values()})
         self.assertIn('The timeout is over. Instances left on mix1: 2.',
                       self.said)
+
+    def test_instance_that_changes_during_the_drain_has_a_reason(self):
+        server = self.boot(self.low, az='nova:mix1')
+        with mock.patch('nova_prio.admin.moves.servers.ALLOWED_STATUS',
+                        {'live': ()}):
+            rows = self.drain('mix1', status=report.FOUND)
+        self.assertEqual('its status is ACTIVE',
+                         rows[server['id']]['Reason'])
 
     def test_unknown_host_is_refused(self):
         self.command('drain', 'mix9', status=report.FAILED)

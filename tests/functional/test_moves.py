@@ -8,6 +8,7 @@ from unittest import mock
 import fixtures
 from nova.compute import rpcapi
 from nova import exception
+from nova.tests import fixtures as nova_fixtures
 
 from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
@@ -30,9 +31,8 @@ class Moves(base.FunctionalTest):
             execution, 'INTERVAL_SECONDS', 0.05))
         for name in 'mix1', 'mix2':
             self.start_seed_host(name)
-        connection = self.enterContext(
-            sdk_connection.connect(self, self.api_fixture.admin_api))
-        self.client = nova_client.NovaClient(connection.compute)
+        self.client = nova_client.NovaClient(sdk_connection.make_connection(
+            self, self.api_fixture.admin_api).compute)
 
     def run_moves(self, *moves, end=60, **kwargs):
         """Run moves of servers; return their states."""
@@ -202,6 +202,19 @@ class Moves(base.FunctionalTest):
         self._force_down('mix2', True)
         self.assertEqual([one_move.REFUSED], self.run_moves(
             (servers[1], fleet.LIVE, 'mix1', 'mix2')))
+
+    def test_user_without_rights_gets_the_refusal_of_the_api(self):
+        self.flags(enforce_new_defaults=True, group='oslo_policy')
+        self.useFixture(nova_fixtures.RealPolicyFixture())
+        server = self.boot(self.low, az='nova:mix1')
+        self.client = nova_client.NovaClient(sdk_connection.make_connection(
+            self, self.api_fixture.api).compute)
+        error = self.assertRaises(
+            nova_client.APIRefused, self.run_moves,
+            (server, fleet.LIVE, 'mix1', 'mix2'))
+        self.assertEqual(403, error.status)
+        self.assertIn("Policy doesn't allow os_compute_api:os-services",
+                      str(error))
 
     def test_timeout_leaves_running_moves_to_nova(self):
         first, second = (self.boot(self.low, az='nova:mix1')

@@ -13,26 +13,27 @@ from nova.compute import vm_states
 
 from nova_prio.admin.fleet import cloud as fleet_cloud
 from nova_prio.admin import host as admin_host
+from nova_prio.admin import host_inventory
 from nova_prio.admin.moves import drain_plan
 from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin.moves import unfinished
 from nova_prio.admin import nova_client
+from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
     from nova.scheduler.client import report as report_client
 
-    from nova_prio.model.planner import fleet as planner_fleet
-
 
 class Drain:
     """The instances that must leave hosts, and their moves.
 
     ``cloud``, ``plan`` and ``unfinished`` are as of the last :meth:`refresh`.
-    ``refusals`` are all moves that Nova refused, by UUID.
+    ``refusals`` are all moves that Nova refused, by UUID. ``skipped`` are the
+    reasons why moves of the last plan did not end, by UUID.
 
     :param hosts: names of the hosts
     :param allowed: the ``drain_plan.OPTIONAL_WAYS`` that the operator allows
@@ -48,10 +49,12 @@ class Drain:
         self._allowed = allowed
         self.refusals: dict[str, list[drain_plan.Refusal]] = (
             collections.defaultdict(list))
+        self.skipped: dict[str, str] = {}
         # The instances whose moves away have ended here, and those whose
         # confirmation Nova has answered.
         self._leaving: set[str] = set()
         self._asked: set[str] = set()
+        self._busy: set[str] = set()
 
     def refresh(self) -> None:
         """Read the cloud, and plan.
@@ -106,13 +109,16 @@ class Drain:
         """
         servers = servers_module.Servers(client)
         while True:
-            self._confirm(servers, observe)
+            self._finish(servers, observe)
             run = execution.Execution(
                 servers, self.plan.moves,
                 {each.uuid: each.group for each in self.cloud.instances},
                 {uuid: each.name for uuid, each in self.cloud.details.items()},
                 observe, concurrency)
             run.run(end)
+            self.skipped = {each.move.uuid: each.reason for each in run.moves
+                            if each.state in (one_move.SKIPPED,
+                                              one_move.STUCK)}
             for each in run.moves:
                 if each.state == one_move.REFUSED:
                     self.refusals[each.move.uuid].append(
@@ -125,51 +131,68 @@ class Drain:
             if time.monotonic() >= end:
                 return '' if self.is_empty() else 'The timeout is over.'
             if not run.count(one_move.DONE, one_move.REFUSED):
-                if not self._is_waiting(servers):
+                if not self._is_waiting(servers, observe):
                     return ''
                 time.sleep(execution.INTERVAL_SECONDS)
                 self._refresh_until(end)
 
     def _refresh_until(self, end: float) -> None:
-        """Refresh; until the timeout, wait for a Placement that fails."""
+        """Refresh; until the timeout, wait for services that fail."""
         while True:
             try:
                 return self.refresh()
-            except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS):
+            # A host is unknown while its cell does not answer.
+            except (admin_host.HostRefused, allocations.PlacementRefused,
+                    *allocations.CLIENT_ERRORS,
+                    *host_inventory.DATABASE_ERRORS):
                 if time.monotonic() >= end:
                     raise
                 time.sleep(execution.INTERVAL_SECONDS)
 
-    def _is_waiting(self, servers: servers_module.Servers) -> bool:
+    def _is_waiting(self, servers: servers_module.Servers,
+                    observe: execution.Observer) -> bool:
         """Return whether Nova still works on an instance."""
         servers.forget_services()
-        hosts = {each.host for each in self.list_guests() if each.host and
-                 self.cloud.details[each.uuid].task_state is not None}
         try:
-            return any(map(servers.is_up, hosts)) or any(
-                each.uuid in self._leaving or
-                each.can_be_confirmed and each.uuid not in self._asked
-                for each in self.unfinished)
+            busy = {each.uuid for each in self.list_guests() if
+                    self.cloud.details[each.uuid].task_state is not None and
+                    each.host and servers.is_up(each.host)}
         except nova_client.APIUnavailable:
             return True
+        if busy - self._busy:
+            observe('Waiting for the tasks of these instances: %s.'
+                    % ', '.join(sorted(busy)), False)
+        self._busy = busy
+        return bool(busy) or any(
+            each.uuid in self._leaving or
+            each.can_be_confirmed and each.uuid not in self._asked
+            for each in self.unfinished)
 
-    def _confirm(self, servers: servers_module.Servers,
-                 observe: execution.Observer) -> None:
-        """Confirm the cold migrations from the hosts.
+    def _finish(self, servers: servers_module.Servers,
+                observe: execution.Observer) -> None:
+        """Finish the moves from the hosts that wait for a request.
 
         An earlier call of the command, or an operator, has begun them.
         """
-        for each in self.unfinished:
-            if not each.can_be_confirmed or each.uuid in self._asked:
+        requests = [(each.uuid, 'confirm the cold migration from %s to %s' % (
+            each.source, each.destination), servers.confirm)
+            for each in self.unfinished if each.can_be_confirmed]
+        if planner_fleet.SHELVE in self._allowed:
+            requests += [(each.uuid, 'remove the shelved instance from %s'
+                          % each.host, servers.offload)
+                         for each in self.list_guests() if
+                         self.cloud.details[each.uuid].vm_state ==
+                         vm_states.SHELVED]
+        for uuid, action, request in requests:
+            if uuid in self._asked:
                 continue
-            text = 'Instance %s: its cold migration from %s to %s is ' % (
-                each.uuid, each.source, each.destination)
             try:
-                servers.confirm(each.uuid)
-                self._leaving.add(each.uuid)
-                observe(text + 'confirmed.', True)
+                request(uuid)
+                self._leaving.add(uuid)
+                observe('Instance %s: %s: done.' % (uuid, action), True)
             except nova_client.APIRefused as error:
-                observe('%snot confirmed: %s.' % (text, error), False)
+                observe('Instance %s: %s: refused, because %s.' % (
+                    uuid, action, error), False)
             except nova_client.APIUnavailable:
                 continue
-            self._asked.add(each.uuid)
+            self._asked.add(uuid)

@@ -14,7 +14,7 @@ from nova_prio.model.planner import plan as planner
 
 #: Ways that the operator may allow. A cold migration restarts a running guest,
 #: and shelving ends it.
-OPTIONAL_WAYS = planner_fleet.COLD, planner_fleet.SHELVE
+OPTIONAL_WAYS = planner_fleet.WAYS[1:]
 #: Number of failed moves after which an instance is left.
 MAX_REFUSALS = 3
 

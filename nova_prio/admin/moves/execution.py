@@ -108,9 +108,7 @@ class Execution:
 
     def _describe(self, move: one_move.OneMove) -> str:
         """Return a sentence about the state of a move."""
-        uuid, way, source, destination = move.move
-        text = 'Instance %s (%s): %s from %s%s: %s' % (
-            uuid, self._names.get(uuid, ''),
-            'shelving' if way == fleet.SHELVE else way + ' migration', source,
-            ' to %s' % destination if destination else '', move.state)
-        return '%s%s.' % (text, move.reason and ', because ' + move.reason)
+        uuid = move.move.uuid
+        return 'Instance %s (%s): %s: %s%s.' % (
+            uuid, self._names.get(uuid, ''), one_move.describe(move.move),
+            move.state, move.reason and ', because ' + move.reason)

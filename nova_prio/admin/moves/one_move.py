@@ -34,9 +34,8 @@ _BAD_REQUEST = 400
 class OneMove:
     """A move of a plan, and its state.
 
-    ``reason`` is a clause, or ''. ``found_host`` is the host of the server
-    when it was read last. All methods raise APIUnavailable if the API does not
-    answer; they may then be called again.
+    ``reason`` is a clause, or ''. All methods raise APIUnavailable if the API
+    does not answer; they may then be called again.
     """
 
     def __init__(self, servers: servers_module.Servers,
@@ -44,7 +43,6 @@ class OneMove:
         self.move = move
         self.state = WAITING
         self.reason = ''
-        self.found_host: str | None = move.source
         self._servers = servers
         # Whether Nova has answered the request.
         self._is_accepted = False
@@ -60,6 +58,9 @@ class OneMove:
         :raises APIRefused: if the credentials do not allow the move
         """
         move = self.move
+        # Nova hides the servers of other projects from a user who may not
+        # read services. Without this request, they would seem deleted.
+        is_up = self._servers.is_up(move.source)
         server = self._read()
         if server is None:
             return
@@ -70,7 +71,7 @@ class OneMove:
                       % server.task_state)
         elif server.status not in servers_module.ALLOWED_STATUS[move.way]:
             self._end(SKIPPED, 'its status is %s' % server.status)
-        elif not self._servers.is_up(move.source):
+        elif not is_up:
             self._end(STUCK, _describe_down(move.source))
         elif move.destination and not self._servers.is_up(move.destination):
             self._end(REFUSED, _describe_down(move.destination))
@@ -160,15 +161,20 @@ class OneMove:
         """Return the server; if it does not exist, end the move."""
         server = self._servers.read(self.move.uuid)
         if server is None:
-            self.found_host = None
             self._end(DONE, 'its owner deleted it')
-        else:
-            self.found_host = server.host
         return server
 
     def _end(self, state: str, reason: str = '') -> None:
         """Set the last state of the move."""
         self.state, self.reason = state, reason
+
+
+def describe(move: fleet.Move) -> str:
+    """Return a phrase for a move."""
+    name = 'shelving' if move.way == fleet.SHELVE else (
+        '%s migration' % move.way)
+    return '%s from %s%s' % (name, move.source, '' if move.destination is None
+                             else ' to %s' % move.destination)
 
 
 def _describe_down(host: str) -> str:

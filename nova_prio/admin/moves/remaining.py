@@ -10,9 +10,11 @@ import typing
 from nova.compute import vm_states
 
 from nova_prio.admin.moves import drain_plan
+from nova_prio.admin.moves import one_move
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.moves import drain as drain_module
+    from nova_prio.admin.moves import unfinished
     from nova_prio.model.planner import plan as planner
 
 PLANNED, LEFT, RUNNING = 'planned', 'left', 'running'
@@ -46,6 +48,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
         listed.add(move.uuid)
         yield Row(move.uuid, classes[move.uuid], move.way, move.source,
                   move.destination or '', PLANNED,
+                  drain.skipped.get(move.uuid) or
                   _describe_refusal(drain.refusals.get(move.uuid, ())),
                   details[move.uuid].name)
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
@@ -58,14 +61,11 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
                 _explain(drain, misses.get(each.uuid), each.uuid),
                 details[each.uuid].name)
     for migration in drain.list_open():
-        uuid, is_resize = migration.uuid, migration.is_resize
+        uuid = migration.uuid
         yield Row(
             uuid, classes.get(uuid, ''), migration.migration_type,
             migration.source, migration.destination or '',
-            LEFT if is_resize else RUNNING,
-            'to be confirmed or reverted by its owner' if is_resize else
-            'the status of its migration is "%s"; if it stays, run '
-            '"nova-prio audit --fix"' % migration.status,
+            *_describe_migration(migration),
             details[uuid].name if uuid in details else '')
 
 
@@ -74,9 +74,17 @@ def _describe_refusal(refusals: abc.Sequence[drain_plan.Refusal]) -> str:
     if not refusals:
         return ''
     move, reason = refusals[-1]
-    return 'Nova refused %s%s: %s' % (
-        move.way, ' to %s' % move.destination if move.destination else '',
-        reason)
+    return 'Nova refused the %s: %s' % (one_move.describe(move), reason)
+
+
+def _describe_migration(migration: unfinished.Unfinished) -> tuple[str, str]:
+    """Return the state and the reason of an open migration."""
+    if migration.is_resize:
+        return LEFT, 'to be confirmed or reverted by its owner'
+    if migration.can_be_confirmed:
+        return PLANNED, 'to be confirmed by this command'
+    return RUNNING, ('the status of its migration is "%s"; if it stays, run '
+                     '"nova-prio audit --fix"' % migration.status)
 
 
 def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
@@ -84,7 +92,9 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
     """Return why an instance is left, a clause."""
     details = drain.cloud.details[uuid]
     refusals = drain.refusals.get(uuid, ())
-    if details.obstacle:
+    if details.vm_state == vm_states.SHELVED:
+        reason = 'is shelved: only --allow shelve removes it from the host'
+    elif details.obstacle:
         reason = details.obstacle
     elif len(refusals) >= drain_plan.MAX_REFUSALS:
         reason = '%d moves failed' % len(refusals)

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import http
 import typing
 
 from nova_prio.admin.fleet import cloud as fleet_cloud
@@ -46,6 +47,10 @@ class Servers:
             if error.status == 404:
                 return None
             raise
+        if 'OS-EXT-SRV-ATTR:host' not in body:
+            raise nova_client.APIRefused(
+                "Nova's API hides the hosts of servers: give the credentials "
+                'of an administrator', http.HTTPStatus.FORBIDDEN)
         return Server(body['OS-EXT-SRV-ATTR:host'], body['status'],
                       body['OS-EXT-STS:task_state'])
 
