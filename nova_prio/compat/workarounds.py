@@ -28,6 +28,7 @@ workarounds are one line of an override each:
 """
 
 import copy
+import time
 
 from nova.compute import task_states
 from nova.compute import vm_states
@@ -37,6 +38,12 @@ from nova.objects import fields
 
 from nova_prio.placement import allocations
 
+#: How long a recount waits for an instance. Nova sets its host milliseconds
+#: after it has dropped the migration context.
+ARRIVAL_SECONDS = 1
+_INTERVAL_SECONDS = 0.1
+#: Statuses of a live migration that copies the memory of the guest.
+_TRANSFERRING = ('running', 'running (post-copy)')
 _ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology', 'resources',
                'system_metadata']
 
@@ -108,8 +115,30 @@ def find_returning(context, host):
             yield instance, migration
 
 
-def find_arrived(context, host, known):
-    """Yield the instances that came to a host during a recount.
+def is_arriving(migration, host, known):
+    """Return whether a live migration to a host has no migration context left.
+
+    Bug: no number (the part that the fix of 1896463 left open). Without the
+    lock of the tracker, Nova drops the migration context of a live migration,
+    and then sets the host and the NUMA topology of the instance.
+    Without this workaround: a recount that has read the instances of the host
+    before counts the migration without dedicated CPUs, and the host gives
+    these CPUs to another instance.
+    Test: ``test_recount_counts_instance_without_migration_context``.
+
+    :param known: container of the UUIDs of instances that Nova has read
+    """
+    if (migration.instance_uuid in known or migration.dest_compute != host or
+            not migration.is_live_migration or
+            migration.status not in _TRANSFERRING):
+        return False
+    instance = migration.instance
+    return (instance.numa_topology is not None and
+            instance.migration_context is None)
+
+
+def find_arrived(context, host, known, arriving=frozenset()):
+    """Return the instances that came to a host during a recount.
 
     Nova reads the instances of the host first, and the migrations then. Call
     this after ``find_returning``, or an instance may be missing from both.
@@ -122,16 +151,27 @@ def find_arrived(context, host, known):
     Test: ``test_instance_arrives_between_reads``.
 
     :param context: nova.context.RequestContext of the cell
-    :param known: set of the UUIDs that Nova has read
-    :returns: iterator of nova.objects.Instance
+    :param known: UUIDs that Nova has read, in a set or as keys
+    :param arriving: set of the UUIDs of ``is_arriving``, which are awaited for
+        ARRIVAL_SECONDS
+    :returns: (list of nova.objects.Instance, set of the UUIDs in ``arriving``
+        that have not come)
     """
-    for uuid in set(objects.InstanceList.get_uuids_by_host(
-            context, host)) - known:
+    end = time.monotonic() + ARRIVAL_SECONDS
+    while True:
+        here = set(objects.InstanceList.get_uuids_by_host(context, host))
+        missing = arriving - here
+        if not missing or time.monotonic() >= end:
+            break
+        time.sleep(_INTERVAL_SECONDS)
+    arrived = []
+    for uuid in here.difference(known):
         try:
-            yield objects.Instance.get_by_uuid(
-                context, uuid, expected_attrs=_ATTRIBUTES)
+            arrived.append(objects.Instance.get_by_uuid(
+                context, uuid, expected_attrs=_ATTRIBUTES))
         except exception.InstanceNotFound:
             continue
+    return arrived, missing
 
 
 def is_over(migration):

@@ -162,10 +162,14 @@ class PriorityResourceTracker(
             super()._update_usage_from_migrations(
                 context, migrations, nodename)
             return
-        unfinished = []
+        unfinished, arriving = [], set()
         for migration in migrations:
             with self._contain_moves() as outcome:
                 is_over = workarounds.is_over(migration)
+                if workarounds.is_arriving(
+                        migration, self.host, self._counted):
+                    arriving.add(migration.instance_uuid)
+                    continue
             if outcome.problem or not is_over:
                 unfinished.append(migration)
         super()._update_usage_from_migrations(context, unfinished, nodename)
@@ -186,13 +190,17 @@ class PriorityResourceTracker(
                             context, instance, migration, nodename)
         # These instances came to this host between the reads of Nova.
         with self._contain_moves():
-            for instance in workarounds.find_arrived(
-                    context, self.host, set(self._counted)):
+            arrived, missing = workarounds.find_arrived(
+                context, self.host, self._counted, arriving)
+            for instance in arrived:
                 self._counted[instance.uuid] = instance
                 with self._contain_moves():
                     if not self._ledger.holds(instance.uuid):
                         self._update_usage_from_instance(
                             context, instance, nodename)
+            if missing:
+                raise RuntimeError('No migration context: instances %s'
+                                   % ', '.join(sorted(missing)))
         with self.driver.steps.contain('find the guests on stale CPU sets'):
             self.driver.guests.update_blocked(
                 list(self._counted.values()), self._ledger.holds, {

@@ -12,6 +12,7 @@ from nova import objects
 from nova.tests.functional.api import client
 from oslo_db import exception as db_exc
 
+from nova_prio.compat import workarounds
 from tests.functional import base
 
 
@@ -234,3 +235,89 @@ class InFlightMoves(base.FunctionalTest):
         self.assertEqual(4, self.report('mix1').remaining.high)
         with self.record('mix1') as node:
             self.assertEqual(4, node.vcpus_used)
+
+
+class ArrivingLiveMigration(base.FunctionalTest):
+    """The server arrives on mix2 between the reads of a recount there."""
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        self.server = self.boot(self.high, az='nova:mix1')
+        self._live_migrate(self.server)
+        self.assertEqual('mix2', self.host_of(self.server))
+
+    def recount(self):
+        """Recount with the migration in progress, and without its instance."""
+        stock = objects.InstanceList.get_by_host_and_node
+        migration, = objects.MigrationList.get_by_filters(
+            context.get_admin_context(), {})
+        migration.status = 'running'
+        migration.save()
+
+        def read(*args, **kwargs):
+            found = stock(*args, **kwargs)
+            found.objects = []
+            return found
+
+        with mock.patch.object(
+                objects.InstanceList, 'get_by_host_and_node', read):
+            self.update_host('mix2')
+        migration.status = 'completed'
+        migration.save()
+
+    def set_host(self, name):
+        """Set the host of the instance, which migrates unless on mix2."""
+        instance = objects.Instance.get_by_uuid(
+            context.get_admin_context(), self.server['id'])
+        instance.host = name
+        instance.task_state = None if name == 'mix2' else 'migrating'
+        instance.save()
+
+    def assert_counted(self):
+        """Assert that no other server gets the CPUs of the server."""
+        self.assertEqual(4, self.report('mix2').remaining.high)
+        other = self.boot(self.high, az='nova:mix2')
+        self.assertEqual(8, len({*self.cpus_of_vcpus(self.server),
+                                 *self.cpus_of_vcpus(other)}))
+
+    def test_recount_counts_instance_without_migration_context(self):
+        """Nova drops the migration context just before it sets the host."""
+        stock = objects.InstanceList.get_uuids_by_host
+
+        def read(*args):
+            self.set_host('mix2')
+            return stock(*args)
+
+        self.set_host('mix1')
+        with mock.patch.object(
+                objects.InstanceList, 'get_uuids_by_host', read):
+            self.recount()
+        self.assert_counted()
+
+    def test_recount_waits_for_instance_without_migration_context(self):
+        stock = objects.InstanceList.get_uuids_by_host
+
+        def read(*args):
+            found = stock(*args)
+            self.set_host('mix2')
+            return found
+
+        self.set_host('mix1')
+        with mock.patch.object(
+                objects.InstanceList, 'get_uuids_by_host', read):
+            self.recount()
+        self.assert_counted()
+
+    def test_instance_that_does_not_arrive_refuses_priority_instances(self):
+        self.set_host('mix1')
+        with mock.patch.object(workarounds, 'ARRIVAL_SECONDS', 0):
+            self.recount()
+        self.assertIn('nova-prio cannot count the in-flight moves',
+                      self.report('mix2').problem)
+        self.boot(self.high, 'ERROR', az='nova:mix2')
+        self.set_host('mix2')
+        self.update_host('mix2')
+        self.assert_counted()
