@@ -104,6 +104,14 @@ class FunctionalTest(cloud.Cloud):
         return fixtures.MonkeyPatch(
             FAKE_MIGRATE, lambda domain, *args, **kwargs: domain.fail_job())
 
+    def live_migrate_to(self, uuid, host):
+        """Live-migrate a server to a host; the helper of Nova 32 cannot."""
+        server = {'id': uuid}
+        self.api.post_server_action(uuid, {'os-migrateLive': {
+            'host': host, 'block_migration': 'auto'}})
+        self._wait_for_migration_status(server, ['completed'])
+        self._wait_for_state_change(server, 'ACTIVE')
+
     def migrations_of(self, server_id):
         """Return the migrations of a server from the API."""
         found = self.api.api_get(

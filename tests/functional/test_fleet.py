@@ -37,7 +37,7 @@ class FleetTest(base.FunctionalTest):
         """Let nova-api move a server to the planned destination."""
         server = self.api.get_server(move.uuid)
         if move.way == 'live':
-            self._live_migrate(server, host=move.destination)
+            self.live_migrate_to(move.uuid, move.destination)
         elif move.way == 'cold':
             self.api.post_server_action(
                 move.uuid, {'migrate': {'host': move.destination}})

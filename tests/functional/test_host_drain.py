@@ -135,8 +135,7 @@ class HostDrain(maintenance.Maintenance):
         def start(move):
             """Let somebody else move the server first."""
             destination, = {'mix2', 'mix3'} - {move.move.destination}
-            self._live_migrate({'id': move.move.uuid, 'status': 'ACTIVE'},
-                               host=destination)
+            self.live_migrate_to(move.move.uuid, destination)
             stock(move)
 
         with mock.patch.object(one_move.OneMove, 'start', start):

@@ -3,9 +3,9 @@
 
 """The commands ``nova-prio host`` for several hosts at once."""
 
+from concurrent import futures
 import json
-import os
-import signal
+import threading
 
 import fixtures
 
@@ -242,15 +242,22 @@ class SeveralHosts(colocation.Colocation):
         self.convert('mix1', 'mix2')
         self.boot(self.low, az='nova:mix1')
         self.boot(self.low, az='nova:mix2')
-        wait = removal.Removal.wait
+        stock, is_waiting = removal.Removal.wait, threading.Event()
 
-        def interrupt(self, timeout_seconds, interrupted):
-            os.kill(os.getpid(), signal.SIGINT)
+        def wait(self, timeout_seconds, interrupted):
+            is_waiting.set()
             assert interrupted.wait(60)
-            return wait(self, timeout_seconds, interrupted)
+            return stock(self, timeout_seconds, interrupted)
+
+        def interrupt(tasks):
+            """Interrupt the command: with eventlet, a signal hits a task."""
+            assert is_waiting.wait(60)
+            raise KeyboardInterrupt
 
         self.useFixture(fixtures.MockPatchObject(
-            removal.Removal, 'wait', interrupt))
+            removal.Removal, 'wait', wait))
+        self.useFixture(fixtures.MockPatchObject(
+            futures, 'as_completed', interrupt))
         found = self.run_all('disable', '--all', status=report.FOUND)
         self.assertEqual(['instances must leave', 'interrupted'],
                          [row[0] for row in found.values()])
