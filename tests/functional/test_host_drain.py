@@ -183,6 +183,20 @@ class HostDrain(maintenance.Maintenance):
         self.assertIn('The timeout is over. Instances left on mix1: 2.',
                       self.said)
 
+    def test_host_with_an_arriving_instance_is_not_empty(self):
+        server = self.boot(self.low, az='nova:mix2')
+        with mock.patch(LIVE_MIGRATION):
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': 'mix1', 'block_migration': 'auto'}})
+            self._wait_for_server_parameter(
+                server, {'OS-EXT-STS:task_state': 'migrating'})
+        rows = self.drain('mix1', '--timeout', '1', status=report.FOUND)
+        self.assertEqual(('mix2', 'mix1', 'running'), tuple(
+            rows[server['id']][name]
+            for name in ('Source', 'Destination', 'State')))
+        self.assertIn('The timeout is over. Instances left on mix1: 1.',
+                      self.said)
+
     def test_instance_that_changes_during_the_drain_has_a_reason(self):
         server = self.boot(self.low, az='nova:mix1')
         with mock.patch('nova_prio.admin.moves.servers.ALLOWED_STATUS',

@@ -82,14 +82,19 @@ class Drain:
                 vm_states.SOFT_DELETED]
 
     def list_open(self) -> list[unfinished.Unfinished]:
-        """Return the open migrations of instances on other hosts."""
+        """Return the other open migrations from the hosts, and to them."""
         guests = {each.uuid for each in self.list_guests()}
         return [each for each in self.unfinished if each.uuid not in guests]
 
+    def list_confirmable(self) -> list[unfinished.Unfinished]:
+        """Return the cold migrations from the hosts to be confirmed."""
+        return [each for each in self.unfinished
+                if each.can_be_confirmed and each.source in self.hosts]
+
     def list_empty_hosts(self) -> list[str]:
         """Return the names of the hosts without guests and open moves."""
-        busy = {each.host for each in self.list_guests()}.union(
-            each.source for each in self.list_open())
+        busy = {each.host for each in self.list_guests()}.union(*(
+            (each.source, each.destination) for each in self.unfinished))
         return [name for name in self.hosts if name not in busy]
 
     def is_empty(self) -> bool:
@@ -153,8 +158,12 @@ class Drain:
                     observe: execution.Observer) -> bool:
         """Return whether Nova still works on an instance."""
         servers.forget_services()
+        # An instance that arrives must leave again.
+        waited_for = {each.uuid for each in self.list_guests()}.union(
+            each.uuid for each in self.list_open())
         try:
-            busy = {each.uuid for each in self.list_guests() if
+            busy = {each.uuid for each in self.cloud.instances if
+                    each.uuid in waited_for and
                     self.cloud.details[each.uuid].task_state is not None and
                     each.host and servers.is_up(each.host)}
         except nova_client.APIUnavailable:
@@ -164,9 +173,8 @@ class Drain:
                     % ', '.join(sorted(busy)), False)
         self._busy = busy
         return bool(busy) or any(
-            each.uuid in self._leaving or
-            each.can_be_confirmed and each.uuid not in self._asked
-            for each in self.unfinished)
+            each.uuid in self._leaving for each in self.unfinished) or any(
+            each.uuid not in self._asked for each in self.list_confirmable())
 
     def _finish(self, servers: servers_module.Servers,
                 observe: execution.Observer) -> None:
@@ -176,7 +184,7 @@ class Drain:
         """
         requests = [(each.uuid, 'confirm the cold migration from %s to %s' % (
             each.source, each.destination), servers.confirm)
-            for each in self.unfinished if each.can_be_confirmed]
+            for each in self.list_confirmable()]
         if planner_fleet.SHELVE in self._allowed:
             requests += [(each.uuid, 'remove the shelved instance from %s'
                           % each.host, servers.offload)

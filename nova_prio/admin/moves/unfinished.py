@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The unfinished moves of instances that have left a host."""
+"""The unfinished moves of instances that leave a host or arrive there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINISHED = 'finished'
 
 
 class Unfinished(typing.NamedTuple):
-    """An open migration from a host."""
+    """An open migration from a host, or to a host."""
 
     uuid: str
     source: str
@@ -44,10 +44,10 @@ class Unfinished(typing.NamedTuple):
 
 def list_unfinished(context: nova_context.RequestContext,
                     hosts: abc.Container[str]) -> list[Unfinished]:
-    """Return the open migrations from hosts.
+    """Return the open migrations from hosts, and to hosts.
 
     :param context: targets no cell
-    :param hosts: names of the source hosts
+    :param hosts: names of the hosts
     """
     answers, _ = host_inventory.read_cells(
         context, objects.MigrationList.get_by_filters,
@@ -56,4 +56,4 @@ def list_unfinished(context: nova_context.RequestContext,
         Unfinished(each.instance_uuid, each.source_compute, each.dest_compute,
                    each.migration_type, each.status)
         for migrations in answers.values() for each in migrations
-        if each.source_compute in hosts]
+        if each.source_compute in hosts or each.dest_compute in hosts]
