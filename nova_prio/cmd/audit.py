@@ -72,9 +72,7 @@ class Audit(changes.Changes, report.Report):
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; add --fix, because without '
                 'it nothing is repaired.')
-        # cliff checks the column names only after the repairs.
-        for column in set(parsed_args.columns).difference(COLUMNS):
-            report.refuse('--column', column, ', '.join(COLUMNS))
+        report.check_columns(parsed_args, COLUMNS)
         return super().run(parsed_args)
 
     def take_action(self, parsed_args):

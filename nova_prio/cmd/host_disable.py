@@ -60,6 +60,7 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
             return self.report_results(self.run_on_hosts(
                 parsed_args, hosts,
                 functools.partial(self._remove, parsed_args)))
+        report.check_columns(parsed_args, COLUMNS)
         self._removal = self._begin(parsed_args, self.context, hosts[0])
         remaining = self._removal.remaining
         hosts_by_uuid = destinations.find_destinations(

@@ -69,6 +69,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         from nova_prio.admin.moves import drain as drain_module
         from nova_prio.admin.moves import remaining
         end = time.monotonic() + parsed_args.timeout
+        report.check_columns(parsed_args, remaining.COLUMNS)
         if bool(parsed_args.hosts) == bool(parsed_args.aggregate):
             raise exceptions.CommandError(
                 'Given are %s; allowed is either HOST or --aggregate.' % (

@@ -150,8 +150,10 @@ class HostSelection:
             returns a HostResult. If it waits, it must end the wait when
             ``interrupted`` is set.
         :returns: dict, name of a host -> HostResult
+        :raises CommandError: if --column names a column that does not exist
         """
         from nova import context
+        report.check_columns(parsed_args, self._columns)
         self.interrupted = threading.Event()
         # As in Nova's services, the threads share one client of Placement.
         # Make it here: the property is not locked.
@@ -175,6 +177,11 @@ class HostSelection:
                 executor.shutdown(cancel_futures=True)
         return {host: _get_result(task) for host, task in tasks.items()}
 
+    @property
+    def _columns(self):
+        """The names of the columns of the results."""
+        return 'Host', 'State', self.amount_column, 'Next'
+
     def report_results(self, results):
         """Return the columns and rows of results; set status and last line.
 
@@ -189,7 +196,7 @@ class HostSelection:
             len(results), ', '.join(
                 '%s: %d' % item for item in sorted(counts.items())),
             ', and run this command again' if self.status else '')
-        return ('Host', 'State', self.amount_column, 'Next'), [
+        return self._columns, [
             (host, result.state, result.amount, result.next_step)
             for host, result in results.items()]
 

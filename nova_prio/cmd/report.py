@@ -32,6 +32,17 @@ def refuse(argument, value, allowed):
         "%s is '%s'; allowed are %s." % (argument, value, allowed))
 
 
+def check_columns(parsed_args, columns):
+    """Raise CommandError if --column names a column that does not exist.
+
+    Call this before the first change: cliff checks it only after the changes.
+
+    :param columns: names of all columns
+    """
+    for column in set(parsed_args.columns).difference(columns):
+        refuse('--column', column, ', '.join(columns))
+
+
 def get_number(parsed_args, name, least, most=math.inf, parse=int):
     """Return the number that an option gives, or None if it is not given.
 

@@ -208,3 +208,8 @@ class HostDrain(maintenance.Maintenance):
     def test_unknown_host_is_refused(self):
         self.command('drain', 'mix9', status=report.FAILED)
         self.assertIn("HOST is 'mix9'; allowed are names of", self.said)
+
+    def test_unknown_column_is_refused_before_a_change(self):
+        self.command('drain', 'mix1', '-c', 'Host', status=report.FAILED)
+        self.assertIn("--column is 'Host'; allowed are Instance,", self.said)
+        self.assert_service('mix1', 'enabled')

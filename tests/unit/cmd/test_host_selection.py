@@ -24,7 +24,10 @@ class Parent:
     app = types.SimpleNamespace(LOG=logging.getLogger('test'))
 
     def get_parser(self, prog_name):
-        return argparse.ArgumentParser(prog_name)
+        parser = argparse.ArgumentParser(prog_name)
+        parser.add_argument('--column', dest='columns', action='append',
+                            default=[])
+        return parser
 
 
 class Command(host_selection.HostSelection, Parent):
@@ -52,6 +55,14 @@ def test_exactly_one_kind_of_argument_must_be_given(arguments, given):
         command.select_hosts(parsed_args)
     assert ('Given are %s; allowed is exactly one of HOST, --aggregate and '
             '--all.' % given) == str(error.value)
+
+
+def test_wrong_column_is_refused_before_a_change():
+    command, parsed_args = parse('c1', '--column', 'Hosts')
+    with pytest.raises(exceptions.CommandError) as error:
+        command.run_on_hosts(parsed_args, ['c1'], pytest.fail)
+    assert ("--column is 'Hosts'; allowed are Host, State, Problems, Next."
+            == str(error.value))
 
 
 def test_single_host_is_not_looked_up():
