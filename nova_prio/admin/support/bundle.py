@@ -26,8 +26,9 @@ _INDEX = """\
 Support bundle of nova-prio, made on %s at %s UTC.
 
 Passwords, tokens and options that may be secret are replaced by %s. Names of
-servers, projects and users are not included. UUIDs, and names of hosts and of
-host aggregates are included.
+servers, projects and users are not included, unless a log line or the
+metadata of an aggregate has them. UUIDs, and names of hosts, host aggregates
+and libvirt domains are included.
 """
 
 
