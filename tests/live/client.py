@@ -15,6 +15,8 @@ from tests.live import layout as layouts
 
 #: Seconds that a command may take, a server's creation included.
 SECONDS = 300
+#: Seconds that a command of nova-prio may take.
+COMMAND_SECONDS = 600
 
 
 class Client:
@@ -22,6 +24,13 @@ class Client:
 
     def __init__(self, layout):
         self._layout = layout
+
+    @property
+    def _environment(self):
+        """The environment variables of an administrator, a dict."""
+        return {**os.environ, 'OS_CLOUD': catalog.CLOUD,
+                'OS_CLIENT_CONFIG_FILE':
+                    str(self._layout.directory / 'clouds.yaml')}
 
     def run(self, *words, check=True):
         """Run a command and return its output, a str.
@@ -32,13 +41,35 @@ class Client:
             [str(layouts.PROGRAMS / 'openstack'), *map(str, words)],
             stdin=subprocess.DEVNULL, capture_output=True, text=True,
             cwd=self._layout.directory, timeout=SECONDS,
-            env={**os.environ, 'OS_CLOUD': catalog.CLOUD,
-                 'OS_CLIENT_CONFIG_FILE':
-                     str(self._layout.directory / 'clouds.yaml')})
+            env=self._environment)
         if check and done.returncode:
             raise RuntimeError('%s: %s' % (' '.join(map(str, words)),
                                            done.stderr))
         return done.stdout
+
+    def start_nova_prio(self, *words):
+        """Start a command of ``nova-prio`` on the controller.
+
+        :returns: subprocess.Popen, with standard output and error as text
+        """
+        return subprocess.Popen(
+            [str(word) for word in (
+                layouts.PROGRAMS / 'nova-prio', *words,
+                *self._layout.nova_options)],
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, env=self._environment)
+
+    def nova_prio(self, *words, status=0):
+        """Run a command of ``nova-prio`` and return its output, a str.
+
+        :raises RuntimeError: if its exit status is another one
+        """
+        with self.start_nova_prio(*words) as command:
+            out, err = command.communicate(timeout=COMMAND_SECONDS)
+        if command.returncode != status:
+            raise RuntimeError('%s: exit status %d. %s%s' % (
+                ' '.join(map(str, words)), command.returncode, out, err))
+        return out
 
     def show(self, *words):
         """Run a command that prints data, and return the data."""
