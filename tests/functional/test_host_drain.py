@@ -164,9 +164,11 @@ class HostDrain(maintenance.Maintenance):
             'the host'}, {uuid: row['Reason'] for uuid, row in rows.items()})
         self.assertIn('Interrupted. Instances left on mix1: 3.', self.said)
         self.drain('mix1', '--allow', 'shelve')
-        for action in ('confirm the cold migration from mix1 to mix2',
-                       'remove the shelved instance from mix1'):
-            self.assertIn(action + ': done.', self.said)
+        for server, action in (
+                (cold, 'confirm the cold migration from mix1 to mix2'),
+                (shelved, 'remove the shelved instance from mix1')):
+            self.assertIn('Instance %s (%s): %s: done.' % (
+                server['id'], server['name'], action), self.said)
         self.assertIsNone(self.host_of(shelved))
         self.assertEqual(['mix2'] * 2, [self.host_of(high),
                                         self.host_of(cold)])

@@ -40,7 +40,7 @@ class Moves(base.FunctionalTest):
         self.execution = execution.Execution(
             servers.Servers(self.client),
             [fleet.Move(server['id'], *rest) for server, *rest in moves],
-            {}, {}, lambda text, _: self.seen.append(text), **kwargs)
+            {}, str, lambda text, _: self.seen.append(text), **kwargs)
         self.execution.run(time.monotonic() + end)
         return [each.state for each in self.execution.moves]
 
@@ -64,7 +64,7 @@ class Moves(base.FunctionalTest):
                 for each in (high, low, plain))])
         self.assertEqual(6, len(self.seen), self.seen)
         self.assertEqual(
-            'Instance %s (): live migration from mix1 to mix2: running.'
+            'Instance %s: live migration from mix1 to mix2: running.'
             % high['id'], self.seen[0])
 
     def test_source_has_room_when_a_live_migration_is_done(self):
@@ -142,7 +142,7 @@ class Moves(base.FunctionalTest):
                 (elsewhere, fleet.LIVE, 'mix1', 'mix2'),
                 (second, fleet.LIVE, 'mix1', 'mix2')))
         self.assertEqual(
-            'Instance %s (): live migration from mix1 to mix2: surprise, '
+            'Instance %s: live migration from mix1 to mix2: surprise, '
             'because it is on host mix3.' % elsewhere['id'],
             self.execution.surprise)
 

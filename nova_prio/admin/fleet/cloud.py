@@ -49,6 +49,11 @@ class CloudFleet(typing.NamedTuple):
     details: dict[str, guests.Details]
     silent_cells: tuple[str, ...]
 
+    def format_instance(self, uuid: str) -> str:
+        """Return the UUID of an instance with its name, if it is known."""
+        name = self.details[uuid].name if uuid in self.details else ''
+        return '%s (%s)' % (uuid, name) if name else uuid
+
     def make_fleet(
             self, hosts: abc.Container[str] | None = None,
             refused: abc.Mapping[str, frozenset[str]] = types.MappingProxyType(

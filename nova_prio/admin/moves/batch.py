@@ -65,7 +65,8 @@ def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
         if not missing and (size == 1 or not misfits):
             return Batch(hosts, problem)
         problem = problem or missing or (
-            'Instance %s would fit on no host.' % misfits[0].instance.uuid)
+            'Instance %s would fit on no host.' % cloud.format_instance(
+                misfits[0].instance.uuid))
     return Batch((), problem)
 
 

@@ -118,7 +118,7 @@ class Drain:
             run = execution.Execution(
                 servers, self.plan.moves,
                 {each.uuid: each.group for each in self.cloud.instances},
-                {uuid: each.name for uuid, each in self.cloud.details.items()},
+                self.cloud.format_instance,
                 observe, concurrency)
             run.run(end)
             self.skipped = {each.move.uuid: each.reason for each in run.moves
@@ -170,7 +170,8 @@ class Drain:
             return True
         if busy - self._busy:
             observe('Waiting for the tasks of these instances: %s.'
-                    % ', '.join(sorted(busy)), False)
+                    % ', '.join(map(self.cloud.format_instance,
+                                    sorted(busy))), False)
         self._busy = busy
         return bool(busy) or any(
             each.uuid in self._leaving for each in self.unfinished) or any(
@@ -194,13 +195,14 @@ class Drain:
         for uuid, action, request in requests:
             if uuid in self._asked:
                 continue
+            name = self.cloud.format_instance(uuid)
             try:
                 request(uuid)
                 self._leaving.add(uuid)
-                observe('Instance %s: %s: done.' % (uuid, action), True)
+                observe('Instance %s: %s: done.' % (name, action), True)
             except nova_client.APIRefused as error:
                 observe('Instance %s: %s: refused, because %s.' % (
-                    uuid, action, error), False)
+                    name, action, error), False)
             except nova_client.APIUnavailable:
                 continue
             self._asked.add(uuid)

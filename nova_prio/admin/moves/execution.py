@@ -29,20 +29,20 @@ class Execution:
     and a new plan of the present state can continue.
 
     :param groups: UUID -> name of the server group of an instance, or None
-    :param names: UUID -> name of an instance
+    :param format_instance: function that adds the name to a UUID
     :param concurrency: maximum number of moves at the same time
     """
 
     def __init__(self, servers: servers_module.Servers,
                  moves: abc.Sequence[fleet.Move],
                  groups: abc.Mapping[str, str | None],
-                 names: abc.Mapping[str, str],
+                 format_instance: abc.Callable[[str], str],
                  observe: Observer,
                  concurrency: int = 1) -> None:
         self.moves = [one_move.OneMove(servers, move) for move in moves]
         self._servers = servers
         self._predecessors = order.find_predecessors(moves, groups)
-        self._names = names
+        self._format_instance = format_instance
         self._observe = observe
         self._concurrency = concurrency
         self._is_silent = False
@@ -108,7 +108,7 @@ class Execution:
 
     def _describe(self, move: one_move.OneMove) -> str:
         """Return a sentence about the state of a move."""
-        uuid = move.move.uuid
-        return 'Instance %s (%s): %s: %s%s.' % (
-            uuid, self._names.get(uuid, ''), one_move.describe(move.move),
-            move.state, move.reason and ', because ' + move.reason)
+        return 'Instance %s: %s: %s%s.' % (
+            self._format_instance(move.move.uuid),
+            one_move.describe(move.move), move.state,
+            move.reason and ', because ' + move.reason)

@@ -60,7 +60,7 @@ class Room:
             run = execution.Execution(
                 servers, self.plan.moves,
                 {each.uuid: each.group for each in self.cloud.instances},
-                {uuid: each.name for uuid, each in self.cloud.details.items()},
+                self.cloud.format_instance,
                 observe)
             run.run(end)
             if run.surprise:
