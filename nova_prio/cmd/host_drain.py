@@ -259,5 +259,5 @@ def _append_done(path, hosts):
             lines.writelines('%s\n' % host for host in hosts)
     except OSError as error:
         raise exceptions.CommandError(
-            "--done is '%s', which cannot be written: %s." % (path, error)
-        ) from error
+            "--done is '%s', which cannot be written: %s." % (
+                path, error.strerror)) from error

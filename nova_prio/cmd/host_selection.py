@@ -173,8 +173,9 @@ class HostSelection:
                         disable=None, file=sys.stderr):
                     pass
             except KeyboardInterrupt:
+                # A task that ends between the two must not begin another one.
+                executor.shutdown(wait=False, cancel_futures=True)
                 self.interrupted.set()
-                executor.shutdown(cancel_futures=True)
         return {host: _get_result(task) for host, task in tasks.items()}
 
     @property

@@ -138,7 +138,7 @@ def is_arriving(migration, host, known):
 
 
 def find_arrived(context, host, known, arriving=frozenset()):
-    """Return the instances that came to a host during a recount.
+    """Yield the instances that came to a host during a recount.
 
     Nova reads the instances of the host first, and the migrations then. Call
     this after ``find_returning``, or an instance may be missing from both.
@@ -154,8 +154,9 @@ def find_arrived(context, host, known, arriving=frozenset()):
     :param known: UUIDs that Nova has read, in a set or as keys
     :param arriving: set of the UUIDs of ``is_arriving``, which are awaited for
         ARRIVAL_SECONDS
-    :returns: (list of nova.objects.Instance, set of the UUIDs in ``arriving``
-        that have not come)
+    :returns: iterator of nova.objects.Instance
+    :raises RuntimeError: at the end, if an instance in ``arriving`` has not
+        come
     """
     end = time.monotonic() + ARRIVAL_SECONDS
     while True:
@@ -164,14 +165,15 @@ def find_arrived(context, host, known, arriving=frozenset()):
         if not missing or time.monotonic() >= end:
             break
         time.sleep(_INTERVAL_SECONDS)
-    arrived = []
     for uuid in here.difference(known):
         try:
-            arrived.append(objects.Instance.get_by_uuid(
-                context, uuid, expected_attrs=_ATTRIBUTES))
+            yield objects.Instance.get_by_uuid(
+                context, uuid, expected_attrs=_ATTRIBUTES)
         except exception.InstanceNotFound:
             continue
-    return arrived, missing
+    if missing:
+        raise RuntimeError('Instances without a migration context: %s'
+                           % ', '.join(sorted(missing)))
 
 
 def is_over(migration):

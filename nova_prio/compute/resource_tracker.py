@@ -190,17 +190,13 @@ class PriorityResourceTracker(
                             context, instance, migration, nodename)
         # These instances came to this host between the reads of Nova.
         with self._contain_moves():
-            arrived, missing = workarounds.find_arrived(
-                context, self.host, self._counted, arriving)
-            for instance in arrived:
+            for instance in workarounds.find_arrived(
+                    context, self.host, self._counted, arriving):
                 self._counted[instance.uuid] = instance
                 with self._contain_moves():
                     if not self._ledger.holds(instance.uuid):
                         self._update_usage_from_instance(
                             context, instance, nodename)
-            if missing:
-                raise RuntimeError('No migration context: instances %s'
-                                   % ', '.join(sorted(missing)))
         with self.driver.steps.contain('find the guests on stale CPU sets'):
             self.driver.guests.update_blocked(
                 list(self._counted.values()), self._ledger.holds, {

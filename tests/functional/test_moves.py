@@ -168,6 +168,23 @@ class Moves(base.FunctionalTest):
             [each['status'] for each in self.migrations_of(server['id'])])
         self.assertIn("Nova's API is restarted. Waiting for it.", self.seen)
 
+    def test_request_that_always_fails_does_not_stop_the_others(self):
+        failing, other = (self.boot(self.low, az='nova:mix1')
+                          for _ in range(2))
+        stock = self.client.act
+
+        def act(uuid, *args):
+            if uuid == failing['id']:
+                raise nova_client.APIUnavailable("Nova's API fails")
+            return stock(uuid, *args)
+
+        with mock.patch.object(self.client, 'act', act):
+            self.assertEqual(
+                [one_move.REFUSED, one_move.DONE], self.run_moves(
+                    (failing, fleet.LIVE, 'mix1', 'mix2'),
+                    (other, fleet.LIVE, 'mix1', 'mix2')))
+        self.assertEqual("Nova's API failed 3 times", self.reasons()[0])
+
     def test_failure_after_a_lost_answer_is_a_refusal(self):
         server = self.boot(self.low, az='nova:mix1')
         stock = self.client.act

@@ -22,6 +22,9 @@ STUCK = 'stuck'
 #: The server is on another host than planned.
 SURPRISE = 'surprise'
 
+#: How often to send a request that an API fails to accept. After that, the
+#: move must not delay the others.
+MAX_REQUESTS = 3
 #: How often to wait until the source of a live migration ends it. The source
 #: recounts before, or else by its periodic task.
 MAX_WAITS = 30
@@ -49,6 +52,7 @@ class OneMove:
         # The ID of the last request before this move.
         self._last_request: str | None = None
         self._is_finishing = False
+        self._requests_left = MAX_REQUESTS
         # How often to wait until the source has recounted.
         self._waits_left = MAX_WAITS
 
@@ -102,7 +106,12 @@ class OneMove:
             return
         move = self.move
         if not self._is_accepted and not self._was_accepted(server):
-            self.state = WAITING
+            self._requests_left -= 1
+            if self._requests_left:
+                self.state = WAITING
+            else:
+                self._end(REFUSED, "Nova's API failed %d times"
+                          % MAX_REQUESTS)
         elif server.task_state:
             self._end_if_down()
         elif server.status == 'VERIFY_RESIZE' and (
