@@ -77,6 +77,17 @@ class DrainBatch(maintenance.Maintenance):
         self.next_batch(number=2, status=report.FOUND)
         self.assertEqual(['old1', 'mix2'], self.listed())
 
+    def test_fewer_hosts_are_drained_if_their_instances_do_not_fit(self):
+        # Each host has 16 low-priority vCPUs.
+        low = self.flavor(8, **{'hw:cpu_priority': 'low'})
+        servers = [self.boot(low, az='nova:' + host)
+                   for host in ('mix1', 'mix2', 'mix3')]
+        self.next_batch(number=2)
+        self.assertEqual(['mix1'], self.listed())
+        self.assertRegex(self.said, 'Hosts that are drained at once: 1. '
+                         'Instance .* would fit on no host.')
+        self.assertEqual({'mix2', 'mix3'}, set(map(self.host_of, servers)))
+
     def test_named_hosts_are_only_warned_of(self):
         for host in 'mix1', 'mix3':
             self.boot(self.high, az='nova:' + host)
