@@ -107,14 +107,20 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         if not members:
             report.refuse('--aggregate', aggregate,
                           'names of host aggregates with hosts')
-        if not set(members).difference(done):
-            self.last_line = (
-                'All %d hosts of aggregate %s are in %s: there is nothing to '
-                'do.' % (len(members), aggregate, parsed_args.done))
-            return []
         begun = {name for name, service in host_inventory.read_services(
             self.context).items()
             if service.disabled_reason == services.REASON}
+        not_returned = sorted(begun.intersection(members, done))
+        remedy = not_returned and (
+            'Drained hosts that are not returned: %s. First run "nova-prio '
+            'host return %s". ' % (
+                ', '.join(not_returned), ' '.join(not_returned))) or ''
+        if not set(members).difference(done):
+            self.status = report.FOUND if remedy else report.CLEAN
+            self.last_line = 'All %d hosts of aggregate %s are in %s%s' % (
+                len(members), aggregate, parsed_args.done,
+                '. ' + remedy if remedy else ': there is nothing to do.')
+            return []
         hosts, problem = batch.choose_batch(
             cloud, aggregate, done, begun, parsed_args.batch,
             parsed_args.allow)
@@ -122,10 +128,11 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             self.status = report.FOUND
             self.last_line = (
                 'Nothing was changed: no host of aggregate %s can be drained '
-                'now. %s' % (aggregate, problem))
+                'now. %s%s' % (aggregate, remedy, problem))
         elif problem:
-            self.app.LOG.warning('Hosts that are drained at once: %d. %s',
-                                 len(hosts), problem)
+            self.app.LOG.warning(
+                'Hosts that are drained now: %d. More are not drained, for '
+                'this reason: %s', len(hosts), problem)
         return list(hosts)
 
     def _warn_of_missing_room(self):

@@ -46,8 +46,9 @@ class DrainBatch(maintenance.Maintenance):
         self.next_batch(status=report.FOUND)
         self.assertEqual(['mix3'], self.listed())
         self.assertIn('Nothing was changed: no host of aggregate %s can be '
-                      'drained now. If host mix2 failed meanwhile, '
-                      % self.aggregate, self.said)
+                      'drained now. Drained hosts that are not returned: '
+                      'mix3. First run "nova-prio host return mix3". If host '
+                      'mix2 failed meanwhile, ' % self.aggregate, self.said)
         self.assert_service('mix1', 'enabled')
         for host in 'mix1', 'mix2':
             self.host_enable(self.listed()[-1])
@@ -55,8 +56,14 @@ class DrainBatch(maintenance.Maintenance):
             self.assertEqual(host, self.listed()[-1])
             self.assertEqual(
                 host == 'mix1',
-                'Hosts that are drained at once: 1. If host' in self.said)
+                'Hosts that are drained now: 1. More are not drained, for '
+                'this reason: If host' in self.said)
         self.assertNotIn('mix2', map(self.host_of, servers))
+        self.next_batch(status=report.FOUND)
+        self.assertIn('All 3 hosts of aggregate %s are in %s. Drained hosts '
+                      'that are not returned: mix2. First run' % (
+                          self.aggregate, self.done), self.said)
+        self.host_enable('mix2')
         self.next_batch()
         self.assertIn('All 3 hosts of aggregate %s are in %s: there is' % (
             self.aggregate, self.done), self.said)
@@ -84,17 +91,18 @@ class DrainBatch(maintenance.Maintenance):
                    for host in ('mix1', 'mix2', 'mix3')]
         self.next_batch(number=2)
         self.assertEqual(['mix1'], self.listed())
-        self.assertRegex(self.said, 'Hosts that are drained at once: 1. '
-                         'Instance .* would fit on no host.')
+        self.assertRegex(
+            self.said, 'Hosts that are drained now: 1. More are not drained, '
+            'for this reason: Instance .* would fit on no host.')
         self.assertEqual({'mix2', 'mix3'}, set(map(self.host_of, servers)))
 
     def test_named_hosts_are_only_warned_of(self):
         for host in 'mix1', 'mix3':
             self.boot(self.high, az='nova:' + host)
         self.drain('mix1', 'mix2')
-        self.assertIn('Aggregate %s: If host mix3 failed meanwhile, 2 of its '
-                      'high-priority guests would not fit' % self.aggregate,
-                      self.said)
+        self.assertIn('Aggregate %s: If host mix3 failed meanwhile, 2 of the '
+                      'high-priority guests that it would have then would '
+                      'not fit' % self.aggregate, self.said)
 
     def test_wrong_arguments_are_refused(self):
         for arguments, words in (

@@ -102,7 +102,8 @@ class HostPlan(colocation.Colocation):
         self.assertEqual('16.0', plan['option', 'cpu_allocation_ratio']['Now'])
         self.assertEqual('ready', plan['verdict', 'mix1']['Then'])
         self.assertIn('The host is ready. Next: Run "nova-prio host plan" '
-                      'with the same arguments on mix1, too', self.said)
+                      'for this host with the same options on mix1, too',
+                      self.said)
 
     def test_plan_lists_ordinary_guests_of_host_without_cpu_sets(self):
         self.start_stock_host()

@@ -16,8 +16,8 @@ from tests import commands
 from tests.functional import colocation
 
 TERMS = ('--dedicated', '0-7', '--shared', '8-11', '--ratio', '2')
-STEP = ('Run "nova-prio host plan" with the same arguments on %s, too: this '
-        'plan did not check the kernel and the guests of the host.')
+STEP = ('Run "nova-prio host plan" for this host with the same options on '
+        '%s, too: this plan did not check its kernel and guests.')
 
 
 class SeveralHosts(colocation.Colocation):

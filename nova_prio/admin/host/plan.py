@@ -269,8 +269,8 @@ def list_steps(host: str, planned_cpus: capacity.HostCPUs,
         (blocking, 'Solve the problems first (%s), and plan again.'
          % ', '.join(blocking)),
         (local_checks.NOT_SEEN.name in problems,
-         'Run "nova-prio host plan" with the same arguments on %s, too: this '
-         'plan did not check the kernel and the guests of the host.' % host),
+         'Run "nova-prio host plan" for this host with the same options on '
+         '%s, too: this plan did not check its kernel and guests.' % host),
         (True, 'Run "nova-prio-host prepare" on %s as root.' % host),
         (True, 'Set for nova-compute on %s: [DEFAULT] compute_driver = %s, '
          'cpu_priority_mix_enable = %s, cpu_allocation_ratio = %s; [compute] '

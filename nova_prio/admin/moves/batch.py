@@ -113,8 +113,9 @@ def find_missing_room(cloud: fleet_cloud.CloudFleet,
             fleet.remove(uuid)
     misses = planner.plan_loss(fleet, largest).misses
     return misses and (
-        'If host %s failed meanwhile, %d of its high-priority guests would '
-        'not fit on the other enabled hosts: one more host would need %s.' % (
+        'If host %s failed meanwhile, %d of the high-priority guests that it '
+        'would have then would not fit on the other enabled hosts: one more '
+        'host would need %s.' % (
             largest, len(misses), planner.calculate_addition(misses))) or ''
 
 
