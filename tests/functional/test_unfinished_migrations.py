@@ -95,6 +95,9 @@ class UnfinishedMigrations(test_audit.Audit):
         self._wait_for_migration_status(server, ['completed'])
         self.assertEqual('mix2', self.host_of(server))
         migration = self.migration_of(server)
+        # Nova deletes the allocations after it has set the status.
+        self.soon(lambda: self.assertEqual(
+            {}, self._get_allocations_by_server_uuid(migration.uuid)))
         migration.status = 'running'
         migration.save()
         self.put({'id': migration.uuid, 'host': 'mix1'}, PCPU=2)
