@@ -48,11 +48,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             help='with --aggregate: omit the hosts that this file lists, one '
             'name in each line, and append the hosts that are empty; the file '
             'is created if it is missing')
-        parser.add_argument(
-            '--timeout', default=3600, metavar='SECONDS',
-            type=functools.partial(host_command.parse_number, least=0),
-            help='start no move after this time; Nova goes on with the '
-            'running moves (default: %(default)s)')
+        nova_api.add_timeout(parser)
         parser.add_argument(
             '--concurrency', default=1, metavar='N',
             type=functools.partial(host_command.parse_number, least=1),
@@ -79,13 +75,13 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             raise exceptions.CommandError(
                 '--aggregate and --done must be given together.')
         self._drain, self._end, self._rows = None, '', []
-        self._hosts = (self._choose_batch(parsed_args)
-                       if parsed_args.aggregate else
-                       list(dict.fromkeys(parsed_args.hosts)))
+        self._hosts, cloud = (
+            self._choose_batch(parsed_args) if parsed_args.aggregate else
+            (list(dict.fromkeys(parsed_args.hosts)), None))
         if self._hosts:
             self._drain = drain_module.Drain(
                 self.context, self.placement, self._hosts, parsed_args.allow)
-            self._drain.refresh()
+            self._drain.refresh(cloud)
             self.warn_of_silent_cells(self._drain.cloud.silent_cells)
             if not parsed_args.aggregate:
                 self._warn_of_missing_room()
@@ -96,7 +92,10 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             parsed_args, remaining.COLUMNS, self._rows, 'Instance')
 
     def _choose_batch(self, parsed_args):
-        """Return the names of the next hosts; set the last line if none."""
+        """Return the next hosts and the cloud; set the last line if none.
+
+        :returns: (list of names, CloudFleet)
+        """
         from nova_prio.admin.fleet import cloud as fleet_cloud
         from nova_prio.admin import host_inventory
         from nova_prio.admin.moves import batch
@@ -120,7 +119,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             self.last_line = 'All %d hosts of aggregate %s are in %s%s' % (
                 len(members), aggregate, parsed_args.done,
                 '. ' + remedy if remedy else ': there is nothing to do.')
-            return []
+            return [], cloud
         hosts, problem = batch.choose_batch(
             cloud, aggregate, done, begun, parsed_args.batch,
             parsed_args.allow)
@@ -133,7 +132,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             self.app.LOG.warning(
                 'Hosts that are drained now: %d. More are not drained, for '
                 'this reason: %s', len(hosts), problem)
-        return list(hosts)
+        return list(hosts), cloud
 
     def _warn_of_missing_room(self):
         """Warn if the other hosts do not keep room for a lost host."""
@@ -152,7 +151,6 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             _append_done(parsed_args.done, [])
         self._disable()
         self._run(parsed_args, end)
-        self._drain.refresh()
         if parsed_args.done:
             empty = self._drain.list_empty_hosts()
             _append_done(parsed_args.done, empty)
@@ -201,6 +199,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
                     self.nova, end, observe, parsed_args.concurrency)
             except KeyboardInterrupt:
                 self._end = 'Interrupted.'
+                self._drain.refresh()
 
     def conclude(self, parsed_args):
         """Set the exit status and the last line."""

@@ -6,8 +6,19 @@ import functools
 
 from osc_lib import exceptions
 
+from nova_prio_host import command as host_command
+
 #: Maximum time to wait for an answer of an API.
 TIMEOUT_SECONDS = 60
+
+
+def add_timeout(parser):
+    """Add the option --timeout of the commands that move servers."""
+    parser.add_argument(
+        '--timeout', default=3600, metavar='SECONDS',
+        type=functools.partial(host_command.parse_number, least=0),
+        help='start no move after this time; Nova goes on with the running '
+        'moves (default: %(default)s)')
 
 
 class NovaAPI:
@@ -31,8 +42,8 @@ class NovaAPI:
         return super().run(parsed_args)
 
     @functools.cached_property
-    def connection(self):
-        """An ``openstack.connection.Connection`` of an administrator.
+    def nova(self):
+        """A ``nova_client.NovaClient`` of an administrator.
 
         :raises CommandError: if credentials are missing, or Nova's API cannot
             be found
@@ -40,22 +51,16 @@ class NovaAPI:
         from keystoneauth1 import exceptions as client_exceptions
         import openstack
         from openstack import exceptions as sdk_exceptions
+
+        from nova_prio.admin import nova_client
         try:
-            connection = openstack.connect(
+            # This also asks Keystone for the endpoint of Nova.
+            return nova_client.NovaClient(openstack.connect(
                 cloud=self._cloud, app_name='nova-prio',
-                api_timeout=TIMEOUT_SECONDS)
-            # Find the endpoint, so that wrong credentials are found here.
-            connection.compute  # noqa: B018
+                api_timeout=TIMEOUT_SECONDS).compute)
         except (client_exceptions.ClientException,
                 sdk_exceptions.SDKException) as error:
             raise exceptions.CommandError(
                 "No connection to Nova's API: %s. To give credentials, source "
                 'the openrc file of an administrator, or give --os-cloud.'
                 % ' '.join(str(error).split()).rstrip('.')) from error
-        return connection
-
-    @functools.cached_property
-    def nova(self):
-        """A ``nova_client.NovaClient`` of this connection."""
-        from nova_prio.admin import nova_client
-        return nova_client.NovaClient(self.connection.compute)

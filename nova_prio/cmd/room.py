@@ -47,11 +47,7 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
             help='use only the hosts of this aggregate for the new servers')
         parser.add_argument(
             '--apply', action='store_true', help='make the moves')
-        parser.add_argument(
-            '--timeout', metavar='SECONDS', default=3600,
-            type=functools.partial(host_command.parse_number, least=0),
-            help='start no move after this time; Nova goes on with the '
-            'running moves (default: %(default)s)')
+        nova_api.add_timeout(parser)
         return parser
 
     def take_action(self, parsed_args):

@@ -36,6 +36,10 @@ ATTEMPTS = 4
 # Statuses of a migration that is over.
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
                     'cancelled', 'done'))
+#: The other statuses: the migration is in progress or awaits a confirmation.
+OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
+                 'migrating', 'running', 'running (post-copy)',
+                 'post-migrating', 'finished', 'confirming', 'reverting')
 # The first microversion with generations of consumers, and the first that
 # filters providers by trait and aggregate.
 _ALLOCATIONS_VERSION, _PROVIDERS_VERSION = '1.28', '1.22'

@@ -29,10 +29,6 @@ if typing.TYPE_CHECKING:
 
 #: Number of instances that one query reads.
 PAGE = 500
-#: Statuses of the migrations that are in progress or await a confirmation.
-OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
-                 'migrating', 'running', 'running (post-copy)',
-                 'post-migrating', 'finished', 'confirming', 'reverting')
 
 
 class CloudFleet(typing.NamedTuple):
@@ -48,6 +44,11 @@ class CloudFleet(typing.NamedTuple):
     groups: dict[str, planner_fleet.Group]
     details: dict[str, guests.Details]
     silent_cells: tuple[str, ...]
+
+    @property
+    def group_of(self) -> dict[str, str | None]:
+        """The server group of each instance: UUID -> UUID, or None."""
+        return {each.uuid: each.group for each in self.instances}
 
     def format_instance(self, uuid: str) -> str:
         """Return the UUID of an instance with its name, if it is known."""
@@ -66,6 +67,7 @@ class CloudFleet(typing.NamedTuple):
             refused to move it to
         """
         def is_included(name: str | None) -> bool:
+            """Return whether the Fleet has a host and its instances."""
             return hosts is None or name in hosts
 
         return planner_fleet.Fleet(
@@ -124,8 +126,8 @@ def read_fleet(context: nova_context.RequestContext,
                 instance, obstacle, is_volume_backed, host_cells,
                 domains[instance.host], group_of.get(instance.uuid)))
             details[instance.uuid] = guests.Details(
-                instance.display_name, instance.project_id, instance.vm_state,
-                instance.task_state, obstacle)
+                instance.display_name, instance.vm_state, instance.task_state,
+                obstacle)
     of_host = collections.defaultdict(list)
     for each in instances:
         of_host[each.host].append(each)
@@ -155,7 +157,7 @@ def _iterate_instances(
     with nova_context.target_cell(context, cell) as cctxt:
         migrating = {each.instance_uuid for each in
                      objects.MigrationList.get_by_filters(
-                         cctxt, {'status': list(OPEN_STATUSES)})}
+                         cctxt, {'status': list(allocations.OPEN_STATUSES)})}
 
         def read_page(**kwargs: typing.Any) -> objects.InstanceList:
             """Return a page of instances, and note those with a volume."""

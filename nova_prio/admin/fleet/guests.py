@@ -39,7 +39,6 @@ class Details(typing.NamedTuple):
     """
 
     name: str
-    project_id: str
     vm_state: str
     task_state: str | None
     obstacle: str

@@ -56,12 +56,14 @@ class Drain:
         self._asked: set[str] = set()
         self._busy: set[str] = set()
 
-    def refresh(self) -> None:
+    def refresh(self, cloud: fleet_cloud.CloudFleet | None = None) -> None:
         """Read the cloud, and plan.
 
+        :param cloud: if it was read just now
         :raises nova_prio.admin.host.HostRefused: if a host is unknown
         """
-        self.cloud = fleet_cloud.read_fleet(self._context, self._placement)
+        self.cloud = cloud or fleet_cloud.read_fleet(
+            self._context, self._placement)
         known = {host.name for host in self.cloud.hosts}
         for name in self.hosts:
             if name not in known:
@@ -107,7 +109,7 @@ class Drain:
         """Move the instances until nothing improves; return why it ended.
 
         The result is one sentence, or '' if no more instance can be moved.
-        Read the cloud again afterwards.
+        ``refresh`` was called last, unless an exception ends this.
 
         :param end: time of the timeout, as ``time.monotonic`` counts it
         :raises APIRefused: if the credentials do not allow a move
@@ -117,9 +119,8 @@ class Drain:
             self._finish(servers, observe)
             run = execution.Execution(
                 servers, self.plan.moves,
-                {each.uuid: each.group for each in self.cloud.instances},
-                self.cloud.format_instance,
-                observe, concurrency)
+                self.cloud.group_of, self.cloud.format_instance, observe,
+                concurrency)
             run.run(end)
             self.skipped = {each.move.uuid: each.reason for each in run.moves
                             if each.state in (one_move.SKIPPED,
@@ -130,9 +131,9 @@ class Drain:
                         drain_plan.Refusal(each.move, each.reason))
                 elif each.state == one_move.DONE:
                     self._leaving.add(each.move.uuid)
+            self._refresh_until(end)
             if run.surprise:
                 return run.surprise
-            self._refresh_until(end)
             if time.monotonic() >= end:
                 return '' if self.is_empty() else 'The timeout is over.'
             if not run.count(one_move.DONE, one_move.REFUSED):

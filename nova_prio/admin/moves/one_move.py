@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import abc
+import http
 
 from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin import nova_client
@@ -22,16 +23,16 @@ STUCK = 'stuck'
 #: The server is on another host than planned.
 SURPRISE = 'surprise'
 
-#: How often to send a request that an API fails to accept. After that, the
-#: move must not delay the others.
+#: Maximum number of requests for a move that the API fails to accept. After
+#: that, the move must not delay the others.
 MAX_REQUESTS = 3
-#: How often to wait until the source of a live migration ends it. The source
-#: recounts before, or else by its periodic task.
+#: Maximum number of waits until the source has ended a live migration. The
+#: source has then recounted. If it does not end the migration, its periodic
+#: task recounts.
 MAX_WAITS = 30
 
 # Answers of the API that tell about the server, and not about the move.
-_NOT_FOUND, _CONFLICT = 404, 409
-_BAD_REQUEST = 400
+_ABOUT_SERVER = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
 class OneMove:
@@ -53,7 +54,6 @@ class OneMove:
         self._last_request: str | None = None
         self._is_finishing = False
         self._requests_left = MAX_REQUESTS
-        # How often to wait until the source has recounted.
         self._waits_left = MAX_WAITS
 
     def start(self) -> None:
@@ -92,9 +92,9 @@ class OneMove:
             self._servers.start(move)
             self._is_accepted = True
         except nova_client.APIRefused as error:
-            if error.status in (_NOT_FOUND, _CONFLICT):
+            if error.status in _ABOUT_SERVER:
                 self._end(SKIPPED, str(error))
-            elif error.status == _BAD_REQUEST:
+            elif error.status == http.HTTPStatus.BAD_REQUEST:
                 self._end(REFUSED, str(error))
             else:
                 raise
@@ -147,7 +147,8 @@ class OneMove:
             self._is_finishing = True
         except nova_client.APIRefused as error:
             # Somebody else did it, or Nova cannot do it yet.
-            if error.status not in (_BAD_REQUEST, _NOT_FOUND, _CONFLICT):
+            if error.status not in (http.HTTPStatus.BAD_REQUEST,
+                                    *_ABOUT_SERVER):
                 raise
 
     def _end_if_down(self) -> None:

@@ -59,9 +59,7 @@ class Room:
         while True:
             run = execution.Execution(
                 servers, self.plan.moves,
-                {each.uuid: each.group for each in self.cloud.instances},
-                self.cloud.format_instance,
-                observe)
+                self.cloud.group_of, self.cloud.format_instance, observe)
             run.run(end)
             if run.surprise:
                 return run.surprise

@@ -7,9 +7,9 @@ from __future__ import annotations
 import http
 import typing
 
-from nova_prio.admin.fleet import cloud as fleet_cloud
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet
+from nova_prio.placement import allocations
 
 #: Status that a server must have, by the way to move it.
 ALLOWED_STATUS = {
@@ -44,7 +44,7 @@ class Servers:
         try:
             body = self._client.get('/servers/' + uuid)['server']
         except nova_client.APIRefused as error:
-            if error.status == 404:
+            if error.status == http.HTTPStatus.NOT_FOUND:
                 return None
             raise
         if 'OS-EXT-SRV-ATTR:host' not in body:
@@ -94,18 +94,19 @@ class Servers:
         for event in events:
             if event['result'] == 'Error' and event.get('details'):
                 return event['details'].strip().rstrip('.')
-        migrations = self._client.get(
-            '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
-        status = migrations[0]['status'] if migrations else 'none'
         return ('the status of its migration is "%s"; see the logs of '
-                'nova-compute on both hosts' % status)
+                'nova-compute on both hosts'
+                % (self._find_migration_status(uuid) or 'none'))
 
     def is_migrating(self, uuid: str) -> bool:
         """Return whether the last migration of a server is in progress."""
+        return self._find_migration_status(uuid) in allocations.OPEN_STATUSES
+
+    def _find_migration_status(self, uuid: str) -> str | None:
+        """Return the status of the last migration of a server, or None."""
         migrations = self._client.get(
             '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
-        return bool(migrations) and (
-            migrations[0]['status'] in fleet_cloud.OPEN_STATUSES)
+        return migrations[0]['status'] if migrations else None
 
     def forget_services(self) -> None:
         """Read the services again when :meth:`is_up` is called."""

@@ -10,8 +10,8 @@ import typing
 from nova import objects
 from nova.objects import fields
 
-from nova_prio.admin.fleet import cloud as fleet_cloud
 from nova_prio.admin import host_inventory
+from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
@@ -51,7 +51,7 @@ def list_unfinished(context: nova_context.RequestContext,
     """
     answers, _ = host_inventory.read_cells(
         context, objects.MigrationList.get_by_filters,
-        {'status': list(fleet_cloud.OPEN_STATUSES)})
+        {'status': list(allocations.OPEN_STATUSES)})
     return [
         Unfinished(each.instance_uuid, each.source_compute, each.dest_compute,
                    each.migration_type, each.status)
