@@ -31,7 +31,8 @@ def repair(context: nova_context.RequestContext,
            uuid: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Write the expected allocations of an instance if the instance is idle.
 
-    An instance is idle if it has no task and no open migration.
+    An instance is idle if it has no task and no open migration, and is not
+    being evacuated.
 
     :param host: host name of the instance
     :param uuid: UUID of the instance

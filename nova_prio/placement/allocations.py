@@ -22,6 +22,8 @@ from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
 
+from nova_prio.placement import evacuations
+
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
     from nova.scheduler.client import report
@@ -141,18 +143,21 @@ def get_if_idle(context: nova_context.RequestContext,
                 uuid: str) -> objects.Instance | None:
     """Return the instance with a UUID.
 
-    :returns: None if the instance does not exist, has a task, or has an open
-        migration
+    :returns: None if the instance does not exist, has a task, has an open
+        migration, or is being evacuated
     """
     try:
         instance = objects.Instance.get_by_uuid(
-            context, uuid, expected_attrs=['flavor', 'system_metadata'])
+            context, uuid, expected_attrs=[
+                'flavor', 'migration_context', 'system_metadata'])
     except exception.InstanceNotFound:
         return None
     migrations = objects.MigrationList.get_by_filters(
         context, {'instance_uuid': uuid})
     is_idle = instance.task_state is None and not any(
-        map(is_open_migration, migrations))
+        is_open_migration(migration) or
+        evacuations.is_unfinished(instance, migration)
+        for migration in migrations)
     return instance if is_idle else None
 
 

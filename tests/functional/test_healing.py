@@ -8,8 +8,10 @@ import logging
 from unittest import mock
 
 import fixtures
+from nova.compute import manager
 from nova import context
 from nova import objects
+from nova.tests.functional.api import client
 from oslo_utils.fixture import uuidsentinel as uuids
 import requests
 
@@ -65,9 +67,6 @@ class Drift(allocations.Allocations):
             instance.update(values)
             instance.save()
 
-
-class Healing(Drift):
-
     def heal(self, host='mix1'):
         """Run the periodic task of a host; return its warnings."""
         log = self.useFixture(fixtures.FakeLogger(
@@ -75,6 +74,9 @@ class Healing(Drift):
             format='%(instance_uuid)s %(message)s'))
         self.update_host(host)
         return log.output
+
+
+class Healing(Drift):
 
     def test_drifted_allocations_are_healed(self):
         self.assertEqual('', self.heal())
@@ -223,3 +225,58 @@ class Healing(Drift):
 
         with mock.patch.object(prio_allocations, 'get_if_idle', get_if_idle):
             self.assertIn('4 attempts failed', self.heal())
+
+
+class SourceReturns(Drift):
+    """The source host starts again while a server is evacuated from it.
+
+    Nova then deletes the allocation at the source, and ends the migration.
+    The server has no task any more, and still has the source as its host.
+    """
+
+    def setUp(self):
+        super().setUp()
+        self.start('mix2')
+        self.server = self.create('high')
+
+    def evacuate(self, error=None):
+        """Evacuate the server to mix2; mix1 starts and heals before the end.
+
+        :param error: exception with which the evacuation fails at its end
+        """
+        stock = manager.ComputeManager.stop_instance
+
+        def stop(compute, *args, **kwargs):
+            # Nova stops each evacuated server when it has started.
+            stock(compute, *args, **kwargs)
+            self.host_up('mix1')
+            if error:
+                raise error
+
+        self.host_down('mix1')
+        with mock.patch.object(manager.ComputeManager, 'stop_instance', stop):
+            self.act(self.server, 'SHUTOFF', evacuate={'host': 'mix2'})
+
+    def test_source_does_not_heal_instance_that_is_leaving(self):
+        self.evacuate()
+        self.assertEqual('mix2', self.host_of(self.server))
+        self.expected[self.server['id']] = self.expected_allocation(
+            self.server, host='mix2')
+        self.assert_stable_allocations()
+
+    def test_source_heals_instance_that_came_back(self):
+        """An unshelve makes no migration: the evacuation stays the last."""
+        self.evacuate()
+        self.act(self.server, 'SHELVED_OFFLOADED', shelve=None)
+        self.act(self.server, unshelve={'host': 'mix1'})
+        self.drift([self.server])
+        self.assertIn(self.server['id'], self.heal())
+        self.assert_stable_allocations()
+
+    def test_source_heals_instance_after_failed_evacuation(self):
+        self.assertRaises(client.OpenStackApiException, self.evacuate,
+                          RuntimeError('it was made to fail'))
+        self.assertEqual('mix1', self.host_of(self.server))
+        self.assertEqual({}, self.held(self.server))
+        self.assertIn(self.server['id'], self.heal())
+        self.assert_stable_allocations()
