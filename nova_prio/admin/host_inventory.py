@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import contextlib
 import dataclasses
 import datetime
 import typing
@@ -20,6 +21,7 @@ from nova.db.main import api as main_db
 from nova import objects
 from nova import rpc
 from oslo_db import exception as db_exception
+from oslo_db.sqlalchemy import enginefacade
 from oslo_utils import importutils
 import sqlalchemy.exc
 
@@ -255,6 +257,8 @@ def format_first_line(error: Exception | str) -> str:
 def connect_databases(conf: cfg.ConfigOpts) -> None:
     """Let Nova's objects read the databases, as nova-status does.
 
+    A second call has no effect once a database was read.
+
     :param conf: Nova's configuration, which has read its files
     """
     objects.register_all()
@@ -267,4 +271,5 @@ def connect_databases(conf: cfg.ConfigOpts) -> None:
     for group, database in (('database', main_db), ('api_database', api_db)):
         # Services wait for a database that starts later; commands do not.
         conf.set_override('max_retries', 0, group=group)
-        database.configure(conf)
+        with contextlib.suppress(enginefacade.AlreadyStartedError):
+            database.configure(conf)

@@ -26,10 +26,14 @@ from nova_prio.scheduler import config_checks as scheduler_checks
 from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:
+    from nova import context as nova_context
     from oslo_config import cfg
 
     _Findings = abc.Iterator[tuple[upgradecheck.Code, str]]
     _Check = abc.Callable[[cfg.ConfigOpts, list[str]], _Findings]
+    #: A check that also takes a context of an administrator.
+    _FindInDatabases = abc.Callable[
+        [cfg.ConfigOpts, list[str], nova_context.RequestContext], _Findings]
 
 SUCCESS, WARNING, FAILURE = upgradecheck.Code
 
@@ -171,29 +175,44 @@ def _check_cgroups(
             len(problems) - 1)
 
 
-def _check_aggregates(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
-    """Check the host aggregates in Nova and in Placement."""
+def _check_databases(find: _FindInDatabases, subject: str,
+                     conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+    """Run a check that reads Nova's databases, if the configuration has them.
+
+    :param find: function that yields the findings
+    :param subject: plural noun that names what the check is about
+    """
     if not conf.api_database.connection:
         yield SUCCESS, (
             '[api_database] connection is not set, as on a compute host; '
-            'host aggregates are not checked.')
+            '%s are not checked.' % subject)
         return
     # These imports take a second.
     from nova import context
-    from nova import objects
 
     from nova_prio.admin import host_inventory
     try:
         host_inventory.connect_databases(conf)
-        admin = context.get_admin_context()
-        aggregates = list(objects.AggregateList.get_all(admin))
-        hosts, silent_cells = host_inventory.list_hosts(admin)
+        findings = list(find(conf, services, context.get_admin_context()))
     except host_inventory.DATABASE_ERRORS as error:
         yield FAILURE, (
             'The database of [api_database] connection cannot be read: %s; '
             'correct the option, or the database.'
             % host_inventory.format_first_line(error))
         return
+    yield from findings
+
+
+def _find_aggregate_faults(
+        conf: cfg.ConfigOpts, services: list[str],
+        context: nova_context.RequestContext) -> _Findings:
+    """Check the host aggregates in Nova and in Placement."""
+    # These imports take a second.
+    from nova import objects
+
+    from nova_prio.admin import host_inventory
+    aggregates = list(objects.AggregateList.get_all(context))
+    hosts, silent_cells = host_inventory.list_hosts(context)
     for cell in silent_cells:
         yield WARNING, (
             'Cell %s does not answer, so its hosts are not checked; check '
@@ -202,6 +221,15 @@ def _check_aggregates(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
         conf, services, aggregates, hosts, not silent_cells))
     yield from _list_all(WARNING, aggregate_checks.find_mirror_warnings(
         aggregates, hosts))
+
+
+def _find_pin_conflicts(
+        conf: cfg.ConfigOpts, services: list[str],
+        context: nova_context.RequestContext) -> _Findings:
+    """Find the pairs of instances with one dedicated CPU."""
+    # This import takes a second.
+    from nova_prio.admin.audit import pin_conflicts
+    return _list_all(WARNING, pin_conflicts.find_warnings(context))
 
 
 def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
@@ -223,7 +251,10 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
         ('Configuration of nova-compute', contract.COMPUTE, _check_compute),
         ('Cgroups of the compute host', contract.COMPUTE,
          functools.partial(_check_cgroups, find_cgroup_problems)),
-        ('Host aggregates', None, _check_aggregates)]
+        ('Host aggregates', None, functools.partial(
+            _check_databases, _find_aggregate_faults, 'host aggregates')),
+        ('Dedicated CPUs of instances', None, functools.partial(
+            _check_databases, _find_pin_conflicts, 'instances'))]
 
 
 def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,

@@ -415,11 +415,11 @@ class Hosts(Audit):
             cell.cpu_pinning = {0: taken}
             instance.save()
         rows = self.audit('--fix', status=report.FOUND)
+        first, second = sorted((high['id'], pinned['id']))
         self.assertEqual(
-            {(server['id'], 'CPUs %d, with %s' % (taken, other['id']))
-             for server, other in ((high, pinned), (pinned, high))},
-            {(row['Consumer'], row['Compute']) for row in rows
-             if row['Finding'] == 'same_cpu'})
+            [(first, 'CPUs %d, with %s' % (taken, second))],
+            [(row['Consumer'], row['Compute']) for row in rows
+             if row['Finding'] == 'pin_conflict'])
         with self.instance(pinned) as instance:
             cell, = instance.numa_topology.cells
             cell.cpu_pinning = {0: 8}

@@ -37,6 +37,10 @@ REMEDIES = {
     'oversold': 'Migrate instances away, or set the CPU sets, '
                 'cpu_priority_mix_enable and the CPU allocation ratio as they '
                 'were.',
+    'pin_conflict': 'Migrate one of the two instances. If its guest is off, '
+                    'migrate it cold, or shelve and unshelve it. If one of '
+                    'them awaits the confirmation of a resize, confirm the '
+                    'resize first.',
     'same_cpu': _MOVE,
     'cpu_outside': _MOVE,
     'other_cpus': _REBOOT,

@@ -41,7 +41,8 @@ def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
                               compute=view.problem)
     else:
         yield from _check_traits(view)
-    yield from _check_pins(view)
+    if view.report:
+        yield from _check_pins(view)
     if view.report and not view.has_tasks_or_moves:
         yield from _check_inventories(view)
         yield from _check_report(view)
@@ -152,17 +153,16 @@ def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
 
 
 def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
-    """Yield pins to CPUs of others, or to CPUs that are not dedicated."""
-    pins = {instance.uuid: demand.get_instance_pins(instance)
-            for instance in view.instances_at_rest}
-    for uuid, text in finding.find_pin_conflicts(pins):
-        yield finding.Finding(view.name, 'same_cpu', uuid, compute=text)
-    if view.report is None:
-        return
-    for uuid, cpus in pins.items():
-        outside = cpus - view.report.cpus.dedicated
+    """Yield pins to CPUs that are not dedicated.
+
+    The host must have a report.
+    """
+    assert view.report is not None
+    for instance in view.instances_at_rest:
+        pins = demand.get_instance_pins(instance)
+        outside = pins - view.report.cpus.dedicated
         if outside:
             yield finding.Finding(
-                view.name, 'cpu_outside', uuid,
+                view.name, 'cpu_outside', instance.uuid,
                 needed='CPUs %s' % view.report.cpu_dedicated_set,
                 compute='CPUs %s' % hardware.format_cpu_spec(outside))

@@ -20,6 +20,7 @@ from nova_prio.admin.audit import guests
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import hosts
 from nova_prio.admin.audit import migrations
+from nova_prio.admin.audit import pin_conflicts
 from nova_prio.admin import host_inventory
 from nova_prio.placement import allocations as prio_allocations
 from nova_prio.virt.libvirt import guest_xml
@@ -128,6 +129,7 @@ class CloudAudit:
         # frees.
         findings = [
             *hosts.check(view),
+            *pin_conflicts.check(view),
             *aggregates.check(view, self._read_aggregates(self._context)),
             *migrations.check(view),
             *allocations.check(view, self._context, self._client)]

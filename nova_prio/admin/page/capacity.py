@@ -243,7 +243,7 @@ def _find_problems(host: host_inventory.HostCapacity,
                    ' (%s)' % report.blocked_by))
     for uuid, text in finding.find_pin_conflicts(pins):
         yield 'Instance %s is pinned to %s. %s' % (
-            uuid, text, finding.REMEDIES['same_cpu'])
+            uuid, text, finding.REMEDIES['pin_conflict'])
     for uuid, cpus in pins.items():
         outside = cpus - report.cpus.dedicated
         if outside:

@@ -22,6 +22,8 @@ from nova_prio.compat import hooks
 
 README = pathlib.Path(__file__).parents[3] / 'README.rst'
 SUCCESS, WARNING, FAILURE = 0, 1, 2
+#: The checks that read Nova's databases.
+DATABASE_CHECKS = ['Host aggregates', 'Dedicated CPUs of instances']
 API = {('nova_prio', 'enabled'): True}
 SCHEDULER = {
     ('filter_scheduler', 'available_filters'): [
@@ -76,13 +78,14 @@ def found(monkeypatch, tmp_path):
 def test_right_configuration_has_no_findings(found):
     results = found(API, SCHEDULER, COMPUTE)
     cgroups = results.pop('Cgroups of the compute host')
-    aggregates = results.pop('Host aggregates')
+    of_databases = [results.pop(name) for name in DATABASE_CHECKS]
     assert {SUCCESS} == {result.code for result in results.values()}
     assert {None} == {result.details for result in results.values()}
     assert FAILURE == cgroups.code
     assert 'no hierarchy with the controller cpu' in cgroups.details
-    assert SUCCESS == aggregates.code
-    assert '[api_database] connection is not set' in aggregates.details
+    for result in of_databases:
+        assert SUCCESS == result.code
+        assert '[api_database] connection is not set' in result.details
 
 
 USE, RELEASE = 'Use of the package', 'Release of Nova'
@@ -306,7 +309,9 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
             r'^( *)\.\. code-block:: ini\n((?:\n|\1   .*\n)+)',
             README.read_text(), re.MULTILINE)))
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
-    *of_services, _cgroups, _aggregates = json.loads(done.stdout)['checks']
+    checks = json.loads(done.stdout)['checks']
+    of_services = [each for each in checks if each['check'] not in (
+        'Cgroups of the compute host', *DATABASE_CHECKS)]
     assert {(0, None)} == {(each['result'], each['details'])
                            for each in of_services}
     path.write_text('[nova_prio]\nenabled = maybe\n')
@@ -316,25 +321,31 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
     assert all(word in line for word in ('enabled', str(path), "'maybe'"))
 
 
-def check_aggregates(path):
-    """Run the command; return code and details of the last check."""
+def check_databases(path):
+    """Run the command; return the results of the checks of the databases.
+
+    Each is a tuple of code and details. The first is about host aggregates.
+    """
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     assert 'Traceback' not in done.stderr, done.stderr
-    found = json.loads(done.stdout)['checks'][-1]
-    assert 'Host aggregates' == found['check']
-    return found['result'], found['details']
+    found = json.loads(done.stdout)['checks'][-2:]
+    assert DATABASE_CHECKS == [each['check'] for each in found]
+    return [(each['result'], each['details']) for each in found]
 
 
 def test_host_aggregates_of_databases(nova_conf, nova_manage, tmp_path):
-    code, details = check_aggregates(nova_conf)
+    (code, details), of_instances = check_databases(nova_conf)
     assert WARNING == code
     assert details.startswith('No host aggregate has the metadata priority_m')
+    assert (SUCCESS, None) == of_instances
     nova_manage(
         nova_conf, 'cell_v2', 'create_cell', '--transport-url', 'fake:///',
         '--database_connection', 'sqlite:////%s/none/cell.db' % tmp_path)
-    code, details = check_aggregates(nova_conf)
-    assert WARNING == code
-    assert 'does not answer, so its hosts are not checked' in details
+    for (code, details), subject in zip(
+            check_databases(nova_conf), ('hosts', 'instances')):
+        assert WARNING == code
+        assert ('does not answer, so its %s are not checked' % subject
+                in details)
 
 
 @pytest.mark.parametrize('options', ['', '[placement]\n'
@@ -350,7 +361,7 @@ def test_aggregates_without_placement_are_warning(nova_conf, options):
             "values (1, 'priority_mix', 'true')")
         database.commit()
     nova_conf.write_text(nova_conf.read_text() + options)
-    code, details = check_aggregates(nova_conf)
+    (code, details), _ = check_databases(nova_conf)
     assert WARNING == code
     assert details.startswith('The aggregates of Placement cannot be compared '
                               'with the host aggregates: '), details
@@ -360,7 +371,7 @@ def test_aggregates_without_placement_are_warning(nova_conf, options):
 
 @pytest.mark.parametrize('connection, expected', [
     ('sqlite:////%s/none/api.db', 'unable to open database file; correct'),
-    ('sqlite:////%s/empty.db', 'no such table: aggregates; correct'),
+    ('sqlite:////%s/empty.db', 'no such table: '),
     ('nonsense', 'Could not parse SQLAlchemy URL'),
     ('oracle+cx_oracle://', "No module named 'cx_Oracle'; correct"),
 ])
@@ -368,7 +379,7 @@ def test_unreadable_database_is_failure(tmp_path, connection, expected):
     path = tmp_path / 'nova.conf'
     path.write_text('[api_database]\nconnection = %s\n'
                     % connection.replace('%s', str(tmp_path)))
-    code, details = check_aggregates(path)
-    assert FAILURE == code
-    assert 'The database of [api_database] connection cannot be' in details
-    assert expected in details
+    for code, details in check_databases(path):
+        assert FAILURE == code
+        assert 'The database of [api_database] connection cannot be' in details
+        assert expected in details
