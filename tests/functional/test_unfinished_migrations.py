@@ -83,7 +83,12 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertIn(found, self.found())
         self.assertIn(found, self.found('--fix', '--dry-run'))
         self.assertEqual((status, held), state())
-        self.assertIn(found, self.found('--fix', status=command.FIXED))
+        # The other host still counts the claim in its report.
+        _, rows, _ = commands.run('audit', '--fix')
+        self.assertIn(('fixed', migration.uuid),
+                      [(row['State'], row['Consumer']) for row in rows])
+        for host in 'mix1', 'mix2':
+            self.update_host(host)
         self.audit()
         self.assertEqual((after, False), state())
         self.assertIsNone(self.claimed(server))
@@ -131,6 +136,25 @@ class UnfinishedMigrations(test_audit.Audit):
             self.assert_stable_allocations()
             self.delete(server)
         self.delete(*others)
+
+    def test_audit_drops_claim_of_evacuation_that_died(self):
+        """The source had started again, and the destination was killed."""
+        server = self.create('high', host='mix1')
+        with self.instance(server) as instance:
+            migration = objects.Migration(
+                instance._context, instance_uuid=server['id'],
+                status='completed', migration_type='evacuation',
+                source_compute='mix1', dest_compute='mix2')
+            migration.create()
+            instance.migration_context = objects.MigrationContext(
+                instance_uuid=server['id'], migration_id=migration.id,
+                old_numa_topology=instance.numa_topology,
+                new_numa_topology=instance.numa_topology)
+            instance.save()
+        self.assertIn(('mix1', 'unfinished_migration', migration.uuid),
+                      self.found('--fix', status=command.FIXED))
+        self.assertIsNone(self.claimed(server))
+        self.audit()
 
     def test_audit_reports_migration_killed_while_libvirt_moves_guest(self):
         """The finding names the host where the guest may run."""

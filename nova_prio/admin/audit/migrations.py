@@ -35,8 +35,10 @@ if typing.TYPE_CHECKING:
 QUIET_SECONDS = 60
 
 #: Type of a migration -> its statuses while the source host works on it. The
-#: instance then has a task.
+#: instance then has a task. The source host of an evacuation does not work on
+#: it, but ends it with the status "completed" if it starts meanwhile.
 _SOURCE_STATUSES = {
+    'evacuation': (),
     'live-migration': ('queued', 'preparing', 'running'),
     'migration': ('pre-migrating', 'migrating'),
     'resize': ('pre-migrating', 'migrating')}
