@@ -184,7 +184,7 @@ def _probe_tracker() -> str | None:
     hooks.install_tracker(ours, claims.PriorityClaim, claims.PriorityMoveClaim)
     # The name by which ComputeManager makes its tracker.
     tracker = manager.resource_tracker.ResourceTracker
-    if tracker is not ours:
+    if not issubclass(tracker, ours):
         return 'it makes a %s.%s' % (tracker.__module__, tracker.__name__)
 
 

@@ -86,17 +86,43 @@ def install_request_filter(function):
 
 
 def install_tracker(tracker_class, claim_class, move_claim_class):
-    """Let nova-compute make trackers and claims of these classes.
+    """Let nova-compute make a tracker and claims of these classes.
 
-    Call this before nova-compute makes its tracker.
+    Call this before nova-compute makes its tracker. A process that runs
+    several computes may have other drivers: they keep Nova's own classes.
 
+    :param tracker_class: subclass of Nova's ResourceTracker, for a driver with
+        the attribute ``priority_host``
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
     register_options()
     contract.check(contract.COMPUTE)
     from nova.compute import claims
     from nova.compute import resource_tracker
-    resource_tracker.ResourceTracker = tracker_class
+    stock_class, = (each for each in tracker_class.__mro__
+                    if each.__module__ == resource_tracker.__name__)
+
+    class ResourceTracker(tracker_class):
+        """The tracker for a driver."""
+
+        def __new__(cls, host, driver, *args, **kwargs):
+            """Return a tracker of ``tracker_class``, or Nova's own."""
+            if hasattr(driver, 'priority_host'):
+                return super().__new__(cls)
+            return stock_class(host, driver, *args, **kwargs)
+
+    def choose(ours, stock):
+        """Return a function that makes a claim for the tracker it gets."""
+        def make(*args, **kwargs):
+            # Nova passes the tracker by its place.
+            is_ours = any(isinstance(each, tracker_class) for each in args)
+            claim_class = ours if is_ours else stock
+            return claim_class(*args, **kwargs)
+
+        return make
+
+    resource_tracker.ResourceTracker = ResourceTracker
     resource_tracker.claims = types.SimpleNamespace(
-        Claim=claim_class, MoveClaim=move_claim_class,
+        Claim=choose(claim_class, claims.Claim),
+        MoveClaim=choose(move_claim_class, claims.MoveClaim),
         NopClaim=claims.NopClaim)

@@ -108,24 +108,25 @@ NAMES = {
             sort_dir, limit, marker, expected_attrs)
     """,
     (COMPUTE,): """
-        nova.compute.claims NopClaim
-        nova.compute.resource_tracker _instance_in_resize_state(instance)
-            _instance_is_live_migrating(instance)
-        nova.compute.resource_tracker:ResourceTracker
-            _get_migration_context_resource(resource, instance, prefix)
-            _update_usage_from_instance(context, instance, nodename)
-        nova.compute.task_states MIGRATING RESIZE_REVERTING rebuild_states
+        nova.compute.claims Claim MoveClaim NopClaim
+        nova.compute.resource_tracker:ResourceTracker _update(context,
+            compute_node)
+        nova.compute.task_states MIGRATING RESCUING RESIZE_REVERTING SPAWNING
+            rebuild_states
+        nova.compute.vm_states allow_resource_removal(vm_state, task_state)
         nova.compute.utils is_volume_backed_instance(context, instance, bdms)
-        nova.exception CPUPinningUnknown
+        nova.exception CPUPinningInvalid CPUPinningUnknown CPUUnpinningInvalid
+            CPUUnpinningUnknown GroupAffinityViolation InstanceFaultRollback(
+            inner_exception) MigrationError
         nova.objects.instance:Instance get_by_uuid(context, uuid,
             expected_attrs) revert_migration_context
-        nova.objects.instance:InstanceList get_uuids_by_host(context, host)
         nova.pci.manager:PciDevTracker free_instance_claims(context, instance)
         nova.scheduler.client.report:SchedulerReportClient
             get_allocations_for_resource_provider(context, rp_uuid)
             get_allocs_for_consumer(context, consumer) put(url, data, version,
             global_request_id)
         nova.virt.hardware get_cpu_dedicated_set get_cpu_shared_set
+            numa_usage_from_instance_numa(host_topology, instance_topology)
         nova.virt.libvirt.driver GuestNumaConfig(cpuset, cputune)
         nova.virt.libvirt.driver:LibvirtDriver
             _get_allocation_ratios(inventory) _get_host_numa_topology

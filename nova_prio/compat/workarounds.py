@@ -1,70 +1,209 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workarounds for bugs in the recount of Nova's resource tracker.
+"""Workarounds for bugs in what Nova's resource tracker counts and claims.
 
-A recount reads the instances of the host first and the migrations then, and
-some in-flight moves fall between the two. Each docstring names the bug, the
-effect without the workaround, and its test in
-``tests/functional/test_in_flight_moves.py`` or another file. All bugs affect
-Nova 31 to 34 and are open. "No number" means that no Launchpad bug is known;
-the numbers beside it are those of other bugs.
+Each docstring names a bug, its effect and its test in ``tests/functional``.
+All bugs affect Nova 31 to 34 and are open. "No number" means that no Launchpad
+bug is known; the numbers beside it are those of other bugs.
 
-If all supported releases of Nova repair a bug, delete the function and its
-call: the test must still pass. If Nova is right, only ``snapshot`` has any
-effect. :mod:`nova_prio.compat.claim_workarounds` has those for claims. Two
-workarounds are one line of an override each:
+If all supported releases of Nova repair a bug, delete the code: the test must
+still pass. Two workarounds are one line of an override each:
 
 * ``obj_reset_changes`` in ``rollback_live_migration_at_destination`` of
   :mod:`nova_prio.virt.libvirt.live_migration`. Bug 1894095: the clean-up of a
   failed live migration saves the CPUs of the destination in the instance.
-  Without this workaround, the source gives away the CPUs of a running guest.
+  Without this workaround, the record of the instance is wrong.
   Test: ``test_live_migration``, ``test_cleaning_up_after_a_failure``.
 * ``migration_context = None`` in ``rebuild`` of
   :mod:`nova_prio.virt.libvirt.driver`. No number (a side effect of the
-  fix of 1499028): a rebuild on the same host applies the claim of a failed
-  move. Without this workaround, the guest starts on CPU numbers of the other
-  host. Test: ``test_unfinished_migrations``,
+  fix of 1499028): a rebuild on the same host applies and saves the claim of a
+  failed move. Without this workaround, the record of the instance is wrong.
+  Test: ``test_unfinished_migrations``,
   ``test_rebuild_before_audit_drops_claim_and_keeps_allocations``.
 """
 
-import copy
-import time
-
+from nova.compute import resource_tracker
 from nova.compute import task_states
-from nova.compute import vm_states
 from nova import exception
 from nova import objects
-from nova.objects import fields
+from nova import utils
+from oslo_log import log as logging
 
 from nova_prio.placement import allocations
 
-#: How long a recount waits for an instance. Nova sets its host milliseconds
-#: after it has dropped the migration context.
-ARRIVAL_SECONDS = 1
-_INTERVAL_SECONDS = 0.1
-#: Statuses of a live migration that copies the memory of the guest.
-_TRANSFERRING = ('running', 'running (post-copy)')
+LOG = logging.getLogger(__name__)
+
 _ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology', 'resources',
                'system_metadata']
 
 
+class MoveWorkarounds:
+    """Extend a ResourceTracker to claim for moves correctly.
+
+    This class stands before ResourceTracker in the bases of our tracker. It
+    uses only attributes of Nova's tracker, and the driver.
+    """
+
+    def live_migration_claim(self, context, instance, *args, **kwargs):
+        """Claim for a live migration to this host.
+
+        Bug: 2044235, whose fix covers only some errors. The conductor sets the
+        instance to ERROR for each error that it does not know.
+        Without this workaround: if Placement does not answer during the claim,
+        a running instance ends in ERROR instead of trying the next host.
+        Test: ``test_live_migration``, ``Devices.test_claims_that_fail``.
+
+        :raises nova.exception.ComputeResourcesUnavailable: for each error
+        """
+        try:
+            return super().live_migration_claim(
+                context, instance, *args, **kwargs)
+        except exception.ComputeResourcesUnavailable:
+            raise
+        except Exception as error:
+            LOG.exception('The claim for a live migration has failed.',
+                          instance=instance)
+            raise exception.ComputeResourcesUnavailable(
+                reason='The claim has failed: %s' % error) from error
+
+    def _move_claim(self, context, instance, new_flavor, nodename, migration,
+                    *args, **kwargs):
+        """Claim for a move; prepare Nova's tracker for the claim.
+
+        Bug: (a) Nova forgets the PCI devices that a failed move has claimed.
+        (b) For a live migration, see ``keeps_pci_requests``. (c) A claim that
+        fails leaves its migration context in the instance.
+        Without this workaround: (a) the guest is given devices of another
+        host. (c) A rebuild applies CPU numbers of the other host.
+        Test: ``test_live_migration``, (a) ``Devices``, (b)
+        ``Devices.test_claims_that_fail``, (c)
+        ``test_rebuild_after_a_claim_that_failed``.
+        """
+        if (self.pci_tracker and instance.host != self.host and
+                self.driver.manages(instance)):
+            self.pci_tracker.free_instance_claims(context, instance)
+        if not self.keeps_pci_requests(instance, migration):
+            return super()._move_claim(context, instance, new_flavor, nodename,
+                                       migration, *args, **kwargs)
+        # The alias may have changed, or may not exist on this host.
+        flavor = new_flavor.obj_clone()
+        flavor.extra_specs.pop('pci_passthrough:alias', None)
+        has_claimed_cpus = False
+        try:
+            claim = super()._move_claim(context, instance, flavor, nodename,
+                                        migration, *args, **kwargs)
+            has_claimed_cpus = bool(claim.claimed_numa_topology)
+            return claim
+        finally:
+            if not has_claimed_cpus:
+                instance.drop_migration_context()
+
+    def keeps_pci_requests(self, instance, migration):
+        """Return whether a claim must keep the instance's PCI requests.
+
+        Bug: for a live migration, Nova makes new requests from the flavor and
+        saves them, but claims the devices for the old requests.
+        Without this workaround: the guest cannot be started again after the
+        live migration.
+        Test: ``test_live_migration``,
+        ``Devices.test_guests_start_again_on_their_host``.
+        """
+        return (migration is not None and migration.is_live_migration and
+                self.driver.manages(instance))
+
+    def _update_usage_from_migration(self, context, instance, migration,
+                                     nodename):
+        """Count a move, and keep the devices of a live migration claimed.
+
+        Bug: a recount allocates the devices that a live migration to this
+        host has claimed. If the migration then fails, nobody frees them.
+        Without this workaround: the devices stay in use. Or the host that the
+        migration tries next takes them for its own, and the instance ends in
+        ERROR.
+        Test: ``test_live_migration``,
+        ``Devices.test_the_next_host_of_one_migration``.
+        """
+        # Nova allocates the devices in ``pci_tracker.claims``: hide them while
+        # Nova counts the move.
+        claimed = None
+        with self.driver.priority_host.steps.contain(
+                'keep the PCI devices of a live migration claimed',
+                refuse_until_recount=True):
+            if self.keeps_pci_requests(instance, migration):
+                claimed = self.pci_tracker.claims.pop(instance.uuid, None)
+        try:
+            super()._update_usage_from_migration(
+                context, instance, migration, nodename)
+        finally:
+            if claimed:
+                self.pci_tracker.claims[instance.uuid] = claimed
+
+    def delete_allocation_for_evacuated_instance(
+            self, context, instance, node, node_type='source'):
+        """Delete the allocation of an evacuation, but of nothing else.
+
+        Bug: no number. If a rebuild fails on the host of the instance, Nova
+        takes the rebuild for an evacuation to this host.
+        Without this workaround: if the start gate refuses the rebuild, the
+        instance loses its allocation, and keeps running.
+        Test: ``test_start_gate``,
+        ``test_refused_rebuild_keeps_guest_and_allocation``.
+        """
+        if node_type == 'destination' and instance.host == self.host:
+            return
+        super().delete_allocation_for_evacuated_instance(
+            context, instance, node, node_type=node_type)
+
+    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
+    def free_devices(self, context, instance, migration):
+        """Free the devices of a live migration to this host that has ended.
+
+        For the bug and its test, see ``_update_usage_from_migration``.
+        """
+        tracked = self.tracked_migrations.get(instance.uuid)
+        # With another id, the instance moves to this host again, and keeps
+        # its devices.
+        if self.pci_tracker and tracked and tracked.id == migration.id:
+            self.pci_tracker.free_instance_claims(context, instance)
+
+
+def may_count(migration, is_first):
+    """Return whether a recount may count a migration.
+
+    Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
+    failed migrations as part of the next move of the instance.
+    Without this workaround: a host counts the next move twice, or counts a
+    move that does not concern the host, until the next recount.
+    Test: ``test_in_flight_moves``,
+    ``test_evacuation_to_source_of_failed_move``,
+    ``test_migration_after_failed_live_migration``.
+
+    :param is_first: whether this is the first recount of nova-compute; later
+        the host has a lease of each move that still goes on
+    """
+    if allocations.is_open_migration(migration):
+        return True
+    if not is_first:
+        return False
+    instance = _get_instance(migration)
+    if instance is None or instance.task_state is None:
+        return False
+    claimed = instance.migration_context
+    return claimed is not None and claimed.migration_id == migration.id
+
+
 def restore_own_cpus(instance, host):
-    """Give an instance back the CPUs that it has on a host, for the recount.
+    """Give an instance back the CPUs of its record, for the first recount.
 
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
-    the host. The context may belong to a later move, away from the host, which
-    began before the move to the host ended. Or it may belong to an unfinished
-    resize on the host, whose new CPUs the claim counts already.
-    Without this workaround: the host counts the CPU numbers of another host,
-    or counts the new CPUs twice, and gives away the CPUs where the guest
-    runs.
-    Test: ``test_next_move_begins_before_live_migration_ends``,
-    ``test_resize_on_same_host_counts_once``.
+    the host. The context may belong to a later move, away from the host. Or it
+    may belong to an unfinished resize on the host, which counts the new CPUs.
+    Without this workaround: after a restart of nova-compute, the host leases
+    the CPU numbers of another host to the instance.
+    Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
-    context = instance.migration_context
-    # If Nova has applied the context, both are the same object.
-    if not context or context.new_numa_topology is not instance.numa_topology:
+    if not has_applied_context(instance):
         return
     migration = get_last_move(instance)
     # The move leaves the host, or is a resize on the host that is not
@@ -75,20 +214,16 @@ def restore_own_cpus(instance, host):
         instance.revert_migration_context()
 
 
-def has_left_by_revert(instance, host):
-    """Return whether an instance left a host when its resize was reverted.
+def has_applied_context(instance):
+    """Return whether Nova has applied the migration context of an instance.
 
-    Bug: no number (related to 1879878). Between the two steps of a revert,
-    the instance has the destination as host and the CPUs of the source.
-    Without this workaround: the destination counts CPU numbers of the source.
-    If one of them is pinned already, the recount fails half-way.
-    Test: ``test_destination_leaves_out_reverted_instance``.
+    Nova does so in memory, for a recount. Then both are the same object.
     """
-    migration = _get_reverting_move(instance)
-    # The destination sets the status 'reverted' at the end of its step. After
-    # a resize on the same host, the instance has not left.
-    return bool(migration and migration.status == 'reverted' and
-                migration.dest_compute == host != migration.source_compute)
+    if not instance.obj_attr_is_set('migration_context'):
+        return False
+    applied = instance.migration_context
+    return applied is not None and (
+        applied.new_numa_topology is instance.numa_topology)
 
 
 def find_returning(context, host):
@@ -96,9 +231,11 @@ def find_returning(context, host):
 
     Bug: no number (related to 1879878). Until a revert ends, the instance has
     the destination as host, and the source does not count it.
-    Without this workaround: the source does not count the instance and gives
-    its CPUs away, just before the guest starts on them.
-    Test: ``test_source_counts_instance_that_a_revert_returns``.
+    Without this workaround: if nova-compute was restarted meanwhile, the
+    source gives the CPUs of the instance away, just before the guest starts on
+    them.
+    Test: ``test_in_flight_moves``,
+    ``test_source_counts_instance_that_a_revert_returns``.
 
     :param context: nova.context.RequestContext of the cell, of an
         administrator
@@ -110,141 +247,9 @@ def find_returning(context, host):
                       'deleted': False}, expected_attrs=_ATTRIBUTES):
         if instance.host == host:
             continue
-        migration = _get_reverting_move(instance)
+        migration = get_last_move(instance)
         if migration and migration.source_compute == host:
             yield instance, migration
-
-
-def is_arriving(migration, host, known):
-    """Return whether a live migration to a host has no migration context left.
-
-    Bug: no number (the part that the fix of 1896463 left open). Without the
-    lock of the tracker, Nova drops the migration context of a live migration,
-    and then sets the host and the NUMA topology of the instance.
-    Without this workaround: a recount that has read the instances of the host
-    before counts the migration without dedicated CPUs, and the host gives
-    these CPUs to another instance.
-    Test: ``test_recount_counts_instance_without_migration_context``.
-
-    :param known: container of the UUIDs of instances that Nova has read
-    """
-    if (migration.instance_uuid in known or migration.dest_compute != host or
-            not migration.is_live_migration or
-            migration.status not in _TRANSFERRING):
-        return False
-    instance = migration.instance
-    return (instance.numa_topology is not None and
-            instance.migration_context is None)
-
-
-def find_arrived(context, host, known, arriving=frozenset()):
-    """Yield the instances that came to a host during a recount.
-
-    Nova reads the instances of the host first, and the migrations then. Call
-    this after ``find_returning``, or an instance may be missing from both.
-
-    Bug: no number (the part that the fix of 1896463 left open). Live
-    migrations and reverts change the host of an instance without the lock of
-    the tracker.
-    Without this workaround: the CPUs of the instance are free until the next
-    recount.
-    Test: ``test_instance_arrives_between_reads``.
-
-    :param context: nova.context.RequestContext of the cell
-    :param known: UUIDs that Nova has read, in a set or as keys
-    :param arriving: set of the UUIDs of ``is_arriving``, which are awaited for
-        ARRIVAL_SECONDS
-    :returns: iterator of nova.objects.Instance
-    :raises RuntimeError: at the end, if an instance in ``arriving`` has not
-        come
-    """
-    end = time.monotonic() + ARRIVAL_SECONDS
-    while True:
-        here = set(objects.InstanceList.get_uuids_by_host(context, host))
-        missing = arriving - here
-        if not missing or time.monotonic() >= end:
-            break
-        time.sleep(_INTERVAL_SECONDS)
-    for uuid in here.difference(known):
-        try:
-            yield objects.Instance.get_by_uuid(
-                context, uuid, expected_attrs=_ATTRIBUTES)
-        except exception.InstanceNotFound:
-            continue
-    if missing:
-        raise RuntimeError('Instances without a migration context: %s'
-                           % ', '.join(sorted(missing)))
-
-
-def is_over(migration):
-    """Return whether a migration has failed and holds nothing any more.
-
-    The source may still roll a failed live migration back, as long as the
-    instance is migrating and has not begun another move.
-
-    Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
-    failed migrations as part of the next move of the instance.
-    Without this workaround: a host counts the next move twice, or counts a
-    move that does not concern the host, until the next recount.
-    Test: ``test_evacuation_to_source_of_failed_move``,
-    ``test_migration_after_failed_live_migration``.
-    """
-    if allocations.is_open_migration(migration):
-        return False
-    if not migration.is_live_migration or never_began(migration):
-        return True
-    instance = _get_instance(migration)
-    return (instance is None or
-            instance.host != migration.source_compute or
-            instance.task_state != task_states.MIGRATING or
-            any(other.id > migration.id
-                for other in objects.MigrationList.get_by_filters(
-                    migration._context,
-                    {'instance_uuid': migration.instance_uuid})))
-
-
-def evacuates_from_error(migration):
-    """Return whether a migration evacuates an instance that is in ERROR.
-
-    Bug: no number (the part that the fix of 1791075 left open). Nova counts
-    an evacuation only if the instance was active or stopped.
-    Without this workaround: a recount during the evacuation gives the claimed
-    CPUs away.
-    Test: ``test_accounting``,
-    ``test_instance_in_error_counts_during_its_evacuation``.
-    """
-    if migration.migration_type != fields.MigrationType.EVACUATION:
-        return False
-    instance = _get_instance(migration)
-    return (instance is not None and instance.vm_state == vm_states.ERROR and
-            instance.task_state in task_states.rebuild_states)
-
-
-def snapshot(tracker, nodename):
-    """Return a function that restores the present usage of a node.
-
-    Bug: no number (described in the commit that fixes 1953359). A recount
-    begins with an empty host. If the recount fails half-way, Nova keeps the
-    usage that it has counted so far.
-    Without this workaround: claims get the CPUs of all instances that the
-    recount did not reach.
-    Test: ``test_unreadable_moves_refuse_only_priority_instances``.
-    """
-    node = tracker.compute_nodes[nodename].obj_clone()
-    stats, ledger = copy.deepcopy(
-        (tracker.stats[nodename], tracker.driver.ledger))
-    instances = set(tracker.tracked_instances)
-    migrations = dict(tracker.tracked_migrations)
-
-    def restore():
-        """Give the tracker the usage of the snapshot."""
-        tracker.compute_nodes[nodename] = node
-        tracker.stats[nodename] = stats
-        tracker.tracked_instances = instances
-        tracker.tracked_migrations = migrations
-        tracker.driver.ledger = ledger
-
-    return restore
 
 
 def get_last_move(instance):
@@ -270,13 +275,6 @@ def never_began(migration):
     return (migration.is_live_migration and
             migration.status in ('accepted', 'error') and
             migration.source_node is None)
-
-
-def _get_reverting_move(instance):
-    """Return the nova.objects.Migration that is being reverted, or None."""
-    if instance.task_state != task_states.RESIZE_REVERTING:
-        return None
-    return get_last_move(instance)
 
 
 def _get_instance(migration):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims on a host, which also test the rows of the host.
+"""Claims on a host, which also test its rows and lease its CPUs.
 
 The host states of the scheduler are stale when many instances are created at
 once. A claim is made under the lock of the tracker, and decides. It trusts
@@ -10,27 +10,22 @@ the numbers of nova-compute: the limits from the scheduler are older.
 from nova.compute import claims
 import nova.conf
 from nova import exception
-from nova import objects
+from nova.objects import fields
 
 from nova_prio.model import admission
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
-from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
 
-
-def _has_ledger(tracker):
-    # Nova's own tracker has no such attribute.
-    return getattr(tracker, 'has_ledger', False)
+_EVACUATION = fields.MigrationType.EVACUATION
 
 
-class _ClassTest:
+class _PriorityTest:
     """Test the claim for the class of its instance: high, low or ordinary.
 
-    Test the rows of the host and its memory, and limit the CPUs that Nova may
-    use for the NUMA fit. Nova alone tests the claim with another driver, and
-    for an ordinary instance on a host without mix whose VCPU is not oversold.
+    Test the rows of the host and its memory, and hide the CPUs that Nova must
+    not use for the NUMA fit. Then lease the CPUs.
     """
 
     def _test_numa_topology(self, compute_node, limit, /):
@@ -41,83 +36,81 @@ class _ClassTest:
         is one exception: an ordinary instance with pinned CPUs is refused on a
         mix host, because Nova does not know the blocked CPUs.
         """
+        steps = self.tracker.priority_host.steps
         refusals = []
-        # Without our driver, the tracker has no UsageLedger.
-        if _has_ledger(self.tracker):
-            # An error is only recorded here; the lines below decide.
-            with self.tracker.driver.steps.contain(
-                    'test a claim', refuse_on_error=False,
-                    reraised=(exception.ComputeResourcesUnavailable,)
-                    ) as outcome:
-                # The limits that Nova then tests are those of the row.
-                refusals, compute_node, limit = self._test_capacity(
-                    compute_node, limit)
-            if outcome.problem and self._needs_our_test():
-                refusals = [outcome.problem]
+        # An error is only recorded here; the lines below decide.
+        with steps.contain(
+                'test a claim', refuse_on_error=False,
+                reraised=(exception.ComputeResourcesUnavailable,)) as outcome:
+            # The limits that Nova then tests are those of the row.
+            refusals, compute_node, limit = self._test_capacity(
+                compute_node, limit)
+        if outcome.problem and self._needs_our_test():
+            refusals = [outcome.problem]
         unfit = super()._test_numa_topology(compute_node, limit)
         if unfit:
             refusals.append(str(unfit))
+        if not refusals:
+            with steps.contain('lease the CPUs of a claim',
+                               refuse_until_recount=True):
+                refusals = self.tracker.priority_host.lease_claim(
+                    self.instance.uuid, self._get_flavor(),
+                    self.claimed_numa_topology)
         return '; '.join(refusals) or None
+
+    def __enter__(self):
+        """Keep the lease until Nova's call that made the claim has ended."""
+        self._note_call(has_ended=False)
+        return super().__enter__()
+
+    def __exit__(self, exc_type, exc_val, exc_tb):
+        """Give the claim back after an error; an evacuation goes on."""
+        goes_on = (self.migration is not None and
+                   self.migration.migration_type == _EVACUATION)
+        if exc_type is not None or not goes_on:
+            self._note_call(has_ended=True)
+        super().__exit__(exc_type, exc_val, exc_tb)
+
+    def _note_call(self, has_ended):
+        host = self.tracker.priority_host
+        with host.steps.contain('keep the CPUs of a claim',
+                                refuse_until_recount=True):
+            host.note_call(self.instance.uuid, has_ended)
+
+    def _get_flavor(self):
+        # Of Nova's claims, only a MoveClaim has a flavor.
+        return getattr(self, 'flavor', self.instance.flavor)
 
     def _needs_our_test(self):
         """Return whether Nova's test alone is not sufficient."""
-        # Of Nova's claims, only a MoveClaim has a flavor.
-        flavor = getattr(self, 'flavor', self.instance.flavor)
         topology = self.numa_topology
-        return flavor_specs.EXTRA_SPEC in flavor.extra_specs or bool(
-            CONF.cpu_priority_mix_enable and topology and
-            any(cell.pcpuset for cell in topology.cells))
+        return flavor_specs.EXTRA_SPEC in self._get_flavor().extra_specs or (
+            bool(CONF.cpu_priority_mix_enable and topology and
+                 any(cell.pcpuset for cell in topology.cells)))
 
     def _test_capacity(self, compute_node, limit):
-        """Test the rows that the instance needs, and the memory.
-
-        :returns: (list of refusals, each a str; the compute node and the limit
-            for Nova's test of the NUMA topology)
-        """
+        """Test what Nova does not know, as ``PriorityHost.find_refusals``."""
         request = demand.ResourceRequest.from_flavor(
-            getattr(self, 'flavor', self.instance.flavor), self.numa_topology)
-        # If the present instances use more VCPU than the host sells, the
-        # driver reports a total that covers them, and Placement may admit
-        # another instance. Refuse each instance with shared vCPUs, also
-        # ordinary ones: all of them need the low row.
-        if self.tracker.driver.is_vcpu_oversold and request.needed_rows.low:
-            return [admission.Refusal('oversold').detail], compute_node, limit
-        if request.priority is None and not self.tracker.driver.mix:
-            return [], compute_node, limit
-        report = self.tracker.get_priority_report(compute_node)
-        refusals = [refusal.detail for refusal in admission.find_refusals(
-            report, request, report.remaining, compute_node.free_ram_mb)]
+            self._get_flavor(), self.numa_topology)
+        refusals, node, limits = self.tracker.priority_host.find_refusals(
+            request, self.instance.uuid, compute_node, limit,
+            self.tracker.read_inventories)
         if request.priority and (
                 self.tracker.is_disabled_for_priority(self.nodename)):
             refusals.insert(0, admission.Refusal('disabled').detail)
-        topology = compute_node.numa_topology
-        if topology:
-            # Hide the CPUs that an instance of this class must not use.
-            topology = numa.limit_to_class(
-                objects.NUMATopology.obj_from_db_obj(topology), report,
-                request.demand)._to_json()
-        # The ratios of the host itself: a forced target brings no limits, nor
-        # does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
-        ram_ratio = compute_node.ram_allocation_ratio
-        limits = limit.obj_clone() if limit else objects.NUMATopologyLimits()
-        limits.cpu_allocation_ratio = float(report.ratio)
-        # A mix host never overcommits memory.
-        limits.ram_allocation_ratio = (
-            min(ram_ratio, 1.0) if report.mix else ram_ratio)
-        return refusals, objects.ComputeNode(numa_topology=topology), limits
+        return refusals, node, limits
 
 
-class PriorityClaim(_ClassTest, claims.Claim):
+class PriorityClaim(_PriorityTest, claims.Claim):
     """A claim for an instance that is new on the host."""
 
 
-class PriorityMoveClaim(_ClassTest, claims.MoveClaim):
+class PriorityMoveClaim(_PriorityTest, claims.MoveClaim):
     """A claim for an instance that moves to the host."""
 
     def __init__(self, context, instance, nodename, flavor, image_meta,
                  tracker, compute_node, pci_requests, migration, limits=None):
-        if _has_ledger(tracker) and tracker.keeps_pci_requests(
-                instance, migration):
+        if tracker.keeps_pci_requests(instance, migration):
             # Nova would claim for new requests, and saves ``pci_requests``
             # with the claim: change the object itself.
             pci_requests.requests = instance.pci_requests.requests

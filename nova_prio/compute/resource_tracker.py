@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The resource tracker, which counts usage by class and reports the rows."""
+"""The resource tracker of nova-compute, an adapter to PriorityHost.
 
-import types
+Each override calls Nova's method, and tells PriorityHost what Nova counts,
+claims and gives back.
+"""
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
+from nova.compute import vm_states
 import nova.conf
 from nova import exception
 from nova import objects
 from nova import utils
 
-from nova_prio.compat import claim_workarounds
 from nova_prio.compat import contract
 from nova_prio.compat import workarounds
-from nova_prio.compute import claim_handling
-from nova_prio.compute import usage
-from nova_prio.model import capacity
+from nova_prio.compute import live_migration_watcher
+from nova_prio.compute import priority_host
+from nova_prio.model import flavor_specs
 from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
@@ -26,35 +28,22 @@ CONF = nova.conf.CONF
 
 _KEY = 'nova_prio'
 
-# A step of a recount that more than one method takes part in.
+# Steps of a recount that more than one method takes part in.
 _COUNT = 'count the usage of an instance'
+_COUNT_MOVES = 'count the in-flight moves'
 
 
-class PriorityResourceTracker(
-        claim_handling.ClaimHandling, claim_workarounds.ClaimWorkarounds,
-        resource_tracker.ResourceTracker):
-    """Nova's tracker, which also fills the UsageLedger of our driver.
+class PriorityResourceTracker(workarounds.MoveWorkarounds,
+                              resource_tracker.ResourceTracker):
+    """Nova's tracker for a host with our driver."""
 
-    With another driver, which has no ledger, it works as Nova's tracker.
-    """
+    def __init__(self, host, driver, *args, **kwargs):
+        super().__init__(host, driver, *args, **kwargs)
+        self.priority_host = driver.priority_host
+        self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
+        self._contain = self.priority_host.steps.contain
 
-    # Failures of the last recount, which a successful recount makes up for.
-    _failed_before = types.MappingProxyType({})
-    _is_counted = False
-
-    @property
-    def _ledger(self):
-        return getattr(self.driver, 'ledger', None)
-
-    @property
-    def has_ledger(self):
-        """Whether the driver of this service is ours, with a UsageLedger."""
-        return self._ledger is not None
-
-    def _contain_moves(self):
-        """Return a context for a step that counts in-flight moves."""
-        return self.driver.steps.contain(
-            'count the in-flight moves', refuse_until_recount=True)
+    # The recount
 
     @contract.exit_if_refused()
     def update_available_resource(self, context, nodename, startup=False):
@@ -66,11 +55,16 @@ class PriorityResourceTracker(
             instance is pinned outside of the dedicated CPUs: each recount of
             Nova would fail and keep the old numbers
         """
+        context = context.elevated()
+        ended = []
+        with self._contain('free the devices of live migrations',
+                           refuse_on_error=False):
+            ended = self._watcher.free_devices(context)
         try:
             super().update_available_resource(
-                context.elevated(), nodename, startup=startup)
+                context, nodename, startup=startup)
         except exception.CPUPinningUnknown as error:
-            if startup and self.has_ledger:
+            if startup:
                 raise contract.StartRefused(
                     "[compute] cpu_dedicated_set is '%s', but an instance is "
                     "pinned outside of it: %s; set it as it was, move the "
@@ -78,149 +72,199 @@ class PriorityResourceTracker(
                     % (CONF.compute.cpu_dedicated_set,
                        str(error).rstrip('.'))) from error
             raise
+        with self._contain('end the leases that nothing needs',
+                           refuse_on_error=False):
+            self._watcher.forget(ended)
+            if self.priority_host.find_ended(context, self.host):
+                self._save_node(context, nodename)
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def _update_available_resource(self, context, resources, startup=False):
-        """Recount, and restore the old numbers if that fails half-way."""
-        nodename = resources['hypervisor_hostname']
-        restore = None
-        if self.has_ledger:
-            # If the recount succeeds, ``_refresh_report`` forgets these.
-            self._failed_before = (
-                self.driver.steps.get_failures_until_recount())
-            if nodename in self.compute_nodes:
-                # An error here is logged, and has no other effect.
-                with self.driver.steps.contain(
-                        'keep the numbers of the last recount',
-                        refuse_on_error=False):
-                    restore = workarounds.snapshot(self, nodename)
-        # ``_update_usage_from_migrations``, the last count of Nova, sets it.
-        self._is_counted = False
-        try:
-            super()._update_available_resource(
-                context, resources, startup=startup)
-        except Exception:
-            if restore and not self._is_counted:
-                with self.driver.steps.contain(
-                        'restore the numbers of the last recount',
-                        refuse_until_recount=True):
-                    restore()
-            raise
-        finally:
-            self._failed_before = {}
-            self._is_counted = False
-
-    def _get_usage_dict(self, object_or_dict, instance, **updates):
-        usage_dict = super()._get_usage_dict(
-            object_or_dict, instance, **updates)
-        if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
-                usage_dict[_KEY] = self._usage_of(
-                    object_or_dict, instance, usage_dict.get('numa_topology'))
-        return usage_dict
-
-    def _usage_of(self, object_or_dict, instance, topology):
-        """Return the UUID, role and Usage to enter into the ledger."""
-        if isinstance(object_or_dict, objects.Instance):
-            flavor, role = object_or_dict.flavor, usage.RESIDENT
-        else:
-            flavor, role = object_or_dict, usage.MOVE
-        return instance.uuid, role, usage.Usage.from_flavor(flavor, topology)
-
-    def _update_usage(self, usage, nodename, sign=1):
-        super()._update_usage(usage, nodename, sign=sign)
-        if _KEY in usage:
-            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
-                count = self._ledger.add if sign == 1 else self._ledger.remove
-                count(*usage[_KEY])
+    def _save_node(self, context, nodename):
+        """Save the report of the host without a recount."""
+        self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        has_left = {}
-        if self.has_ledger:
-            with self.driver.steps.contain(_COUNT, refuse_until_recount=True):
-                self._ledger.clear()
+        if not self.priority_host.gate.is_settled:
             for instance in instances:
-                with self._contain_moves():
+                with self._contain(_COUNT_MOVES, refuse_until_recount=True):
                     workarounds.restore_own_cpus(instance, self.host)
-                with self._contain_moves():
-                    if workarounds.has_left_by_revert(instance, self.host):
-                        has_left[instance.uuid] = instance
+        with self._contain(_COUNT, refuse_until_recount=True):
+            self.priority_host.begin_recount()
         # Nova looks up the instances of migrations in this dict.
-        self._counted = super()._update_usage_from_instances(
-            context, [instance for instance in instances
-                      if instance.uuid not in has_left], nodename)
-        self._counted.update(has_left)
-        return self._counted
+        self._instances = super()._update_usage_from_instances(
+            context, instances, nodename)
+        return self._instances
 
     def _update_usage_from_migrations(self, context, migrations, nodename):
-        """Count the in-flight moves, also those that Nova leaves out.
-
-        The ledger records the CPUs of each instance and of each move. An error
-        in one move must not keep the others from being counted.
-        """
-        if not self.has_ledger:
-            super()._update_usage_from_migrations(
-                context, migrations, nodename)
-            return
-        unfinished, arriving = [], set()
+        """Count the in-flight moves, but not those that are over."""
+        is_first = not self.priority_host.gate.is_settled
+        present = []
         for migration in migrations:
-            with self._contain_moves() as outcome:
-                is_over = workarounds.is_over(migration)
-                if workarounds.is_arriving(
-                        migration, self.host, self._counted):
-                    arriving.add(migration.instance_uuid)
-                    continue
-            if outcome.problem or not is_over:
-                unfinished.append(migration)
-        super()._update_usage_from_migrations(context, unfinished, nodename)
-        for migration in unfinished:
-            with self._contain_moves():
-                if (migration.dest_compute == self.host and
-                        not self._ledger.holds(migration.instance_uuid) and
-                        workarounds.evacuates_from_error(migration)):
-                    self._update_usage_from_migration(
-                        context, migration.instance, migration, nodename)
-        # A revert has not brought these instances back to this host yet.
-        with self._contain_moves():
-            for instance, migration in workarounds.find_returning(
-                    context, self.host):
-                with self._contain_moves():
-                    if not self._ledger.holds(instance.uuid):
-                        self._update_usage_from_migration(
-                            context, instance, migration, nodename)
-        # These instances came to this host between the reads of Nova.
-        with self._contain_moves():
-            for instance in workarounds.find_arrived(
-                    context, self.host, self._counted, arriving):
-                self._counted[instance.uuid] = instance
-                with self._contain_moves():
-                    if not self._ledger.holds(instance.uuid):
-                        self._update_usage_from_instance(
-                            context, instance, nodename)
-        with self.driver.steps.contain('find the guests on stale CPU sets'):
-            self.driver.guests.update_blocked(
-                list(self._counted.values()), self._ledger.holds, {
-                    migration.instance_uuid for migration in migrations
-                    if allocations.is_open_migration(migration)})
-        self._is_counted = True
+            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+                if workarounds.may_count(migration, is_first):
+                    present.append(migration)
+        super()._update_usage_from_migrations(context, present, nodename)
+        with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+            # Later, the lease at the source of a revert stays.
+            returning = (workarounds.find_returning(context, self.host)
+                         if is_first else ())
+            for instance, migration in returning:
+                self._update_usage_from_migration(
+                    context, instance, migration, nodename)
+        moving = {migration.instance_uuid for migration in migrations
+                  if allocations.is_open_migration(migration)}
+        with self._contain('find the guests on stale CPU sets'):
+            self.priority_host.end_recount(
+                list(self._instances.values()), moving)
+
+    def _update_usage_from_migration(self, context, instance, migration,
+                                     nodename):
+        """Count a move, and watch a live migration to this host."""
+        super()._update_usage_from_migration(
+            context, instance, migration, nodename)
+        if migration.dest_compute == self.host != instance.host:
+            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+                self.priority_host.note_arriving(instance.uuid)
+                if (migration.is_live_migration and
+                        self.driver.manages(instance)):
+                    self._watcher.watch(context, migration)
+
+    def _get_usage_dict(self, object_or_dict, instance, **updates):
+        usage = super()._get_usage_dict(object_or_dict, instance, **updates)
+        with self._contain(_COUNT, refuse_until_recount=True):
+            usage[_KEY] = _describe(
+                object_or_dict, instance, usage.get('numa_topology'))
+        return usage
+
+    def _update_usage(self, usage, nodename, sign=1):
+        """Count or free the CPUs of the lease, whatever Nova's record says."""
+        counted = usage.get(_KEY)
+        if counted is not None:
+            is_counted = True
+            with self._contain(_COUNT, refuse_until_recount=True):
+                if sign == 1:
+                    topology = self.priority_host.count(counted)
+                else:
+                    is_counted, topology = self.priority_host.give_back(
+                        counted)
+                usage = {**usage, 'numa_topology': topology}
+            if not is_counted:
+                # Nova would subtract what it has not added.
+                return
+        try:
+            super()._update_usage(usage, nodename, sign=sign)
+        except (exception.CPUPinningInvalid, exception.CPUUnpinningInvalid,
+                exception.CPUPinningUnknown,
+                exception.CPUUnpinningUnknown) as error:
+            # Nova has changed the other numbers before. A start of the service
+            # refuses wrong CPU sets.
+            if counted is None or (
+                    isinstance(error, exception.CPUPinningUnknown) and
+                    not self.priority_host.gate.is_settled and
+                    counted.is_at_rest):
+                raise
+            with self._contain(_COUNT, refuse_until_recount=True):
+                self.priority_host.note_unpinnable(counted, error)
+
+    # Claims
+
+    def instance_claim(self, context, instance, *args, **kwargs):
+        """Claim for an instance that is created or unshelved here."""
+        self._watcher.release_ended(context)
+        with self.priority_host.claiming(instance.uuid):
+            return super().instance_claim(context, instance, *args, **kwargs)
+
+    def resize_claim(self, context, instance, flavor, *args, **kwargs):
+        """Claim for a resize or cold migration to this host."""
+        self._watcher.release_ended(context)
+        self._probe_partitions(flavor)
+        return super().resize_claim(
+            context, instance, flavor, *args, **kwargs)
+
+    def rebuild_claim(self, context, instance, *args, **kwargs):
+        """Claim for an evacuation to this host."""
+        self._watcher.release_ended(context)
+        self._probe_partitions(instance.flavor)
+        return super().rebuild_claim(context, instance, *args, **kwargs)
+
+    def live_migration_claim(self, context, instance, *args, **kwargs):
+        """Claim for a live migration to this host."""
+        self._watcher.release_ended(context)
+        return super().live_migration_claim(
+            context, instance, *args, **kwargs)
+
+    def _move_claim(self, context, instance, *args, **kwargs):
+        with self.priority_host.claiming(instance.uuid):
+            return super()._move_claim(context, instance, *args, **kwargs)
+
+    def _probe_partitions(self, flavor):
+        """Probe again whether guests start here, before a guest moves."""
+        with self._contain('probe the partitions'):
+            if flavor_specs.get_priority(flavor.extra_specs) is not None:
+                self.driver.probe_partitions()
+
+    def finish_evacuation(self, instance, *args, **kwargs):
+        """Give an evacuated instance this host; its claim has arrived."""
+        try:
+            super().finish_evacuation(instance, *args, **kwargs)
+        finally:
+            with self._contain('keep the CPUs of a claim',
+                               refuse_until_recount=True):
+                self.priority_host.note_call(instance.uuid, has_ended=True)
+
+    # What Nova gives back
+
+    def abort_instance_claim(self, context, instance, nodename):
+        """Give back the claim of a new instance."""
+        with self.priority_host.giving_back(instance.uuid):
+            super().abort_instance_claim(context, instance, nodename)
+
+    def drop_move_claim(self, context, instance, *args, **kwargs):
+        """Give back the claim of an instance that was to move here."""
+        with self.priority_host.giving_back(instance.uuid):
+            super().drop_move_claim(context, instance, *args, **kwargs)
+
+    def drop_move_claim_at_source(self, context, instance, migration):
+        """Give back the CPUs of an instance whose move was confirmed."""
+        with self.priority_host.giving_back(instance.uuid):
+            super().drop_move_claim_at_source(context, instance, migration)
+
+    def drop_move_claim_at_dest(self, context, instance, migration):
+        """Give back the claim of an instance whose move was reverted."""
+        with self.priority_host.giving_back(instance.uuid):
+            super().drop_move_claim_at_dest(context, instance, migration)
+
+    def update_usage(self, context, instance, nodename):
+        """Update the usage; give an instance back that leaves the host."""
+        if not vm_states.allow_resource_removal(
+                instance.vm_state, instance.task_state):
+            super().update_usage(context, instance, nodename)
+            return
+        with self.priority_host.giving_back(instance.uuid):
+            super().update_usage(context, instance, nodename)
+            with self._contain(_COUNT, refuse_until_recount=True):
+                # Nova does not track all instances that have moved here.
+                if self.priority_host.end_lease(instance.uuid):
+                    self._save_node(context.elevated(), nodename)
+
+    # The report
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
-        if not self.has_ledger or self.provider_tree is None:
+        if self.provider_tree is None:
             return
-        with self.driver.steps.contain('heal the allocations',
-                                       refuse_on_error=False):
+        with self._contain('heal the allocations', refuse_on_error=False):
+            managed = [instance for instance in instance_by_uuid.values()
+                       if self.driver.manages(instance)]
             self.driver.healing.run(
-                context, self.reportclient, cn,
-                self.provider_tree.data(cn.hypervisor_hostname).inventory,
-                list(filter(self.driver.manages, instance_by_uuid.values())))
+                context, self.reportclient, cn, self.read_inventories(cn),
+                managed)
 
     def _update_to_placement(self, context, compute_node, startup):
         super()._update_to_placement(context, compute_node, startup)
-        if self.has_ledger:
-            self._refresh_report(compute_node)
+        self._refresh_report(compute_node)
 
     def _refresh_report(self, compute_node):
         """Put the report into the stats that Nova saves right after this.
@@ -228,28 +272,45 @@ class PriorityResourceTracker(
         If the report cannot be made, a report that refuses priority instances
         takes its place: the last report would still admit them.
         """
-        nodename = compute_node.hypervisor_hostname
-        steps = self.driver.steps
-        if self._is_counted:
-            steps.forget(self._failed_before)
         text = None
-        with steps.contain('report its CPUs',
+        with self._contain('report its CPUs',
                            refuse_on_error=False) as outcome:
             report = self.get_priority_report(compute_node)
             text = report.to_stats()
         if outcome.problem:
-            with steps.contain('report its problem', refuse_on_error=False):
+            with self._contain('report its problem', refuse_on_error=False):
                 text = host_report.HostReport.from_problem(
                     outcome.problem, compute_node.vcpus_used).to_stats()
         else:
-            with steps.contain('warn of oversold rows',
+            with self._contain('warn of oversold rows',
                                refuse_on_error=False):
-                self.driver.oversold.warn(report, self._ledger)
-        stats = self.stats[nodename]
+                self.priority_host.warn_of_oversold_rows(report)
+        stats = self.stats[compute_node.hypervisor_hostname]
         stats.pop(host_report.STATS_KEY, None)
         if text is not None:
             stats[host_report.STATS_KEY] = text
         compute_node.stats = stats
+
+    def get_priority_report(self, compute_node):
+        """Return the HostReport of a nova.objects.ComputeNode as it is now.
+
+        :raises: as ``read_inventories``
+        """
+        return self.priority_host.report(
+            compute_node, self.read_inventories(compute_node))
+
+    def read_inventories(self, compute_node):
+        """Return the inventories of a node as Placement has them.
+
+        :raises nova.exception.ComputeResourcesUnavailable: if the ratio in
+            force is unknown, because nova-compute has not read it yet
+        """
+        if self.provider_tree is None:
+            raise exception.ComputeResourcesUnavailable(reason=(
+                'The host has not reached Placement yet, which knows its CPU '
+                'allocation ratio.'))
+        return self.provider_tree.data(
+            compute_node.hypervisor_hostname).inventory
 
     def is_disabled_for_priority(self, nodename):
         """Return whether a host is disabled for priority instances.
@@ -273,28 +334,17 @@ class PriorityResourceTracker(
             return True
         return traits.CPU_PRIORITY_DISABLED in present
 
-    def get_priority_report(self, compute_node):
-        """Return the HostReport of the host as it is now.
 
-        :param compute_node: nova.objects.ComputeNode that the tracker keeps
-        :raises nova.exception.ComputeResourcesUnavailable: if the ratio in
-            force is unknown, because nova-compute has not read it yet
-        """
-        if self.provider_tree is None:
-            raise exception.ComputeResourcesUnavailable(reason=(
-                'The host has not reached Placement yet, which knows its CPU '
-                'allocation ratio.'))
-        pinned = demand.get_host_pins(compute_node.numa_topology)
-        return host_report.HostReport.from_usage(
-            cpus=self.driver.get_host_cpus(self.provider_tree.data(
-                compute_node.hypervisor_hostname).inventory),
-            used=capacity.calculate_used(
-                len(pinned), self._ledger.low_shared,
-                self._ledger.ordinary_shared),
-            vcpus_used=compute_node.vcpus_used,
-            low_by_cell=self._ledger.low_by_cell,
-            partition_problem=self.driver.partitions.problem,
-            # The pinned CPUs count as used.
-            blocked=self.driver.guests.blocked - pinned,
-            blocked_by=self.driver.guests.blocked_by,
-            problem=self.driver.steps.problem)
+def _describe(object_or_dict, instance, topology):
+    """Return what Nova counts as a ``priority_host.Counted``.
+
+    :param object_or_dict: nova.objects.Instance on the host, or
+        nova.objects.Flavor for one side of a move
+    """
+    is_resident = isinstance(object_or_dict, objects.Instance)
+    flavor = object_or_dict.flavor if is_resident else object_or_dict
+    return priority_host.Counted(
+        uuid=instance.uuid, wanted=demand.get_lease_set(flavor, topology),
+        is_resident=is_resident,
+        is_at_rest=(instance.task_state is None and
+                    not workarounds.has_applied_context(instance)))

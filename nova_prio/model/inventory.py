@@ -12,34 +12,15 @@ import typing
 import os_resource_classes as orc
 
 from nova_prio.model import capacity
+from nova_prio.model import usage
 
 #: Resource class -> inventory in the format of Placement.
 Inventories = dict[str, dict[str, typing.Any]]
 
 
-class Ledger(typing.Protocol):
-    """The usage of each instance, a ``usage.UsageLedger``."""
-
-    @property
-    def has_priority(self) -> bool:
-        """Whether an instance has a priority."""
-
-    @property
-    def vcpu(self) -> int:
-        """The VCPU of all instances but the incoming ones."""
-
-    @property
-    def largest_vcpu(self) -> int:
-        """The largest VCPU of one of these instances."""
-
-    @property
-    def memory_mb(self) -> int:
-        """The memory of these instances, in MB."""
-
-
 def build_priority_inventories(
         nova_inventories: Inventories, cpus: capacity.HostCPUs,
-        ledger: Ledger) -> Inventories:
+        totals: usage.Totals) -> Inventories:
     """Return the inventories that the driver reports, a new dict.
 
     On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
@@ -57,23 +38,23 @@ def build_priority_inventories(
     :param nova_inventories: inventories of Nova's driver
     """
     inventories = dict(nova_inventories)
-    if orc.VCPU in nova_inventories and (cpus.mix or ledger.has_priority):
+    if orc.VCPU in nova_inventories and (cpus.mix or totals.has_priority):
         vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
             # Placement sells (total - reserved) times the ratio.
             unreserved = capacity.calculate_placement_units(
-                cpus.ratio, max(cpus.sellable.low, ledger.vcpu))
+                cpus.ratio, max(cpus.sellable.low, totals.vcpu))
             total = max(len(cpus.shared) + len(cpus.dedicated), unreserved)
             vcpu.update(total=total, reserved=total - unreserved,
                         max_unit=len(cpus.floating))
         else:
-            vcpu['total'] = _calculate_total(vcpu, ledger.vcpu)
-        vcpu['max_unit'] = max(vcpu['max_unit'], ledger.largest_vcpu)
+            vcpu['total'] = _calculate_total(vcpu, totals.vcpu)
+        vcpu['max_unit'] = max(vcpu['max_unit'], totals.largest_vcpu)
         inventories[orc.VCPU] = vcpu
     if cpus.mix and orc.MEMORY_MB in nova_inventories:
         memory = dict(nova_inventories[orc.MEMORY_MB])
         memory['allocation_ratio'] = min(memory['allocation_ratio'], 1.0)
-        memory['total'] = _calculate_total(memory, ledger.memory_mb)
+        memory['total'] = _calculate_total(memory, totals.memory_mb)
         inventories[orc.MEMORY_MB] = memory
     return inventories
 

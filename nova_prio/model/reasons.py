@@ -86,8 +86,11 @@ FILTER_AND_CLAIM = {
         '%s',
         'The named step of this package failed in nova-compute, which does '
         'not know which CPUs are free. It claims for ordinary instances as '
-        'in stock Nova.',
-        'Report the traceback in the log of nova-compute.'),
+        'in stock Nova. Or the records of an instance contradict the leases '
+        'of the host (:doc:`leases`), which then also takes no ordinary '
+        'instance with pinned CPUs.',
+        'If a step failed, report the traceback in the log of nova-compute. '
+        'Otherwise, give the named instance other CPUs.'),
     'no_partition': Reason(
         '%s',
         'libvirt gave this answer, and cannot start guests in the partition '

@@ -39,7 +39,7 @@ class HostReport(base.VersionedObject):
     default: schedulers read all reports of their own major version.
     """
 
-    VERSION = '1.4'
+    VERSION = '1.5'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -67,18 +67,21 @@ class HostReport(base.VersionedObject):
         'blocked_by': fields.StringField(default=''),
         # Why the host refuses all priority instances: a sentence or ''.
         'problem': fields.StringField(default=''),
+        # Dedicated CPUs that count as used, but that Nova's topology of the
+        # host does not show as pinned: the instance moves, or has just left.
+        'leased_cpus': fields.StringField(default=''),
     }
 
     @classmethod
     def from_usage(cls, cpus, used, vcpus_used, low_by_cell,
                    partition_problem=None, blocked=frozenset(), blocked_by=(),
-                   problem=''):
+                   problem='', leased=frozenset()):
         """Return the report of a host; see the fields.
 
         :param cpus: ``capacity.HostCPUs``
         :param used: ``capacity.Rows``
         :param low_by_cell: dict, NUMA cell -> vCPUs
-        :param blocked: frozenset of CPU numbers
+        :param blocked: frozenset of CPU numbers; ``leased`` likewise
         :param blocked_by: list of the names of guests
         """
         return cls(
@@ -92,7 +95,8 @@ class HostReport(base.VersionedObject):
                          for cell, vcpus in low_by_cell.items()},
             partition_problem=partition_problem or '',
             blocked_cpus=hardware.format_cpu_spec(blocked),
-            blocked_by=_shorten_names(blocked_by), problem=problem)
+            blocked_by=_shorten_names(blocked_by), problem=problem,
+            leased_cpus=hardware.format_cpu_spec(leased))
 
     @classmethod
     def from_problem(cls, problem, vcpus_used):
@@ -144,6 +148,14 @@ class HostReport(base.VersionedObject):
         return parse_cpu_set(self.blocked_cpus)
 
     @property
+    def hidden(self):
+        """The free CPUs in Nova's topology that no instance may be pinned on.
+
+        A frozenset: the CPUs of ``blocked_cpus`` and of ``leased_cpus``.
+        """
+        return self.blocked | parse_cpu_set(self.leased_cpus)
+
+    @property
     def used_or_blocked(self):
         """The ``capacity.Rows`` that are used or blocked."""
         return self.used._replace(high=self.high_used + len(self.blocked))
@@ -180,7 +192,7 @@ class HostReport(base.VersionedObject):
             if missing:
                 raise ValueError('it lacks %s' % ', '.join(missing))
             # These properties raise ValueError if their text is invalid.
-            report.ratio, report.blocked, report.shared_cpus
+            report.ratio, report.hidden, report.shared_cpus
         except (ValueError, TypeError, KeyError, AttributeError,
                 RecursionError, exception.Invalid,
                 ovo_exception.VersionedObjectsException) as error:

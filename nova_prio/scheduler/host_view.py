@@ -19,7 +19,7 @@ MOST_REPORTS = 4096
 ReportView = collections.namedtuple('ReportView', (
     'mix', 'floating_cpus', 'shared_cpus', 'vcpus_used', 'ratio',
     'low_by_cell', 'sellable', 'used_or_blocked', 'remaining',
-    'partition_problem', 'blocked', 'blocked_by', 'problem'))
+    'partition_problem', 'blocked', 'blocked_by', 'hidden', 'problem'))
 
 
 def get_report(host_state):

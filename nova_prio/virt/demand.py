@@ -11,9 +11,12 @@ import functools
 from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
+import os_resource_classes as orc
 
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
+from nova_prio.model import leases
+from nova_prio.model import usage
 
 _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 
@@ -63,6 +66,32 @@ def get_demand(flavor, numa_topology):
     if numa_topology.emulator_threads_isolated:
         dedicated += 1
     return capacity.Demand(priority, dedicated, shared)
+
+
+def get_usage(flavor, numa_topology):
+    """Return the ``usage.Usage`` of an instance.
+
+    :param numa_topology: as Nova fitted it to the host
+    """
+    demand = get_demand(flavor, numa_topology)
+    return usage.Usage(
+        demand=demand,
+        shared_by_cell=count_shared_by_cell(numa_topology),
+        vcpu=flavor_specs.get_placement_amount(
+            flavor.extra_specs, orc.VCPU, default=demand.shared),
+        memory_mb=flavor_specs.get_placement_amount(
+            flavor.extra_specs, orc.MEMORY_MB, default=flavor.memory_mb),
+        ram_mb=flavor.memory_mb)
+
+
+def get_lease_set(flavor, numa_topology):
+    """Return the new ``leases.LeaseSet`` of an instance.
+
+    :param numa_topology: as Nova fitted it to the host
+    """
+    return leases.LeaseSet(
+        cpus=frozenset(get_topology_pins(numa_topology)),
+        topology=numa_topology, usage=get_usage(flavor, numa_topology))
 
 
 def count_shared_by_cell(numa_topology):

@@ -21,24 +21,35 @@ def limit_to_class(host_topology, report, demand):
 
     On a mix host, the priority of the instance decides how many shared vCPUs
     fit, and on which CPUs. Some dedicated CPUs are blocked by guests on stale
-    CPU sets, or by orphan guests. They count as pinned.
+    CPU sets, or by orphan guests, and some are leased to instances that Nova
+    does not count. They count as pinned.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: HostReport, or a ReportView of ``scheduler.host_view``
     :param demand: ``capacity.Demand`` of the instance
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
-    is_limited = report.mix and demand.shared > 0
-    if not is_limited and not report.blocked:
+    if report.mix and demand.shared > 0:
+        # Shallow copies: deep copies take long.
+        cells = [copy.copy(cell) for cell in host_topology.cells]
+        for cell in cells:
+            _limit_cell(cell, report, demand.priority)
+        host_topology = objects.NUMATopology(cells=cells)
+    return block(host_topology, report.hidden)
+
+
+def block(host_topology, cpus):
+    """Return the host topology in which some dedicated CPUs are pinned.
+
+    :param host_topology: nova.objects.NUMATopology, or None
+    :param cpus: frozenset of CPU numbers
+    :returns: nova.objects.NUMATopology, the same one if nothing changes
+    """
+    if host_topology is None or not cpus:
         return host_topology
-    # Shallow copies: deep copies take long.
     cells = [copy.copy(cell) for cell in host_topology.cells]
     for cell in cells:
-        if is_limited:
-            _limit_cell(cell, report, demand.priority)
-        if report.blocked:
-            cell.pinned_cpus = cell.pinned_cpus | (
-                cell.pcpuset & report.blocked)
+        cell.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
     return objects.NUMATopology(cells=cells)
 
 

@@ -62,13 +62,11 @@ def test_every_override_calls_super_or_is_listed(ours):
      "has no parameter 'sign' in its place"),
     ('_update_usage', lambda self, usage, nodename, sign=1, now=0: None,
      "has a new parameter 'now'"),
-    ('drop_move_claim', lambda self, context, instance, prefix: None,
+    ('abort_instance_claim', lambda self, context, instance, prefix: None,
      "has no parameter 'nodename' in its place"),
-    # Our method forwards all parameters after the name of the node.
-    ('drop_move_claim', lambda self, context, instance, nodename, now: None,
-     None),
-    # A method under Nova's lock, and one that two of our classes extend.
-    ('_update_available_resource', None, 'does not exist'),
+    # Our method forwards all parameters after the flavor.
+    ('resize_claim', lambda self, context, instance, flavor, now: None, None),
+    # Two of our classes extend this method.
     ('_update_usage_from_migration', None, 'does not exist'),
 ])
 def test_base_that_changed_is_named(name, function, words, monkeypatch):

@@ -16,7 +16,6 @@ def of_host(cloud, host):
     :returns: dict, name to a value that can be compared
     """
     tracker = cloud.computes[host].rt
-    ledger = getattr(cloud.computes[host].driver, 'ledger', None)
     with cloud.record(host) as record:
         devices = objects.PciDeviceList.get_by_compute_node(
             record._context, record.id)
@@ -26,13 +25,24 @@ def of_host(cloud, host):
             'usage in the tracker': _usage(tracker.compute_nodes[host]),
             'instances': set(tracker.tracked_instances),
             'migrations': set(tracker.tracked_migrations),
-            'ledger': ledger and dict(ledger._usages),
+            'leases': _leases(cloud.computes[host].driver),
             'devices': {found.address: found.status for found in devices},
             'claimed devices': {
                 uuid: len(found) for uuid, found
                 in tracker.pci_tracker.claims.items() if found},
             'Placement': _providers(cloud, host),
         }
+
+
+def _leases(driver):
+    """Return the leases of a host, a sorted list.
+
+    It is None with a driver of Nova.
+    """
+    host = getattr(driver, 'priority_host', None)
+    return host and sorted(
+        (uuid, sorted(each.cpus), str(each.usage))
+        for uuid, each in host.leases.list_all())
 
 
 def of_all(cloud):

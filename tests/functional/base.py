@@ -11,6 +11,7 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 
+from nova_prio.compute import priority_host
 from nova_prio.objects import host_report
 from nova_prio.scheduler import request_filter
 from nova_prio_scenario import cloud
@@ -43,6 +44,9 @@ class FunctionalTest(cloud.Cloud):
         # takes a twentieth of the processor time of these tests.
         self.flags(response_validation='ignore', group='api')
         super().setUp()
+        # Two recounts are sufficient to end a lease.
+        self.useFixture(fixtures.MockPatchObject(
+            priority_host, 'LOOK_SECONDS', 0))
         # A change of aggregates counts for the next request.
         self.useFixture(fixtures.MockPatchObject(
             request_filter, 'KEEP_SECONDS', 1e-6))

@@ -204,7 +204,12 @@ class Allocations(Audit):
                        {'vm_state': 'building'},
                        {'vm_state': 'shelved_offloaded',
                         'task_state': 'unshelving'}):
-            self.change(self.create('low'), host=None, **values)
+            server = self.create('low')
+            self.change(server, host=None, **values)
+            # No host has a lease yet.
+            held = self.computes['mix1'].driver.priority_host.leases
+            for each in held.get(server['id']):
+                held.end(server['id'], each)
             self.update_host('mix1')
             self.audit('--fix')
             self.assert_allocations()

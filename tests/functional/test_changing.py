@@ -6,7 +6,7 @@ import logging
 
 import fixtures
 
-from nova_prio.compute import usage
+from nova_prio.compute import oversold_warnings
 from nova_prio.model import capacity
 from tests.functional import base
 
@@ -49,7 +49,7 @@ class FullHost(base.FunctionalTest):
             group = 'compute' if name.endswith('_set') else None
             self._host_options['mix1'][group, name] = value
         log = self.useFixture(fixtures.FakeLogger(
-            name=usage.LOG.name, level=logging.WARNING,
+            name=oversold_warnings.LOG.name, level=logging.WARNING,
             format='%(instance_uuid)s %(message)s'))
         self.restart_compute_service('mix1')
         self.update_host('mix1')

@@ -12,7 +12,7 @@ from nova import exception
 
 from nova_prio.admin.audit import guests
 from nova_prio.cmd import report
-from nova_prio.compute import usage
+from nova_prio.compute import oversold_warnings
 from tests import commands
 from tests.functional import colocation
 
@@ -22,7 +22,7 @@ class HostPlan(colocation.Colocation):
     def setUp(self):
         super().setUp()
         self.warn = self.useFixture(
-            fixtures.MockPatchObject(usage.LOG, 'warning')).mock
+            fixtures.MockPatchObject(oversold_warnings.LOG, 'warning')).mock
         self.pinned = self.flavor(2, **{'hw:cpu_policy': 'dedicated'})
 
     def refused(self, *arguments):

@@ -12,7 +12,6 @@ from nova import objects
 from nova.tests.functional.api import client
 from oslo_db import exception as db_exc
 
-from nova_prio.compat import workarounds
 from tests.functional import base
 
 
@@ -48,9 +47,9 @@ class InFlightMoves(base.FunctionalTest):
         other = self.boot(self.high, az='nova:mix1')
         self.assertEqual(8, len({*self.cpus_of_vcpus(self.server),
                                  *self.cpus_of_vcpus(other)}))
-        full = self.report('mix1').to_stats()
-        self.update_host('mix1')
-        self.assertEqual(full, self.report('mix1').to_stats())
+        for _ in range(2):
+            self.assertEqual(0, self.report('mix1').remaining.high)
+            self.update_host('mix1')
         self._delete_server(self.server)
         self._delete_server(other)
         self.assertEqual(8, self.report('mix1').remaining.high)
@@ -107,6 +106,36 @@ class InFlightMoves(base.FunctionalTest):
         self._recount_before_it_leaves(
             self._resize_server, self.flavor(**{'hw:cpu_priority': 'high'}))
 
+    def forget_leases(self, host):
+        """Give a host the leases that it has after a start without guests."""
+        found = self.computes[host].driver.priority_host
+        for uuid, each in found.leases.list_all():
+            found.leases.end(uuid, each)
+        found.gate.is_settled = False
+
+    def test_first_recount_ignores_later_move(self):
+        """Nova applies the context of a move that has left mix2."""
+        self._confirm_resize(self.server)
+        self.boot(self.high, az='nova:mix1')
+        self._say_it_arrives()
+        own = self.cpus_of_vcpus(self.server)
+        stock = manager.ComputeManager._terminate_volume_connections
+
+        def leave(compute, *args):
+            self.forget_leases('mix2')
+            self.update_host('mix2')
+            leases = self.computes['mix2'].driver.priority_host.leases
+            self.assertEqual(set(map(int, own)),
+                             leases.get_cpus(self.server['id']))
+            stock(compute, *args)
+
+        with mock.patch.object(
+                manager.ComputeManager, '_terminate_volume_connections',
+                leave):
+            self._migrate_server(self.server)
+        # The new CPUs are others, so that the test can fail.
+        self.assertNotEqual(own, self.cpus_of_vcpus(self.server))
+
     def _say_it_arrives(self):
         """Let the live migration that brought the server go on."""
         admin = context.get_admin_context()
@@ -118,31 +147,40 @@ class InFlightMoves(base.FunctionalTest):
             migration.status = 'running'
             migration.save()
 
-    def _assert_failed_recount_keeps_numbers(self):
-        before = self.report('mix1').to_stats()
+    def _assert_failed_recount_keeps_remaining_capacity(self):
+        before = self.report('mix1').remaining
         for name in ('InstanceList.get_by_host_and_node',
                      'MigrationList.get_in_progress_and_error'):
             with mock.patch('nova.objects.' + name,
                             side_effect=db_exc.DBConnectionError()):
                 self.assertRaises(db_exc.DBConnectionError, self.recount)
             tracker = self.computes['mix1'].rt
-            self.assertEqual(before, tracker.get_priority_report(
-                tracker.compute_nodes['mix1']).to_stats())
+            node = tracker.compute_nodes['mix1']
+            self.assertEqual(
+                before, tracker.get_priority_report(node).remaining)
 
     def test_unreadable_moves_refuse_only_priority_instances(self):
+        """The first recount of a service asks for reverts to its host."""
         self._revert_resize(self.server)
-        for name in ('nova.objects.InstanceList.get_uuids_by_host',
-                     'nova_prio.compat.workarounds.find_returning'):
-            with mock.patch(name,
-                            side_effect=db_exc.DBConnectionError()):
-                self.recount()
+        with mock.patch('nova_prio.compat.workarounds.find_returning',
+                        side_effect=db_exc.DBConnectionError()):
+            self.restart_compute_service('mix1')
             self.assertIn('nova-prio cannot count the in-flight moves',
                           self.report('mix1').problem)
             self.boot(self.high, 'ERROR', az='nova:mix1')
             self._delete_server(self.boot(self.plain, az='nova:mix1'))
+        self.recount()
+        self.assertEqual('', self.report('mix1').problem)
+        self._assert_failed_recount_keeps_remaining_capacity()
+        self.assert_stable_allocations()
+
+    def test_restarted_source_counts_instance_that_a_revert_returns(self):
+        def recount():
+            self.forget_leases('mix1')
             self.recount()
-            self.assertEqual('', self.report('mix1').problem)
-        self._assert_failed_recount_keeps_numbers()
+
+        self.revert(recount)
+        self.assertEqual(4, self.report('mix1').remaining.high)
         self.assert_stable_allocations()
 
     def test_instance_arrives_between_reads(self):
@@ -285,39 +323,7 @@ class ArrivingLiveMigration(base.FunctionalTest):
 
     def test_recount_counts_instance_without_migration_context(self):
         """Nova drops the migration context just before it sets the host."""
-        stock = objects.InstanceList.get_uuids_by_host
-
-        def read(*args):
-            self.set_host('mix2')
-            return stock(*args)
-
         self.set_host('mix1')
-        with mock.patch.object(
-                objects.InstanceList, 'get_uuids_by_host', read):
-            self.recount()
-        self.assert_counted()
-
-    def test_recount_waits_for_instance_without_migration_context(self):
-        stock = objects.InstanceList.get_uuids_by_host
-
-        def read(*args):
-            found = stock(*args)
-            self.set_host('mix2')
-            return found
-
-        self.set_host('mix1')
-        with mock.patch.object(
-                objects.InstanceList, 'get_uuids_by_host', read):
-            self.recount()
-        self.assert_counted()
-
-    def test_instance_that_does_not_arrive_refuses_priority_instances(self):
-        self.set_host('mix1')
-        with mock.patch.object(workarounds, 'ARRIVAL_SECONDS', 0):
-            self.recount()
-        self.assertIn('nova-prio cannot count the in-flight moves',
-                      self.report('mix2').problem)
-        self.boot(self.high, 'ERROR', az='nova:mix2')
-        self.set_host('mix2')
-        self.update_host('mix2')
+        self.recount()
+        self.assertEqual('', self.report('mix2').problem)
         self.assert_counted()

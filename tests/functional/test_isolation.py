@@ -19,11 +19,12 @@ from nova.tests import fixtures as nova_fixtures
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
-from nova_prio.compute import claim_handling
 from nova_prio.compute import claims
 from nova_prio.compute import containment
-from nova_prio.compute import incoming_migrations
+from nova_prio.compute import live_migration_watcher
+from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
+from nova_prio.compute import start_gate
 from nova_prio.scheduler import failures
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import request_filter
@@ -49,18 +50,20 @@ CONTAINING = (containment.Steps, failures)
 #: Parts of overrides that call other code of ours in a contained step only:
 #: the test lets only the functions that they call fail.
 PARTS = {
-    (claims, '_has_ledger'), (claims._ClassTest, '_needs_our_test'),
-    (claim_handling.ClaimHandling, '_give_back'),
-    (incoming_migrations.IncomingMigrations, '_release_ended'),
+    (claims._PriorityTest, '_get_flavor'),
+    (claims._PriorityTest, '_needs_our_test'),
+    (claims._PriorityTest, '_note_call'),
+    (live_migration_watcher.LiveMigrationWatcher, 'release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
     (priority_filter.PriorityFilter, '_read_request'),
     (priority_filter.PriorityFilter, 'find_refusal'),
     (priority_weighter.PriorityWeighter, '_log_and_get_zero'),
+    (priority_host.PriorityHost, 'claiming'),
+    (priority_host.PriorityHost, 'giving_back'),
+    (resource_tracker.PriorityResourceTracker, '_probe_partitions'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),
-    (resource_tracker.PriorityResourceTracker, '_ledger'),
-    (resource_tracker.PriorityResourceTracker, 'has_ledger'),
-    (resource_tracker.PriorityResourceTracker, '_contain_moves')}
+    (start_gate.StartGate, 'check'), (start_gate.StartGate, 'starting')}
 
 
 class Injected(Exception):
@@ -155,9 +158,10 @@ def targets():
             # A method that an override of the same class calls counts too.
             inner = inspect.getattr_static(owner, name)
             inner = getattr(inner, 'fget', inner)
-            if (inspect.isclass(owner) and inspect.isfunction(inner) and
-                    any(issubclass(entry, owner) for entry in ENTRIES) and
-                    inner not in done):
+            is_of_entry = inspect.isclass(owner) and any(
+                issubclass(entry, owner) for entry in ENTRIES)
+            if (inspect.isfunction(inner) and inner not in done and
+                    (is_of_entry or (owner, name) in PARTS)):
                 helpers.add(inner)
     return sorted(found, key=lambda each: (each[0].__name__, each[1]))
 
@@ -173,11 +177,13 @@ class Isolation(base.FunctionalTest):
     REACHED = {
         'AllocationHealing.run', 'PriorityLibvirtDriver.manages',
         'PriorityLibvirtDriver._report_priority',
-        'HostGuests.read_guests', 'HostGuests.update_blocked',
-        'OversoldWarnings.warn',
-        'PriorityResourceTracker._usage_of', 'UsageLedger.add',
-        'nova_prio.compat.workarounds.find_arrived',
-        'nova_prio.compat.workarounds.restore_own_cpus',
+        'HostGuests.read_guests', 'PriorityHost.begin_recount',
+        'PriorityHost.count', 'PriorityHost.end_recount',
+        'PriorityHost.find_refusals', 'PriorityHost.give_back',
+        'PriorityHost.lease_claim', 'PriorityHost.note_call',
+        'PriorityHost.warn_of_oversold_rows',
+        'nova_prio.compute.resource_tracker._describe',
+        'nova_prio.compat.workarounds.find_returning',
         'nova_prio.scheduler.request_filter._restrict',
         'nova_prio.scheduler.request_view.read_request'}
 

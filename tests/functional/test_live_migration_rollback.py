@@ -191,7 +191,8 @@ class UnreleasedClaims(base.FunctionalTest):
     def setUp(self):
         super().setUp()
         self.useFixture(fixtures.MonkeyPatch(
-            'nova_prio.compute.incoming_migrations._INTERVAL_SECONDS', 3600))
+            'nova_prio.compute.live_migration_watcher._INTERVAL_SECONDS',
+            3600))
         self.let_guests_migrate()
         self.start_seed_host('mix1')
         self.server = self.boot(self.flavor(1, **{'hw:cpu_priority': 'low'}))
@@ -207,8 +208,8 @@ class UnreleasedClaims(base.FunctionalTest):
                 self.server['id'], {'os-migrateLive': {
                     'host': 'plain', 'block_migration': 'auto'}})
         self._wait_for_state_change(self.server, 'ACTIVE')
-        self.assertIn((self.server['id'], 'move'),
-                      accounts.of_host(self, 'plain')['ledger'])
+        self.assertIn(self.server['id'], [
+            uuid for uuid, _, _ in accounts.of_host(self, 'plain')['leases']])
 
     def _assert_recounted(self, host):
         """Assert that a recount changes no amount of the host."""
@@ -236,7 +237,8 @@ class UnreleasedClaims(base.FunctionalTest):
         self._fail_to_migrate()
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         with fixtures.MonkeyPatch(
-                'nova_prio.compute.incoming_migrations._find_ended',
+                'nova_prio.compute.live_migration_watcher.'
+                'LiveMigrationWatcher._find_ended',
                 live.fail):
             server = self.boot(self.flavor(4), host='plain')
         self.assertIn('are not released before the next recount', log.output)

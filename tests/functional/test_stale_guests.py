@@ -112,8 +112,10 @@ class StaleGuests(base.FunctionalTest):
             self.assertEqual({4, 5, 6, 7}, self.pins(first))
             self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
             self._delete_server(first)
-        # Without mix, Nova alone places ordinary instances.
-        self.boot(self.flavor(6, **{'hw:cpu_policy': 'dedicated'}))
+        # Without mix, the filter decides as Nova, but the claim does not.
+        self.boot(self.flavor(6, **{'hw:cpu_policy': 'dedicated'}), 'ERROR')
+        pinned = self.boot(self.flavor(4, **{'hw:cpu_policy': 'dedicated'}))
+        self.assertEqual({4, 5, 6, 7}, self.pins(pinned))
 
     def test_multi_create_gets_no_blocked_cpus(self):
         self.start_seed_host(dedicated='2-7')
@@ -340,17 +342,19 @@ class StaleGuests(base.FunctionalTest):
             left = self.boot(self.high, 'ERROR')
         kept = self.pins(left)
         self.assertEqual(4, len(kept))
-        self.assertEqual(hardware.format_cpu_spec(kept),
-                         self.report('mix1').blocked_cpus)
+        self.assertEqual(kept, self.report('mix1').hidden)
         self.assertEqual(set(range(8)) - kept,
                          self.pins(self.boot(self.high)))
         self.assert_blocked(hardware.format_cpu_spec(kept))
         connection = self.computes['mix1'].driver._host.get_connection()
         connection.lookupByUUIDString(left['id']).destroy()
         self.assert_blocked('')
+        # A second look ends the lease of the guest.
+        self.update_host('mix1')
+        self.assertEqual(set(), self.report('mix1').hidden)
         with fixtures.MonkeyPatch(name + 'spawn', away):
             self.boot(self.flavor(1, **{'hw:cpu_priority': 'high'}), 'ERROR')
-        self.assertEqual('', self.report('mix1').blocked_cpus)
+        self.assertEqual(set(), self.report('mix1').hidden)
 
     def test_failed_build_asks_libvirt_without_lock_of_tracker(self):
         """A recount finishes while the build waits for libvirt."""
@@ -399,7 +403,7 @@ class StaleGuests(base.FunctionalTest):
                 'host': 'mix2', 'block_migration': 'auto'}})
             self._wait_for_migration_status(server, ['failed', 'error'])
         self.assertEqual(4, self.report('mix2').remaining.high)
-        self.assertEqual(4, len(self.report('mix2').blocked))
+        self.assertEqual(4, len(self.report('mix2').hidden))
         self.boot(self.flavor(5, **{'hw:cpu_priority': 'high'}), 'ERROR',
                   az='nova:mix2')
         self.update_host('mix2')
@@ -431,7 +435,7 @@ class StaleGuests(base.FunctionalTest):
         found = guests.HostGuests(None, None)
         guest = guest_xml.Guest('guest', uuids.guest, is_of_nova=True)
         foreign = guest._replace(uuid=uuids.foreign, is_of_nova=False)
-        found._last_read = [guest, foreign], frozenset({0}), frozenset()
+        found._last_read = [guest, foreign], frozenset({0})
         with mock.patch.object(found, 'is_running'):
             for counted, moving, named, cpus in (
                     ({uuids.guest, uuids.foreign}, set(), 0, set()),
@@ -457,8 +461,7 @@ class StaleGuests(base.FunctionalTest):
                 priority, {8} if priority else None)
             found = guests.HostGuests(None, None)
             found._last_read = (
-                [guest_xml.Guest.from_xml(xml)], frozenset({0, 1}),
-                frozenset())
+                [guest_xml.Guest.from_xml(xml)], frozenset({0, 1}))
             for is_running in False, True:
                 with mock.patch.object(found, 'is_running',
                                        return_value=is_running):

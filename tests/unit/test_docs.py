@@ -21,6 +21,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan_format
 from nova_prio.cmd import main
 from nova_prio.compute import claims
+from nova_prio.compute import priority_host
 import nova_prio.conf
 from nova_prio.model import admission
 from nova_prio.model import capacity
@@ -152,7 +153,8 @@ def test_sample_is_current(generate, config, sample, tmp_path):
 
 
 def test_each_reason_of_a_refusal_is_explained():
-    written = {reason for module in (admission, priority_filter, claims)
+    modules = admission, priority_filter, claims, priority_host
+    written = {reason for module in modules
                for reason in re.findall(
                    r"Refusal\(\s*'([\w%]+)'", inspect.getsource(module))}
     used = {reason % row if '%' in reason else reason

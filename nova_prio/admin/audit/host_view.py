@@ -16,8 +16,8 @@ from nova import objects
 import os_resource_classes as orc
 
 from nova_prio.admin import host_inventory
-from nova_prio.compute import usage
 from nova_prio.model import capacity
+from nova_prio.model import usage
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
@@ -110,13 +110,11 @@ class HostView:
                 if text else [])
 
     @functools.cached_property
-    def usage(self) -> usage.UsageLedger:
-        """The usage of each of the ``instances``."""
-        ledger = usage.UsageLedger()
-        for instance in self.instances:
-            ledger.add(instance.uuid, usage.RESIDENT, usage.Usage.from_flavor(
-                instance.flavor, instance.numa_topology))
-        return ledger
+    def usage(self) -> usage.Totals:
+        """The sums of the usage of the ``instances``."""
+        return usage.Totals(
+            demand.get_usage(instance.flavor, instance.numa_topology)
+            for instance in self.instances)
 
     @property
     def used_rows(self) -> capacity.Rows:

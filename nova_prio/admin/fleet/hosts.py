@@ -129,7 +129,7 @@ def _make_report(host: host_inventory.HostCapacity,
 def _make_cell(cell: objects.NUMACell, report: host_report.HostReport,
                memory_ratio: float) -> resources.Cell:
     """Return a NUMA cell for the planner."""
-    pinned = cell.pcpuset & (cell.pinned_cpus | report.blocked)
+    pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
     low = report.low_by_cell.get(str(cell.id), 0)
     return resources.Cell(
         cpus=capacity.HostCPUs(frozenset(cell.pcpuset),

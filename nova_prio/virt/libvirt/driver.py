@@ -13,8 +13,10 @@ Each override calls Nova's method and changes its result. Ordinary guests on a
 host without ``cpu_priority_mix_enable`` get the result of Nova's method.
 """
 
+import contextlib
 import threading
 
+from nova.compute import task_states
 import nova.conf
 from nova import exception
 from nova.virt import hardware
@@ -27,17 +29,14 @@ from nova_prio.compat import hooks
 from nova_prio.compute import allocation_healing
 from nova_prio.compute import claims
 from nova_prio.compute import config_checks
-from nova_prio.compute import containment
+from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
-from nova_prio.compute import usage
+from nova_prio.compute import start_gate
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
-from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt.libvirt import guest_xml
-from nova_prio.virt.libvirt import guests
 from nova_prio.virt.libvirt import live_migration
-from nova_prio.virt.libvirt import partitions
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -49,11 +48,8 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                             driver.LibvirtDriver):
     """The libvirt driver of a priority host.
 
-    ``steps`` catches and logs errors of this package. The resource tracker
-    fills ``ledger``, the usage of each instance, and calls ``oversold`` and
-    ``healing``. ``is_vcpu_oversold`` tells whether a host without mix has more
-    VCPU allocations than Nova's inventory. ``is_stopping`` is set when
-    nova-compute stops.
+    ``priority_host`` is what the host has sold. The resource tracker fills it,
+    and calls ``healing``. ``is_stopping`` is set when nova-compute stops.
     """
 
     @contract.exit_if_refused()
@@ -62,13 +58,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                               claims.PriorityClaim,
                               claims.PriorityMoveClaim)
         super().__init__(virtapi, read_only=read_only)
-        self.steps = containment.Steps()
-        self.ledger = usage.UsageLedger()
-        self.oversold = usage.OversoldWarnings()
+        self.priority_host = priority_host.PriorityHost(
+            self._host, self.get_host_cpus)
+        self.steps = self.priority_host.steps
+        self.partitions = self.priority_host.partitions
+        self.guests = self.priority_host.guests
         self.healing = allocation_healing.AllocationHealing()
-        self.partitions = partitions.Partitions(self._host)
-        self.guests = guests.HostGuests(self._host, self.steps)
-        self.is_vcpu_oversold = False
         self.is_stopping = threading.Event()
         self._warned_of_memory = False
 
@@ -88,6 +83,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             self._log_configuration()
         with self.steps.contain(_PROBE):
             self.probe_partitions()
+        with self.steps.contain('lease the CPUs of the running guests',
+                                refuse_until_recount=True):
+            self.priority_host.lease_cpus_of_guests(
+                self._get_pcpu_available())
 
     def cleanup_host(self, host):
         """Stop the driver, and the threads that wait for ``is_stopping``."""
@@ -138,8 +137,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
             provider_tree, nodename, allocations=allocations)
-        # ``_report_priority`` sets this to True if VCPU is oversold.
-        self.is_vcpu_oversold = False
         with self.steps.contain('calculate the inventory') as outcome:
             self._report_priority(provider_tree, nodename)
         if outcome.problem and CONF.cpu_priority_mix_enable:
@@ -154,8 +151,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         traits = prio_traits.list_for_host(
             self.mix, prio_traits.CPU_PRIORITY_DISABLED in provider.traits)
         stock = provider.inventory
-        reported = inventory.build_priority_inventories(
-            stock, self.get_host_cpus(stock), self.ledger)
+        reported = self.priority_host.build_inventories(stock)
         if (self.mix and not self._warned_of_memory and
                 stock[orc.MEMORY_MB]['allocation_ratio'] > 1.0):
             self._warned_of_memory = True
@@ -168,10 +164,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             nodename, prio_traits.CPU_PRIORITY, prio_traits.CPU_PRIORITY_MIX)
         provider_tree.add_traits(nodename, *traits)
         provider_tree.update_inventory(nodename, reported)
-        # Without mix, ``reported`` exceeds Nova's total only if more VCPU than
-        # that total is allocated.
-        self.is_vcpu_oversold = not self.mix and orc.VCPU in stock and (
-            reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
 
     @property
     def mix(self):
@@ -260,7 +252,12 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             pin.cpuset = set(cpus)
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
-        """Return Nova's domain XML with the settings of the priority."""
+        """Return Nova's domain XML with the settings of the priority.
+
+        If Nova's record has other CPUs than the lease, use those of the lease.
+        """
+        with self.steps.contain('use the leased CPUs', refuse_on_error=False):
+            self.priority_host.gate.use_lease(instance)
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
@@ -281,18 +278,55 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         """
         if not evacuate:
             instance.migration_context = None
+            self._check_start(instance)
         return super().rebuild(
             context, instance, *args, evacuate=evacuate, **kwargs)
 
-    def _create_guest(self, context, xml, instance, *args, **kwargs):
+    # The start gate stands before Nova destroys or undefines a guest.
+
+    def _check_start(self, instance):
+        """Refuse a start so that the instance keeps its state."""
+        try:
+            self.priority_host.gate.check(instance)
+        except start_gate.CPUsLeased as refused:
+            raise exception.InstanceFaultRollback(inner_exception=refused)
+
+    def _hard_reboot(self, context, instance, *args, **kwargs):
+        """Start a guest again, also one that was off."""
+        self.priority_host.gate.check(instance)
+        return super()._hard_reboot(context, instance, *args, **kwargs)
+
+    def resume(self, context, instance, *args, **kwargs):
+        """Start a suspended guest with its saved memory."""
+        self._check_start(instance)
+        return super().resume(context, instance, *args, **kwargs)
+
+    def power_off(self, instance, *args, **kwargs):
+        """Stop a guest, which a rescue starts with another image."""
+        if instance.task_state == task_states.RESCUING:
+            self.priority_host.gate.check(instance)
+        return super().power_off(instance, *args, **kwargs)
+
+    def unrescue(self, context, instance, *args, **kwargs):
+        """Start a guest with its own image after a rescue."""
+        self.priority_host.gate.check(instance)
+        return super().unrescue(context, instance, *args, **kwargs)
+
+    def _create_guest(self, context, xml, instance, power_on=True,
+                      pause=False, **kwargs):
         """Start a guest; if a guest with a priority fails, request a probe.
 
         Nova calls this for each new or moved guest, and for each guest after a
         hard reboot, a resume or a rescue.
         """
+        gate = self.priority_host.gate
         try:
-            return super()._create_guest(
-                context, xml, instance, *args, **kwargs)
+            with contextlib.ExitStack() as stack:
+                if power_on or pause:
+                    stack.enter_context(gate.starting(instance, CONF.host))
+                return super()._create_guest(
+                    context, xml, instance, power_on=power_on, pause=pause,
+                    **kwargs)
         except Exception:
             if flavor_specs.get_priority(
                     instance.flavor.extra_specs) is not None:

@@ -134,6 +134,24 @@ def find_blocking_cpus(guest, is_low, dedicated):
         dedicated if cpus is None else dedicated & cpus for cpus in cpu_sets))
 
 
+def find_pinned_cpus(guest, dedicated):
+    """Return the dedicated CPUs on which a guest is pinned, a frozenset.
+
+    A pinned guest has a NUMA topology, each of its pinned vCPUs has one CPU,
+    and its other threads may use these CPUs and that of an isolated emulator
+    thread.
+
+    :param dedicated: set of the dedicated CPUs of the host
+    """
+    if not guest.has_cells or guest.priority == capacity.LOW:
+        return frozenset()
+    pins = [cpus & dedicated for cpus in guest.vcpus if cpus]
+    if not any(pins) or any(len(cpus) > 1 for cpus in pins):
+        return frozenset()
+    threads = [cpus & dedicated for cpus in guest.threads if cpus]
+    return frozenset().union(*pins, *threads)
+
+
 def _parse_cpuset(element):
     """Return the ``cpuset`` of an element, a frozenset; None for all CPUs."""
     text = element.get('cpuset')

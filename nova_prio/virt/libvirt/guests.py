@@ -53,11 +53,8 @@ class HostGuests:
         self.blocked_by = []
         self._host = host
         self._steps = steps
-        # The last read: its guests; the dedicated CPUs and the value of
-        # _released just before it.
-        self._last_read = [], frozenset(), frozenset()
-        # (UUID, CPUs) of each released claim whose guest may still run.
-        self._released = set()
+        # The last read: its guests, and the dedicated CPUs.
+        self._last_read = [], frozenset()
         # UUID of an orphan guest -> number of recounts that have found it.
         self._recounts = {}
 
@@ -70,8 +67,7 @@ class HostGuests:
         :param dedicated: set of the dedicated CPUs of the host
         :raises: the errors of libvirt, if it does not list its guests
         """
-        released = frozenset(self._released)
-        last_guests, _, _ = self._last_read
+        last_guests, _ = self._last_read
         last_by_uuid = {guest.uuid: guest for guest in last_guests}
         guests = []
         for domain in self._host.list_instance_domains(only_running=False):
@@ -82,7 +78,11 @@ class HostGuests:
                 guest = _assume(domain, last_by_uuid, outcome.problem)
             if guest is not None:
                 guests.append(guest)
-        self._last_read = guests, frozenset(dedicated), released
+        self._last_read = guests, frozenset(dedicated)
+
+    def list_last_read(self):
+        """Return the last read guests, a list of ``guest_xml.Guest``."""
+        return self._last_read[0]
 
     def update_blocked(self, instances, is_counted, moving):
         """Update ``blocked`` and ``blocked_by`` from the last read guests.
@@ -92,7 +92,7 @@ class HostGuests:
             tracker counts the instance on this host
         :param moving: UUIDs of instances that move from or to this host
         """
-        guests, dedicated, released = self._last_read
+        guests, dedicated = self._last_read
         by_uuid = {instance.uuid: instance for instance in instances}
         stale_cpus = [
             _find_stale_cpus(guest, by_uuid[guest.uuid], dedicated)
@@ -104,11 +104,8 @@ class HostGuests:
                    self._is_orphan(guest, is_counted)]
         self.blocked_by = sorted(guest.name for guest, cpus in orphans if cpus)
         self._warn_of_orphans(orphans, moving)
-        # If a claim was released before the last read, that read has found its
-        # guest.
-        self._released -= released
         self.blocked = frozenset().union(
-            *stale_cpus, *(cpus for _, cpus in [*orphans, *self._released]))
+            *stale_cpus, *(cpus for _, cpus in orphans))
 
     def _is_orphan(self, guest, is_counted):
         """Return whether a guest of no instance of this host still runs."""
@@ -117,12 +114,12 @@ class HostGuests:
                 self.is_running(guest.uuid))
 
     def find_cpus_in_use(self, uuid, cpus):
-        """Return the CPUs of a claim where the guest may still run.
+        """Return the CPUs of a lease where the guest may run.
 
         Call this without the lock of the tracker: libvirt may hang.
 
         :param uuid: UUID of the instance
-        :param cpus: frozenset of the CPU numbers that the claim has pinned
+        :param cpus: frozenset of the CPU numbers of the lease
         :returns: frozenset, empty if libvirt has no such guest, and all of
             ``cpus`` if libvirt does not answer
         """
@@ -135,16 +132,6 @@ class HostGuests:
             return frozenset()
         # Nova does not count the guest, as with an orphan guest.
         return _find_orphan_cpus(guest, cpus)
-
-    def block(self, uuid, cpus):
-        """Block CPUs until the next recount.
-
-        :param uuid: UUID of the instance whose claim on the CPUs is released
-        :param cpus: frozenset of CPU numbers
-        """
-        if cpus:
-            self._released.add((uuid, cpus))
-            self.blocked |= cpus
 
     def is_running(self, uuid):
         """Return whether the guest of an instance runs, or may run.

@@ -97,13 +97,29 @@ class LiveMigration:
         After a failure, a source that knows of the claim waits until this host
         drops it; without an answer, the rollback fails. Stock Nova does not
         claim for a guest without a topology, and never waits. A hidden claim
-        is dropped by nova_prio.compute.incoming_migrations.
+        is dropped by nova_prio.compute.live_migration_watcher.
         """
         if claim.claimed_numa_topology is None:
             del migrate_data.src_supports_numa_live_migration
             return migrate_data
         return super().post_claim_migrate_data(
             context, instance, migrate_data, claim)
+
+    def pre_live_migration(self, context, instance, block_device_info,
+                           network_info, disk_info, migrate_data):
+        """Prepare this host, unless another instance has the CPUs.
+
+        :raises nova.exception.MigrationError: in this case; Nova then rolls
+            back, and the guest goes on at the source
+        """
+        priority = flavor_specs.get_priority(instance.flavor.extra_specs)
+        # A low-priority guest floats, also on dedicated CPUs.
+        if priority != capacity.LOW and 'dst_numa_info' in migrate_data:
+            self.priority_host.gate.check_arrival(
+                instance, migrate_data.dst_numa_info)
+        return super().pre_live_migration(
+            context, instance, block_device_info, network_info, disk_info,
+            migrate_data)
 
     def rollback_live_migration_at_destination(
             self, context, instance, *args, **kwargs):

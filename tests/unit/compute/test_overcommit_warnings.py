@@ -5,36 +5,31 @@ import logging
 import fixtures
 import pytest
 
-from nova_prio.compute import usage
+from nova_prio.compute import oversold_warnings
 from nova_prio.model import capacity
+from nova_prio.model import usage
 from nova_prio.objects import host_report
 
-LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512)
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512)
-HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512)
+LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512, 512)
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512, 512)
+HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512, 512)
 
 
 @pytest.fixture
 def log():
     with fixtures.FakeLogger(
-            name=usage.LOG.name, level=logging.WARNING,
+            name=oversold_warnings.LOG.name, level=logging.WARNING,
             format='%(instance_uuid)s %(message)s') as logger:
         yield logger
 
 
-def ledger_of(**usages):
-    ledger = usage.UsageLedger()
-    for uuid, used in usages.items():
-        ledger.add(uuid, usage.RESIDENT, used)
-    return ledger
-
-
-def report_of(ledger, ratio, mix=True):
+def report_of(usages, ratio, mix=True):
     """Return the report of a host with 4 dedicated and 4 shared CPUs."""
+    totals = usage.Totals(used for _, used in usages)
     return host_report.HostReport.from_usage(
         capacity.HostCPUs(frozenset(range(4)), frozenset(range(4, 8)),
                           capacity.parse_ratio(ratio), mix),
-        capacity.calculate_used(2, ledger.low_shared, ledger.ordinary_shared),
+        capacity.calculate_used(2, totals.low_shared, totals.ordinary_shared),
         vcpus_used=12, low_by_cell={})
 
 
@@ -45,34 +40,33 @@ def warned(log):
 
 
 def test_each_instance_on_an_oversold_row_once_while_it_lasts(log):
-    said = usage.OversoldWarnings()
-    ledger = ledger_of(low=LOW, ordinary=ORDINARY, high=HIGH)
+    said = oversold_warnings.OversoldWarnings()
+    usages = [('low', LOW), ('ordinary', ORDINARY), ('high', HIGH)]
     # Low: 4 * 2 + 4 * 1 = 12 sellable and 10 sold; ordinary: 8 and 4.
-    said.warn(report_of(ledger, '2.0'), ledger)
+    said.warn(report_of(usages, '2.0'), usages)
     assert [] == warned(log)
     # 4 * 2 = 8 of the low row without mix.
-    said.warn(report_of(ledger, '2.0', mix=False), ledger)
+    said.warn(report_of(usages, '2.0', mix=False), usages)
     expected = [('low', 'low'), ('ordinary', 'low')]
     assert expected == warned(log)
     # 4 * 0.5 = 2 of either row: only new warnings are logged.
-    said.warn(report_of(ledger, '0.5'), ledger)
+    said.warn(report_of(usages, '0.5'), usages)
     expected += [('ordinary', 'ordinary')]
     assert expected == warned(log)
-    said.warn(report_of(ledger, '2.0'), ledger)
-    said.warn(report_of(ledger, '0.5'), ledger)
+    said.warn(report_of(usages, '2.0'), usages)
+    said.warn(report_of(usages, '0.5'), usages)
     assert 2 * expected == warned(log)
 
 
 def test_warning_names_row_and_amounts(log):
-    ledger = ledger_of(low=LOW)
-    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
+    usages = [('low', LOW)]
+    oversold_warnings.OversoldWarnings().warn(report_of(usages, '1.0'), usages)
     assert log.output.startswith(
         'low Too much is sold of the low row of this host: 6 of 4 CPUs, 6 of '
         'them to this instance. The instance keeps running')
 
 
 def test_an_instance_that_is_resized_on_its_host_counts_twice(log):
-    ledger = ledger_of(low=LOW)
-    ledger.add('low', usage.MOVE, LOW)
-    usage.OversoldWarnings().warn(report_of(ledger, '1.0'), ledger)
+    usages = [('low', LOW), ('low', LOW)]
+    oversold_warnings.OversoldWarnings().warn(report_of(usages, '1.0'), usages)
     assert '12 of 4 CPUs, 12 of them' in log.output

@@ -23,7 +23,7 @@ def test_fields_and_version_are_unchanged():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.4-f94afc50253da2b3cc8a10517ea732c0'})
+        {'HostReport': '1.5-d83342c60c54c698ead9bc643e26e8be'})
     assert expected == actual
 
 
@@ -68,6 +68,8 @@ def test_report_of_an_older_compute_is_read():
     read = read_as('1.3', blocked_by=None, problem=None)
     assert ('6-7', '', '') == (
         read.blocked_cpus, read.blocked_by, read.problem)
+    read = read_as('1.4', leased_cpus=None)
+    assert {6, 7} == read.hidden
 
 
 @pytest.mark.parametrize('names, text', [

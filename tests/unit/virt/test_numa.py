@@ -26,7 +26,7 @@ def cell(number, dedicated, shared, used):
 def report(ratio='2.0', low_by_cell=None, blocked=()):
     return types.SimpleNamespace(
         mix=True, ratio=capacity.parse_ratio(ratio),
-        low_by_cell=low_by_cell or {}, blocked=frozenset(blocked))
+        low_by_cell=low_by_cell or {}, hidden=frozenset(blocked))
 
 
 @pytest.mark.parametrize('demand, ratio, used, low, cpus, remaining', [

@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The evidence that an instance needs a LeaseSet no longer.
+
+The records are read anew, without the lock of the tracker. A recount may have
+read them while Nova was changing them, and
+``InstanceList.get_by_filters`` leaves out the hidden copy of an instance that
+is resized to another cell.
+"""
+
+import enum
+import operator
+
+from nova.compute import task_states
+from nova import exception
+from nova import objects
+
+from nova_prio.placement import allocations
+from nova_prio.virt import demand
+
+_ATTRIBUTES = ['flavor', 'numa_topology', 'system_metadata']
+
+
+class Need(enum.Enum):
+    """What Nova's records say of a LeaseSet."""
+
+    NEEDED = 'an instance or a move needs it, or has a task'
+    UNNEEDED = 'no record needs it'
+    OVER = 'no record needs it: the last move was from or to the host'
+
+
+def read_need(context, host, uuid, lease_set):
+    """Return the Need of a LeaseSet.
+
+    Each task of the instance keeps the set: Nova writes the statuses
+    'reverted', 'completed' and 'error' while a move still goes on.
+
+    :param context: nova.context.RequestContext of an administrator
+    :param host: name of the host
+    :param uuid: UUID of the instance
+    :raises: the errors of the database
+    """
+    try:
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=_ATTRIBUTES)
+    except exception.InstanceNotFound:
+        return Need.UNNEEDED
+    migrations = objects.MigrationList.get_by_filters(
+        context, {'instance_uuid': uuid})
+    here = [migration for migration in migrations if host in (
+        migration.source_compute, migration.dest_compute)]
+    if any(not _is_over(migration, instance, host) for migration in here):
+        return Need.NEEDED
+    if instance.task_state is not None and not _migrates_elsewhere(
+            instance, migrations):
+        return Need.NEEDED
+    if instance.host != host:
+        last = max(migrations, key=operator.attrgetter('id'), default=None)
+        return Need.OVER if last in here else Need.UNNEEDED
+    used = demand.get_usage(instance.flavor, instance.numa_topology)
+    is_resident = (used == lease_set.usage and
+                   demand.get_instance_pins(instance) == lease_set.cpus)
+    return Need.NEEDED if is_resident else Need.UNNEEDED
+
+
+def _is_over(migration, instance, host):
+    """Return whether a migration from or to a host needs nothing there."""
+    # The source sets the status 'completed' after its recount.
+    is_delivered = (
+        migration.is_live_migration and instance.task_state is None and
+        instance.host == migration.dest_compute != host)
+    return is_delivered or not allocations.is_open_migration(migration)
+
+
+def _migrates_elsewhere(instance, migrations):
+    """Return whether a live migration is the task of an instance.
+
+    The caller knows that no open migration comes from or to its host: if a
+    check has failed there, the conductor has tried another host.
+    """
+    return instance.task_state == task_states.MIGRATING and any(
+        allocations.is_open_migration(migration) for migration in migrations)

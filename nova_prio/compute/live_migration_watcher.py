@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Release the claims of live migrations to this host that have ended.
+
+Nova does not always tell the destination that a live migration failed:
+
+* If the instance has no NUMA topology, the source does not know of the claim.
+* If the migration is aborted while it is queued, or if a check fails after
+  the claim, nobody drops the claim (the part that the fix of Launchpad bug
+  1949808 left open).
+
+Therefore the destination reads the migration records of its claims: before
+each new claim, and every second until all of them have ended. Then it
+recounts, and the lease ends. The destination recounts after a success as well:
+until then Nova tracks the instance as a migration.
+"""
+
+import threading
+
+from nova.compute import task_states
+from nova import exception
+from nova import objects
+from oslo_log import log as logging
+
+from nova_prio.placement import allocations
+
+LOG = logging.getLogger(__name__)
+
+_INTERVAL_SECONDS = 1
+
+
+class LiveMigrationWatcher:
+    """Watch the live migrations to the host of a PriorityResourceTracker.
+
+    Nova alone handles the migrations of instances that the driver does not
+    manage.
+    """
+
+    def __init__(self, tracker):
+        self._tracker = tracker
+        self._lock = threading.Lock()
+        # UUID of a migration -> nova.objects.Migration, as it was claimed.
+        self._watched = {}
+        # The thread that reads the migration records; None if there is no
+        # claim.
+        self._thread = None
+
+    def watch(self, context, migration):
+        """Release the claim of a live migration when the latter has ended."""
+        with self._lock:
+            self._watched[migration.uuid] = migration
+            if self._thread is not None:
+                return
+            self._thread = threading.Thread(
+                target=self._run, args=(context.elevated(),), daemon=True)
+            try:
+                self._thread.start()
+            except RuntimeError:
+                self._thread = None
+                self._log_unreleased_claims()
+
+    def _run(self, context):
+        """Release claims until no live migration to this host is watched.
+
+        If a release fails, the thread ends. The next claim or recount starts
+        another one.
+        """
+        is_stopping = self._tracker.driver.is_stopping
+        while not is_stopping.wait(_INTERVAL_SECONDS):
+            is_released = self.release_ended(context)
+            with self._lock:
+                if not is_released or not self._watched:
+                    self._thread = None
+                    return
+
+    def release_ended(self, context):
+        """Recount if a live migration to this host has ended.
+
+        :returns: whether no error occurred
+        """
+        try:
+            ended = self._find_ended(context.elevated())
+            if ended:
+                # The host has one node. The records of the migrations may
+                # name another node by now.
+                nodename = self._watched[ended[0].uuid].dest_node
+                self._tracker.update_available_resource(context, nodename)
+            return True
+        except Exception:
+            self._log_unreleased_claims()
+            return False
+
+    def _log_unreleased_claims(self):
+        LOG.exception('Host %s: the claims of live migrations that have ended '
+                      'are not released before the next recount.',
+                      self._tracker.host)
+
+    def free_devices(self, context):
+        """Free the PCI devices that live migrations to this host have claimed.
+
+        If a live migration has failed or was aborted, a recount would leave
+        its devices claimed.
+
+        :returns: list of the migrations that have ended, for ``forget``
+        """
+        ended = self._find_ended(context)
+        for migration in ended:
+            instance = _get_instance(context, migration)
+            # A guest may run here whatever became of the migration.
+            if (instance is not None and
+                    instance.host != self._tracker.host and
+                    not self._tracker.priority_host.guests.is_running(
+                        instance.uuid)):
+                LOG.info('Releasing the claim of the live migration %s, which '
+                         'has ended.', migration.uuid, instance=instance)
+                self._tracker.free_devices(context, instance, migration)
+        return ended
+
+    def forget(self, ended):
+        """Do not watch migrations any longer whose end has been counted."""
+        with self._lock:
+            for migration in ended:
+                self._watched.pop(migration.uuid, None)
+
+    def _find_ended(self, context):
+        """Return the present records of the migrations that have ended."""
+        with self._lock:
+            watched = dict(self._watched)
+        if not watched:
+            return []
+        found = objects.MigrationList.get_by_filters(
+            context, {'uuid': list(watched)})
+        records = {migration.uuid: migration for migration in found}
+        # If a record was deleted, take the migration as it was claimed.
+        return [records.get(uuid, migration)
+                for uuid, migration in watched.items()
+                if _has_ended(migration, records.get(uuid))]
+
+
+def _has_ended(migration, record):
+    """Return whether a live migration no longer goes to its destination.
+
+    :param record: present record of ``migration``; None if it was deleted
+    """
+    if record is None:
+        return True
+    if allocations.is_open_migration(record):
+        # The conductor tries other hosts if a check failed on this host.
+        return record.dest_compute != migration.dest_compute
+    if record.status != 'error':
+        return True
+    # The source may still roll back and drop the claim itself.
+    instance = _get_instance(record._context, record)
+    return (instance is None or
+            instance.host != record.source_compute or
+            instance.task_state != task_states.MIGRATING)
+
+
+def _get_instance(context, migration):
+    """Return the instance of a migration, or None if it was deleted."""
+    try:
+        return objects.Instance.get_by_uuid(
+            context, migration.instance_uuid, expected_attrs=['pci_devices'])
+    except exception.InstanceNotFound:
+        return None

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Warnings about oversold rows of a host."""
+
+import operator
+
+from oslo_log import log as logging
+
+from nova_prio.model import capacity
+
+LOG = logging.getLogger(__name__)
+
+
+class OversoldWarnings:
+    """Warn of each instance on an oversold row, once while that lasts.
+
+    A row is oversold if the configuration changed while instances were on the
+    host: mix was disabled, a CPU set shrank, or the ratio fell.
+    """
+
+    def __init__(self):
+        self._warned = frozenset()
+
+    def warn(self, report, usages):
+        """Write a WARNING for each instance that was not warned of yet.
+
+        :param report: HostReport with the rows of the host
+        :param usages: list of (UUID of an instance, Usage); an instance that
+            is resized on the host has two
+        """
+        used_by_instance = _sum_rows_by_instance(usages)
+        # (UUID, name of an oversold row) -> vCPUs of the instance in the row
+        found = {(uuid, row): getattr(used, row)
+                 for row in capacity.find_oversold_rows(
+                     report.sellable, report.used)
+                 for uuid, used in used_by_instance.items()
+                 if getattr(used, row)}
+        for (uuid, row), vcpus in found.items():
+            if (uuid, row) not in self._warned:
+                LOG.warning(
+                    'Too much is sold of the %(row)s row of this host: '
+                    '%(sold)d of %(sellable)d CPUs, %(used)d of them to this '
+                    'instance. The instance keeps running, and the row admits '
+                    'nothing while too much is sold: move instances away, or '
+                    'set cpu_priority_mix_enable, the CPU sets and the CPU '
+                    'allocation ratio as they were.',
+                    {'row': row, 'sold': getattr(report.used, row),
+                     'sellable': getattr(report.sellable, row),
+                     'used': vcpus}, instance_uuid=uuid)
+        self._warned = frozenset(found)
+
+
+def _sum_rows_by_instance(usages):
+    """Return dict, UUID -> ``capacity.Rows`` that the instance uses."""
+    rows = {}
+    for uuid, usage in usages:
+        needed = capacity.calculate_needed_rows(usage.demand)
+        rows[uuid] = capacity.Rows(
+            *map(operator.add, rows.get(uuid, (0, 0, 0)), needed))
+    return rows

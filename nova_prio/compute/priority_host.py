@@ -1,0 +1,521 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What a host has sold: the leases, the blocked CPUs, and the failures.
+
+A recount of Nova's resource tracker calls, in this order:
+
+1. ``begin_recount``: Nova counts from zero; the leases stay.
+2. ``count`` for each instance and each move: Nova counts the CPUs of the
+   lease. An instance without a lease gets one, if its CPUs are free.
+3. ``end_recount``: find the blocked CPUs, and the instances whose CPUs another
+   one has.
+4. ``find_ended``, without the lock of the tracker: end the leases that Nova
+   has not counted, and that nothing needs.
+
+A lease that Nova does not count is still sold: it counts in the rows of the
+report, and a claim cannot have its CPUs. The inventories for Placement contain
+only what Nova counts: otherwise a host without mix would refuse ordinary
+instances while a lease waits for its end.
+"""
+
+import contextlib
+import time
+import typing
+
+import nova.conf
+from nova import objects
+from nova.virt import hardware
+import os_resource_classes as orc
+
+from nova_prio.compute import containment
+from nova_prio.compute import lease_end
+from nova_prio.compute import oversold_warnings
+from nova_prio.compute import start_gate
+from nova_prio.model import admission
+from nova_prio.model import capacity
+from nova_prio.model import inventory
+from nova_prio.model import leases
+from nova_prio.model import usage
+from nova_prio.objects import host_report
+from nova_prio.virt import demand
+from nova_prio.virt.libvirt import guest_xml
+from nova_prio.virt.libvirt import guests
+from nova_prio.virt.libvirt import partitions
+from nova_prio.virt import numa
+
+CONF = nova.conf.CONF
+
+#: The least time between two looks at a lease that nothing needs. Two recounts
+#: can follow each other within a second.
+LOOK_SECONDS = 30
+
+
+class Counted(typing.NamedTuple):
+    """What Nova counts or frees: an instance, or one side of a move.
+
+    ``wanted`` is the LeaseSet that Nova's records describe. ``is_resident``
+    tells whether the instance itself counts, and ``is_at_rest`` whether it has
+    no task and the CPUs of its record.
+    """
+
+    uuid: str
+    wanted: leases.LeaseSet
+    is_resident: bool
+    is_at_rest: bool
+
+
+class PriorityHost:
+    """What a host with our driver has sold. The driver makes it.
+
+    It knows Nova's objects, but not Nova's tracker. ``is_vcpu_oversold`` tells
+    whether a host without mix has more VCPU allocations than Nova's inventory.
+
+    :param libvirt_host: nova.virt.libvirt.host.Host
+    :param read_cpus: function that takes the inventories of the host, and
+        returns its ``capacity.HostCPUs``
+    """
+
+    def __init__(self, libvirt_host, read_cpus):
+        self.steps = containment.Steps()
+        self.leases = leases.Leases()
+        self.gate = start_gate.StartGate(self.leases, self.steps)
+        self.guests = guests.HostGuests(libvirt_host, self.steps)
+        self.partitions = partitions.Partitions(libvirt_host)
+        self.is_vcpu_oversold = False
+        self._read_cpus = read_cpus
+        self._oversold = oversold_warnings.OversoldWarnings()
+        # UUID -> CPUs that the guest uses, while Nova gives its claim back.
+        self._in_use = {}
+        # Failures before a recount, which a finished recount makes up for.
+        self._failed_before = {}
+        # UUID of an instance -> (sentence about its CPUs, time of the first
+        # recount that has found it): of this recount, and of the last one.
+        self._wrong_pins = {}
+        self._wrong_before = {}
+
+    def lease_cpus_of_guests(self, dedicated):
+        """Lease the CPUs on which the guests of libvirt are pinned.
+
+        Call this when the service starts: Nova starts further guests before
+        the first recount reads the records.
+
+        :param dedicated: set of the dedicated CPUs of the host
+        """
+        self.guests.read_guests(dedicated)
+        for guest in self.guests.list_last_read():
+            cpus = guest_xml.find_pinned_cpus(guest, dedicated)
+            is_leased = cpus <= self.leases.get_cpus(guest.uuid)
+            if guest.is_up and guest.is_of_nova and not is_leased:
+                self.leases.begin(guest.uuid, leases.LeaseSet(cpus))
+
+    # Claims
+
+    def find_refusals(self, request, uuid, node, limits, read_inventories):
+        """Test a claim before Nova tests its NUMA fit.
+
+        :param request: ``demand.ResourceRequest``
+        :param uuid: UUID of the instance
+        :param node: nova.objects.ComputeNode of the tracker
+        :param limits: nova.objects.NUMATopologyLimits, or None
+        :param read_inventories: function that takes the node, and returns the
+            inventories of the host
+        :returns: (list of refusals, each a str; the compute node and the limit
+            for Nova's test of the NUMA topology)
+        """
+        # If the present instances use more VCPU than the host sells, the
+        # driver reports a total that covers them, and Placement may admit
+        # another instance. Refuse each instance with shared vCPUs, also
+        # ordinary ones: all of them need the low row.
+        if self.is_vcpu_oversold and request.needed_rows.low:
+            return [admission.Refusal('oversold').detail], node, limits
+        problem = self._get_pin_problem()
+        if problem and request.needed_rows.high and not request.priority:
+            return [problem], node, limits
+        uncounted = self._list_uncounted(uuid)
+        if request.priority is None and not CONF.cpu_priority_mix_enable:
+            hidden = self.guests.blocked | self.leases.find_cpus(but=uuid)
+            hidden -= demand.get_host_pins(node.numa_topology)
+            if not hidden and not uncounted:
+                return [], node, limits
+            topology = _add_usage(node.numa_topology, uncounted)
+            return [], _make_node(numa.block(topology, hidden)), limits
+        report = self.report(node, read_inventories(node), uuid)
+        memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
+        refusals = [refusal.detail for refusal in admission.find_refusals(
+            report, request, report.remaining, node.free_ram_mb - memory_mb)]
+        topology = _add_usage(node.numa_topology, uncounted)
+        if topology:
+            # Hide the CPUs that an instance of this class must not use.
+            topology = numa.limit_to_class(topology, report, request.demand)
+        # The ratios of the host itself: a forced target brings no limits, nor
+        # does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
+        ram_ratio = node.ram_allocation_ratio
+        limits = (limits.obj_clone() if limits
+                  else objects.NUMATopologyLimits())
+        limits.cpu_allocation_ratio = float(report.ratio)
+        # A mix host never overcommits memory.
+        limits.ram_allocation_ratio = (
+            min(ram_ratio, 1.0) if report.mix else ram_ratio)
+        return refusals, _make_node(topology), limits
+
+    def lease_claim(self, uuid, flavor, topology):
+        """Lease what a claim has taken.
+
+        :param topology: nova.objects.InstanceNUMATopology that Nova has fitted
+            to the host, or None
+        :returns: list of refusals, each a str
+        """
+        # A guest may have started since the test.
+        owners = self.leases.begin(
+            uuid, demand.get_lease_set(flavor, topology))
+        return [start_gate.format_refusal(uuid, owners)] if owners else []
+
+    @contextlib.contextmanager
+    def claiming(self, uuid):
+        """Return a context in which Nova makes a claim.
+
+        If Nova raises an error before it has counted the claim, its lease
+        ends.
+        """
+        before = []
+        with self.steps.contain('lease the CPUs of a claim',
+                                refuse_until_recount=True):
+            before = self.leases.get(uuid)
+        try:
+            yield
+        except Exception:
+            with self.steps.contain('end the lease of a failed claim',
+                                    refuse_until_recount=True):
+                for each in self.leases.get(uuid):
+                    if each not in before and not each.is_counted:
+                        self.leases.end(uuid, each)
+            raise
+
+    @contextlib.contextmanager
+    def giving_back(self, uuid):
+        """Return a context in which Nova gives back a claim, or an instance.
+
+        Nova may leave a guest behind, for example if libvirt went away while
+        the guest was started. The lease of such a guest stays. libvirt is
+        asked here, before Nova takes the lock of the tracker: a call that
+        hangs must not stop the recount.
+        """
+        with self.steps.contain('ask libvirt for the guest of a claim',
+                                refuse_until_recount=True):
+            cpus = self.leases.get_cpus(uuid)
+            if cpus:
+                cpus = self.guests.find_cpus_in_use(uuid, cpus)
+            self._in_use[uuid] = cpus
+        try:
+            yield
+        finally:
+            self._in_use.pop(uuid, None)
+
+    def note_call(self, uuid, has_ended):
+        """Note that the call of Nova that made a claim begins, or has ended.
+
+        No lease of the instance ends before that.
+        """
+        for each in self.leases.get(uuid):
+            each.is_in_claim = not has_ended
+            each.changes += 1
+
+    # Counts
+
+    def count(self, counted):
+        """Return the topology that Nova must count for an instance.
+
+        It is that of the lease. If Nova's record differs, the record may be
+        that of another moment of a move, or wrong. If the CPUs of an instance
+        without a lease are another instance's, count it without pins.
+
+        :param counted: Counted
+        :returns: nova.objects.InstanceNUMATopology, or None
+        """
+        uuid, wanted = counted.uuid, counted.wanted
+        uncounted = [each for each in self.leases.get(uuid)
+                     if not each.is_counted]
+        found = _find_equal(uncounted, wanted)
+        pinned = [each for each in uncounted
+                  if each.cpus and each.topology is not None]
+        if found is None and pinned:
+            found = pinned[0]
+            if wanted.cpus:
+                self._note_wrong_pins(
+                    counted, 'has the CPUs %s in its record, but the CPUs %s '
+                    'are leased to it' % (
+                        hardware.format_cpu_spec(wanted.cpus),
+                        hardware.format_cpu_spec(found.cpus)))
+        if found is None:
+            found = self._begin(counted, uncounted)
+        found.is_counted = True
+        found.changes += 1
+        if counted.is_resident:
+            found.is_incoming = False
+        return found.topology
+
+    def _begin(self, counted, uncounted):
+        """Return a new LeaseSet; without pins if they are another instance's.
+
+        :param uncounted: other LeaseSets of the instance
+        """
+        uuid, wanted = counted.uuid, counted.wanted
+        owners = self.leases.begin(uuid, wanted)
+        if not owners:
+            return wanted
+        self._note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
+            'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
+            for owner, cpus in sorted(owners.items())))
+        for each in uncounted:
+            if not each.cpus and each.usage == wanted.usage:
+                return each
+        unpinned = leases.LeaseSet(
+            topology=_copy_without_pins(wanted.topology), usage=wanted.usage)
+        self.leases.begin(uuid, unpinned)
+        return unpinned
+
+    def give_back(self, counted):
+        """Note that Nova frees an instance, or one side of a move.
+
+        The lease ends, unless a call of Nova is working with it, or a guest
+        still uses its CPUs.
+
+        :param counted: Counted
+        :returns: (whether Nova has counted it, the topology to free)
+        """
+        sets = self.leases.get(counted.uuid)
+        found = (
+            _find_equal([each for each in sets if each.is_counted],
+                        counted.wanted) or
+            _find_equal(sets, counted.wanted))
+        if found is None and len(sets) == 1:
+            # The record is that of another moment of a move.
+            found = sets[0]
+        if found is None:
+            return False, None
+        was_counted = found.is_counted
+        found.is_counted = False
+        found.changes += 1
+        self._end_unless_used(counted.uuid, found)
+        return was_counted, found.topology
+
+    def end_lease(self, uuid):
+        """Note that Nova gives back all that an instance has here.
+
+        :returns: whether a lease has ended
+        """
+        return any([self._end_unless_used(uuid, each)
+                    for each in self.leases.get(uuid)])
+
+    def _end_unless_used(self, uuid, lease_set):
+        """End a LeaseSet unless the guest uses its CPUs; return whether."""
+        in_use = self._in_use.get(uuid)
+        is_free = in_use is not None and not in_use & lease_set.cpus
+        return is_free and self.leases.end(uuid, lease_set)
+
+    def note_arriving(self, uuid):
+        """Note that the move of an instance leads to this host."""
+        for each in self.leases.get(uuid):
+            if each.is_counted:
+                each.is_incoming = True
+
+    def note_unpinnable(self, counted, error):
+        """Note that Nova cannot count the CPUs of an instance."""
+        self._note_wrong_pins(counted, 'cannot be counted: %s' % error)
+
+    def _note_wrong_pins(self, counted, text):
+        if counted.is_resident and counted.is_at_rest:
+            _, since = self._wrong_before.get(
+                counted.uuid, ('', time.monotonic()))
+            self._wrong_pins[counted.uuid] = (
+                'Instance %s %s' % (counted.uuid, text), since)
+
+    # The recount
+
+    def begin_recount(self):
+        """Note that Nova begins to count its instances from zero."""
+        self._failed_before = self.steps.get_failures_until_recount()
+        self._wrong_before, self._wrong_pins = self._wrong_pins, {}
+        self.leases.begin_count()
+
+    def end_recount(self, instances, moving):
+        """Find the blocked CPUs, after Nova has counted all instances.
+
+        :param instances: list of nova.objects.Instance on this host
+        :param moving: UUIDs of instances that move from or to this host
+        """
+        self.guests.update_blocked(instances, self._is_counted, moving)
+        self.gate.is_settled = True
+        self.steps.forget(self._failed_before)
+
+    def find_ended(self, context, host):
+        """End the leases that Nova has not counted, and that nothing needs.
+
+        Call this after a finished recount, without the lock of the tracker.
+
+        :param context: nova.context.RequestContext of an administrator
+        :param host: name of this host
+        :returns: whether a lease has ended
+        """
+        has_ended = False
+        for uuid, each in self.leases.list_all():
+            changes = each.changes
+            need = self._find_need(context, host, uuid, each)
+            if need == lease_end.Need.NEEDED:
+                each.first_look = None
+                continue
+            now = time.monotonic()
+            if each.first_look is None:
+                each.first_look = now
+                is_second_look = False
+            else:
+                is_second_look = now - each.first_look >= LOOK_SECONDS
+            if is_second_look or need == lease_end.Need.OVER:
+                has_ended |= self.leases.end(
+                    uuid, each, unchanged_since=changes)
+        return has_ended
+
+    def _find_need(self, context, host, uuid, lease_set):
+        """Return the ``lease_end.Need`` of a LeaseSet."""
+        if lease_set.is_counted or lease_set.is_in_hand:
+            return lease_end.Need.NEEDED
+        need = lease_end.read_need(context, host, uuid, lease_set)
+        # Ask libvirt last: a guest may have started since the recount.
+        if lease_set.cpus and self.guests.find_cpus_in_use(
+                uuid, lease_set.cpus):
+            return lease_end.Need.NEEDED
+        return need
+
+    def _is_counted(self, uuid):
+        return any(each.is_counted or each.is_in_hand
+                   for each in self.leases.get(uuid))
+
+    def _list_uncounted(self, but):
+        """Return the LeaseSets with a usage that Nova does not count, a list.
+
+        :param but: UUID of an instance whose lease is left out
+        """
+        return [each for uuid, each in self.leases.list_all()
+                if uuid != but and each.usage and not each.is_counted]
+
+    # The report and the inventories
+
+    def _get_pin_problem(self):
+        """Return a sentence about CPUs that two instances claim, or ''."""
+        earliest = time.monotonic() - LOOK_SECONDS
+        found = [text for uuid, (text, since) in list(self._wrong_pins.items())
+                 if uuid in self._wrong_before and since <= earliest]
+        if not found:
+            return ''
+        return ('%s; migrate the instance cold, or shelve and unshelve it'
+                % min(found))
+
+    def report(self, node, inventories, uuid=None):
+        """Return the HostReport of the host as it is now.
+
+        :param node: nova.objects.ComputeNode that the tracker keeps
+        :param inventories: inventories of the host; the VCPU inventory has the
+            ratio in force
+        :param uuid: UUID of an instance whose leased CPUs count as free, or
+            None
+        """
+        cpus = self._read_cpus(inventories)
+        pinned = demand.get_host_pins(node.numa_topology)
+        # A guest that keeps its lease may also be an orphan guest.
+        blocked = self.guests.blocked - pinned
+        leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
+        totals = usage.Totals(used for _, used in self.leases.list_usages())
+        return host_report.HostReport.from_usage(
+            cpus=cpus,
+            used=capacity.calculate_used(
+                len(pinned | leased), totals.low_shared,
+                totals.ordinary_shared),
+            vcpus_used=node.vcpus_used,
+            low_by_cell=totals.low_by_cell,
+            partition_problem=self.partitions.problem,
+            blocked=blocked,
+            blocked_by=self.guests.blocked_by,
+            problem=self.steps.problem or self._get_pin_problem(),
+            leased=leased - pinned)
+
+    def warn_of_oversold_rows(self, report):
+        """Write a WARNING for each instance on an oversold row."""
+        self._oversold.warn(report, self.leases.list_usages())
+
+    def build_inventories(self, stock):
+        """Return the inventories that the driver reports, a new dict.
+
+        :param stock: the inventories of Nova's driver
+        """
+        # Placement had room for an incoming instance, and may have removed the
+        # allocation of an instance that will never arrive.
+        totals = usage.Totals(
+            each.usage for _, each in self.leases.list_all()
+            if each.usage and each.is_counted and not each.is_incoming)
+        self.is_vcpu_oversold = False
+        reported = inventory.build_priority_inventories(
+            stock, self._read_cpus(stock), totals)
+        # Without mix, ``reported`` exceeds Nova's total only if more VCPU than
+        # that total is allocated.
+        if orc.VCPU in stock and not CONF.cpu_priority_mix_enable:
+            self.is_vcpu_oversold = (
+                reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
+        return reported
+
+
+def _find_equal(sets, wanted):
+    """Return the LeaseSet with the CPUs and the usage of another, or None.
+
+    If no set has both, a set with the same CPUs is sufficient.
+
+    :param sets: list of LeaseSet
+    :param wanted: LeaseSet that Nova's records describe
+    """
+    same_cpus = [each for each in sets if each.cpus == wanted.cpus]
+    for each in same_cpus:
+        if each.usage == wanted.usage:
+            return each
+    if not wanted.cpus or not same_cpus:
+        return None
+    found = same_cpus[0]
+    if found.usage is None:
+        # The set was read from a guest.
+        found.topology, found.usage = wanted.topology, wanted.usage
+    return found
+
+
+def _copy_without_pins(topology):
+    """Return a copy of a topology, without its dedicated CPUs.
+
+    :param topology: nova.objects.InstanceNUMATopology, or None
+    """
+    if topology is None:
+        return None
+    copied = topology.obj_clone()
+    for cell in copied.cells:
+        cell.cpu_pinning = None
+        cell.cpuset_reserved = None
+    return copied
+
+
+def _add_usage(text, sets):
+    """Return the topology of a host with the usage of some LeaseSets.
+
+    Their CPUs are not pinned in it: they are blocked.
+
+    :param text: nova.objects.NUMATopology as JSON, or None
+    :returns: nova.objects.NUMATopology, or None
+    """
+    if not text:
+        return None
+    topology = objects.NUMATopology.obj_from_db_obj(text)
+    for each in sets:
+        topology = hardware.numa_usage_from_instance_numa(
+            topology, _copy_without_pins(each.topology))
+    return topology
+
+
+def _make_node(topology):
+    """Return a nova.objects.ComputeNode for Nova's test of the NUMA fit."""
+    return objects.ComputeNode(
+        numa_topology=topology._to_json() if topology else None)

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The start gate: no guest starts on a CPU that another instance has.
+
+The gate compares the CPUs on which an instance is pinned with the leases of
+the host, whatever Nova's records say. It lets every guest start that floats.
+Blocked CPUs do not matter here: they restrict claims, never starts.
+"""
+
+import contextlib
+
+from nova.compute import task_states
+from nova import exception
+from nova.virt import hardware
+from oslo_log import log as logging
+
+from nova_prio.model import leases
+from nova_prio.virt import demand
+
+LOG = logging.getLogger(__name__)
+
+_CHECK = 'check the CPUs of a guest before its start'
+_HOLD = 'keep the lease of a guest that starts'
+
+
+class CPUsLeased(exception.NovaException):
+    """A guest must not start, because another instance has its CPUs."""
+
+
+class StartGate:
+    """The start gate of a host.
+
+    ``is_settled`` is set by the first recount of nova-compute. Earlier, guests
+    start that have no lease yet.
+
+    :param host_leases: ``leases.Leases`` of the host
+    :param steps: ``containment.Steps`` of the service; if the gate itself
+        fails, it lets the guest start
+    """
+
+    def __init__(self, host_leases, steps):
+        self.is_settled = False
+        self._leases = host_leases
+        self._steps = steps
+
+    def check(self, instance):
+        """Refuse the start of an instance whose CPUs another one has.
+
+        Call this before something is destroyed.
+
+        :raises CPUsLeased: the text names both instances and the remedy
+        """
+        with self._steps.contain(_CHECK, refuse_on_error=False,
+                                 reraised=(CPUsLeased,)):
+            self.use_lease(instance)
+            self._take(instance.uuid, demand.get_lease_set(
+                instance.flavor, instance.numa_topology))
+
+    def check_arrival(self, instance, numa_info):
+        """Refuse a live migration to CPUs that another instance has.
+
+        :param numa_info: nova.objects.LibvirtLiveMigrateNUMAInfo of this host
+        :raises nova.exception.MigrationError: instead of CPUsLeased
+        """
+        try:
+            with self._steps.contain(_CHECK, refuse_on_error=False,
+                                     reraised=(CPUsLeased,)):
+                cpus = frozenset().union(*numa_info.cpu_pins.values())
+                dedicated = hardware.get_cpu_dedicated_set() or frozenset()
+                self._take(instance.uuid, leases.LeaseSet(cpus & dedicated))
+        except CPUsLeased as refused:
+            raise exception.MigrationError(reason=str(refused))
+
+    @contextlib.contextmanager
+    def starting(self, instance, host):
+        """Check a start, and keep the lease until the start has ended.
+
+        :param host: name of this host
+        :raises: the error with which Nova's operation ends best
+        """
+        try:
+            self.check(instance)
+        except CPUsLeased as refused:
+            if instance.task_state == task_states.SPAWNING:
+                # Nova tries the next host, and counts no failed build.
+                raise exception.GroupAffinityViolation(str(refused))
+            if (instance.task_state in task_states.rebuild_states and
+                    instance.host != host):
+                # The instance keeps its state, and the evacuation can be
+                # tried again.
+                raise exception.ComputeResourcesUnavailable(
+                    reason=str(refused))
+            raise
+        held = []
+        with self._steps.contain(_HOLD, refuse_on_error=False):
+            held = self._leases.hold(instance.uuid)
+        try:
+            yield
+        finally:
+            with self._steps.contain(_HOLD, refuse_on_error=False):
+                self._leases.let_go(held)
+
+    def use_lease(self, instance):
+        """Give an instance the CPUs of its lease if its record differs.
+
+        After some failures, the record of an instance has the CPUs of another
+        host or of an earlier move. Nova's next save repairs the record.
+        """
+        pins = demand.get_instance_pins(instance)
+        sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
+        has_one_topology = len(sets) == 1 and sets[0].topology is not None
+        if not pins or not has_one_topology or sets[0].cpus == pins:
+            return
+        LOG.warning(
+            'The record of the instance has the CPUs %s, but the CPUs %s of '
+            'this host are leased to it. The guest starts on the latter, and '
+            'the record is corrected.', hardware.format_cpu_spec(pins),
+            hardware.format_cpu_spec(sets[0].cpus), instance=instance)
+        instance.numa_topology = sets[0].topology.obj_clone()
+
+    def _take(self, uuid, wanted):
+        """Lease CPUs that the instance has not leased yet.
+
+        :param wanted: LeaseSet
+        :raises CPUsLeased: if another instance has one of these CPUs
+        """
+        own = self._leases.get_cpus(uuid)
+        if wanted.cpus <= own:
+            return
+        owners = self._leases.begin(uuid, wanted)
+        if owners:
+            text = format_refusal(uuid, owners)
+            LOG.error(text, instance_uuid=uuid)
+            raise CPUsLeased(text)
+        log = LOG.warning if self.is_settled else LOG.debug
+        log('A guest starts on the CPUs %s, which were not leased to its '
+            'instance, nor to another one.',
+            hardware.format_cpu_spec(wanted.cpus - own), instance_uuid=uuid)
+
+
+def format_refusal(uuid, owners):
+    """Return why an instance cannot start, a text with the remedy.
+
+    :param owners: dict, UUID of an instance -> frozenset of CPU numbers
+    """
+    owned = ', '.join('CPUs %s to instance %s' % (
+        hardware.format_cpu_spec(cpus), owner)
+        for owner, cpus in sorted(owners.items()))
+    return ('Instance %s cannot start on its CPUs: this host has leased %s. '
+            'While the instance is off, migrate it cold, or shelve and '
+            'unshelve it; then it gets free CPUs.' % (uuid, owned))

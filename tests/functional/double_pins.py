@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""A cloud whose dedicated CPUs are counted by guest, record and lease."""
+
+import collections
+import contextlib
+import pkgutil
+import threading
+
+import fixtures
+from lxml import etree
+from nova.compute import manager
+from nova import context
+from nova import objects
+
+from nova_prio.compute import start_gate
+from nova_prio.virt import demand
+from tests.fuzz import faults
+
+DEDICATED = frozenset(range(8))
+_ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology']
+
+
+class PinnedCloud(faults.FaultyCloud):
+    """Two hosts with 8 dedicated CPUs each."""
+
+    CAST_AS_CALL = False
+    HOSTS = 'mix1', 'mix2'
+    #: What ``assert_separate`` checks: the names of methods.
+    CHECKED = 'running_cpus', 'recorded_cpus', 'leased_cpus'
+
+    def setUp(self):
+        # A long test must not take a host for one that is down.
+        self.flags(service_down_time=86400, shutdown_timeout=0)
+        super().setUp()
+        self.log = self.useFixture(fixtures.FakeLogger(name=manager.LOG.name))
+        self.gate_log = self.useFixture(fixtures.FakeLogger(
+            name=start_gate.LOG.name))
+        for name in self.HOSTS:
+            self.start_seed_host(name)
+        self.four, self.two = (
+            self.flavor(vcpus, **{'hw:cpu_priority': 'high'})
+            for vcpus in (4, 2))
+
+    # The leases
+
+    def leases(self, host):
+        """Return the ``leases.Leases`` of a host."""
+        return self.computes[host].driver.priority_host.leases
+
+    def own_cpus(self, host, server):
+        """Return the CPUs that a host has leased to a server."""
+        return frozenset().union(*(
+            each.cpus for each in self.leases(host).get(server['id'])))
+
+    # The CPUs of a host, each time a dict, UUID -> frozenset of CPU numbers
+
+    def leased_cpus(self, host):
+        """Return the leased CPUs."""
+        found = collections.defaultdict(frozenset)
+        for uuid, each in self.leases(host).list_all():
+            found[uuid] |= each.cpus
+        return {uuid: cpus for uuid, cpus in found.items() if cpus}
+
+    def running_cpus(self, host):
+        """Return the dedicated CPUs on which the running guests are pinned."""
+        return {uuid: _get_pins(domain.xml)
+                for uuid, domain in self.domains(host).items()
+                if domain.isActive()}
+
+    def recorded_cpus(self, host):
+        """Return the CPUs in the records of the instances on the host."""
+        return {instance.uuid: frozenset(demand.get_instance_pins(instance))
+                for instance in self.list_instances()
+                if instance.host == host}
+
+    def moving_cpus(self, host):
+        """Return the CPUs of cold migrations that wait for the user."""
+        found = {}
+        for instance in self.list_instances():
+            claimed = instance.migration_context
+            if instance.vm_state == 'resized' and instance.host != host:
+                found[instance.uuid] = frozenset(
+                    demand.get_topology_pins(claimed.old_numa_topology))
+        return found
+
+    # The records
+
+    def list_instances(self):
+        """Return all instances that are not deleted."""
+        return objects.InstanceList.get_by_filters(
+            context.get_admin_context(), {'deleted': False},
+            expected_attrs=_ATTRIBUTES)
+
+    def instance(self, server):
+        """Return the nova.objects.Instance of a server."""
+        return objects.Instance.get_by_uuid(
+            context.get_admin_context(), server['id'],
+            expected_attrs=_ATTRIBUTES)
+
+    def pins(self, server):
+        """Return the CPUs in the record of a server."""
+        return frozenset(demand.get_instance_pins(self.instance(server)))
+
+    def move_record(self, server, first):
+        """Pin a server, in its record alone, to the CPUs from a number on."""
+        instance = self.instance(server)
+        cell, = instance.numa_topology.cells
+        cell.cpu_pinning = {
+            vcpu: first + vcpu for vcpu in sorted(cell.pcpuset)}
+        instance.save()
+
+    # What tests do and wait for
+
+    def recount(self, host):
+        """Recount a host; raise the error that Nova would log."""
+        with self.host_conf(host):
+            self.computes[host].rt.update_available_resource(
+                context.get_admin_context(), host)
+
+    @contextlib.contextmanager
+    def calling_once(self, name, function, is_after=False):
+        """Return a context where a function runs in a call of Nova.
+
+        The function runs in the thread of the first call of a method, before
+        it or after it. The context waits until that call has ended, and raises
+        the error of the function.
+
+        :param name: full name of the method. The RPC server of Nova 34 keeps a
+            method that it has called once, so give one that Nova calls itself
+        """
+        stock = pkgutil.resolve_name(name)
+        calls, errors = [], []
+        has_ended = threading.Event()
+
+        def run():
+            try:
+                function()
+            except Exception as error:
+                errors.append(error)
+
+        def call(*args, **kwargs):
+            calls.append(name)
+            is_first = len(calls) == 1
+            try:
+                if is_first and not is_after:
+                    run()
+                result = stock(*args, **kwargs)
+                if is_first and is_after:
+                    run()
+                return result
+            finally:
+                if is_first:
+                    has_ended.set()
+
+        with fixtures.MonkeyPatch(name, call):
+            yield
+            self.assertTrue(has_ended.wait(60), name)
+        for error in errors:
+            raise error
+
+    def _wait_for_server_parameter(self, server, expected_params, *args,
+                                   **kwargs):
+        """Wait as Nova's tests do, but look ten times a second."""
+        def check():
+            found = self.api.get_server(server['id'])
+            self.assertEqual(expected_params, {
+                name: found[name] for name in expected_params})
+            # Nova writes the fault after the status.
+            self.assertTrue(expected_params.get('status') != 'ERROR' or
+                            'fault' in found)
+            return found
+
+        return self.soon(check)
+
+    def wait_until_idle(self, server):
+        """Wait until a server has no task; return its details."""
+        def check():
+            found = self.api.get_server(server['id'])
+            self.assertIsNone(found['OS-EXT-STS:task_state'])
+            return found
+
+        return self.soon(check)
+
+    # What must hold
+
+    def assert_separate(self, host):
+        """Assert that no dedicated CPU of a host is used twice."""
+        for name in self.CHECKED:
+            found = getattr(self, name)(host)
+            owners = collections.Counter(
+                cpu for cpus in found.values() for cpu in cpus)
+            self.assertEqual(
+                [], [cpu for cpu, number in owners.items() if number > 1],
+                (host, name, found))
+
+    def assert_exact_leases(self, host):
+        """Assert that after two recounts the leases are those needed."""
+        for _ in range(2):
+            self.update_host(host)
+        self.assertNotIn('Error updating resources', self.log.output)
+        needed = {**self.moving_cpus(host), **self.recorded_cpus(host)}
+        needed = {uuid: cpus for uuid, cpus in needed.items() if cpus}
+        self.assertEqual(needed, self.leased_cpus(host))
+        with self.record(host) as node:
+            self.assertEqual(
+                sorted(cpu for cpus in needed.values() for cpu in cpus),
+                sorted(demand.get_host_pins(node.numa_topology)))
+        for uuid, cpus in self.running_cpus(host).items():
+            self.assertLessEqual(cpus, needed.get(uuid, frozenset()), uuid)
+        self.assertEqual('', self.report(host).problem)
+
+
+def _get_pins(xml):
+    """Return the dedicated CPUs of the vCPUs that are pinned to one CPU."""
+    pins = etree.fromstring(xml).findall('cputune/vcpupin')
+    return DEDICATED & {
+        int(pin.get('cpuset')) for pin in pins if pin.get('cpuset').isdigit()}

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+
+from nova_prio.model import leases
+
+
+def lease(*cpus):
+    return leases.LeaseSet(frozenset(cpus))
+
+
+@pytest.fixture
+def host():
+    return leases.Leases()
+
+
+def test_no_cpu_is_leased_to_two_instances(host):
+    assert {} == host.begin('a', lease(0, 1))
+    assert {} == host.begin('a', lease(1, 2)), 'the same instance'
+    assert {'a': frozenset({1, 2})} == host.begin('b', lease(1, 2, 3))
+    assert [] == host.get('b')
+    assert {0, 1, 2} == host.find_cpus()
+    assert set() == host.find_cpus(but='a')
+
+
+def test_instances_without_dedicated_cpus_share_a_host(host):
+    for uuid in 'ab':
+        assert {} == host.begin(uuid, lease())
+    assert 2 == len(host.list_all())
+
+
+def test_end_removes_one_set(host):
+    old, new = lease(0), lease(1)
+    for each in old, new:
+        host.begin('a', each)
+    assert host.end('a', old)
+    assert not host.end('a', old), 'it has ended before'
+    assert [new] == host.get('a')
+    assert host.end('a', new)
+    assert [] == host.list_all()
+
+
+def test_set_in_hand_does_not_end(host):
+    held = lease(0)
+    host.begin('a', held)
+    held.is_in_claim = True
+    assert not host.end('a', held)
+    held.is_in_claim = False
+    # Two starts of the guest overlap.
+    first, second = host.hold('a'), host.hold('a')
+    host.let_go(first)
+    assert not host.end('a', held)
+    host.let_go(second)
+    assert host.end('a', held)
+
+
+def test_answer_about_a_changed_set_is_dropped(host):
+    asked = lease(0)
+    host.begin('a', asked)
+    changes = asked.changes
+    host.let_go(host.hold('a'))
+    assert not host.end('a', asked, unchanged_since=changes)
+    assert host.end('a', asked, unchanged_since=asked.changes)
+
+
+@hypothesis.given(st.lists(st.tuples(
+    st.sampled_from('abc'), st.sets(st.integers(0, 5)), st.booleans())))
+def test_no_history_leases_a_cpu_twice(history):
+    host = leases.Leases()
+    for uuid, cpus, begins in history:
+        if begins:
+            host.begin(uuid, lease(*cpus))
+        else:
+            for each in host.get(uuid):
+                host.end(uuid, each)
+        for owner, one in host.list_all():
+            for other, two in host.list_all():
+                assert owner == other or not one.cpus & two.cpus
