@@ -16,9 +16,6 @@ from nova import exception
 from nova import objects
 
 from nova_prio.placement import allocations
-from nova_prio.virt import demand
-
-_ATTRIBUTES = ['flavor', 'numa_topology', 'system_metadata']
 
 
 class Need(enum.Enum):
@@ -29,8 +26,8 @@ class Need(enum.Enum):
     OVER = 'no record needs it: the last move was from or to the host'
 
 
-def read_need(context, host, uuid, lease_set):
-    """Return the Need of a LeaseSet.
+def read_need(context, host, uuid):
+    """Return the Need of a LeaseSet that Nova has not counted.
 
     Each task of the instance keeps the set: Nova writes the statuses
     'reverted', 'completed' and 'error' while a move still goes on.
@@ -42,7 +39,7 @@ def read_need(context, host, uuid, lease_set):
     """
     try:
         instance = objects.Instance.get_by_uuid(
-            context, uuid, expected_attrs=_ATTRIBUTES)
+            context, uuid, expected_attrs=[])
     except exception.InstanceNotFound:
         return Need.UNNEEDED
     migrations = objects.MigrationList.get_by_filters(
@@ -54,13 +51,11 @@ def read_need(context, host, uuid, lease_set):
     if instance.task_state is not None and not _migrates_elsewhere(
             instance, migrations):
         return Need.NEEDED
-    if instance.host != host:
-        last = max(migrations, key=operator.attrgetter('id'), default=None)
-        return Need.OVER if last in here else Need.UNNEEDED
-    used = demand.get_usage(instance.flavor, instance.numa_topology)
-    is_resident = (used == lease_set.usage and
-                   demand.get_instance_pins(instance) == lease_set.cpus)
-    return Need.NEEDED if is_resident else Need.UNNEEDED
+    last = max(migrations, key=operator.attrgetter('id'), default=None)
+    if instance.host != host and last in here:
+        return Need.OVER
+    # Nova has counted another set of the instance.
+    return Need.UNNEEDED
 
 
 def _is_over(migration, instance, host):

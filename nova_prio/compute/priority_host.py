@@ -379,7 +379,7 @@ class PriorityHost:
         """Return the ``lease_end.Need`` of a LeaseSet."""
         if lease_set.is_counted or lease_set.is_in_hand:
             return lease_end.Need.NEEDED
-        need = lease_end.read_need(context, host, uuid, lease_set)
+        need = lease_end.read_need(context, host, uuid)
         # Ask libvirt last: a guest may have started since the recount.
         if lease_set.cpus and self.guests.find_cpus_in_use(
                 uuid, lease_set.cpus):

@@ -42,6 +42,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
+        # UUIDs of the instances that were not counted by their lease.
+        self._miscounted = set()
 
     # The recount
 
@@ -88,6 +90,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             for instance in instances:
                 with self._contain(_COUNT_MOVES, refuse_until_recount=True):
                     workarounds.restore_own_cpus(instance, self.host)
+        self._miscounted = set()
         with self._contain(_COUNT, refuse_until_recount=True):
             self.priority_host.begin_recount()
         # Nova looks up the instances of migrations in this dict.
@@ -141,16 +144,20 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         counted = usage.get(_KEY)
         if counted is not None:
             is_counted = True
-            with self._contain(_COUNT, refuse_until_recount=True):
+            with self._contain(_COUNT, refuse_until_recount=True) as outcome:
                 if sign == 1:
                     topology = self.priority_host.count(counted)
                 else:
                     is_counted, topology = self.priority_host.give_back(
                         counted)
+            if outcome.problem:
+                # Nova counts its own record, and later frees it.
+                self._miscounted.add(counted.uuid)
+            elif counted.uuid not in self._miscounted:
+                if not is_counted:
+                    # Nova would subtract what it has not added.
+                    return
                 usage = {**usage, 'numa_topology': topology}
-            if not is_counted:
-                # Nova would subtract what it has not added.
-                return
         try:
             super()._update_usage(usage, nodename, sign=sign)
         except (exception.CPUPinningInvalid, exception.CPUUnpinningInvalid,

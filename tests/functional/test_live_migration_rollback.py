@@ -230,7 +230,11 @@ class UnreleasedClaims(base.FunctionalTest):
         self._delete_server(server)
         self._fail_to_migrate()
         self._live_migrate(self.server, 'completed')
+        # The second claim of the same instance kept its first one.
+        for _ in range(2):
+            self.update_host('plain')
         self._assert_recounted('plain')
+        self.assertEqual(1, self.report('plain').low_used)
 
     def test_unreleased_claim_raises_no_inventory(self):
         """An error in the release does not affect other instances either."""
