@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workarounds for bugs in what Nova's resource tracker counts and claims.
+"""Workarounds for bugs in the counts and claims of Nova's resource tracker.
 
 Each docstring names a bug, its effect and its test in ``tests/functional``.
 All bugs affect Nova 31 to 34 and are open. "No number" means that no Launchpad
@@ -193,14 +193,15 @@ def may_count(migration, is_first):
 
 
 def restore_own_cpus(instance, host):
-    """Give an instance back the CPUs of its record, for the first recount.
+    """Give an instance back the CPUs of its record, for a recount.
 
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
     the host. The context may belong to a later move, away from the host. Or it
     may belong to an unfinished resize on the host, which counts the new CPUs.
-    Without this workaround: after a restart of nova-compute, the host leases
-    the CPU numbers of another host to the instance.
+    Without this workaround: if the instance has no lease of its CPUs, because
+    nova-compute was restarted or because the instance floats here, the host
+    leases the CPU numbers of another host to it.
     Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
     if not has_applied_context(instance):

@@ -55,7 +55,8 @@ class _PriorityTest:
                                refuse_until_recount=True):
                 refusals = self.tracker.priority_host.lease_claim(
                     self.instance.uuid, self._get_flavor(),
-                    self.claimed_numa_topology)
+                    self.claimed_numa_topology,
+                    self.migration and self.migration.uuid)
         return '; '.join(refusals) or None
 
     def __enter__(self):
@@ -89,7 +90,7 @@ class _PriorityTest:
                  any(cell.pcpuset for cell in topology.cells)))
 
     def _test_capacity(self, compute_node, limit):
-        """Test what Nova does not know, as ``PriorityHost.find_refusals``."""
+        """Test the claim as ``PriorityHost.find_refusals`` does."""
         request = demand.ResourceRequest.from_flavor(
             self._get_flavor(), self.numa_topology)
         refusals, node, limits = self.tracker.priority_host.find_refusals(

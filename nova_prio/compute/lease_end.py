@@ -19,14 +19,14 @@ from nova_prio.placement import allocations
 
 
 class Need(enum.Enum):
-    """What Nova's records say of a LeaseSet."""
+    """The need of a LeaseSet in Nova's records."""
 
     NEEDED = 'an instance or a move needs it, or has a task'
     UNNEEDED = 'no record needs it'
     OVER = 'no record needs it: the last move was from or to the host'
 
 
-def read_need(context, host, uuid):
+def read_need(context, host, uuid, lease_set):
     """Return the Need of a LeaseSet that Nova has not counted.
 
     Each task of the instance keeps the set: Nova writes the statuses
@@ -46,7 +46,8 @@ def read_need(context, host, uuid):
         context, {'instance_uuid': uuid})
     here = [migration for migration in migrations if host in (
         migration.source_compute, migration.dest_compute)]
-    if any(not _is_over(migration, instance, host) for migration in here):
+    if any(_needs(migration, instance, host, lease_set)
+           for migration in here):
         return Need.NEEDED
     if instance.task_state is not None and not _migrates_elsewhere(
             instance, migrations):
@@ -58,13 +59,21 @@ def read_need(context, host, uuid):
     return Need.UNNEEDED
 
 
-def _is_over(migration, instance, host):
-    """Return whether a migration from or to a host needs nothing there."""
+def _needs(migration, instance, host, lease_set):
+    """Return whether a migration from or to a host needs a LeaseSet there.
+
+    A migration to the host needs only the set that it has claimed. A set has
+    no migration if it was read from a guest or a record.
+    """
     # The source sets the status 'completed' after its recount.
     is_delivered = (
         migration.is_live_migration and instance.task_state is None and
         instance.host == migration.dest_compute != host)
-    return is_delivered or not allocations.is_open_migration(migration)
+    is_of_other = (
+        migration.source_compute != host and
+        lease_set.migration_uuid not in (None, migration.uuid))
+    return allocations.is_open_migration(migration) and not (
+        is_delivered or is_of_other)
 
 
 def _migrates_elsewhere(instance, migrations):

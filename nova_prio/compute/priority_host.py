@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a host has sold: the leases, the blocked CPUs, and the failures.
+"""The owner of the leases of a host, its blocked CPUs and its failures.
 
 A recount of Nova's resource tracker calls, in this order:
 
@@ -14,8 +14,8 @@ A recount of Nova's resource tracker calls, in this order:
 
 A lease that Nova does not count is still sold: it counts in the rows of the
 report, and a claim cannot have its CPUs. The inventories for Placement contain
-only what Nova counts: otherwise a host without mix would refuse ordinary
-instances while a lease waits for its end.
+only the leases that Nova counts: otherwise a host without mix would refuse
+ordinary instances while a lease waits for its end.
 """
 
 import contextlib
@@ -51,7 +51,7 @@ LOOK_SECONDS = 30
 
 
 class Counted(typing.NamedTuple):
-    """What Nova counts or frees: an instance, or one side of a move.
+    """An instance, or one side of a move, that Nova counts or frees.
 
     ``wanted`` is the LeaseSet that Nova's records describe. ``is_resident``
     tells whether the instance itself counts, and ``is_at_rest`` whether it has
@@ -65,7 +65,7 @@ class Counted(typing.NamedTuple):
 
 
 class PriorityHost:
-    """What a host with our driver has sold. The driver makes it.
+    """The leases of a host with our driver, which makes this object.
 
     It knows Nova's objects, but not Nova's tracker. ``is_vcpu_oversold`` tells
     whether a host without mix has more VCPU allocations than Nova's inventory.
@@ -84,12 +84,15 @@ class PriorityHost:
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
         self._oversold = oversold_warnings.OversoldWarnings()
-        # UUID -> CPUs that the guest uses, while Nova gives its claim back.
-        self._in_use = {}
+        # While Nova gives the claim of an instance back: its UUID -> (CPUs
+        # that the guest uses; dict, LeaseSet -> ``starts_begun``).
+        self._evidence = {}
         # Failures before a recount, which a finished recount makes up for.
         self._failed_before = {}
         # UUID of an instance -> (sentence about its CPUs, time of the first
-        # recount that has found it): of this recount, and of the last one.
+        # recount that has found it): of this recount, and of the last two
+        # that have finished.
+        self._wrong_now = {}
         self._wrong_pins = {}
         self._wrong_before = {}
 
@@ -103,10 +106,9 @@ class PriorityHost:
         """
         self.guests.read_guests(dedicated)
         for guest in self.guests.list_last_read():
-            cpus = guest_xml.find_pinned_cpus(guest, dedicated)
-            is_leased = cpus <= self.leases.get_cpus(guest.uuid)
-            if guest.is_up and guest.is_of_nova and not is_leased:
-                self.leases.begin(guest.uuid, leases.LeaseSet(cpus))
+            if guest.is_up and guest.is_of_nova:
+                self.leases.begin_free(
+                    guest.uuid, guest_xml.find_pinned_cpus(guest, dedicated))
 
     # Claims
 
@@ -158,8 +160,8 @@ class PriorityHost:
             min(ram_ratio, 1.0) if report.mix else ram_ratio)
         return refusals, _make_node(topology), limits
 
-    def lease_claim(self, uuid, flavor, topology):
-        """Lease what a claim has taken.
+    def lease_claim(self, uuid, flavor, topology, migration_uuid):
+        """Lease the CPUs and vCPUs of a claim.
 
         :param topology: nova.objects.InstanceNUMATopology that Nova has fitted
             to the host, or None
@@ -167,7 +169,7 @@ class PriorityHost:
         """
         # A guest may have started since the test.
         owners = self.leases.begin(
-            uuid, demand.get_lease_set(flavor, topology))
+            uuid, demand.get_lease_set(flavor, topology, migration_uuid))
         return [start_gate.format_refusal(uuid, owners)] if owners else []
 
     @contextlib.contextmanager
@@ -202,14 +204,16 @@ class PriorityHost:
         """
         with self.steps.contain('ask libvirt for the guest of a claim',
                                 refuse_until_recount=True):
+            starts = {each: each.starts_begun
+                      for each in self.leases.get(uuid)}
             cpus = self.leases.get_cpus(uuid)
             if cpus:
                 cpus = self.guests.find_cpus_in_use(uuid, cpus)
-            self._in_use[uuid] = cpus
+            self._evidence[uuid] = cpus, starts
         try:
             yield
         finally:
-            self._in_use.pop(uuid, None)
+            self._evidence.pop(uuid, None)
 
     def note_call(self, uuid, has_ended):
         """Note that the call of Nova that made a claim begins, or has ended.
@@ -218,7 +222,6 @@ class PriorityHost:
         """
         for each in self.leases.get(uuid):
             each.is_in_claim = not has_ended
-            each.changes += 1
 
     # Counts
 
@@ -248,8 +251,10 @@ class PriorityHost:
                         hardware.format_cpu_spec(found.cpus)))
         if found is None:
             found = self._begin(counted, uncounted)
+        if not found.cpus and not wanted.cpus:
+            # The record of a floating instance is right.
+            found.topology = wanted.topology
         found.is_counted = True
-        found.changes += 1
         if counted.is_resident:
             found.is_incoming = False
         return found.topology
@@ -263,6 +268,8 @@ class PriorityHost:
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
+        contested = frozenset().union(*owners.values())
+        self.leases.begin_free(uuid, wanted.cpus - contested)
         self._note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
@@ -295,7 +302,6 @@ class PriorityHost:
             return False, None
         was_counted = found.is_counted
         found.is_counted = False
-        found.changes += 1
         self._end_unless_used(counted.uuid, found)
         return was_counted, found.topology
 
@@ -304,14 +310,18 @@ class PriorityHost:
 
         :returns: whether a lease has ended
         """
-        return any([self._end_unless_used(uuid, each)
-                    for each in self.leases.get(uuid)])
+        has_ended = False
+        for each in self.leases.get(uuid):
+            each.is_counted = False
+            has_ended |= self._end_unless_used(uuid, each)
+        return has_ended
 
     def _end_unless_used(self, uuid, lease_set):
         """End a LeaseSet unless the guest uses its CPUs; return whether."""
-        in_use = self._in_use.get(uuid)
-        is_free = in_use is not None and not in_use & lease_set.cpus
-        return is_free and self.leases.end(uuid, lease_set)
+        in_use, starts = self._evidence.get(uuid, (frozenset(), {}))
+        # Without evidence of the time before, the set stays.
+        return (lease_set in starts and not in_use & lease_set.cpus and
+                self.leases.end(uuid, lease_set, starts[lease_set]))
 
     def note_arriving(self, uuid):
         """Note that the move of an instance leads to this host."""
@@ -325,9 +335,9 @@ class PriorityHost:
 
     def _note_wrong_pins(self, counted, text):
         if counted.is_resident and counted.is_at_rest:
-            _, since = self._wrong_before.get(
+            _, since = self._wrong_pins.get(
                 counted.uuid, ('', time.monotonic()))
-            self._wrong_pins[counted.uuid] = (
+            self._wrong_now[counted.uuid] = (
                 'Instance %s %s' % (counted.uuid, text), since)
 
     # The recount
@@ -335,7 +345,7 @@ class PriorityHost:
     def begin_recount(self):
         """Note that Nova begins to count its instances from zero."""
         self._failed_before = self.steps.get_failures_until_recount()
-        self._wrong_before, self._wrong_pins = self._wrong_pins, {}
+        self._wrong_now = {}
         self.leases.begin_count()
 
     def end_recount(self, instances, moving):
@@ -345,6 +355,8 @@ class PriorityHost:
         :param moving: UUIDs of instances that move from or to this host
         """
         self.guests.update_blocked(instances, self._is_counted, moving)
+        self._wrong_before = self._wrong_pins
+        self._wrong_pins = self._wrong_now
         self.gate.is_settled = True
         self.steps.forget(self._failed_before)
 
@@ -359,30 +371,37 @@ class PriorityHost:
         """
         has_ended = False
         for uuid, each in self.leases.list_all():
-            changes = each.changes
-            need = self._find_need(context, host, uuid, each)
-            if need == lease_end.Need.NEEDED:
-                each.first_look = None
-                continue
-            now = time.monotonic()
-            if each.first_look is None:
-                each.first_look = now
-                is_second_look = False
-            else:
-                is_second_look = now - each.first_look >= LOOK_SECONDS
-            if is_second_look or need == lease_end.Need.OVER:
-                has_ended |= self.leases.end(
-                    uuid, each, unchanged_since=changes)
+            with self.steps.contain('end a lease', refuse_on_error=False):
+                has_ended |= self._look(context, host, uuid, each)
         return has_ended
+
+    def _look(self, context, host, uuid, lease_set):
+        """End a LeaseSet if nothing needs it; return whether it has ended."""
+        starts_begun = lease_set.starts_begun
+        need = self._find_need(context, host, uuid, lease_set)
+        if need == lease_end.Need.NEEDED:
+            lease_set.first_look = None
+            return False
+        now = time.monotonic()
+        if lease_set.first_look is None:
+            lease_set.first_look = now
+            is_second = False
+        else:
+            is_second = now - lease_set.first_look >= LOOK_SECONDS
+        return (is_second or need == lease_end.Need.OVER) and (
+            self.leases.end(uuid, lease_set, starts_begun))
 
     def _find_need(self, context, host, uuid, lease_set):
         """Return the ``lease_end.Need`` of a LeaseSet."""
         if lease_set.is_counted or lease_set.is_in_hand:
             return lease_end.Need.NEEDED
-        need = lease_end.read_need(context, host, uuid)
+        need = lease_end.read_need(context, host, uuid, lease_set)
+        # The guest is evidence only for CPUs of no other set.
+        others = [each.cpus for each in self.leases.get(uuid)
+                  if each.is_counted]
+        cpus = lease_set.cpus.difference(*others)
         # Ask libvirt last: a guest may have started since the recount.
-        if lease_set.cpus and self.guests.find_cpus_in_use(
-                uuid, lease_set.cpus):
+        if cpus and self.guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED
         return need
 

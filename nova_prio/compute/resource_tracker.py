@@ -2,8 +2,8 @@
 
 """The resource tracker of nova-compute, an adapter to PriorityHost.
 
-Each override calls Nova's method, and tells PriorityHost what Nova counts,
-claims and gives back.
+Each override calls Nova's method, and tells PriorityHost of each instance that
+Nova counts, claims and gives back.
 """
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -86,10 +86,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        if not self.priority_host.gate.is_settled:
-            for instance in instances:
-                with self._contain(_COUNT_MOVES, refuse_until_recount=True):
-                    workarounds.restore_own_cpus(instance, self.host)
+        for instance in instances:
+            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+                workarounds.restore_own_cpus(instance, self.host)
         self._miscounted = set()
         with self._contain(_COUNT, refuse_until_recount=True):
             self.priority_host.begin_recount()
@@ -155,7 +154,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 self._miscounted.add(counted.uuid)
             elif counted.uuid not in self._miscounted:
                 if not is_counted:
-                    # Nova would subtract what it has not added.
+                    # Nova would subtract vCPUs that it has not added.
                     return
                 usage = {**usage, 'numa_topology': topology}
         try:
@@ -219,7 +218,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                                refuse_until_recount=True):
                 self.priority_host.note_call(instance.uuid, has_ended=True)
 
-    # What Nova gives back
+    # The ends of claims and instances
 
     def abort_instance_claim(self, context, instance, nodename):
         """Give back the claim of a new instance."""
@@ -343,7 +342,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
 
 def _describe(object_or_dict, instance, topology):
-    """Return what Nova counts as a ``priority_host.Counted``.
+    """Return the ``priority_host.Counted`` for a call of Nova.
 
     :param object_or_dict: nova.objects.Instance on the host, or
         nova.objects.Flavor for one side of a move

@@ -52,6 +52,8 @@ class StartGate:
         """
         with self._steps.contain(_CHECK, refuse_on_error=False,
                                  reraised=(CPUsLeased,)):
+            if not demand.get_instance_pins(instance):
+                return
             self.use_lease(instance)
             self._take(instance.uuid, demand.get_lease_set(
                 instance.flavor, instance.numa_topology))
@@ -78,6 +80,20 @@ class StartGate:
         :param host: name of this host
         :raises: the error with which Nova's operation ends best
         """
+        held = []
+        with self._steps.contain(_HOLD, refuse_on_error=False):
+            held += self._leases.hold(instance.uuid)
+        try:
+            self._check_operation(instance, host)
+            with self._steps.contain(_HOLD, refuse_on_error=False):
+                held += self._leases.hold(instance.uuid, but=held)
+            yield
+        finally:
+            with self._steps.contain(_HOLD, refuse_on_error=False):
+                self._leases.let_go(held)
+
+    def _check_operation(self, instance, host):
+        """Raise the error with which Nova's operation ends best."""
         try:
             self.check(instance)
         except CPUsLeased as refused:
@@ -91,14 +107,6 @@ class StartGate:
                 raise exception.ComputeResourcesUnavailable(
                     reason=str(refused))
             raise
-        held = []
-        with self._steps.contain(_HOLD, refuse_on_error=False):
-            held = self._leases.hold(instance.uuid)
-        try:
-            yield
-        finally:
-            with self._steps.contain(_HOLD, refuse_on_error=False):
-                self._leases.let_go(held)
 
     def use_lease(self, instance):
         """Give an instance the CPUs of its lease if its record differs.

@@ -8,6 +8,7 @@ lease ends by evidence, never because no record names it. No CPU is leased to
 two instances.
 """
 
+from collections import abc
 import dataclasses
 import threading
 import typing
@@ -24,22 +25,24 @@ class LeaseSet:
     the set was read from a guest. Such a set has no ``usage`` either, a
     ``usage.Usage``.
 
+    ``migration_uuid`` is that of the move that has claimed the set, or None.
     ``is_counted`` tells whether the numbers of Nova's tracker contain the set,
     and ``is_incoming`` whether the instance has not arrived yet.
     ``is_in_claim`` is true from the claim until Nova's call that made it has
-    ended, and ``starts`` is the number of starts of the guest in progress.
-    ``changes`` grows with each count and start. ``first_look`` is the time
-    since when nothing in Nova needs the set, or None.
+    ended. ``starts`` is the number of starts of the guest in progress, and
+    ``starts_begun`` that of all starts. ``first_look`` is the time since when
+    nothing in Nova needs the set, or None.
     """
 
     cpus: frozenset[int] = frozenset()
     topology: typing.Any = None
     usage: usages.Usage | None = None
+    migration_uuid: str | None = None
     is_counted: bool = False
     is_incoming: bool = False
     is_in_claim: bool = False
     starts: int = 0
-    changes: int = 0
+    starts_begun: int = 0
     first_look: float | None = None
 
     @property
@@ -104,16 +107,30 @@ class Leases:
                 self._sets.setdefault(uuid, []).append(new)
         return owners
 
-    def end(self, uuid: str, ended: LeaseSet,
-            unchanged_since: int | None = None) -> bool:
-        """Remove a LeaseSet.
+    def begin_free(self, uuid: str, cpus: frozenset[int]) -> None:
+        """Lease those CPUs to an instance that no other instance has.
 
-        :param unchanged_since: number of ``changes``, or None; the set stays
-            if it was counted or its guest was started since
+        They become a LeaseSet without topology, as of a guest.
+        """
+        own = self.get_cpus(uuid)
+        while cpus - own:
+            owners = self.begin(uuid, LeaseSet(cpus - own))
+            if not owners:
+                return
+            cpus = cpus.difference(*owners.values())
+
+    def end(self, uuid: str, ended: LeaseSet,
+            starts_begun: int | None = None) -> bool:
+        """Remove a LeaseSet, unless a call works with it.
+
+        :param starts_begun: its value when the evidence was gathered; the set
+            stays if its guest was started or it was counted since. None if
+            there is no such evidence
         :returns: whether the set was removed
         """
         with self._lock:
-            has_changed = unchanged_since not in (None, ended.changes)
+            has_changed = starts_begun is not None and (
+                ended.is_counted or starts_begun != ended.starts_begun)
             sets = self._sets.get(uuid, [])
             if has_changed or ended.is_in_hand or ended not in sets:
                 return False
@@ -127,16 +144,19 @@ class Leases:
         for _, each in self.list_all():
             each.is_counted = False
 
-    def hold(self, uuid: str) -> list[LeaseSet]:
+    def hold(self, uuid: str,
+             but: abc.Container[LeaseSet] = ()) -> list[LeaseSet]:
         """Keep the lease of an instance while its guest starts.
 
-        :returns: list of LeaseSets, for ``let_go``
+        :param but: LeaseSets that are held already
+        :returns: LeaseSets for ``let_go``
         """
         with self._lock:
-            held = list(self._sets.get(uuid, ()))
+            held = [each for each in self._sets.get(uuid, ())
+                    if each not in but]
             for each in held:
                 each.starts += 1
-                each.changes += 1
+                each.starts_begun += 1
         return held
 
     def let_go(self, held: list[LeaseSet]) -> None:
@@ -147,4 +167,3 @@ class Leases:
         with self._lock:
             for each in held:
                 each.starts -= 1
-                each.changes += 1

@@ -20,6 +20,8 @@ class Usage(typing.NamedTuple):
     memory_mb: int
     #: Memory of the guest, in MB.
     ram_mb: int
+    #: (NUMA cell of the host, page size in KiB or None) -> memory in MB.
+    memory_by_cell: abc.Mapping[tuple[int, int | None], int]
 
     @property
     def is_low(self) -> bool:

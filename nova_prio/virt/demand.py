@@ -74,6 +74,7 @@ def get_usage(flavor, numa_topology):
     :param numa_topology: as Nova fitted it to the host
     """
     demand = get_demand(flavor, numa_topology)
+    cells = numa_topology.cells if numa_topology else []
     return usage.Usage(
         demand=demand,
         shared_by_cell=count_shared_by_cell(numa_topology),
@@ -81,17 +82,21 @@ def get_usage(flavor, numa_topology):
             flavor.extra_specs, orc.VCPU, default=demand.shared),
         memory_mb=flavor_specs.get_placement_amount(
             flavor.extra_specs, orc.MEMORY_MB, default=flavor.memory_mb),
-        ram_mb=flavor.memory_mb)
+        ram_mb=flavor.memory_mb,
+        memory_by_cell={
+            (cell.id, cell.pagesize): cell.memory for cell in cells})
 
 
-def get_lease_set(flavor, numa_topology):
+def get_lease_set(flavor, numa_topology, migration_uuid=None):
     """Return the new ``leases.LeaseSet`` of an instance.
 
     :param numa_topology: as Nova fitted it to the host
+    :param migration_uuid: that of the move that claims the set, or None
     """
     return leases.LeaseSet(
         cpus=frozenset(get_topology_pins(numa_topology)),
-        topology=numa_topology, usage=get_usage(flavor, numa_topology))
+        topology=numa_topology, usage=get_usage(flavor, numa_topology),
+        migration_uuid=migration_uuid)
 
 
 def count_shared_by_cell(numa_topology):

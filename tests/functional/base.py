@@ -12,6 +12,7 @@ from nova import objects
 from nova.tests.functional.api import client
 
 from nova_prio.compute import priority_host
+from nova_prio.compute import start_gate
 from nova_prio.objects import host_report
 from nova_prio.scheduler import request_filter
 from nova_prio_scenario import cloud
@@ -37,7 +38,12 @@ def leave_unfinished(task_state, status):
 
 
 class FunctionalTest(cloud.Cloud):
-    """A cloud with some flavors, and methods to read results as a user."""
+    """A cloud with some flavors, and methods to read results as a user.
+
+    A test fails if the start gate refuses a guest, unless ``refuses_starts``.
+    """
+
+    refuses_starts = False
 
     def setUp(self):
         # Nova's own tests validate the responses of its API. The validation
@@ -47,9 +53,24 @@ class FunctionalTest(cloud.Cloud):
         # Two recounts are sufficient to end a lease.
         self.useFixture(fixtures.MockPatchObject(
             priority_host, 'LOOK_SECONDS', 0))
+        if not self.refuses_starts:
+            self._watch_start_gate()
         # A change of aggregates counts for the next request.
         self.useFixture(fixtures.MockPatchObject(
             request_filter, 'KEEP_SECONDS', 1e-6))
+
+    def _watch_start_gate(self):
+        """Fail the test at its end if the start gate has refused a guest."""
+        refusals = []
+        format_refusal = start_gate.format_refusal
+
+        def record(*args):
+            refusals.append(format_refusal(*args))
+            return refusals[-1]
+
+        self.useFixture(fixtures.MockPatchObject(
+            start_gate, 'format_refusal', record))
+        self.addCleanup(lambda: self.assertEqual([], refusals))
 
     @functools.cached_property
     def high(self):

@@ -25,6 +25,7 @@ class PinnedCloud(faults.FaultyCloud):
     """Two hosts with 8 dedicated CPUs each."""
 
     CAST_AS_CALL = False
+    refuses_starts = True
     HOSTS = 'mix1', 'mix2'
     #: What ``assert_separate`` checks: the names of methods.
     CHECKED = 'running_cpus', 'recorded_cpus', 'leased_cpus'

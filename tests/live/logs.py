@@ -7,8 +7,10 @@ import re
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
 #: Text of nova-conductor when it schedules a server again.
 RESCHEDULED = 'Error from last host'
-#: Line of nova-compute if its recount fails because of pinned CPUs.
-RECOUNT = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)')
+#: Line of nova-compute if its recount fails because of pinned CPUs, or if it
+#: does not start a guest because of them.
+PINS = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)|'
+                  'cannot start on its CPUs')
 #: A frame of a traceback. The next frame begins at most FRAME_LINES later.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 FRAME_LINES = 4
@@ -40,14 +42,14 @@ class NewLines:
         """Return the innermost frames of tracebacks that are in this package.
 
         Nova logs no traceback of an exception that it expects. A frame that
-        refuses a claim, for example while Placement is down, is no failure. If
-        a recount failed because of pinned CPUs, its line is returned as well.
+        refuses a claim, for example while Placement is down, is no failure.
+        The lines of PINS are returned as well.
         """
         lines = self.lines()
         frames = {number: found[1] for number, line in enumerate(lines)
                   if (found := FRAME.search(line))}
-        recounts = [line for line in lines if RECOUNT.search(line)]
-        return recounts + [
+        about_pins = [line for line in lines if PINS.search(line)]
+        return about_pins + [
             lines[number] for number, path in frames.items()
             if '/nova_prio/' in path and not any(
                 number + more in frames for more in range(1, FRAME_LINES + 1))

@@ -10,9 +10,9 @@ from nova_prio.model import capacity
 from nova_prio.model import usage
 from nova_prio.objects import host_report
 
-LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512, 512)
-ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512, 512)
-HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512, 512)
+LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512, 512, {})
+ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512, 512, {})
+HIGH = usage.Usage(capacity.Demand('high', 2, 0), {}, 0, 512, 512, {})
 
 
 @pytest.fixture

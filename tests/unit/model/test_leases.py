@@ -56,13 +56,34 @@ def test_set_in_hand_does_not_end(host):
     assert host.end('a', held)
 
 
-def test_answer_about_a_changed_set_is_dropped(host):
+def test_evidence_from_before_a_start_or_a_count_is_dropped(host):
     asked = lease(0)
     host.begin('a', asked)
-    changes = asked.changes
+    starts = asked.starts_begun
     host.let_go(host.hold('a'))
-    assert not host.end('a', asked, unchanged_since=changes)
-    assert host.end('a', asked, unchanged_since=asked.changes)
+    assert not host.end('a', asked, starts)
+    asked.is_counted = True
+    assert not host.end('a', asked, asked.starts_begun)
+    asked.is_counted = False
+    assert host.end('a', asked, asked.starts_begun)
+
+
+def test_set_is_held_once_by_each_start(host):
+    first, second = lease(0), lease(1)
+    host.begin('a', first)
+    held = host.hold('a')
+    host.begin('a', second)
+    assert [second] == host.hold('a', but=held)
+    assert (1, 1) == (first.starts, second.starts)
+
+
+def test_begin_free_leaves_out_the_cpus_of_others(host):
+    host.begin('a', lease(0, 1))
+    host.begin('b', lease(2))
+    host.begin_free('b', frozenset({0, 1, 2, 3, 4}))
+    assert {2, 3, 4} == host.get_cpus('b')
+    host.begin_free('b', frozenset({1, 3}))
+    assert 2 == len(host.get('b')), 'nothing is left to lease'
 
 
 @hypothesis.given(st.lists(st.tuples(
