@@ -23,7 +23,7 @@ class Need(enum.Enum):
 
     NEEDED = 'an instance or a move needs it, or has a task'
     UNNEEDED = 'no record needs it'
-    OVER = 'no record needs it: the last move was from or to the host'
+    OVER = 'no record needs it, and its migration is over'
 
 
 def read_need(context, host, uuid, lease_set):
@@ -52,8 +52,11 @@ def read_need(context, host, uuid, lease_set):
     if instance.task_state is not None and not _migrates_elsewhere(
             instance, migrations):
         return Need.NEEDED
+    # A set without a migration ends with the last one from or to the host.
+    own = [migration for migration in migrations
+           if migration.uuid == lease_set.migration_uuid]
     last = max(migrations, key=operator.attrgetter('id'), default=None)
-    if instance.host != host and last in here:
+    if instance.host != host and (own or last in here):
         return Need.OVER
     # Nova has counted another set of the instance.
     return Need.UNNEEDED

@@ -69,6 +69,7 @@ PARTS = {
     (priority_host.PriorityHost, 'giving_back'),
     (resource_tracker.PriorityResourceTracker, '_probe_partitions'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),
+    (start_gate.StartGate, '_check_operation'),
     (start_gate.StartGate, 'check'), (start_gate.StartGate, 'starting')}
 
 
