@@ -114,6 +114,7 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     def choose(ours, stock):
         """Return a function that makes a claim for the tracker it gets."""
         def make(*args, **kwargs):
+            """Return a claim."""
             # Nova passes the tracker by its place.
             is_ours = any(isinstance(each, tracker_class) for each in args)
             claim_class = ours if is_ours else stock

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The evidence that an instance needs a LeaseSet no longer.
+"""The evidence that an instance no longer needs a LeaseSet.
 
 The records are read anew, without the lock of the tracker. A recount may have
 read them while Nova was changing them, and
@@ -58,7 +58,7 @@ def read_need(context, host, uuid, lease_set):
     last = max(migrations, key=operator.attrgetter('id'), default=None)
     if instance.host != host and (own or last in here):
         return Need.OVER
-    # Nova has counted another set of the instance.
+    # If the instance is here, Nova has counted another set of it.
     return Need.UNNEEDED
 
 
