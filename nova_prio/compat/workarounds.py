@@ -160,10 +160,11 @@ class MoveWorkarounds:
 
         For the bug and its test, see ``_update_usage_from_migration``.
         """
-        tracked = self.tracked_migrations.get(instance.uuid)
-        # With another id, the instance moves to this host again, and keeps
-        # its devices.
-        if self.pci_tracker and tracked and tracked.id == migration.id:
+        # The instance may have come to this host, or may move here again. Then
+        # it keeps its devices. A recount forgets the ended migration.
+        tracked = self.tracked_migrations.get(instance.uuid, migration)
+        if (self.pci_tracker and tracked.id == migration.id and
+                instance.uuid not in self.tracked_instances):
             self.pci_tracker.free_instance_claims(context, instance)
 
 
@@ -220,7 +221,8 @@ def has_applied_context(instance):
 
     Nova does so in memory, for a recount. Then both are the same object.
     """
-    if not instance.obj_attr_is_set('migration_context'):
+    # Do not load a field: Nova would save it.
+    if 'migration_context' not in instance or 'numa_topology' not in instance:
         return False
     applied = instance.migration_context
     return applied is not None and (
