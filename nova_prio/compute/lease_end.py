@@ -46,17 +46,22 @@ def read_need(context, host, uuid, lease_set):
         context, {'instance_uuid': uuid})
     here = [migration for migration in migrations if host in (
         migration.source_compute, migration.dest_compute)]
-    if any(_needs(migration, instance, host, lease_set)
-           for migration in here):
-        return Need.NEEDED
-    if instance.task_state is not None and not _migrates_elsewhere(
-            instance, migrations):
+    needing = [migration for migration in here
+               if _needs(migration, instance, host, lease_set)]
+    if instance.task_state is None:
+        # If nova-compute stops during a live migration, its record stays open.
+        needs_it = any(not migration.is_live_migration
+                       for migration in needing)
+    else:
+        needs_it = bool(needing) or not _migrates_elsewhere(
+            instance, migrations)
+    if needs_it:
         return Need.NEEDED
     # A set without a migration ends with the last one from or to the host.
     own = [migration for migration in migrations
            if migration.uuid == lease_set.migration_uuid]
     last = max(migrations, key=operator.attrgetter('id'), default=None)
-    if instance.host != host and (own or last in here):
+    if instance.host != host and not needing and (own or last in here):
         return Need.OVER
     # If the instance is here, Nova has counted another set of it.
     return Need.UNNEEDED

@@ -251,9 +251,10 @@ class PriorityHost:
                         hardware.format_cpu_spec(found.cpus)))
         if found is None:
             found = self._begin(counted, uncounted)
-        if not found.cpus and not wanted.cpus:
-            # The record of a floating instance is right.
-            found.topology = wanted.topology
+        if (not found.cpus and not wanted.cpus and counted.is_resident and
+                counted.is_at_rest):
+            # The record of a floating instance is right, except during a move.
+            found.topology, found.usage = wanted.topology, wanted.usage
         found.is_counted = True
         if counted.is_resident:
             found.is_incoming = False
@@ -485,7 +486,9 @@ class PriorityHost:
 def _find_equal(sets, wanted):
     """Return the LeaseSet with the CPUs and the usage of another, or None.
 
-    If no set has both, a set with the same CPUs is sufficient.
+    If no set has both, a set with the same CPUs is sufficient. Without CPUs, a
+    set with the same amounts is: during a move, the record may have the NUMA
+    cells of the other host.
 
     :param sets: list of LeaseSet
     :param wanted: LeaseSet that Nova's records describe
@@ -494,7 +497,10 @@ def _find_equal(sets, wanted):
     for each in same_cpus:
         if each.usage == wanted.usage:
             return each
-    if not wanted.cpus or not same_cpus:
+    if not wanted.cpus:
+        return next((each for each in same_cpus
+                     if each.usage.amounts == wanted.usage.amounts), None)
+    if not same_cpus:
         return None
     found = same_cpus[0]
     if found.usage is None:

@@ -24,6 +24,11 @@ class Usage(typing.NamedTuple):
     memory_by_cell: abc.Mapping[tuple[int, int | None], int]
 
     @property
+    def amounts(self) -> tuple[capacity.Demand, int, int, int]:
+        """All but the NUMA cells, which a move may change."""
+        return self.demand, self.vcpu, self.memory_mb, self.ram_mb
+
+    @property
     def is_low(self) -> bool:
         """Whether the instance has low priority."""
         return self.demand.priority == capacity.LOW

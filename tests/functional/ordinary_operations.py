@@ -170,7 +170,8 @@ class Operations:
     def _run_periodic_tasks(self):
         """Run the periodic tasks of each host that is up."""
         self._step(PERIODIC_TASKS)
-        self._recount(*recorded_cloud.HOSTS)
+        for _ in range(2):
+            self._recount(*recorded_cloud.HOSTS)
         for host in self._up(recorded_cloud.HOSTS):
             cell = self._cloud.host_mappings[host].cell_mapping
             with self._cloud.host_conf(host), context.target_cell(

@@ -111,3 +111,19 @@ def test_floating_instances_are_counted_with_their_own_pages(host):
     assert 2048 == freed.cells[0].pagesize
     host.begin_recount()
     assert host.count(small).cells[0].pagesize is None
+
+
+def test_floating_instance_that_arrives_is_counted_once(host):
+    """Its record has the NUMA cells of the source, or none."""
+    claimed = counted('a').wanted
+    host.leases.begin('a', claimed)
+    wanted = demand.get_lease_set(FLAVOR, None)
+    arriving = priority_host.Counted(
+        'a', wanted, is_resident=False, is_at_rest=True)
+    assert claimed.topology is host.count(arriving)
+    assert [claimed] == host.leases.get('a')
+    host.begin_recount()
+    assert wanted.topology is host.count(
+        arriving._replace(is_resident=True))
+    assert [claimed] == host.leases.get('a')
+    assert wanted.usage == claimed.usage
