@@ -179,7 +179,7 @@ class HostDrain(maintenance.Maintenance):
         first, second = (self.boot(self.low, az='nova:mix1')
                          for _ in range(2))
         with mock.patch(LIVE_MIGRATION):
-            rows = self.drain('mix1', '--timeout', '1', status=report.FOUND)
+            rows = self.drain('mix1', '--timeout', '9', status=report.FOUND)
         self.assertEqual({'running', 'planned'},
                          {row['State'] for row in rows.values()})
         self.assertIn('The timeout is over. Instances left on mix1: 2.',
