@@ -151,7 +151,7 @@ def _check_scheduler(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
 def _check_compute(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Check the configuration of nova-compute."""
     # This import takes a second.
-    from nova_prio.compute import config_checks as compute_checks
+    from nova_prio.virt.libvirt import config_checks as compute_checks
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
     yield from _list_all(FAILURE, compute_checks.find_problems(conf))

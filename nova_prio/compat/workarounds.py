@@ -29,7 +29,7 @@ from nova import objects
 from nova import utils
 from oslo_log import log as logging
 
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 LOG = logging.getLogger(__name__)
 
@@ -182,11 +182,11 @@ def may_count(migration, is_first):
     :param is_first: whether this is the first recount of nova-compute; later
         the host has a lease of each move that still goes on
     """
-    if allocations.is_open_migration(migration):
+    if migration_states.is_open(migration):
         return True
     if not is_first:
         return False
-    instance = _get_instance(migration)
+    instance = migration_states.get_instance(migration._context, migration)
     if instance is None or instance.task_state is None:
         return False
     claimed = instance.migration_context
@@ -207,7 +207,7 @@ def restore_own_cpus(instance, host):
     """
     if not has_applied_context(instance):
         return
-    migration = get_last_move(instance)
+    migration = migration_states.get_last_move(instance)
     # The move leaves the host, or is a resize on the host that is not
     # finished: the instance still has its old flavor.
     if migration and migration.source_compute == host and (
@@ -250,39 +250,6 @@ def find_returning(context, host):
                       'deleted': False}, expected_attrs=_ATTRIBUTES):
         if instance.host == host:
             continue
-        migration = get_last_move(instance)
+        migration = migration_states.get_last_move(instance)
         if migration and migration.source_compute == host:
             yield instance, migration
-
-
-def get_last_move(instance):
-    """Return the nova.objects.Migration of the migration context.
-
-    It is None if the instance has no migration context, or if its migration
-    does not exist.
-    """
-    if not instance.migration_context:
-        return None
-    try:
-        return objects.Migration.get_by_id(
-            instance._context, instance.migration_context.migration_id)
-    except exception.MigrationNotFound:
-        return None
-
-
-def never_began(migration):
-    """Return whether a live migration is in its checks, or failed in them.
-
-    Nova records the source node when the checks have passed.
-    """
-    return (migration.is_live_migration and
-            migration.status in ('accepted', 'error') and
-            migration.source_node is None)
-
-
-def _get_instance(migration):
-    """Return the instance of a migration, or None if it is deleted."""
-    try:
-        return migration.instance
-    except exception.InstanceNotFound:
-        return None

@@ -61,7 +61,7 @@ class _PriorityTest:
 
     def __enter__(self):
         """Keep the lease until Nova's call that made the claim has ended."""
-        self._note_call(has_ended=False)
+        self.tracker.priority_host.leases.begin_call(self.instance.uuid)
         return super().__enter__()
 
     def __exit__(self, exc_type, exc_val, exc_tb):
@@ -69,14 +69,8 @@ class _PriorityTest:
         goes_on = (self.migration is not None and
                    self.migration.migration_type == _EVACUATION)
         if exc_type is not None or not goes_on:
-            self._note_call(has_ended=True)
+            self.tracker.priority_host.leases.end_call(self.instance.uuid)
         super().__exit__(exc_type, exc_val, exc_tb)
-
-    def _note_call(self, has_ended):
-        host = self.tracker.priority_host
-        with host.steps.contain('keep the CPUs of a claim',
-                                refuse_until_recount=True):
-            host.note_call(self.instance.uuid, has_ended)
 
     def _get_flavor(self):
         # Of Nova's claims, only a MoveClaim has a flavor.

@@ -17,12 +17,10 @@ until then Nova tracks the instance as a migration.
 
 import threading
 
-from nova.compute import task_states
-from nova import exception
 from nova import objects
 from oslo_log import log as logging
 
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 LOG = logging.getLogger(__name__)
 
@@ -105,7 +103,7 @@ class LiveMigrationWatcher:
         """
         ended = self._find_ended(context)
         for migration in ended:
-            instance = _get_instance(context, migration)
+            instance = migration_states.get_instance(context, migration)
             # A guest may run here whatever became of the migration.
             if (instance is not None and
                     instance.host != self._tracker.host and
@@ -134,32 +132,5 @@ class LiveMigrationWatcher:
         # If a record was deleted, take the migration as it was claimed.
         return [records.get(uuid, migration)
                 for uuid, migration in watched.items()
-                if _has_ended(migration, records.get(uuid))]
-
-
-def _has_ended(migration, record):
-    """Return whether a live migration no longer goes to its destination.
-
-    :param record: present record of ``migration``; None if it was deleted
-    """
-    if record is None:
-        return True
-    if allocations.is_open_migration(record):
-        # The conductor tries other hosts if a check failed on this host.
-        return record.dest_compute != migration.dest_compute
-    if record.status != 'error':
-        return True
-    # The source may still roll back and drop the claim itself.
-    instance = _get_instance(record._context, record)
-    return (instance is None or
-            instance.host != record.source_compute or
-            instance.task_state != task_states.MIGRATING)
-
-
-def _get_instance(context, migration):
-    """Return the instance of a migration, or None if it was deleted."""
-    try:
-        return objects.Instance.get_by_uuid(
-            context, migration.instance_uuid, expected_attrs=['pci_devices'])
-    except exception.InstanceNotFound:
-        return None
+                if migration_states.has_left_destination(
+                    migration, records.get(uuid))]

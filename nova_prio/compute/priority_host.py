@@ -28,7 +28,6 @@ from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.compute import containment
-from nova_prio.compute import lease_end
 from nova_prio.compute import oversold_warnings
 from nova_prio.compute import start_gate
 from nova_prio.model import admission
@@ -37,6 +36,7 @@ from nova_prio.model import inventory
 from nova_prio.model import leases
 from nova_prio.model import usage
 from nova_prio.objects import host_report
+from nova_prio.objects import lease_end
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
@@ -85,16 +85,15 @@ class PriorityHost:
         self._read_cpus = read_cpus
         self._oversold = oversold_warnings.OversoldWarnings()
         # While Nova gives the claim of an instance back: its UUID -> (CPUs
-        # that the guest uses; dict, LeaseSet -> ``starts_begun``).
+        # that the guest uses, its LeaseSets, number of its starts).
         self._evidence = {}
         # Failures before a recount, which a finished recount makes up for.
         self._failed_before = {}
-        # UUID of an instance -> (sentence about its CPUs, time of the first
-        # recount that has found it): of this recount, and of the last two
-        # that have finished.
+        # UUID of an instance -> (sentence about its CPUs, or '' before the
+        # second look; time of the first look): of this recount, and of the
+        # last one that has finished.
         self._wrong_now = {}
         self._wrong_pins = {}
-        self._wrong_before = {}
 
     def lease_cpus_of_guests(self, dedicated):
         """Lease the CPUs on which the guests of libvirt are pinned.
@@ -134,18 +133,16 @@ class PriorityHost:
         if problem and request.needed_rows.high and not request.priority:
             return [problem], node, limits
         uncounted = self._list_uncounted(uuid)
+        topology = numa.add_usage(
+            node.numa_topology, [each.topology for each in uncounted])
         if request.priority is None and not CONF.cpu_priority_mix_enable:
             hidden = self.guests.blocked | self.leases.find_cpus(but=uuid)
             hidden -= demand.get_host_pins(node.numa_topology)
-            if not hidden and not uncounted:
-                return [], node, limits
-            topology = _add_usage(node.numa_topology, uncounted)
             return [], _make_node(numa.block(topology, hidden)), limits
         report = self.report(node, read_inventories(node), uuid)
         memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
         refusals = [refusal.detail for refusal in admission.find_refusals(
             report, request, report.remaining, node.free_ram_mb - memory_mb)]
-        topology = _add_usage(node.numa_topology, uncounted)
         if topology:
             # Hide the CPUs that an instance of this class must not use.
             topology = numa.limit_to_class(topology, report, request.demand)
@@ -204,24 +201,16 @@ class PriorityHost:
         """
         with self.steps.contain('ask libvirt for the guest of a claim',
                                 refuse_until_recount=True):
-            starts = {each: each.starts_begun
-                      for each in self.leases.get(uuid)}
+            starts = self.leases.count_starts(uuid)
+            sets = self.leases.get(uuid)
             cpus = self.leases.get_cpus(uuid)
             if cpus:
                 cpus = self.guests.find_cpus_in_use(uuid, cpus)
-            self._evidence[uuid] = cpus, starts
+            self._evidence[uuid] = cpus, sets, starts
         try:
             yield
         finally:
             self._evidence.pop(uuid, None)
-
-    def note_call(self, uuid, has_ended):
-        """Note that the call of Nova that made a claim begins, or has ended.
-
-        No lease of the instance ends before that.
-        """
-        for each in self.leases.get(uuid):
-            each.is_in_claim = not has_ended
 
     # Counts
 
@@ -278,7 +267,8 @@ class PriorityHost:
             if not each.cpus and each.usage == wanted.usage:
                 return each
         unpinned = leases.LeaseSet(
-            topology=_copy_without_pins(wanted.topology), usage=wanted.usage)
+            topology=numa.copy_without_pins(wanted.topology),
+            usage=wanted.usage)
         self.leases.begin(uuid, unpinned)
         return unpinned
 
@@ -319,10 +309,10 @@ class PriorityHost:
 
     def _end_unless_used(self, uuid, lease_set):
         """End a LeaseSet unless the guest uses its CPUs; return whether."""
-        in_use, starts = self._evidence.get(uuid, (frozenset(), {}))
         # Without evidence of the time before, the set stays.
-        return (lease_set in starts and not in_use & lease_set.cpus and
-                self.leases.end(uuid, lease_set, starts[lease_set]))
+        in_use, sets, starts = self._evidence.get(uuid, ((), (), None))
+        return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
+                self.leases.end(uuid, lease_set, starts))
 
     def note_arriving(self, uuid):
         """Note that the move of an instance leads to this host."""
@@ -336,10 +326,13 @@ class PriorityHost:
 
     def _note_wrong_pins(self, counted, text):
         if counted.is_resident and counted.is_at_rest:
-            _, since = self._wrong_pins.get(
-                counted.uuid, ('', time.monotonic()))
+            now = time.monotonic()
+            _, since = self._wrong_pins.get(counted.uuid, ('', now))
+            is_second = (counted.uuid in self._wrong_pins and
+                         now - since >= LOOK_SECONDS)
             self._wrong_now[counted.uuid] = (
-                'Instance %s %s' % (counted.uuid, text), since)
+                'Instance %s %s' % (counted.uuid, text) if is_second else '',
+                since)
 
     # The recount
 
@@ -356,7 +349,6 @@ class PriorityHost:
         :param moving: UUIDs of instances that move from or to this host
         """
         self.guests.update_blocked(instances, self._is_counted, moving)
-        self._wrong_before = self._wrong_pins
         self._wrong_pins = self._wrong_now
         self.gate.is_settled = True
         self.steps.forget(self._failed_before)
@@ -378,7 +370,7 @@ class PriorityHost:
 
     def _look(self, context, host, uuid, lease_set):
         """End a LeaseSet if nothing needs it; return whether it has ended."""
-        starts_begun = lease_set.starts_begun
+        starts = self.leases.count_starts(uuid)
         need = self._find_need(context, host, uuid, lease_set)
         if need == lease_end.Need.NEEDED:
             lease_set.first_look = None
@@ -390,11 +382,11 @@ class PriorityHost:
         else:
             is_second = now - lease_set.first_look >= LOOK_SECONDS
         return (is_second or need == lease_end.Need.OVER) and (
-            self.leases.end(uuid, lease_set, starts_begun))
+            self.leases.end(uuid, lease_set, starts))
 
     def _find_need(self, context, host, uuid, lease_set):
         """Return the ``lease_end.Need`` of a LeaseSet."""
-        if lease_set.is_counted or lease_set.is_in_hand:
+        if lease_set.is_counted or self.leases.is_in_hand(uuid):
             return lease_end.Need.NEEDED
         need = lease_end.read_need(context, host, uuid, lease_set)
         # The guest is evidence only for CPUs of no other set.
@@ -407,8 +399,8 @@ class PriorityHost:
         return need
 
     def _is_counted(self, uuid):
-        return any(each.is_counted or each.is_in_hand
-                   for each in self.leases.get(uuid))
+        return self.leases.is_in_hand(uuid) or any(
+            each.is_counted for each in self.leases.get(uuid))
 
     def _list_uncounted(self, but):
         """Return the LeaseSets with a usage that Nova does not count, a list.
@@ -422,9 +414,7 @@ class PriorityHost:
 
     def _get_pin_problem(self):
         """Return a sentence about CPUs that two instances claim, or ''."""
-        earliest = time.monotonic() - LOOK_SECONDS
-        found = [text for uuid, (text, since) in list(self._wrong_pins.items())
-                 if uuid in self._wrong_before and since <= earliest]
+        found = [text for text, _ in list(self._wrong_pins.values()) if text]
         if not found:
             return ''
         return ('%s; migrate the instance cold, or shelve and unshelve it'
@@ -507,37 +497,6 @@ def _find_equal(sets, wanted):
         # The set was read from a guest.
         found.topology, found.usage = wanted.topology, wanted.usage
     return found
-
-
-def _copy_without_pins(topology):
-    """Return a copy of a topology, without its dedicated CPUs.
-
-    :param topology: nova.objects.InstanceNUMATopology, or None
-    """
-    if topology is None:
-        return None
-    copied = topology.obj_clone()
-    for cell in copied.cells:
-        cell.cpu_pinning = None
-        cell.cpuset_reserved = None
-    return copied
-
-
-def _add_usage(text, sets):
-    """Return the topology of a host with the usage of some LeaseSets.
-
-    Their CPUs are not pinned in it: they are blocked.
-
-    :param text: nova.objects.NUMATopology as JSON, or None
-    :returns: nova.objects.NUMATopology, or None
-    """
-    if not text:
-        return None
-    topology = objects.NUMATopology.obj_from_db_obj(text)
-    for each in sets:
-        topology = hardware.numa_usage_from_instance_numa(
-            topology, _copy_without_pins(each.topology))
-    return topology
 
 
 def _make_node(topology):

@@ -6,6 +6,8 @@ Each override calls Nova's method, and tells PriorityHost of each instance that
 Nova counts, claims and gives back.
 """
 
+import functools
+
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
 from nova.compute import vm_states
@@ -21,16 +23,13 @@ from nova_prio.compute import priority_host
 from nova_prio.model import flavor_specs
 from nova_prio.model import traits
 from nova_prio.objects import host_report
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
 CONF = nova.conf.CONF
 
 _KEY = 'nova_prio'
-
-# Steps of a recount that more than one method takes part in.
-_COUNT = 'count the usage of an instance'
-_COUNT_MOVES = 'count the in-flight moves'
 
 
 class PriorityResourceTracker(workarounds.MoveWorkarounds,
@@ -42,6 +41,13 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
+        # Steps that more than one method takes part in.
+        self._counting = functools.partial(
+            self._contain, 'count the usage of an instance',
+            refuse_until_recount=True)
+        self._counting_moves = functools.partial(
+            self._contain, 'count the in-flight moves',
+            refuse_until_recount=True)
         # UUIDs of the instances that were not counted by their lease.
         self._miscounted = set()
 
@@ -86,11 +92,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        for instance in instances:
-            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+        with self._counting_moves():
+            for instance in instances:
                 workarounds.restore_own_cpus(instance, self.host)
         self._miscounted = set()
-        with self._contain(_COUNT, refuse_until_recount=True):
+        with self._counting():
             self.priority_host.begin_recount()
         # Nova looks up the instances of migrations in this dict.
         self._instances = super()._update_usage_from_instances(
@@ -100,13 +106,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage_from_migrations(self, context, migrations, nodename):
         """Count the in-flight moves, but not those that are over."""
         is_first = not self.priority_host.gate.is_settled
-        present = []
-        for migration in migrations:
-            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
-                if workarounds.may_count(migration, is_first):
-                    present.append(migration)
+        present = migrations
+        with self._counting_moves():
+            present = [migration for migration in migrations
+                       if workarounds.may_count(migration, is_first)]
         super()._update_usage_from_migrations(context, present, nodename)
-        with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+        with self._counting_moves():
             # Later, the lease at the source of a revert stays.
             returning = (workarounds.find_returning(context, self.host)
                          if is_first else ())
@@ -114,7 +119,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 self._update_usage_from_migration(
                     context, instance, migration, nodename)
         moving = {migration.instance_uuid for migration in migrations
-                  if allocations.is_open_migration(migration)}
+                  if migration_states.is_open(migration)}
         with self._contain('find the guests on stale CPU sets'):
             self.priority_host.end_recount(
                 list(self._instances.values()), moving)
@@ -125,7 +130,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
         if migration.dest_compute == self.host != instance.host:
-            with self._contain(_COUNT_MOVES, refuse_until_recount=True):
+            with self._counting_moves():
                 self.priority_host.note_arriving(instance.uuid)
                 if (migration.is_live_migration and
                         self.driver.manages(instance)):
@@ -133,7 +138,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
         usage = super()._get_usage_dict(object_or_dict, instance, **updates)
-        with self._contain(_COUNT, refuse_until_recount=True):
+        with self._counting():
             usage[_KEY] = _describe(
                 object_or_dict, instance, usage.get('numa_topology'))
         return usage
@@ -143,7 +148,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         counted = usage.get(_KEY)
         if counted is not None:
             is_counted = True
-            with self._contain(_COUNT, refuse_until_recount=True) as outcome:
+            with self._counting() as outcome:
                 if sign == 1:
                     topology = self.priority_host.count(counted)
                 else:
@@ -169,7 +174,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                     not self.priority_host.gate.is_settled and
                     counted.is_at_rest):
                 raise
-            with self._contain(_COUNT, refuse_until_recount=True):
+            with self._counting():
                 self.priority_host.note_unpinnable(counted, error)
 
     # Claims
@@ -214,9 +219,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         try:
             super().finish_evacuation(instance, *args, **kwargs)
         finally:
-            with self._contain('keep the CPUs of a claim',
-                               refuse_until_recount=True):
-                self.priority_host.note_call(instance.uuid, has_ended=True)
+            self.priority_host.leases.end_call(instance.uuid)
 
     # The ends of claims and instances
 
@@ -248,7 +251,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             return
         with self.priority_host.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
-            with self._contain(_COUNT, refuse_until_recount=True):
+            with self._counting():
                 # Nova does not track all instances that have moved here.
                 if self.priority_host.end_lease(instance.uuid):
                     self._save_node(context.elevated(), nodename)

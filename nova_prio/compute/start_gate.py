@@ -20,7 +20,6 @@ from nova_prio.virt import demand
 LOG = logging.getLogger(__name__)
 
 _CHECK = 'check the CPUs of a guest before its start'
-_HOLD = 'keep the lease of a guest that starts'
 
 
 class CPUsLeased(exception.NovaException):
@@ -80,17 +79,12 @@ class StartGate:
         :param host: name of this host
         :raises: the error with which Nova's operation ends best
         """
-        held = []
-        with self._steps.contain(_HOLD, refuse_on_error=False):
-            held += self._leases.hold(instance.uuid)
+        self._leases.begin_start(instance.uuid)
         try:
             self._check_operation(instance, host)
-            with self._steps.contain(_HOLD, refuse_on_error=False):
-                held += self._leases.hold(instance.uuid, but=held)
             yield
         finally:
-            with self._steps.contain(_HOLD, refuse_on_error=False):
-                self._leases.let_go(held)
+            self._leases.end_start(instance.uuid)
 
     def _check_operation(self, instance, host):
         """Raise the error with which Nova's operation ends best."""

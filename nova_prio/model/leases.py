@@ -8,7 +8,7 @@ lease ends by evidence, never because no record names it. No CPU is leased to
 two instances.
 """
 
-from collections import abc
+import collections
 import dataclasses
 import threading
 import typing
@@ -28,10 +28,8 @@ class LeaseSet:
     ``migration_uuid`` is that of the move that has claimed the set, or None.
     ``is_counted`` tells whether the numbers of Nova's tracker contain the set,
     and ``is_incoming`` whether the instance has not arrived yet.
-    ``is_in_claim`` is true from the claim until Nova's call that made it has
-    ended. ``starts`` is the number of starts of the guest in progress, and
-    ``starts_begun`` that of all starts. ``first_look`` is the time since when
-    nothing in Nova needs the set, or None.
+    ``first_look`` is the time since when nothing in Nova needs the set, or
+    None.
     """
 
     cpus: frozenset[int] = frozenset()
@@ -40,27 +38,25 @@ class LeaseSet:
     migration_uuid: str | None = None
     is_counted: bool = False
     is_incoming: bool = False
-    is_in_claim: bool = False
-    starts: int = 0
-    starts_begun: int = 0
     first_look: float | None = None
-
-    @property
-    def is_in_hand(self) -> bool:
-        """Whether a call of Nova is working with the set."""
-        return self.is_in_claim or self.starts > 0
 
 
 class Leases:
     """The lease of each instance: a list of LeaseSets, by UUID.
 
-    An instance that is resized on the host has two. The lock is taken last:
-    no method calls other code while it has the lock.
+    An instance that is resized on the host has two. While a call of Nova works
+    with the lease, it is in hand: it does not end. The lock is taken last: no
+    method calls other code while it has the lock.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sets: dict[str, list[LeaseSet]] = {}
+        # UUIDs of the instances for which a call that made a claim goes on.
+        self._in_claim: set[str] = set()
+        # UUID -> number of the starts of its guest, in progress and of all.
+        self._starts: collections.Counter[str] = collections.Counter()
+        self._all_starts: collections.Counter[str] = collections.Counter()
 
     def get(self, uuid: str) -> list[LeaseSet]:
         """Return the LeaseSets of an instance."""
@@ -120,23 +116,25 @@ class Leases:
             cpus = cpus.difference(*owners.values())
 
     def end(self, uuid: str, ended: LeaseSet,
-            starts_begun: int | None = None) -> bool:
-        """Remove a LeaseSet, unless a call works with it.
+            starts: int | None = None) -> bool:
+        """Remove a LeaseSet, unless it is in hand.
 
-        :param starts_begun: its value when the evidence was gathered; the set
-            stays if its guest was started or it was counted since. None if
-            there is no such evidence
+        :param starts: what ``count_starts`` returned when the evidence was
+            gathered; the set stays if its guest was started or it was counted
+            since. None if there is no such evidence
         :returns: whether the set was removed
         """
         with self._lock:
-            has_changed = starts_begun is not None and (
-                ended.is_counted or starts_begun != ended.starts_begun)
+            is_in_hand = uuid in self._in_claim or self._starts[uuid] > 0
+            has_changed = starts is not None and (
+                ended.is_counted or starts != self._all_starts[uuid])
             sets = self._sets.get(uuid, [])
-            if has_changed or ended.is_in_hand or ended not in sets:
+            if has_changed or is_in_hand or ended not in sets:
                 return False
             sets.remove(ended)
             if not sets:
                 del self._sets[uuid]
+                self._all_starts.pop(uuid, None)
             return True
 
     def begin_count(self) -> None:
@@ -144,26 +142,31 @@ class Leases:
         for _, each in self.list_all():
             each.is_counted = False
 
-    def hold(self, uuid: str,
-             but: abc.Container[LeaseSet] = ()) -> list[LeaseSet]:
-        """Keep the lease of an instance while its guest starts.
+    def begin_call(self, uuid: str) -> None:
+        """Note that the call of Nova that has made a claim goes on."""
+        self._in_claim.add(uuid)
 
-        :param but: LeaseSets that are held already
-        :returns: LeaseSets for ``let_go``
-        """
+    def end_call(self, uuid: str) -> None:
+        """Note that the call of Nova that has made a claim has ended."""
+        self._in_claim.discard(uuid)
+
+    def begin_start(self, uuid: str) -> None:
+        """Note that the guest of an instance is being started."""
         with self._lock:
-            held = [each for each in self._sets.get(uuid, ())
-                    if each not in but]
-            for each in held:
-                each.starts += 1
-                each.starts_begun += 1
-        return held
+            self._starts[uuid] += 1
+            self._all_starts[uuid] += 1
 
-    def let_go(self, held: list[LeaseSet]) -> None:
-        """Note that the start of a guest has ended.
-
-        :param held: the result of ``hold``
-        """
+    def end_start(self, uuid: str) -> None:
+        """Note that a start of the guest has ended."""
         with self._lock:
-            for each in held:
-                each.starts -= 1
+            self._starts[uuid] -= 1
+
+    def count_starts(self, uuid: str) -> int:
+        """Return how often the guest of an instance was started."""
+        with self._lock:
+            return self._all_starts[uuid]
+
+    def is_in_hand(self, uuid: str) -> bool:
+        """Return whether a call of Nova works with the lease."""
+        with self._lock:
+            return uuid in self._in_claim or self._starts[uuid] > 0

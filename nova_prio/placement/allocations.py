@@ -22,7 +22,7 @@ from openstack import exceptions as sdk_exceptions
 import os_resource_classes as orc
 import os_traits
 
-from nova_prio.placement import evacuations
+from nova_prio.objects import migration_states
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
@@ -35,13 +35,6 @@ MANAGED = frozenset((orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB))
 #: Number of attempts to write while other clients change the same object.
 ATTEMPTS = 4
 
-# Statuses of a migration that is over.
-_ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
-                    'cancelled', 'done'))
-#: The other statuses: the migration is in progress or awaits a confirmation.
-OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
-                 'migrating', 'running', 'running (post-copy)',
-                 'post-migrating', 'finished', 'confirming', 'reverting')
 # The first microversion with generations of consumers, and the first that
 # filters providers by trait and aggregate.
 _ALLOCATIONS_VERSION, _PROVIDERS_VERSION = '1.28', '1.22'
@@ -155,15 +148,10 @@ def get_if_idle(context: nova_context.RequestContext,
     migrations = objects.MigrationList.get_by_filters(
         context, {'instance_uuid': uuid})
     is_idle = instance.task_state is None and not any(
-        is_open_migration(migration) or
-        evacuations.is_unfinished(instance, migration)
+        migration_states.is_open(migration) or
+        migration_states.is_unfinished_evacuation(instance, migration)
         for migration in migrations)
     return instance if is_idle else None
-
-
-def is_open_migration(migration: objects.Migration) -> bool:
-    """Return whether a migration is in progress or awaits confirmation."""
-    return migration.status not in _ENDED
 
 
 def delete(context: nova_context.RequestContext,

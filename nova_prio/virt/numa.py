@@ -12,6 +12,7 @@ to its arguments.
 import copy
 
 from nova import objects
+from nova.virt import hardware
 
 from nova_prio.model import capacity
 
@@ -51,6 +52,39 @@ def block(host_topology, cpus):
     for cell in cells:
         cell.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
     return objects.NUMATopology(cells=cells)
+
+
+def add_usage(text, topologies):
+    """Return the topology of a host with the usage of more instances.
+
+    The dedicated CPUs of these instances do not become pinned.
+
+    :param text: nova.objects.NUMATopology of the host as JSON, or None
+    :param topologies: list of nova.objects.InstanceNUMATopology, or None for
+        an instance without a topology
+    :returns: nova.objects.NUMATopology, or None
+    """
+    if not text:
+        return None
+    host_topology = objects.NUMATopology.obj_from_db_obj(text)
+    for each in topologies:
+        host_topology = hardware.numa_usage_from_instance_numa(
+            host_topology, copy_without_pins(each))
+    return host_topology
+
+
+def copy_without_pins(topology):
+    """Return a copy of a topology, without its dedicated CPUs.
+
+    :param topology: nova.objects.InstanceNUMATopology, or None
+    """
+    if topology is None:
+        return None
+    copied = topology.obj_clone()
+    for cell in copied.cells:
+        cell.cpu_pinning = None
+        cell.cpuset_reserved = None
+    return copied
 
 
 def _limit_cell(cell, report, priority):

@@ -212,6 +212,13 @@ class PinnedCloud(faults.FaultyCloud):
         self.assertEqual('', self.report(host).problem)
 
 
+def let_go(host_leases, uuid):
+    """Forget the calls of Nova that work with the lease of an instance."""
+    host_leases.end_call(uuid)
+    while host_leases.is_in_hand(uuid):
+        host_leases.end_start(uuid)
+
+
 def _get_pins(xml):
     """Return the dedicated CPUs of the vCPUs that are pinned to one CPU."""
     pins = etree.fromstring(xml).findall('cputune/vcpupin')

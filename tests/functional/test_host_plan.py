@@ -240,7 +240,8 @@ class HostPlan(colocation.Colocation):
 
         with (self.host_conf('mix1'),
               mock.patch('nova_prio.admin.audit.guests.read_guests', read),
-              mock.patch('nova_prio.compute.config_checks.ISOLATED', path),
+              mock.patch(
+                  'nova_prio.virt.libvirt.config_checks.ISOLATED', path),
               mock.patch('nova_prio_host.command.find_problems',
                          return_value=list(cgroups))):
             self.flags(connection=database, group='api_database')

@@ -48,17 +48,16 @@ LOADING = (contract, hooks)
 #: The code that contains and logs the errors of all other code.
 CONTAINING = (containment.Steps, failures)
 
-#: Methods that only change a number of a LeaseSet. Without the second one of a
-#: pair of calls, the lease would stay until nova-compute starts again.
-COUNTING = {(leases.Leases, 'hold'), (leases.Leases, 'let_go'),
-            (priority_host.PriorityHost, 'note_call')}
+#: Methods that only change a number. Without the second one of a pair of
+#: calls, the lease would stay until nova-compute starts again.
+COUNTING = {(leases.Leases, name) for name in (
+    'begin_call', 'end_call', 'begin_start', 'end_start')}
 
 #: Parts of overrides that call other code of ours in a contained step only:
 #: the test lets only the functions that they call fail.
 PARTS = {
     (claims._PriorityTest, '_get_flavor'),
     (claims._PriorityTest, '_needs_our_test'),
-    (claims._PriorityTest, '_note_call'),
     (live_migration_watcher.LiveMigrationWatcher, 'release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),

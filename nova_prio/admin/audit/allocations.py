@@ -20,6 +20,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import migrations
 from nova_prio.admin.audit import repairs
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
 
@@ -162,7 +163,7 @@ def _find_migration_fault(
     """Return why a migration must not have allocations, or None."""
     instance = host_view.find_instance(context, migration.instance_uuid)
     # If the instance was deleted, its migration may still be open.
-    if instance and (allocations.is_open_migration(migration) or
+    if instance and (migration_states.is_open(migration) or
                      _is_busy(instance) or
                      migrations.keeps_claim(instance, migration)):
         return None

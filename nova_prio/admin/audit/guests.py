@@ -13,9 +13,9 @@ from nova.virt import hardware
 from oslo_utils import importutils
 
 from nova_prio.admin.audit import finding
-from nova_prio.compute import config_checks
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
+from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 
 if typing.TYPE_CHECKING:

@@ -20,7 +20,7 @@ from nova import objects
 from oslo_utils import timeutils
 
 from nova_prio.admin.audit import finding
-from nova_prio.compat import workarounds
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
@@ -47,7 +47,7 @@ _SOURCE_STATUSES = {
 def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     """Yield a finding for each unfinished migration of a host."""
     # A failed migration is no longer open, but may still hold a claim.
-    last_moves = map(workarounds.get_last_move, view.instances_at_rest)
+    last_moves = map(migration_states.get_last_move, view.instances_at_rest)
     for migration in [*view.migrations, *filter(None, last_moves)]:
         final_status = _choose_final_status(view.name, migration)
         # None: a service may still work on the migration.
@@ -80,7 +80,7 @@ def keeps_claim(instance: objects.Instance,
     The claim is on the destination; the instance is on the source host. A
     resize on the same host keeps no such claim.
     """
-    return (not allocations.is_open_migration(migration) and
+    return (not migration_states.is_open(migration) and
             instance.host == migration.source_compute and
             instance.host != migration.dest_compute and
             _has_migration_context(instance, migration))
@@ -111,7 +111,8 @@ def _choose_final_status(host: str,
                 record.updated_at or record.created_at, QUIET_SECONDS)
             for record in (migration, instance)):
         return None
-    if migration.dest_compute == host and workarounds.never_began(migration):
+    if migration.dest_compute == host and migration_states.never_began(
+            migration):
         return 'failed'
     if migration.source_compute != host:
         return None

@@ -22,6 +22,7 @@ from nova_prio.admin.fleet import hosts as fleet_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import resources
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
@@ -155,9 +156,9 @@ def _iterate_instances(
     """
     volume_backed = set()
     with nova_context.target_cell(context, cell) as cctxt:
-        migrating = {each.instance_uuid for each in
-                     objects.MigrationList.get_by_filters(
-                         cctxt, {'status': list(allocations.OPEN_STATUSES)})}
+        open_migrations = objects.MigrationList.get_by_filters(
+            cctxt, {'status': list(migration_states.OPEN_STATUSES)})
+        migrating = {each.instance_uuid for each in open_migrations}
 
         def read_page(**kwargs: typing.Any) -> objects.InstanceList:
             """Return a page of instances, and note those with a volume."""

@@ -12,10 +12,10 @@ from nova.objects import fields
 from nova.virt import hardware
 
 from nova_prio.admin.host import plan_format
-from nova_prio.compute import config_checks
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
+from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 
 if typing.TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typing
 
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 #: Status that a server must have, by the way to move it.
 ALLOWED_STATUS = {
@@ -100,7 +100,8 @@ class Servers:
 
     def is_migrating(self, uuid: str) -> bool:
         """Return whether the last migration of a server is in progress."""
-        return self._find_migration_status(uuid) in allocations.OPEN_STATUSES
+        return (self._find_migration_status(uuid) in
+                migration_states.OPEN_STATUSES)
 
     def _find_migration_status(self, uuid: str) -> str | None:
         """Return the status of the last migration of a server, or None."""

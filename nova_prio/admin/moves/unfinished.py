@@ -11,7 +11,7 @@ from nova import objects
 from nova.objects import fields
 
 from nova_prio.admin import host_inventory
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
@@ -51,7 +51,7 @@ def list_unfinished(context: nova_context.RequestContext,
     """
     answers, _ = host_inventory.read_cells(
         context, objects.MigrationList.get_by_filters,
-        {'status': list(allocations.OPEN_STATUSES)})
+        {'status': list(migration_states.OPEN_STATUSES)})
     return [
         Unfinished(each.instance_uuid, each.source_compute, each.dest_compute,
                    each.migration_type, each.status)

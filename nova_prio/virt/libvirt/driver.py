@@ -28,13 +28,13 @@ from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compute import allocation_healing
 from nova_prio.compute import claims
-from nova_prio.compute import config_checks
 from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
 from nova_prio.compute import start_gate
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import traits as prio_traits
+from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import live_migration
 

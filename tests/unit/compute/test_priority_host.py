@@ -7,9 +7,9 @@ from nova import objects
 from nova.objects import fields
 import pytest
 
-from nova_prio.compute import lease_end
 from nova_prio.compute import priority_host
 from nova_prio.model import leases
+from nova_prio.objects import lease_end
 from nova_prio.virt import demand
 from tests.unit import nova_objects
 
@@ -46,7 +46,8 @@ def test_evidence_from_before_a_start_ends_no_lease(host):
     """libvirt is asked before Nova takes the lock of the tracker."""
     host.count(counted('a', 0, 1))
     with host.giving_back('a'):
-        host.leases.let_go(host.leases.hold('a'))
+        host.leases.begin_start('a')
+        host.leases.end_start('a')
         assert not host.end_lease('a')
     assert {0, 1} == host.leases.get_cpus('a')
     with host.giving_back('a'):

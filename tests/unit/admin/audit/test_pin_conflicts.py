@@ -8,7 +8,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 import pytest
 
 from nova_prio.admin.audit import pin_conflicts
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 HOST, OTHER = 'host1', 'host2'
 FIRST, SECOND, THIRD = sorted((uuids.a, uuids.b, uuids.c))
@@ -83,7 +83,7 @@ def test_instance_with_a_task_is_left_out():
 
 
 @pytest.mark.parametrize(
-    'status', set(allocations.OPEN_STATUSES) - {FINISHED})
+    'status', set(migration_states.OPEN_STATUSES) - {FINISHED})
 def test_instance_with_unsettled_migration_is_left_out(status):
     assert [] == find(
         [instance(FIRST, topology(1)),

@@ -15,7 +15,7 @@ from nova.compute import task_states
 from nova import exception
 from nova import objects
 
-from nova_prio.placement import allocations
+from nova_prio.objects import migration_states
 
 
 class Need(enum.Enum):
@@ -80,7 +80,7 @@ def _needs(migration, instance, host, lease_set):
     is_of_other = (
         migration.source_compute != host and
         lease_set.migration_uuid not in (None, migration.uuid))
-    return allocations.is_open_migration(migration) and not (
+    return migration_states.is_open(migration) and not (
         is_delivered or is_of_other)
 
 
@@ -91,4 +91,4 @@ def _migrates_elsewhere(instance, migrations):
     check has failed there, the conductor has tried another host.
     """
     return instance.task_state == task_states.MIGRATING and any(
-        allocations.is_open_migration(migration) for migration in migrations)
+        migration_states.is_open(migration) for migration in migrations)

@@ -5,7 +5,7 @@
 from nova import objects
 import pytest
 
-from nova_prio.placement import evacuations
+from nova_prio.objects import migration_states
 
 objects.register_all()
 
@@ -31,4 +31,5 @@ def test_context_tells_that_evacuation_is_unfinished(
     if context_id:
         context = objects.MigrationContext(migration_id=context_id)
     instance = objects.Instance(host=host, migration_context=context)
-    assert is_unfinished == evacuations.is_unfinished(instance, migration)
+    assert is_unfinished == migration_states.is_unfinished_evacuation(
+        instance, migration)

@@ -4,7 +4,7 @@ import nova.conf
 import pytest
 
 from nova_prio.compat import hooks
-from nova_prio.compute import config_checks
+from nova_prio.virt.libvirt import config_checks
 
 GROUPS = {'cpu_power_management': 'libvirt', 'cpu_dedicated_set': 'compute',
           'cpu_shared_set': 'compute', 'low_emulator_set': 'nova_prio'}

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Questions about Nova's migrations that their status alone does not answer.
+
+Nova changes the records of one move in several writes. The status may say that
+a move has ended which still goes on, or the other way round.
+"""
+
+from __future__ import annotations
+
+import typing
+
+from nova.compute import task_states
+from nova import exception
+from nova import objects
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+
+# Statuses of a migration that is over.
+_ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
+                    'cancelled', 'done'))
+#: The other statuses: the migration is in progress or awaits a confirmation.
+OPEN_STATUSES = ('accepted', 'queued', 'preparing', 'pre-migrating',
+                 'migrating', 'running', 'running (post-copy)',
+                 'post-migrating', 'finished', 'confirming', 'reverting')
+
+
+def is_open(migration: objects.Migration) -> bool:
+    """Return whether a migration is in progress or awaits confirmation."""
+    return migration.status not in _ENDED
+
+
+def never_began(migration: objects.Migration) -> bool:
+    """Return whether a live migration is in its checks, or failed in them.
+
+    Nova records the source node when the checks have passed.
+    """
+    return (migration.is_live_migration and
+            migration.status in ('accepted', 'error') and
+            migration.source_node is None)
+
+
+def is_unfinished_evacuation(instance: objects.Instance,
+                             migration: objects.Migration) -> bool:
+    """Return whether an ended evacuation will still move an instance.
+
+    When the source host starts during the evacuation, Nova sets the status to
+    "completed" and deletes the allocation there. The destination goes on. It
+    clears the task of the instance, then sets the host, then deletes the
+    migration context, then sets the status to "done". If the evacuation fails,
+    the destination deletes the context and sets the status to "failed".
+
+    :param instance: read before the migration, together with its migration
+        context
+    """
+    context = instance.migration_context
+    # The status is "done" if the destination set it after the instance was
+    # read. Only an evacuation has these statuses while the instance is on the
+    # source host with the migration context of this migration.
+    return (migration.status in ('completed', 'done') and
+            instance.host == migration.source_compute and
+            context is not None and context.migration_id == migration.id)
+
+
+def has_left_destination(claimed: objects.Migration,
+                         present: objects.Migration | None) -> bool:
+    """Return whether a live migration no longer goes to its destination.
+
+    :param claimed: the live migration when its destination made the claim
+    :param present: its present record; None if the record was deleted
+    """
+    if present is None:
+        return True
+    if is_open(present):
+        # The conductor tries other hosts if a check failed on this host.
+        return present.dest_compute != claimed.dest_compute
+    if present.status != 'error':
+        return True
+    # The source may still roll back and drop the claim itself.
+    instance = get_instance(present._context, present)
+    return (instance is None or
+            instance.host != present.source_compute or
+            instance.task_state != task_states.MIGRATING)
+
+
+def get_instance(context: nova_context.RequestContext,
+                 migration: objects.Migration) -> objects.Instance | None:
+    """Return the instance of a migration, or None if it was deleted."""
+    try:
+        return objects.Instance.get_by_uuid(
+            context, migration.instance_uuid,
+            expected_attrs=['migration_context', 'pci_devices'])
+    except exception.InstanceNotFound:
+        return None
+
+
+def get_last_move(instance: objects.Instance) -> objects.Migration | None:
+    """Return the migration of the migration context of an instance.
+
+    It is None if the instance has no migration context, or if its migration
+    does not exist.
+    """
+    if not instance.migration_context:
+        return None
+    try:
+        return objects.Migration.get_by_id(
+            instance._context, instance.migration_context.migration_id)
+    except exception.MigrationNotFound:
+        return None
