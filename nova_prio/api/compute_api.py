@@ -6,6 +6,7 @@
 ``[nova_prio] enabled`` is false, each method does what Nova's does.
 """
 
+import contextlib
 import functools
 
 from nova.compute import api
@@ -21,6 +22,28 @@ from nova_prio import policies
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
+
+
+@contextlib.contextmanager
+def _contain(*flavors, hints=None):
+    """Return a context in which our errors do not fail ordinary requests.
+
+    :param flavors: nova.objects.Flavor of the instance, now and afterwards
+    :param hints: dict of scheduler hints, or None
+    """
+    try:
+        yield
+    except exception.NovaException:
+        # This is an answer to the user.
+        raise
+    except Exception:
+        if flavor_specs.HINT in (hints or ()) or any(
+                flavor_specs.EXTRA_SPEC in flavor.extra_specs
+                for flavor in flavors):
+            raise
+        LOG.exception('nova_prio cannot check a request without a priority. '
+                      'Nova continues without this check. Report the error '
+                      'with its traceback.')
 
 
 class PriorityAPI(api.API):
@@ -56,19 +79,22 @@ class PriorityAPI(api.API):
 
     def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
         """Create instances with the folded flavor."""
+        folded = flavor
         if CONF.nova_prio.enabled:
-            flavor = fold.fold_for_create(flavor, scheduler_hints)
-            if flavor_specs.is_from_hint(flavor.extra_specs):
-                self._authorize_hint(
-                    context, flavor_specs.get_priority(flavor.extra_specs))
-        return super().create(context, flavor, *args,
+            with _contain(flavor, hints=scheduler_hints):
+                folded = fold.fold_for_create(flavor, scheduler_hints)
+                if flavor_specs.is_from_hint(folded.extra_specs):
+                    self._authorize_hint(
+                        context, flavor_specs.get_priority(folded.extra_specs))
+        return super().create(context, folded, *args,
                               scheduler_hints=scheduler_hints, **kwargs)
 
     def _validate_and_build_base_options(
             self, context, flavor, boot_meta, *args, **kwargs):
         # This is the first method that gets the image of a new instance.
         if CONF.nova_prio.enabled:
-            fold.complete_for_image(boot_meta, flavor)
+            with _contain(flavor):
+                fold.complete_for_image(boot_meta, flavor)
         return super()._validate_and_build_base_options(
             context, flavor, boot_meta, *args, **kwargs)
 
@@ -76,7 +102,8 @@ class PriorityAPI(api.API):
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
         # This method gets the image of a rebuild or resize.
         if CONF.nova_prio.enabled:
-            fold.check_image(image, flavor)
+            with _contain(flavor):
+                fold.check_image(image, flavor)
         super(PriorityAPI, PriorityAPI)._validate_flavor_image_numa_pci(
             image, flavor, *args, **kwargs)
 
@@ -86,7 +113,8 @@ class PriorityAPI(api.API):
         # API.resize looks up the new flavor. This is the first method that
         # gets the flavor.
         if CONF.nova_prio.enabled and not is_revert:
-            fold.fold_for_resize(new_flavor, instance)
+            with _contain(current_flavor, new_flavor):
+                fold.fold_for_resize(new_flavor, instance)
         super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
             context, instance, current_flavor, new_flavor, is_bfv, is_revert)
 
@@ -95,7 +123,8 @@ class PriorityAPI(api.API):
                      **kwargs):
         """Migrate live; no priority instance bypasses the scheduler."""
         if CONF.nova_prio.enabled:
-            force = fold.decide_force(instance, force, host_name)
+            with _contain(instance.flavor):
+                force = fold.decide_force(instance, force, host_name)
         return super().live_migrate(
             context, instance, block_migration, disk_over_commit, host_name,
             force, *args, **kwargs)
@@ -104,7 +133,8 @@ class PriorityAPI(api.API):
                  admin_password=None, force=None, *args, **kwargs):
         """Evacuate; no priority instance bypasses the scheduler."""
         if CONF.nova_prio.enabled:
-            force = fold.decide_force(instance, force, host)
+            with _contain(instance.flavor):
+                force = fold.decide_force(instance, force, host)
         return super().evacuate(
             context, instance, host, on_shared_storage, admin_password, force,
             *args, **kwargs)

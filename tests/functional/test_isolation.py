@@ -16,7 +16,9 @@ from unittest import mock
 
 from nova import context
 from nova.tests import fixtures as nova_fixtures
+from nova.tests.functional.api import client
 
+from nova_prio.api import fold
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compute import claims
@@ -319,3 +321,42 @@ class Isolation(base.FunctionalTest):
     def test_second_half_on_mix_host(self):
         self.start(mix=True)
         self.check(1)
+
+
+class Fold(base.FunctionalTest):
+    """All functions of ``fold`` fail, one after the other."""
+
+    FUNCTIONS = ('fold_for_create', 'complete_for_image', 'check_image',
+                 'fold_for_resize', 'decide_force')
+
+    def failing(self, name):
+        return mock.patch.object(fold, name, side_effect=Injected())
+
+    def test_ordinary_requests_are_answered_as_in_stock(self):
+        self.start_seed_host('mix1')
+        self.start_seed_host('mix2')
+        self.let_guests_migrate()
+        smaller = self.flavor(3)
+        for name in self.FUNCTIONS:
+            with self.failing(name):
+                server = self.boot(self.plain)
+                self._resize_server(server, smaller)
+                self._revert_resize(server)
+                self._rebuild_server(server, server['image']['id'])
+                self._live_migrate(server)
+                self._delete_server(server)
+
+    def test_priority_requests_are_refused(self):
+        self.start_seed_host()
+        server = self.boot(self.plain)
+        for name, request in (
+                ('fold_for_create', lambda: self.boot(self.high)),
+                ('fold_for_create',
+                 lambda: self.boot_with_hint(self.plain, 'low')),
+                ('check_image', lambda: self.boot(self.low)),
+                ('fold_for_resize', lambda: self.api.post_server_action(
+                    server['id'], {'resize': {'flavorRef': self.low}}))):
+            with self.failing(name):
+                error = self.assertRaises(
+                    client.OpenStackApiException, request)
+            self.assertEqual(500, error.response.status_code, name)
