@@ -79,9 +79,8 @@ class LiveMigrationWatcher:
         try:
             ended = self._find_ended(context.elevated())
             if ended:
-                # The host has one node. The records of the migrations may
-                # name another node by now.
-                nodename = self._watched[ended[0].uuid].dest_node
+                # The records of the migrations may name another node by now.
+                nodename, = self._tracker.compute_nodes
                 self._tracker.update_available_resource(context, nodename)
             return True
         except Exception:
