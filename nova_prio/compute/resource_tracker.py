@@ -7,6 +7,7 @@ Nova counts, claims and gives back.
 """
 
 import functools
+import threading
 
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
@@ -32,6 +33,12 @@ CONF = nova.conf.CONF
 _KEY = 'nova_prio'
 
 
+class _Build(threading.local):
+    """The build in this thread: whether its claim was refused."""
+
+    is_refused = False
+
+
 class PriorityResourceTracker(workarounds.MoveWorkarounds,
                               resource_tracker.ResourceTracker):
     """Nova's tracker for a host with our driver."""
@@ -50,6 +57,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             refuse_until_recount=True)
         # UUIDs of the instances that were not counted by their lease.
         self._miscounted = set()
+        self._build = _Build()
 
     # The recount
 
@@ -182,8 +190,24 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def instance_claim(self, context, instance, *args, **kwargs):
         """Claim for an instance that is created or unshelved here."""
         self._watcher.release_ended(context)
-        with self.priority_host.claiming(instance.uuid):
-            return super().instance_claim(context, instance, *args, **kwargs)
+        self._build.is_refused = False
+        try:
+            with self.priority_host.claiming(instance.uuid):
+                return super().instance_claim(
+                    context, instance, *args, **kwargs)
+        except exception.ComputeResourcesUnavailable:
+            self._build.is_refused = True
+            raise
+
+    def build_failed(self, nodename):
+        """Count a failed build, unless its claim was refused.
+
+        The scheduler avoids a host with failed builds. If creates at the same
+        time race for the last CPUs, nothing is wrong with the host.
+        """
+        if not self._build.is_refused:
+            super().build_failed(nodename)
+        self._build.is_refused = False
 
     def resize_claim(self, context, instance, flavor, *args, **kwargs):
         """Claim for a resize or cold migration to this host."""

@@ -3,6 +3,7 @@
 """nova-compute refuses claims that the scheduler did not refuse."""
 
 import fixtures
+from nova import exception
 from nova.tests.functional.api import client
 
 from tests.functional import base
@@ -59,6 +60,22 @@ class Claims(base.FunctionalTest):
         server = self.boot(self.plain)
         self.assertIn('Failed to claim', self.log.output)
         self._assert_refused(server, 'mix2')
+        self.assertEqual(0, self._count_failed_builds('mix1'))
+
+    def _count_failed_builds(self, host):
+        stats = self.computes[host].manager.rt.stats[host]
+        return int(stats.get('failed_builds', 0))
+
+    def test_guest_that_does_not_start_is_a_failed_build(self):
+        """The build before it was refused, which must not matter."""
+        self.boot(self.plain, 'ERROR', az='nova:mix1')
+        self.assertEqual(0, self._count_failed_builds('mix1'))
+        self._delete_server(self.residents.pop())
+        with fixtures.MockPatch(
+                'nova.virt.libvirt.driver.LibvirtDriver.spawn',
+                side_effect=exception.NovaException('no guest starts')):
+            self.boot(self.plain, 'ERROR', az='nova:mix1')
+        self.assertEqual(1, self._count_failed_builds('mix1'))
 
     def test_claim_refuses_instance_on_forced_host(self):
         server = self.boot(self.plain, 'ERROR', az='nova:mix1')
