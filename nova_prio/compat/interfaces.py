@@ -132,7 +132,7 @@ NAMES = {
             _get_allocation_ratios(inventory) _get_host_numa_topology
             _get_pcpu_available _get_vcpu_available
         nova.virt.libvirt.guest:Guest migrate(destination_xml)
-        nova.virt.libvirt.host:Host get_connection
+        nova.virt.libvirt.host:Host get_connection get_online_cpus
             list_instance_domains(only_running)
         nova.virt.libvirt.utils get_instance_path(instance) load_file(path)
     """,

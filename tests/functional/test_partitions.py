@@ -79,10 +79,20 @@ class Partitions(base.FunctionalTest):
         self.start_seed_host('high1', shared=None, mix=False)
         self.start_seed_host('housekeeping', dedicated='0-5', shared='8-11',
                              low_emulator_set='6-7')
+        # Nova keeps the idle dedicated CPUs offline.
+        self.flags(cpu_power_management=True, group='libvirt')
+        for name in ('power_up', 'power_down_all_dedicated_cpus',
+                     'validate_all_dedicated_cpus'):
+            self.stub_out('nova.virt.libvirt.cpu.api.API.' + name,
+                          lambda api, *cpus: None)
+        self.stub_out('nova.virt.libvirt.host.Host.get_online_cpus',
+                      lambda host: {3})
+        self.start_seed_host('full', dedicated='1-11', shared=None, mix=False)
         self.assertEqual(
             sorted([
                 ('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
-                ('/high_prio_machine', '0-7'), ('/low_prio_machine', '0-7'),
+                ('/high_prio_machine', '8-11'), ('/low_prio_machine', '8-11'),
+                ('/high_prio_machine', '3'), ('/low_prio_machine', '3'),
                 ('/high_prio_machine', '8-11'), ('/low_prio_machine', '6-7')]),
             sorted((domain.findtext('resource/partition'),
                     domain.find('vcpu').get('cpuset'))

@@ -109,10 +109,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
     def probe_partitions(self):
         """Let libvirt start a test guest in the partition of each priority.
 
-        The test guests run on shared CPUs, which no high-priority guest keeps
-        busy, or else on dedicated CPUs; the low one on any low_emulator_set.
+        The test guests run on CPUs that no high-priority guest keeps busy, if
+        there are any: the low one on any low_emulator_set, and others on the
+        shared CPUs, or else on CPUs of neither set. With cpu_power_management,
+        Nova keeps idle dedicated CPUs offline.
         """
-        cpus = self._get_vcpu_available() or self._get_pcpu_available()
+        online = self._host.get_online_cpus()
+        dedicated = self._get_pcpu_available()
+        cpus = (self._get_vcpu_available() or online - dedicated or
+                online & dedicated)
         self.partitions.probe({
             capacity.HIGH: cpus,
             capacity.LOW: self.get_low_emulator_cpus() or cpus})
