@@ -134,6 +134,7 @@ class Leases:
             sets.remove(ended)
             if not sets:
                 del self._sets[uuid]
+                self._starts.pop(uuid, None)
                 self._all_starts.pop(uuid, None)
             return True
 
