@@ -185,7 +185,9 @@ def test_differing_name(path, parameters, mismatch):
 
 
 @pytest.mark.parametrize('package, group, options, service', [
-    ('nova_prio.compute', 'compute', ('cpu_dedicated_set', 'cpu_shared_set'),
+    ('nova_prio.compute', 'compute', ('cpu_dedicated_set',),
+     contract.COMPUTE),
+    ('nova_prio.virt', 'compute', ('cpu_dedicated_set', 'cpu_shared_set'),
      contract.COMPUTE),
     ('nova_prio.virt', 'libvirt', ('virt_type',), contract.COMPUTE),
     ('nova_prio.scheduler', 'filter_scheduler', ('weight_classes',),
