@@ -119,6 +119,16 @@ class PinnedCloud(faults.FaultyCloud):
             self.computes[host].rt.update_available_resource(
                 context.get_admin_context(), host)
 
+    def end_orphans(self):
+        """Let Nova end the guests of deleted instances."""
+        self.flags(running_deleted_instance_timeout=0)
+        for host in self.HOSTS:
+            if host not in self.hosts_down:
+                with self.host_conf(host):
+                    self.computes[host].manager. \
+                        _cleanup_running_deleted_instances(
+                            context.get_admin_context())
+
     @contextlib.contextmanager
     def calling_once(self, name, function, is_after=False):
         """Return a context where a function runs in a call of Nova.

@@ -9,7 +9,6 @@ gate. The tests let each scenario run with both lines, and with either alone.
 
 import fixtures
 from lxml import etree
-from nova import context
 from nova import objects
 from oslo_utils.fixture import uuidsentinel as uuids
 
@@ -166,16 +165,6 @@ class _Scenarios(double_pins.PinnedCloud):
     def assert_separate_everywhere(self):
         for host in self.HOSTS:
             self.assert_separate(host)
-
-    def end_orphans(self):
-        """Let Nova end the guests of deleted instances."""
-        self.flags(running_deleted_instance_timeout=0)
-        for host in self.HOSTS:
-            if host not in self.hosts_down:
-                with self.host_conf(host):
-                    self.computes[host].manager. \
-                        _cleanup_running_deleted_instances(
-                            context.get_admin_context())
 
     def assert_consistent(self):
         """Assert that no CPU is used twice, now and after two recounts."""
