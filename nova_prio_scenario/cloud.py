@@ -190,9 +190,10 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
     def _share_compiled_sql(self):
         """Let all databases of this process use the same compiled SQL.
 
-        Each cloud has databases of its own. To compile their SQL anew takes an
+        Each cloud has databases of its own. Compiling their SQL again takes an
         eighth of the processor time. The key of a statement contains the
-        dialect, one object for each database.
+        dialect, and each database has another dialect object. Therefore these
+        objects must be equal.
         """
         dialect = pysqlite.SQLiteDialect_pysqlite
         self.useFixture(fixtures.MockPatchObject(

@@ -133,11 +133,16 @@ class PriorityHost:
         if problem and request.needed_rows.high and not request.priority:
             return [problem], node, limits
         uncounted = self._list_uncounted(uuid)
-        topology = numa.add_usage(
-            node.numa_topology, [each.topology for each in uncounted])
-        if request.priority is None and not CONF.cpu_priority_mix_enable:
+        is_stock = (request.priority is None and
+                    not CONF.cpu_priority_mix_enable)
+        if is_stock:
             hidden = self.guests.blocked | self.leases.find_cpus(but=uuid)
             hidden -= demand.get_host_pins(node.numa_topology)
+            if not hidden and not uncounted:
+                return [], node, limits
+        topology = numa.add_usage(
+            node.numa_topology, [each.topology for each in uncounted])
+        if is_stock:
             return [], _make_node(numa.block(topology, hidden)), limits
         report = self.report(node, read_inventories(node), uuid)
         memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb

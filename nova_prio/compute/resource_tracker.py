@@ -34,7 +34,7 @@ _KEY = 'nova_prio'
 
 
 class _Build(threading.local):
-    """The build in this thread: whether its claim was refused."""
+    """Whether the claim of the build in this thread was refused."""
 
     is_refused = False
 

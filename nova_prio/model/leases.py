@@ -125,11 +125,11 @@ class Leases:
         :returns: whether the set was removed
         """
         with self._lock:
-            is_in_hand = uuid in self._in_claim or self._starts[uuid] > 0
             has_changed = starts is not None and (
                 ended.is_counted or starts != self._all_starts[uuid])
             sets = self._sets.get(uuid, [])
-            if has_changed or is_in_hand or ended not in sets:
+            if (has_changed or self._is_in_hand(uuid) or
+                    ended not in sets):
                 return False
             sets.remove(ended)
             if not sets:
@@ -170,4 +170,7 @@ class Leases:
     def is_in_hand(self, uuid: str) -> bool:
         """Return whether a call of Nova works with the lease."""
         with self._lock:
-            return uuid in self._in_claim or self._starts[uuid] > 0
+            return self._is_in_hand(uuid)
+
+    def _is_in_hand(self, uuid: str) -> bool:
+        return uuid in self._in_claim or self._starts[uuid] > 0

@@ -49,7 +49,8 @@ def read_need(context, host, uuid, lease_set):
     needing = [migration for migration in here
                if _needs(migration, instance, host, lease_set)]
     if instance.task_state is None:
-        # If nova-compute stops during a live migration, its record stays open.
+        # If nova-compute stops during a live migration, the record of the
+        # migration stays open.
         needs_it = any(not migration.is_live_migration
                        for migration in needing)
     else:

@@ -21,7 +21,7 @@ from tests.functional import test_leases
 from tests.fuzz import faults
 
 #: One case, or the first part of cases, such as "evacuate:" or
-#: "evacuate:delete:".
+#: "evacuate:delete_it:".
 CASE = 'NOVA_PRIO_EXPLORE_CASE'
 #: Number of the cases to draw; all if it is not set.
 CASES = 'NOVA_PRIO_EXPLORE_CASES'
