@@ -111,19 +111,15 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
                 return super().__new__(cls)
             return stock_class(host, driver, *args, **kwargs)
 
-    def choose(ours, stock):
-        """Return a function that makes a claim for the tracker it gets."""
-        def make(*args, **kwargs):
-            """Return a claim."""
-            # Nova passes the tracker by its place.
-            is_ours = any(isinstance(each, tracker_class) for each in args)
-            claim_class = ours if is_ours else stock
-            return claim_class(*args, **kwargs)
-
-        return make
+    def make_claim(ours, stock, *args, **kwargs):
+        """Return a claim of the class that belongs to the tracker."""
+        # Nova passes the tracker by its place.
+        is_ours = any(isinstance(each, tracker_class) for each in args)
+        return (ours if is_ours else stock)(*args, **kwargs)
 
     resource_tracker.ResourceTracker = ResourceTracker
     resource_tracker.claims = types.SimpleNamespace(
-        Claim=choose(claim_class, claims.Claim),
-        MoveClaim=choose(move_claim_class, claims.MoveClaim),
+        Claim=functools.partial(make_claim, claim_class, claims.Claim),
+        MoveClaim=functools.partial(
+            make_claim, move_claim_class, claims.MoveClaim),
         NopClaim=claims.NopClaim)

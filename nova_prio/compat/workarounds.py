@@ -22,11 +22,9 @@ still pass. Two workarounds are one line of an override each:
   ``test_rebuild_before_audit_drops_claim_and_keeps_allocations``.
 """
 
-from nova.compute import resource_tracker
 from nova.compute import task_states
 from nova import exception
 from nova import objects
-from nova import utils
 from oslo_log import log as logging
 
 from nova_prio.objects import migration_states
@@ -71,13 +69,16 @@ class MoveWorkarounds:
         """Claim for a move; prepare Nova's tracker for the claim.
 
         Bug: (a) Nova forgets the PCI devices that a failed move has claimed.
-        (b) For a live migration, see ``keeps_pci_requests``. (c) A claim that
-        fails leaves its migration context in the instance.
+        (b) For a live migration, see ``keeps_pci_requests``. (c) Nova saves a
+        migration context with each claim. For a live migration of an instance
+        that floats, only this package makes a claim.
         Without this workaround: (a) the guest is given devices of another
-        host. (c) A rebuild applies CPU numbers of the other host.
-        Test: ``test_live_migration``, (a) ``Devices``, (b)
+        host. (c) The context stays. If the next live migration leads to a host
+        without this package, a recount sets that migration to "error".
+        Test: ``test_live_migration``, (a)
+        ``Devices.test_checks_that_fail_after_the_claim``, (b)
         ``Devices.test_claims_that_fail``, (c)
-        ``test_rebuild_after_a_claim_that_failed``.
+        ``test_aborted_before_it_began``.
         """
         if (self.pci_tracker and instance.host != self.host and
                 self.driver.manages(instance)):
@@ -116,10 +117,9 @@ class MoveWorkarounds:
         """Count a move, and keep the devices of a live migration claimed.
 
         Bug: a recount allocates the devices that a live migration to this
-        host has claimed. If the migration then fails, nobody frees them.
-        Without this workaround: the devices stay in use. Or the host that the
-        migration tries next takes them for its own, and the instance ends in
-        ERROR.
+        host has claimed.
+        Without this workaround: if the migration then fails, the host that it
+        tries next gives the guest the devices of both hosts.
         Test: ``test_live_migration``,
         ``Devices.test_the_next_host_of_one_migration``.
         """
@@ -154,30 +154,20 @@ class MoveWorkarounds:
         super().delete_allocation_for_evacuated_instance(
             context, instance, node, node_type=node_type)
 
-    @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
-    def free_devices(self, context, instance, migration):
-        """Free the devices of a live migration to this host that has ended.
-
-        For the bug and its test, see ``_update_usage_from_migration``.
-        """
-        # The instance may have come to this host, or may move here again. Then
-        # it keeps its devices. A recount forgets the ended migration.
-        tracked = self.tracked_migrations.get(instance.uuid, migration)
-        if (self.pci_tracker and tracked.id == migration.id and
-                instance.uuid not in self.tracked_instances):
-            self.pci_tracker.free_instance_claims(context, instance)
-
 
 def may_count(migration, is_first):
     """Return whether a recount may count a migration.
 
     Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
-    failed migrations as part of the next move of the instance.
+    failed migrations as part of the next move of the instance, and keeps the
+    PCI devices that they have claimed.
     Without this workaround: a host counts the next move twice, or counts a
-    move that does not concern the host, until the next recount.
+    move that does not concern the host, until the next recount. The devices
+    stay claimed as long as there is a record of the failed migration.
     Test: ``test_in_flight_moves``,
     ``test_evacuation_to_source_of_failed_move``,
-    ``test_migration_after_failed_live_migration``.
+    ``test_migration_after_failed_live_migration``; for the devices
+    ``test_live_migration``, ``Devices.test_checks_that_fail_after_the_claim``.
 
     :param is_first: whether this is the first recount of nova-compute; later
         the host has a lease of each move that still goes on
@@ -238,7 +228,7 @@ def find_returning(context, host):
     source gives the CPUs of the instance away, just before the guest starts on
     them.
     Test: ``test_in_flight_moves``,
-    ``test_source_counts_instance_that_a_revert_returns``.
+    ``test_restarted_source_counts_instance_that_a_revert_returns``.
 
     :param context: nova.context.RequestContext of the cell, of an
         administrator

@@ -43,8 +43,8 @@ class AllocationHealing:
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param compute_node: nova.objects.ComputeNode
         :param classes: resource classes of the host
-        :param instances: list of nova.objects.Instance on this host that the
-            driver manages
+        :param instances: iterable of nova.objects.Instance on this host that
+            the driver manages
         """
         last, self._seen = self._seen, {}
         try:

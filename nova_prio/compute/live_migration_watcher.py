@@ -49,13 +49,10 @@ class LiveMigrationWatcher:
             self._watched[migration.uuid] = migration
             if self._thread is not None:
                 return
-            self._thread = threading.Thread(
+            thread = threading.Thread(
                 target=self._run, args=(context.elevated(),), daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:
-                self._thread = None
-                self._log_unreleased_claims()
+            thread.start()
+            self._thread = thread
 
     def _run(self, context):
         """Release claims until no live migration to this host is watched.
@@ -82,38 +79,15 @@ class LiveMigrationWatcher:
                 # The records of the migrations may name another node by now.
                 nodename, = self._tracker.compute_nodes
                 self._tracker.update_available_resource(context, nodename)
+                self._forget(ended)
             return True
         except Exception:
-            self._log_unreleased_claims()
+            LOG.exception('Host %s: the claims of live migrations that have '
+                          'ended are not released before the next recount.',
+                          self._tracker.host)
             return False
 
-    def _log_unreleased_claims(self):
-        LOG.exception('Host %s: the claims of live migrations that have ended '
-                      'are not released before the next recount.',
-                      self._tracker.host)
-
-    def free_devices(self, context):
-        """Free the PCI devices that live migrations to this host have claimed.
-
-        If a live migration has failed or was aborted, a recount would leave
-        its devices claimed.
-
-        :returns: list of the migrations that have ended, for ``forget``
-        """
-        ended = self._find_ended(context)
-        for migration in ended:
-            instance = migration_states.get_instance(context, migration)
-            # A guest may run here whatever became of the migration.
-            if (instance is not None and
-                    instance.host != self._tracker.host and
-                    not self._tracker.priority_host.guests.is_running(
-                        instance.uuid)):
-                LOG.info('Releasing the claim of the live migration %s, which '
-                         'has ended.', migration.uuid, instance=instance)
-                self._tracker.free_devices(context, instance, migration)
-        return ended
-
-    def forget(self, ended):
+    def _forget(self, ended):
         """Do not watch migrations any longer whose end has been counted."""
         with self._lock:
             for migration in ended:

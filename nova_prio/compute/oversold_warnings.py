@@ -2,11 +2,10 @@
 
 """Warnings about oversold rows of a host."""
 
-import operator
-
 from oslo_log import log as logging
 
 from nova_prio.model import capacity
+from nova_prio.model import usage
 
 LOG = logging.getLogger(__name__)
 
@@ -28,13 +27,8 @@ class OversoldWarnings:
         :param usages: list of (UUID of an instance, Usage); an instance that
             is resized on the host has two
         """
-        used_by_instance = _sum_rows_by_instance(usages)
-        # (UUID, name of an oversold row) -> vCPUs of the instance in the row
-        found = {(uuid, row): getattr(used, row)
-                 for row in capacity.find_oversold_rows(
-                     report.sellable, report.used)
-                 for uuid, used in used_by_instance.items()
-                 if getattr(used, row)}
+        found = usage.find_users(usages, capacity.find_oversold_rows(
+            report.sellable, report.used))
         for (uuid, row), vcpus in found.items():
             if (uuid, row) not in self._warned:
                 LOG.warning(
@@ -48,13 +42,3 @@ class OversoldWarnings:
                      'sellable': getattr(report.sellable, row),
                      'used': vcpus}, instance_uuid=uuid)
         self._warned = frozenset(found)
-
-
-def _sum_rows_by_instance(usages):
-    """Return dict, UUID -> ``capacity.Rows`` that the instance uses."""
-    rows = {}
-    for uuid, usage in usages:
-        needed = capacity.calculate_needed_rows(usage.demand)
-        rows[uuid] = capacity.Rows(
-            *map(operator.add, rows.get(uuid, (0, 0, 0)), needed))
-    return rows

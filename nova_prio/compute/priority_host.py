@@ -23,7 +23,6 @@ import time
 import typing
 
 import nova.conf
-from nova import objects
 from nova.virt import hardware
 import os_resource_classes as orc
 
@@ -34,6 +33,7 @@ from nova_prio.model import admission
 from nova_prio.model import capacity
 from nova_prio.model import inventory
 from nova_prio.model import leases
+from nova_prio.model import looks
 from nova_prio.model import usage
 from nova_prio.objects import host_report
 from nova_prio.objects import lease_end
@@ -44,10 +44,6 @@ from nova_prio.virt.libvirt import partitions
 from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
-
-#: The least time between two looks at a lease that nothing needs. Two recounts
-#: can follow each other within a second.
-LOOK_SECONDS = 30
 
 
 class Counted(typing.NamedTuple):
@@ -89,11 +85,8 @@ class PriorityHost:
         self._evidence = {}
         # Failures before a recount, which a finished recount makes up for.
         self._failed_before = {}
-        # UUID of an instance -> (sentence about its CPUs, or '' before the
-        # second look; time of the first look): of this recount, and of the
-        # last one that has finished.
-        self._wrong_now = {}
-        self._wrong_pins = {}
+        # Sentences about instances with wrong CPUs.
+        self._wrong_pins = looks.Findings()
 
     def lease_cpus_of_guests(self, dedicated):
         """Lease the CPUs on which the guests of libvirt are pinned.
@@ -129,10 +122,10 @@ class PriorityHost:
         # ordinary ones: all of them need the low row.
         if self.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], node, limits
-        problem = self._get_pin_problem()
+        problem = self._wrong_pins.get_certain()
         if problem and request.needed_rows.high and not request.priority:
             return [problem], node, limits
-        uncounted = self._list_uncounted(uuid)
+        uncounted = self.leases.list_uncounted(but=uuid)
         is_stock = (request.priority is None and
                     not CONF.cpu_priority_mix_enable)
         if is_stock:
@@ -143,7 +136,7 @@ class PriorityHost:
         topology = numa.add_usage(
             node.numa_topology, [each.topology for each in uncounted])
         if is_stock:
-            return [], _make_node(numa.block(topology, hidden)), limits
+            return [], numa.make_node(numa.block(topology, hidden)), limits
         report = self.report(node, read_inventories(node), uuid)
         memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
         refusals = [refusal.detail for refusal in admission.find_refusals(
@@ -151,16 +144,8 @@ class PriorityHost:
         if topology:
             # Hide the CPUs that an instance of this class must not use.
             topology = numa.limit_to_class(topology, report, request.demand)
-        # The ratios of the host itself: a forced target brings no limits, nor
-        # does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
-        ram_ratio = node.ram_allocation_ratio
-        limits = (limits.obj_clone() if limits
-                  else objects.NUMATopologyLimits())
-        limits.cpu_allocation_ratio = float(report.ratio)
-        # A mix host never overcommits memory.
-        limits.ram_allocation_ratio = (
-            min(ram_ratio, 1.0) if report.mix else ram_ratio)
-        return refusals, _make_node(topology), limits
+        return refusals, numa.make_node(topology), numa.make_limits(
+            limits, report, node.ram_allocation_ratio)
 
     def lease_claim(self, uuid, flavor, topology, migration_uuid):
         """Lease the CPUs and vCPUs of a claim.
@@ -232,7 +217,7 @@ class PriorityHost:
         uuid, wanted = counted.uuid, counted.wanted
         uncounted = [each for each in self.leases.get(uuid)
                      if not each.is_counted]
-        found = _find_equal(uncounted, wanted)
+        found = leases.find_equal(uncounted, wanted)
         pinned = [each for each in uncounted
                   if each.cpus and each.topology is not None]
         if found is None and pinned:
@@ -287,10 +272,9 @@ class PriorityHost:
         :returns: (whether Nova has counted it, the topology to free)
         """
         sets = self.leases.get(counted.uuid)
-        found = (
-            _find_equal([each for each in sets if each.is_counted],
-                        counted.wanted) or
-            _find_equal(sets, counted.wanted))
+        are_counted = [each for each in sets if each.is_counted]
+        found = (leases.find_equal(are_counted, counted.wanted) or
+                 leases.find_equal(sets, counted.wanted))
         if found is None and len(sets) == 1:
             # The record is that of another moment of a move.
             found = sets[0]
@@ -331,20 +315,17 @@ class PriorityHost:
 
     def _note_wrong_pins(self, counted, text):
         if counted.is_resident and counted.is_at_rest:
-            now = time.monotonic()
-            _, since = self._wrong_pins.get(counted.uuid, ('', now))
-            is_second = (counted.uuid in self._wrong_pins and
-                         now - since >= LOOK_SECONDS)
-            self._wrong_now[counted.uuid] = (
-                'Instance %s %s' % (counted.uuid, text) if is_second else '',
-                since)
+            self._wrong_pins.add(
+                counted.uuid, 'Instance %s %s; migrate the instance cold, or '
+                'shelve and unshelve it' % (counted.uuid, text),
+                time.monotonic())
 
     # The recount
 
     def begin_recount(self):
         """Note that Nova begins to count its instances from zero."""
         self._failed_before = self.steps.get_failures_until_recount()
-        self._wrong_now = {}
+        self._wrong_pins.begin_recount()
         self.leases.begin_count()
 
     def end_recount(self, instances, moving):
@@ -354,7 +335,7 @@ class PriorityHost:
         :param moving: UUIDs of instances that move from or to this host
         """
         self.guests.update_blocked(instances, self._is_counted, moving)
-        self._wrong_pins = self._wrong_now
+        self._wrong_pins.end_recount()
         self.gate.is_settled = True
         self.steps.forget(self._failed_before)
 
@@ -380,13 +361,8 @@ class PriorityHost:
         if need == lease_end.Need.NEEDED:
             lease_set.first_look = None
             return False
-        now = time.monotonic()
-        if lease_set.first_look is None:
-            lease_set.first_look = now
-            is_second = False
-        else:
-            is_second = now - lease_set.first_look >= LOOK_SECONDS
-        return (is_second or need == lease_end.Need.OVER) and (
+        return (lease_set.look(time.monotonic()) or
+                need == lease_end.Need.OVER) and (
             self.leases.end(uuid, lease_set, starts))
 
     def _find_need(self, context, host, uuid, lease_set):
@@ -407,23 +383,12 @@ class PriorityHost:
         return self.leases.is_in_hand(uuid) or any(
             each.is_counted for each in self.leases.get(uuid))
 
-    def _list_uncounted(self, but):
-        """Return the LeaseSets with a usage that Nova does not count, a list.
-
-        :param but: UUID of an instance whose lease is left out
-        """
-        return [each for uuid, each in self.leases.list_all()
-                if uuid != but and each.usage and not each.is_counted]
-
     # The report and the inventories
 
-    def _get_pin_problem(self):
-        """Return a sentence about CPUs that two instances claim, or ''."""
-        found = [text for text, _ in list(self._wrong_pins.values()) if text]
-        if not found:
-            return ''
-        return ('%s; migrate the instance cold, or shelve and unshelve it'
-                % min(found))
+    @property
+    def problem(self):
+        """Why the host refuses its instances: a sentence or ''."""
+        return self.steps.problem or self._wrong_pins.get_certain()
 
     def report(self, node, inventories, uuid=None):
         """Return the HostReport of the host as it is now.
@@ -450,7 +415,7 @@ class PriorityHost:
             partition_problem=self.partitions.problem,
             blocked=blocked,
             blocked_by=self.guests.blocked_by,
-            problem=self.steps.problem or self._get_pin_problem(),
+            problem=self.problem,
             leased=leased - pinned)
 
     def warn_of_oversold_rows(self, report):
@@ -476,35 +441,3 @@ class PriorityHost:
             self.is_vcpu_oversold = (
                 reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
         return reported
-
-
-def _find_equal(sets, wanted):
-    """Return the LeaseSet with the CPUs and the usage of another, or None.
-
-    If no set has both, a set with the same CPUs is sufficient. Without CPUs, a
-    set with the same amounts is: during a move, the record may have the NUMA
-    cells of the other host.
-
-    :param sets: list of LeaseSet
-    :param wanted: LeaseSet that Nova's records describe
-    """
-    same_cpus = [each for each in sets if each.cpus == wanted.cpus]
-    for each in same_cpus:
-        if each.usage == wanted.usage:
-            return each
-    if not wanted.cpus:
-        return next((each for each in same_cpus
-                     if each.usage.amounts == wanted.usage.amounts), None)
-    if not same_cpus:
-        return None
-    found = same_cpus[0]
-    if found.usage is None:
-        # The set was read from a guest.
-        found.topology, found.usage = wanted.topology, wanted.usage
-    return found
-
-
-def _make_node(topology):
-    """Return a nova.objects.ComputeNode for Nova's test of the NUMA fit."""
-    return objects.ComputeNode(
-        numa_topology=topology._to_json() if topology else None)

@@ -9,7 +9,6 @@ Nova counts, claims and gives back.
 import functools
 import threading
 
-from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import resource_tracker
 from nova.compute import vm_states
 import nova.conf
@@ -21,11 +20,9 @@ from nova_prio.compat import contract
 from nova_prio.compat import workarounds
 from nova_prio.compute import live_migration_watcher
 from nova_prio.compute import priority_host
-from nova_prio.model import flavor_specs
-from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.objects import migration_states
-from nova_prio.placement import allocations
+from nova_prio.placement import disabling
 from nova_prio.virt import demand
 
 CONF = nova.conf.CONF
@@ -72,10 +69,6 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             Nova would fail and keep the old numbers
         """
         context = context.elevated()
-        ended = []
-        with self._contain('free the devices of live migrations',
-                           refuse_on_error=False):
-            ended = self._watcher.free_devices(context)
         try:
             super().update_available_resource(
                 context, nodename, startup=startup)
@@ -90,7 +83,6 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             raise
         with self._contain('end the leases that nothing needs',
                            refuse_on_error=False):
-            self._watcher.forget(ended)
             if self.priority_host.find_ended(context, self.host):
                 self._save_node(context, nodename)
 
@@ -114,11 +106,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage_from_migrations(self, context, migrations, nodename):
         """Count the in-flight moves, but not those that are over."""
         is_first = not self.priority_host.gate.is_settled
-        present = migrations
         with self._counting_moves():
-            present = [migration for migration in migrations
-                       if workarounds.may_count(migration, is_first)]
-        super()._update_usage_from_migrations(context, present, nodename)
+            # Nova also keeps the devices of the moves in this list.
+            migrations.objects = [
+                migration for migration in migrations
+                if workarounds.may_count(migration, is_first)]
+        super()._update_usage_from_migrations(context, migrations, nodename)
         with self._counting_moves():
             # Later, the lease at the source of a revert stays.
             returning = (workarounds.find_returning(context, self.host)
@@ -212,14 +205,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def resize_claim(self, context, instance, flavor, *args, **kwargs):
         """Claim for a resize or cold migration to this host."""
         self._watcher.release_ended(context)
-        self._probe_partitions(flavor)
+        self.driver.probe_before_move(flavor)
         return super().resize_claim(
             context, instance, flavor, *args, **kwargs)
 
     def rebuild_claim(self, context, instance, *args, **kwargs):
         """Claim for an evacuation to this host."""
         self._watcher.release_ended(context)
-        self._probe_partitions(instance.flavor)
+        self.driver.probe_before_move(instance.flavor)
         return super().rebuild_claim(context, instance, *args, **kwargs)
 
     def live_migration_claim(self, context, instance, *args, **kwargs):
@@ -231,12 +224,6 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _move_claim(self, context, instance, *args, **kwargs):
         with self.priority_host.claiming(instance.uuid):
             return super()._move_claim(context, instance, *args, **kwargs)
-
-    def _probe_partitions(self, flavor):
-        """Probe again whether guests start here, before a guest moves."""
-        with self._contain('probe the partitions'):
-            if flavor_specs.get_priority(flavor.extra_specs) is not None:
-                self.driver.probe_partitions()
 
     def finish_evacuation(self, instance, *args, **kwargs):
         """Give an evacuated instance this host; its claim has arrived."""
@@ -289,11 +276,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         if self.provider_tree is None:
             return
         with self._contain('heal the allocations', refuse_on_error=False):
-            managed = [instance for instance in instance_by_uuid.values()
-                       if self.driver.manages(instance)]
             self.driver.healing.run(
                 context, self.reportclient, cn, self.read_inventories(cn),
-                managed)
+                filter(self.driver.manages, instance_by_uuid.values()))
 
     def _update_to_placement(self, context, compute_node, startup):
         super()._update_to_placement(context, compute_node, startup)
@@ -348,24 +333,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def is_disabled_for_priority(self, nodename):
         """Return whether a host is disabled for priority instances.
 
-        If an operator disables the host, this takes effect when the service
-        next refreshes the traits from Placement. If an operator enables the
-        host again, this takes effect at once.
-
         :param nodename: name of the compute node
         """
-        if self.provider_tree is None:
-            return False
-        provider = self.provider_tree.data(nodename)
-        if traits.CPU_PRIORITY_DISABLED not in provider.traits:
-            return False
-        try:
-            present = allocations.get_json(
-                self.reportclient,
-                '/resource_providers/%s/traits' % provider.uuid)['traits']
-        except (allocations.PlacementRefused, ks_exceptions.ClientException):
-            return True
-        return traits.CPU_PRIORITY_DISABLED in present
+        return self.provider_tree is not None and disabling.is_disabled(
+            self.reportclient, self.provider_tree.data(nodename))
 
 
 def _describe(object_or_dict, instance, topology):

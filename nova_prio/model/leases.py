@@ -9,10 +9,12 @@ two instances.
 """
 
 import collections
+from collections import abc
 import dataclasses
 import threading
 import typing
 
+from nova_prio.model import looks
 from nova_prio.model import usage as usages
 
 
@@ -39,6 +41,16 @@ class LeaseSet:
     is_counted: bool = False
     is_incoming: bool = False
     first_look: float | None = None
+
+    def look(self, now: float) -> bool:
+        """Note that nothing needs the set; return whether that is certain.
+
+        :param now: time of this look
+        """
+        is_certain = looks.is_second(self.first_look, now)
+        if self.first_look is None:
+            self.first_look = now
+        return is_certain
 
 
 class Leases:
@@ -77,6 +89,14 @@ class Leases:
         """Return the UUID and the Usage of each set that has a Usage."""
         return [(uuid, each.usage) for uuid, each in self.list_all()
                 if each.usage is not None]
+
+    def list_uncounted(self, but: str) -> list[LeaseSet]:
+        """Return the sets with a Usage that Nova's tracker does not count.
+
+        :param but: UUID of an instance whose lease is left out
+        """
+        return [each for uuid, each in self.list_all()
+                if uuid != but and each.usage and not each.is_counted]
 
     def find_cpus(self, but: str | None = None) -> frozenset[int]:
         """Return the CPUs that are leased.
@@ -174,3 +194,30 @@ class Leases:
 
     def _is_in_hand(self, uuid: str) -> bool:
         return uuid in self._in_claim or self._starts[uuid] > 0
+
+
+def find_equal(sets: abc.Iterable[LeaseSet],
+               wanted: LeaseSet) -> LeaseSet | None:
+    """Return the LeaseSet with the CPUs and the usage of another, or None.
+
+    If no set has both, a set with the same CPUs is sufficient. Without CPUs, a
+    set with the same amounts is: during a move, the record may have the NUMA
+    cells of the other host.
+
+    :param wanted: LeaseSet that Nova's records describe; it completes a set
+        that was read from a guest
+    """
+    same_cpus = [each for each in sets if each.cpus == wanted.cpus]
+    for each in same_cpus:
+        if each.usage == wanted.usage:
+            return each
+    if not wanted.cpus:
+        return next((
+            each for each in same_cpus if each.usage and wanted.usage and
+            each.usage.amounts == wanted.usage.amounts), None)
+    if not same_cpus:
+        return None
+    found = same_cpus[0]
+    if found.usage is None:
+        found.topology, found.usage = wanted.topology, wanted.usage
+    return found

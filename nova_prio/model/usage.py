@@ -85,3 +85,21 @@ class Totals:
     def largest_vcpu(self) -> int:
         """The largest VCPU of one of these instances; 0 if there is none."""
         return max((usage.vcpu for usage in self._usages), default=0)
+
+
+def find_users(usages: abc.Iterable[tuple[str, Usage]],
+               rows: abc.Iterable[str]) -> dict[tuple[str, str], int]:
+    """Return the vCPUs that each instance has in some rows.
+
+    :param usages: (UUID of an instance, its Usage); an instance that is
+        resized on the host has two
+    :param rows: names of rows, fields of ``capacity.Rows``
+    :returns: dict, (UUID, name of the row) -> vCPUs, without zeros
+    """
+    names = list(rows)
+    users: collections.Counter[tuple[str, str]] = collections.Counter()
+    for uuid, used in usages:
+        needed = capacity.calculate_needed_rows(used.demand)
+        for name in names:
+            users[uuid, name] += getattr(needed, name)
+    return dict(+users)

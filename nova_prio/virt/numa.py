@@ -87,6 +87,35 @@ def copy_without_pins(topology):
     return copied
 
 
+def make_node(topology):
+    """Return a compute node for Nova's test of the NUMA fit.
+
+    :param topology: nova.objects.NUMATopology, or None
+    :returns: nova.objects.ComputeNode
+    """
+    return objects.ComputeNode(
+        numa_topology=topology._to_json() if topology else None)
+
+
+def make_limits(limits, report, ram_ratio):
+    """Return the limits for Nova's test of the NUMA fit.
+
+    They are the ratios of the host itself: a forced target brings no limits,
+    nor does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
+
+    :param limits: nova.objects.NUMATopologyLimits of the request, or None
+    :param report: HostReport
+    :param ram_ratio: allocation ratio of the memory
+    :returns: nova.objects.NUMATopologyLimits, a new one
+    """
+    limits = limits.obj_clone() if limits else objects.NUMATopologyLimits()
+    limits.cpu_allocation_ratio = float(report.ratio)
+    # A mix host never overcommits memory.
+    limits.ram_allocation_ratio = (
+        min(ram_ratio, 1.0) if report.mix else ram_ratio)
+    return limits
+
+
 def _limit_cell(cell, report, priority):
     """Change ``cpuset`` and ``cpu_usage`` of a NUMACell of a mix host.
 

@@ -11,8 +11,8 @@ from nova import context
 from nova import objects
 from nova.tests.functional.api import client
 
-from nova_prio.compute import priority_host
 from nova_prio.compute import start_gate
+from nova_prio.model import looks
 from nova_prio.objects import host_report
 from nova_prio.scheduler import request_filter
 from nova_prio_scenario import cloud
@@ -52,7 +52,7 @@ class FunctionalTest(cloud.Cloud):
         super().setUp()
         # Two recounts are sufficient to end a lease.
         self.useFixture(fixtures.MockPatchObject(
-            priority_host, 'LOOK_SECONDS', 0))
+            looks, 'LOOK_SECONDS', 0))
         if not self.refuses_starts:
             self._watch_start_gate()
         # A change of aggregates counts for the next request.

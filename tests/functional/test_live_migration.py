@@ -8,7 +8,6 @@ import threading
 
 import fixtures
 from lxml import etree
-from nova.compute import manager
 from nova.compute import rpcapi
 from nova import exception
 from nova import objects
@@ -570,28 +569,24 @@ class Devices(base.FunctionalTest):
         self._assert_starts_on(second, first, server)
 
     def test_the_next_host_of_one_migration(self):
-        """The first one may recount before it is tried there."""
+        """The first one may recount while it is tried."""
+        self.stub_out('nova_prio.compute.live_migration_watcher.'
+                      '_INTERVAL_SECONDS', 3600)
         self.start_seed_host('mix3')
         server = self._boot()
         here = self.host_of(server)
         for host in set(self.computes) - {here}:
             self._boot(host=host)
-        claim = manager.ComputeManager._live_migration_claim
         tried = []
 
-        def recount_and_claim(compute, *args):
-            for host in tried:
-                self.update_host(host)
-            tried.append(compute.host)
-            return claim(compute, *args)
-
         def refuse_first(driver, context, instance, data, *args):
-            return data if len(tried) > 1 else refuse()
+            tried.append(driver._host.get_hostname())
+            if len(tried) == 1:
+                self.update_host(tried[0])
+                refuse()
+            return data
 
-        with (fixtures.MonkeyPatch(LAST_CHECK, refuse_first),
-              fixtures.MonkeyPatch(
-                  'nova.compute.manager.ComputeManager._live_migration_claim',
-                  recount_and_claim)):
+        with fixtures.MonkeyPatch(LAST_CHECK, refuse_first):
             self._live_migrate(server, 'completed')
         first, second = tried
         self.assertEqual(second, self.host_of(server))

@@ -55,7 +55,7 @@ class PriorityCloud(recorded_cloud.RecordedCloud):
 
     def setUp(self):
         super().setUp()
-        self.stub_out('nova_prio.compute.priority_host.LOOK_SECONDS', 0)
+        self.stub_out('nova_prio.model.looks.LOOK_SECONDS', 0)
 
 
 class Allowed:

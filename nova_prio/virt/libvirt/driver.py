@@ -122,6 +122,15 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
             capacity.HIGH: cpus,
             capacity.LOW: self.get_low_emulator_cpus() or cpus})
 
+    def probe_before_move(self, flavor):
+        """Probe again whether guests with a priority start on this host.
+
+        :param flavor: nova.objects.Flavor of the instance that moves here
+        """
+        with self.steps.contain(_PROBE):
+            if flavor_specs.get_priority(flavor.extra_specs) is not None:
+                self.probe_partitions()
+
     def get_available_resource(self, nodename):
         """Return Nova's result; probe partitions and read guests first."""
         with self.steps.contain(_PROBE):

@@ -9,6 +9,7 @@ import pytest
 
 from nova_prio.compute import priority_host
 from nova_prio.model import leases
+from nova_prio.model import looks
 from nova_prio.objects import lease_end
 from nova_prio.virt import demand
 from tests.unit import nova_objects
@@ -81,7 +82,7 @@ def test_guest_keeps_no_set_that_another_set_covers(host, cpus, is_left):
     host.guests.find_cpus_in_use.side_effect = lambda uuid, cpus: cpus
     with contextlib.ExitStack() as stack:
         stack.enter_context(mock.patch.object(
-            priority_host, 'LOOK_SECONDS', 0))
+            looks, 'LOOK_SECONDS', 0))
         stack.enter_context(mock.patch.object(
             lease_end, 'read_need', return_value=lease_end.Need.UNNEEDED))
         for _ in range(2):
@@ -90,16 +91,16 @@ def test_guest_keeps_no_set_that_another_set_covers(host, cpus, is_left):
 
 
 def test_pin_problem_survives_a_recount_that_fails(host):
-    with mock.patch.object(priority_host, 'LOOK_SECONDS', 0):
+    with mock.patch.object(looks, 'LOOK_SECONDS', 0):
         for _ in range(3):
             host.begin_recount()
             host.count(counted('a', 0, 1))
             host.count(counted('b', 1, 2))
             host.end_recount([], set())
-        problem = host._get_pin_problem()
+        problem = host.problem
         assert problem.startswith('Instance b has CPUs of instance a: 1')
         host.begin_recount()
-        assert problem == host._get_pin_problem()
+        assert problem == host.problem
 
 
 def test_floating_instances_are_counted_with_their_own_pages(host):
