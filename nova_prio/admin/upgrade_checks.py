@@ -106,8 +106,13 @@ def _check_options(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
 
 
 def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
-    """Compare Nova with the interfaces that this package relies on."""
-    for service in services:
+    """Compare Nova with the interfaces that this package relies on.
+
+    If no service uses priorities with ``conf``, as in a new image, check the
+    interfaces of all services.
+    """
+    everywhere = (contract.API, contract.SCHEDULER, contract.COMPUTE)
+    for service in (*(services or everywhere), contract.COMMANDS):
         for mismatch in contract.find_mismatches(service):
             yield FAILURE, (
                 'Nova does not match this package in %s: %s; install a '

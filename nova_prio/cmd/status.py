@@ -2,22 +2,24 @@
 
 """The command ``nova-prio-status``: check a service before it starts.
 
-``upgrade check`` reads the configuration of the service on this host and, if
-the configuration has Nova's databases, the host aggregates. ``nova check``
-checks only the installed Nova. Both change nothing.
+``upgrade check`` compares the installed Nova with the interfaces that this
+package relies on. It reads the configuration of the service on this host and,
+if the configuration has Nova's databases, the host aggregates. It changes
+nothing.
 """
 
 import argparse
 import functools
 import logging
 import sys
+import warnings
 
 from oslo_config import cfg
 from oslo_upgradecheck import upgradecheck
+from oslo_utils import importutils
 
 from nova_prio.admin import config_files
 from nova_prio.admin import upgrade_checks
-from nova_prio.cmd import nova_check
 from nova_prio.compat import hooks
 from nova_prio_host import command as host_command
 
@@ -55,11 +57,15 @@ def main():
     """Run the command line.
 
     :returns: exit status: 0 if all is right, 1 after a warning, 2 after a
-        failure, 255 if a check itself failed
+        failure, 255 if the checks cannot run
     """
-    if sys.argv[1:2] == ['nova']:
-        # This command must work even if the configuration is wrong.
-        return nova_check.main(sys.argv[2:])
+    # Operators cannot act on the warnings of Nova's libraries.
+    warnings.simplefilter('ignore')
+    if importutils.try_import('nova') is None:
+        print('Nova is not installed beside this nova-prio; install both into '
+              'the same environment, and run the command there.',
+              file=sys.stderr)
+        return UNUSABLE
     # Print no log line of Nova: the findings repeat it.
     logging.getLogger('nova').addHandler(logging.NullHandler())
     conf = hooks.register_options()

@@ -8,19 +8,14 @@ one of them differs.
 """
 
 import contextlib
-import dataclasses
-import functools
 import importlib.metadata
 import inspect
-import pathlib
 import re
-import typing
 
 from oslo_log import log as logging
 from oslo_utils import importutils
 
 from nova_prio.compat import interfaces
-from nova_prio import conf as prio_conf
 
 LOG = logging.getLogger(__name__)
 
@@ -28,11 +23,7 @@ LOG = logging.getLogger(__name__)
 TESTED_RELEASES = (31, 32, 33, 34)
 
 #: A name of Nova in ``interfaces.NAMES``, and its parameters in parentheses.
-_NAME = re.compile(r'([\w.:]+)(\([^)]*\))?')
-#: Group and name of an option that is read as an attribute of the
-#: configuration. Names with ``config_`` belong to oslo.config itself.
-_OPTION = re.compile(
-    r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
+_NAME = re.compile(r'([\w.:]+)(?:\(([^)]*)\))?')
 _LACKS = '%s has no parameter %r in its place'
 
 API = interfaces.API
@@ -61,19 +52,6 @@ def exit_if_refused():
     except StartRefused as error:
         LOG.critical('nova_prio: %s', error)
         raise SystemExit(1)
-
-
-@dataclasses.dataclass(frozen=True)
-class Contract:
-    """A part of Nova that a service relies on.
-
-    ``mismatch`` is a function without arguments. It returns a sentence that
-    tells how the running Nova differs, or None.
-    """
-
-    service: str
-    name: str
-    mismatch: typing.Callable
 
 
 def compare_name(path, parameters=()):
@@ -163,22 +141,6 @@ def _compare_method(name, stock, ours):
     return None
 
 
-def compare_options(package):
-    """Return a text that names missing options of Nova, or None.
-
-    :param package: dotted name of the package of ours that reads the options
-    """
-    conf = importutils.import_module('nova.conf').CONF
-    prio_conf.register_opts(conf)
-    directory = pathlib.Path(__file__).parents[2] / package.replace('.', '/')
-    options = {(group or 'DEFAULT', name)
-               for path in directory.rglob('*.py')
-               for group, name in _OPTION.findall(path.read_text('utf-8'))}
-    return '; '.join('[%s] %s does not exist' % (group, name)
-                     for group, name in sorted(options)
-                     if not is_registered(conf, group, name)) or None
-
-
 def is_registered(conf, group, option):
     """Return whether conf, a ``ConfigOpts``, has an option.
 
@@ -189,42 +151,42 @@ def is_registered(conf, group, option):
     return group in conf and option in conf[group]
 
 
-def _list_contracts():
-    """Yield a Contract for each entry of the tables in ``interfaces``.
+def list_names(service):
+    """Yield the names of Nova that a service relies on.
 
     In ``NAMES``, the text "nova.a:B c(d) e" stands for nova.a:B.c with the
     parameter d, and nova.a:B.e.
+
+    :returns: iterator of (path, parameters), as :func:`compare_name` takes
+        them
     """
     for services, text in interfaces.NAMES.items():
+        if service not in services:
+            continue
         for name, parameters in _NAME.findall(text):
             if '.' in name:
                 # An owner, a module or module:class; its names follow.
                 owner = name + ('.' if ':' in name else ':')
-                continue
-            mismatch = functools.partial(
-                compare_name, owner + name, re.findall(r'\w+', parameters))
-            for service in services:
-                yield Contract(service, (owner + name).replace(':', '.'),
-                               mismatch)
-    for service, classes in interfaces.EXTENDED.items():
-        for name in classes:
-            yield Contract(service, name, functools.partial(
-                compare_methods, name))
-    for service, packages in interfaces.PACKAGES.items():
-        for name in packages:
-            yield Contract(
-                service, 'the options that %s reads' % name,
-                functools.partial(compare_options, name))
+            else:
+                yield owner + name, re.findall(r'\w+', parameters)
 
 
-#: The contracts of all services, a tuple.
-ALL = tuple(_list_contracts())
+def _find_missing_options(service):
+    """Yield a sentence for each option that a service reads and Nova lacks."""
+    conf = importutils.import_module('nova.conf').CONF
+    for services, text in interfaces.OPTIONS.items():
+        for path in text.split():
+            group, option = path.split('.')
+            if service in services and not is_registered(conf, group, option):
+                yield '[%s] %s does not exist' % (group, option)
 
 
 def find_mismatches(service):
     """Return how the running Nova differs for a service, a list of str."""
-    return list(filter(None, (
-        each.mismatch() for each in ALL if each.service == service)))
+    found = [compare_name(*name) for name in list_names(service)]
+    found += map(compare_methods, interfaces.EXTENDED.get(service, ()))
+    found += _find_missing_options(service)
+    return [mismatch for mismatch in found if mismatch]
 
 
 def get_nova_release():

@@ -7,8 +7,6 @@ code uses it. These need no entry:
 
 * a method that a class in :data:`EXTENDED` extends with ``super()``: its
   parameters are compared with those of our method;
-* an option that is read as ``conf.GROUP.OPTION``: the check finds it in the
-  source, but an option that is read through a variable needs an entry;
 * a field of a versioned object, which no release of Nova removes without a
   new major version of the object.
 """
@@ -18,14 +16,6 @@ SCHEDULER = 'nova-scheduler'
 COMPUTE = 'nova-compute'
 #: The commands that read Nova's databases.
 COMMANDS = 'nova-prio'
-
-#: Service -> the packages whose options are checked.
-PACKAGES = {
-    API: ['nova_prio.api'],
-    SCHEDULER: ['nova_prio.scheduler'],
-    COMPUTE: ['nova_prio.compute', 'nova_prio.virt'],
-    COMMANDS: ['nova_prio.admin', 'nova_prio.cmd'],
-}
 
 #: Service -> the classes of this package that extend a class of Nova.
 EXTENDED = {
@@ -42,6 +32,46 @@ EXTENDED = {
         'nova_prio.virt.libvirt.driver.PriorityLibvirtDriver',
         'nova_prio.compute.resource_tracker.PriorityResourceTracker',
     ],
+}
+
+#: Services -> the options of Nova that each must have, as GROUP.OPTION, or
+#: DEFAULT.GROUP if a library registers the options of the group later.
+OPTIONS = {
+    (API,): """
+        DEFAULT.oslo_limit
+        quota.driver
+        quota.unified_limits_resource_list
+        quota.unified_limits_resource_strategy
+    """,
+    (SCHEDULER,): """
+        filter_scheduler.cpu_weight_multiplier
+        filter_scheduler.soft_affinity_weight_multiplier
+        filter_scheduler.soft_anti_affinity_weight_multiplier
+    """,
+    (SCHEDULER, COMMANDS): """
+        filter_scheduler.enabled_filters
+        filter_scheduler.weight_classes
+    """,
+    (COMPUTE,): """
+        DEFAULT.cpu_allocation_ratio
+        compute.cpu_dedicated_set
+        compute.cpu_shared_set
+        libvirt.cpu_power_management
+        libvirt.virt_type
+    """,
+    (COMPUTE, COMMANDS): """
+        DEFAULT.host
+    """,
+    (COMMANDS,): """
+        DEFAULT.compute_driver
+        DEFAULT.default_availability_zone
+        DEFAULT.default_schedule_zone
+        DEFAULT.initial_ram_allocation_ratio
+        DEFAULT.ram_allocation_ratio
+        api_database.connection
+        filter_scheduler.available_filters
+        libvirt.connection_uri
+    """,
 }
 
 #: Services -> owners, each a module or module:class, and the names that each
@@ -67,9 +97,6 @@ NAMES = {
         nova.virt.hardware format_cpu_spec(cpuset)
     """,
     (SCHEDULER,): """
-        nova.conf:CONF.filter_scheduler cpu_weight_multiplier enabled_filters
-            soft_affinity_weight_multiplier
-            soft_anti_affinity_weight_multiplier
         nova.db.api.api:context_manager reader(fn)
         nova.db.api.models:Aggregate id uuid
         nova.db.api.models:AggregateHost aggregate_id host

@@ -2,6 +2,8 @@
 
 import inspect
 import logging
+import pathlib
+import re
 import subprocess
 import sys
 import textwrap
@@ -19,12 +21,30 @@ from nova_prio.api import validators
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
+from nova_prio import conf as prio_conf
 from nova_prio.scheduler import start
 
 objects.register_all()
 TRACKER = 'nova_prio.compute.resource_tracker.PriorityResourceTracker'
-GONE = {service: contract.Contract(service, 'x', lambda: 'x is gone')
-        for service in (contract.API, contract.SCHEDULER, contract.COMPUTE)}
+#: Our packages that read options of Nova.
+READERS = {contract.API: ['api'], contract.SCHEDULER: ['scheduler'],
+           contract.COMPUTE: ['compute', 'virt'],
+           contract.COMMANDS: ['admin', 'cmd']}
+#: Group and name of an option that is read as an attribute of the
+#: configuration. Names with ``config_`` belong to oslo.config itself.
+OPTION = re.compile(
+    r'\b(?:CONF|_?conf)\.(?:([a-z]\w*)\.)?((?!config_)[a-z]\w*)\b(?!\()')
+
+
+@pytest.fixture
+def lacks_a_name(monkeypatch):
+    """Return a function that lets Nova lack a name for one service."""
+    def lacks_a_name(lacking):
+        monkeypatch.setattr(
+            contract, 'find_mismatches',
+            lambda service: ['x is gone'] if service == lacking else [])
+
+    return lacks_a_name
 
 
 def run(script, *arguments):
@@ -43,7 +63,8 @@ def test_every_override_calls_super_or_is_listed(ours):
              for cls in ours.__mro__].index(True)
     extended = {name.rpartition('.')[2]
                 for name, _, _ in contract.find_extensions(ours)}
-    listed = {each.name for each in contract.ALL}
+    listed = {name.replace(':', '.') for service in READERS
+              for name, _ in contract.list_names(service)}
     overridden = {
         name for cls in ours.__mro__[:first] for name in vars(cls)
         if inspect.isfunction(getattr(ours.__mro__[first], name, None))}
@@ -158,9 +179,9 @@ def test_lock_of_tracker_lets_its_holder_in_again(threads):
         """)
 
 
-def test_not_enabled_beside_a_nova_that_does_not_match(monkeypatch):
+def test_not_enabled_beside_a_nova_that_does_not_match(lacks_a_name):
     assert not hooks.register_options().nova_prio.enabled
-    monkeypatch.setattr(contract, 'ALL', (GONE[contract.API],))
+    lacks_a_name(contract.API)
     before = api.API, servers.ServersController.create
     assert [] == validators.register()
     assert before == (api.API, servers.ServersController.create)
@@ -184,41 +205,44 @@ def test_differing_name(path, parameters, mismatch):
     assert mismatch == contract.compare_name(path, parameters)
 
 
-@pytest.mark.parametrize('package, group, options, service', [
-    ('nova_prio.compute', 'compute', ('cpu_dedicated_set',),
-     contract.COMPUTE),
-    ('nova_prio.virt', 'compute', ('cpu_dedicated_set', 'cpu_shared_set'),
-     contract.COMPUTE),
-    ('nova_prio.virt', 'libvirt', ('virt_type',), contract.COMPUTE),
-    ('nova_prio.scheduler', 'filter_scheduler', ('weight_classes',),
-     contract.SCHEDULER),
-    ('nova_prio.api', 'quota', ('driver',), contract.API),
-    ('nova_prio.cmd', 'api_database', ('connection',), contract.COMMANDS),
+@pytest.mark.parametrize('service', READERS)
+def test_options_that_are_read_are_listed(service):
+    own = {(group.name if group else 'DEFAULT', option.name)
+           for group, options in prio_conf.list_opts() for option in options}
+    package = pathlib.Path(prio_conf.__file__).parent
+    read = {(group or 'DEFAULT', name)
+            for directory in READERS[service]
+            for path in (package / directory).rglob('*.py')
+            for group, name in OPTION.findall(path.read_text())
+            # Options of a whole group are read through a variable.
+            if group or name not in ('filter_scheduler', 'nova_prio')}
+    listed = {tuple(path.split('.'))
+              for services, text in interfaces.OPTIONS.items()
+              for path in text.split() if service in services}
+    assert read - own - listed == set()
+
+
+@pytest.mark.parametrize('service, group, option', [
+    (contract.COMPUTE, 'compute', 'cpu_dedicated_set'),
+    (contract.COMPUTE, 'libvirt', 'virt_type'),
+    (contract.SCHEDULER, 'filter_scheduler', 'weight_classes'),
+    (contract.API, 'quota', 'driver'),
+    (contract.COMMANDS, 'api_database', 'connection'),
+    (contract.COMPUTE, 'DEFAULT', 'cpu_allocation_ratio'),
 ])
-def test_option_that_vanished_is_named(package, group, options, service,
-                                       monkeypatch):
-    assert contract.compare_options(package) is None
-    for option in options:
-        monkeypatch.delitem(hooks.register_options()._groups[group]._opts,
-                            option)
-    lacks = '; '.join('[%s] %s does not exist' % (group, option)
-                      for option in options)
-    assert lacks == contract.compare_options(package)
-    mismatches = [each.mismatch() for each in contract.ALL
-                  if (service, 'the options that %s reads' % package) ==
-                  (each.service, each.name)]
-    assert [lacks] == mismatches
+def test_option_that_vanished_is_named(service, group, option, monkeypatch):
+    assert contract.find_mismatches(service) == []
+    conf = hooks.register_options()
+    options = conf if group == 'DEFAULT' else conf._groups[group]
+    monkeypatch.delitem(options._opts, option)
+    assert contract.find_mismatches(service) == [
+        '[%s] %s does not exist' % (group, option)]
 
 
-def test_option_of_the_default_group_that_vanished_is_named(monkeypatch):
-    monkeypatch.delitem(hooks.register_options()._opts, 'cpu_allocation_ratio')
-    assert ('[DEFAULT] cpu_allocation_ratio does not exist' ==
-            contract.compare_options('nova_prio.virt'))
-
-
-@pytest.mark.parametrize('service', GONE)
-def test_service_refuses_a_nova_that_does_not_match(service, monkeypatch):
-    monkeypatch.setattr(contract, 'ALL', tuple(GONE.values()))
+@pytest.mark.parametrize(
+    'service', [contract.API, contract.SCHEDULER, contract.COMPUTE])
+def test_service_refuses_a_nova_that_does_not_match(service, lacks_a_name):
+    lacks_a_name(service)
     with pytest.raises(contract.StartRefused) as caught:
         contract.check(service)
     line = str(caught.value)
@@ -226,12 +250,12 @@ def test_service_refuses_a_nova_that_does_not_match(service, monkeypatch):
     assert '\n' not in line
 
 
-def test_entry_point_ends_the_service_with_one_line(monkeypatch, caplog):
+def test_entry_point_ends_the_service_with_one_line(lacks_a_name, caplog):
     @contract.exit_if_refused()
     def enter():
         contract.check(contract.API)
 
-    monkeypatch.setattr(contract, 'ALL', (GONE[contract.API],))
+    lacks_a_name(contract.API)
     with pytest.raises(SystemExit) as caught:
         enter()
     assert 1 == caught.value.code
@@ -249,8 +273,8 @@ def test_scheduler_refuses_its_configuration_without_an_exit():
         start.start()
 
 
-def test_another_service_does_not_care(monkeypatch):
-    monkeypatch.setattr(contract, 'ALL', (GONE[contract.API],))
+def test_another_service_does_not_care(lacks_a_name):
+    lacks_a_name(contract.API)
     contract.check(contract.COMPUTE)
 
 

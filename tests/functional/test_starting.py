@@ -73,8 +73,9 @@ class Starting(base.FunctionalTest):
         self.assertIn('move the instance away', refusal)
 
     def test_compute_refuses_mismatched_nova(self):
-        self.useFixture(fixtures.MonkeyPatch('nova_prio.compat.contract.ALL', (
-            contract.Contract(contract.COMPUTE, 'x', lambda: 'x is gone'),)))
+        self.useFixture(fixtures.MonkeyPatch(
+            'nova_prio.compat.contract.find_mismatches',
+            lambda service: ['x is gone']))
         self.assertIn('match this package in nova-compute: x is gone. Install',
                       self._refusal(self.start_seed_host))
 

@@ -14,7 +14,6 @@ from oslo_upgradecheck import upgradecheck
 import pytest
 
 from nova_prio.cmd import main
-from nova_prio.cmd import nova_check
 from nova_prio.cmd import status
 from nova_prio_host import command as host_command
 from tests import pages
@@ -71,9 +70,6 @@ def _parse_host(words):
 
 
 def _parse_status(words):
-    if words[:1] == ['nova']:
-        nova_check.build_parser().parse_args(words[1:])
-        return
     conf = cfg.ConfigOpts()
     upgradecheck.register_cli_options(conf, status.Checks(conf))
     conf(words, project='nova', default_config_files=[],

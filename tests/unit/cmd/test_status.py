@@ -152,13 +152,25 @@ def test_check_finds_problem(found, options, check, code, expected):
 
 
 def test_mismatch_with_nova_is_failure(found, monkeypatch):
-    monkeypatch.setattr(contract, 'ALL', (
-        contract.Contract(contract.API, 'x', lambda: 'x does not exist'),))
-    result = found(API)[RELEASE]
-    assert FAILURE == result.code
-    assert 'in nova-api: x does not exist; install' in result.details
+    monkeypatch.setattr(
+        contract, 'find_mismatches', lambda service:
+        ['x does not exist'] if service == contract.API else [])
+    # Without options, as in a new image, all services are checked.
+    for options in [API], []:
+        result = found(*options)[RELEASE]
+        assert FAILURE == result.code
+        assert 'in nova-api: x does not exist; install' in result.details
     # nova-scheduler does not need this interface.
     assert SUCCESS == found(SCHEDULER)[RELEASE].code
+
+
+def test_mismatch_with_the_commands_is_failure(found, monkeypatch):
+    monkeypatch.setattr(
+        contract, 'find_mismatches', lambda service:
+        ['x does not exist'] if service == contract.COMMANDS else [])
+    result = found(COMPUTE)[RELEASE]
+    assert FAILURE == result.code
+    assert 'in nova-prio: x does not exist; install' in result.details
 
 
 def test_untested_nova_is_warning(found, monkeypatch):
@@ -192,6 +204,17 @@ def run(*arguments):
     return subprocess.run(
         [sys.executable, '-W', 'ignore', '-m', 'nova_prio.cmd.status',
          *arguments], capture_output=True, text=True)
+
+
+def test_missing_nova_is_one_line():
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c',
+         'import sys\nsys.modules["nova"] = None\n'
+         'from nova_prio.cmd import status\nsys.exit(status.main())',
+         'upgrade', 'check'], capture_output=True, text=True)
+    assert (255, '') == (done.returncode, done.stdout)
+    line, = done.stderr.splitlines()
+    assert 'Nova is not installed beside this nova-prio; install both' in line
 
 
 def _not_text(path):
