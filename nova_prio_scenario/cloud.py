@@ -81,7 +81,6 @@ class Installed:
                       list(request_filter.ALL_REQUEST_FILTERS))
         for name in (
                 'nova.compute.api.API',
-                'nova.api.openstack.compute.servers.ServersController.create',
                 'nova.compute.resource_tracker.ResourceTracker',
                 'nova.compute.resource_tracker.claims'):
             self.stub_out(name, pkgutil.resolve_name(name))

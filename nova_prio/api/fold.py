@@ -16,10 +16,6 @@ from nova_prio.api import priority_fold
 from nova_prio.model import flavor_specs
 from nova_prio.model import mixed_cpus
 
-#: Keys of the body under which Nova looks for hints. Nova reads the first that
-#: is present and ignores the other.
-_HINT_KEYS = ('os:scheduler_hints', 'OS-SCH-HNT:scheduler_hints')
-
 
 @contextlib.contextmanager
 def _answer_with_bad_request():
@@ -30,28 +26,6 @@ def _answer_with_bad_request():
         # It is the only error of Nova with whose text create, rebuild and
         # resize all answer.
         raise exception.InvalidRequest(str(error))
-
-
-def check_body(body):
-    """Refuse a priority hint if the body has two dicts of hints.
-
-    Nova would read only one of the dicts, and silently ignore the other.
-
-    :param body: body of a request to create servers, of any type, because
-        Nova has not validated it yet
-    """
-    if not isinstance(body, dict) or not body.keys() >= set(_HINT_KEYS):
-        return
-    for key in _HINT_KEYS:
-        hints = body[key]
-        if isinstance(hints, dict) and flavor_specs.HINT in hints:
-            raise exception.InvalidRequest(
-                "Scheduler hint '%s' is %s in %s, but the request has both %s "
-                "and Nova reads only one of them; put all hints into %s. The "
-                "allowed values are 'high' and 'low'."
-                % (flavor_specs.HINT,
-                   flavor_specs.quote(hints[flavor_specs.HINT]), key,
-                   ' and '.join(_HINT_KEYS), _HINT_KEYS[0]))
 
 
 @_answer_with_bad_request()

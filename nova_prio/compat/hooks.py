@@ -6,8 +6,6 @@ Nova has entry points for filters, weighers, extra specs and os-vif plug-ins,
 but not for the rest. This module replaces these attributes of Nova's modules:
 
 * ``nova.compute.api.API``: the controllers make an ``API`` by its name.
-* ``nova.api.openstack.compute.servers.ServersController.create``: a request
-  may have two dicts of hints, and ``API.create`` gets only one of them.
 * ``nova.compute.resource_tracker.ResourceTracker``: ``ComputeManager`` makes
   the tracker by its name.
 * ``nova.compute.resource_tracker.claims``: the tracker makes claims by their
@@ -21,7 +19,6 @@ filter. :mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``:
 changed or copied.
 """
 
-import functools
 import types
 
 from nova_prio.compat import contract
@@ -39,32 +36,14 @@ def register_options():
     return nova.conf.CONF
 
 
-def install_api(api_class, check_body):
-    """Replace Nova's compute API, and check requests to create servers.
-
-    A second call changes nothing.
+def install_api(api_class):
+    """Replace Nova's compute API.
 
     :param api_class: subclass of Nova's compute API
-    :param check_body: function that raises an error if it refuses the body of
-        a request to create servers
     """
-    conf = register_options()
-    from nova.api.openstack.compute import servers
+    register_options()
     from nova.compute import api
-    if api.API is api_class:
-        return
     api.API = api_class
-    stock_create = servers.ServersController.create
-
-    @functools.wraps(stock_create)
-    def create(*args, **kwargs):
-        """Check the body of the request, and call Nova's method."""
-        # Nova passes the body as a keyword argument.
-        if conf.nova_prio.enabled:
-            check_body(kwargs.get('body'))
-        return stock_create(*args, **kwargs)
-
-    servers.ServersController.create = create
 
 
 def install_request_filter(function):

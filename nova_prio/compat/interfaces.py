@@ -79,7 +79,6 @@ OPTIONS = {
 #: this order.
 NAMES = {
     (API,): """
-        nova.api.openstack.compute.servers:ServersController create(req, body)
         nova.api.validation.extra_specs.base ExtraSpecValidator(name,
             description, value)
         nova.api.validation.extra_specs.validators validate(name, value)

@@ -74,26 +74,12 @@ class PriorityRequests(base.FunctionalTest):
             'os:scheduler_hints': first,
             'OS-SCH-HNT:scheduler_hints': second})
 
-    def test_priority_hint_with_second_dict_of_hints_is_refused(self):
-        for first, second, key in (
-                ({}, {'priority': 'high'}, 'OS-SCH-HNT:scheduler_hints'),
-                ({'priority': 'high'}, {}, 'os:scheduler_hints'),
-                ({'priority': 'high'}, {'priority': 'high'},
-                 'os:scheduler_hints')):
+    def test_second_dict_of_hints_is_ignored_as_in_stock(self):
+        for first, priority in (({}, None), ({'priority': 'low'}, 'low')):
+            server = self._boot_with_both(first, {'priority': 'high'})
+            server = self._wait_for_state_change(server, 'ACTIVE')
             self.assertEqual(
-                "Scheduler hint 'priority' is 'high' in %s, but the request "
-                "has both os:scheduler_hints and OS-SCH-HNT:scheduler_hints "
-                "and Nova reads only one of them; put all hints into "
-                "os:scheduler_hints. The allowed values are 'high' and "
-                "'low'." % key,
-                self.refusal(self._boot_with_both, first, second))
-        self.assertEqual([], self.api.get_servers())
-
-    def test_two_dicts_of_hints_without_priority_work_as_in_stock(self):
-        server = self._boot_with_both(
-            {'custom': 'read'}, {'custom': 'ignored'})
-        server = self._wait_for_state_change(server, 'ACTIVE')
-        self.assertEqual({}, self.extra_specs(server))
+                priority, self.extra_specs(server).get('hw:cpu_priority'))
         # Nova's schema refuses a value that is not a dict.
         self.assertIn('Invalid input for field/attribute os:scheduler_hints',
                       self.refusal(self._boot_with_both, ['priority'], {}))

@@ -6,7 +6,6 @@
 import inspect
 
 import fixtures
-from nova.api.openstack.compute import servers
 from nova.api.validation.extra_specs import validators
 from nova.compute import claims
 from nova.scheduler import host_manager
@@ -66,9 +65,6 @@ class Removed(base.FunctionalTest):
         validators.VALIDATORS.clear()
         validators.load_validators()
         self._put_back('nova.compute.api.API', STOCK_API)
-        self._put_back(
-            'nova.api.openstack.compute.servers.ServersController.create',
-            servers.ServersController.create.__wrapped__)
         # The controllers already have an API object; restore its methods.
         for name, method in vars(STOCK_API).items():
             if name in vars(compute_api.PriorityAPI) and name[:2] != '__':

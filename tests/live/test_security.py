@@ -162,14 +162,14 @@ def test_members_can_use_hint_low(users, boot, in_force, role):
         assert LOW == in_force(server)
 
 
-@pytest.mark.parametrize('first, second', [('low', 'high'), ('high', 'low')])
-def test_priority_hint_with_second_dict_of_hints_is_refused(
-        users, post_server, first, second):
+def test_second_dict_of_hints_is_ignored(users, post_server, boot, in_force):
+    both = {BLOCKS[0]: {'priority': 'low'}, BLOCKS[1]: {'priority': 'high'}}
+    with boot(users['member'], **both) as server:
+        assert LOW == in_force(server)
     response = post_server(users['member'], **{
-        BLOCKS[0]: {'priority': first}, BLOCKS[1]: {'priority': second}})
-    assert 400 == response.status_code
-    assert 'Nova reads only one of them' in (
-        response.json()['badRequest']['message'])
+        BLOCKS[0]: {'priority': 'high'}, BLOCKS[1]: {'priority': 'low'}})
+    assert 403 == response.status_code
+    assert RULE + 'high' in response.json()['forbidden']['message']
 
 
 @pytest.mark.parametrize('expected', [HIGH, LOW])
