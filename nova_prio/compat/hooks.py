@@ -19,6 +19,7 @@ filter. :mod:`nova_prio.virt.os_vif_loader` adds the module ``nova.virt.prio``:
 changed or copied.
 """
 
+import functools
 import types
 
 from nova_prio.compat import contract

@@ -59,41 +59,44 @@ class AllocationHealing:
                 uuid = instance.uuid
                 known_drift = _Uncorrected(
                     present.get(uuid, {}), expected, error=None)
-                # The last run found the same drift, and that a sharing
-                # provider has the missing amount.
-                if last.get(uuid) == known_drift:
-                    self._seen[uuid] = known_drift
-                else:
-                    self._heal(context, client, compute_node, uuid,
-                               known_drift, last.get(uuid))
+                uncorrected = last.get(uuid)
+                # The last run may have found the same drift, and that a
+                # sharing provider has the missing amount.
+                if uncorrected != known_drift:
+                    uncorrected = _heal(context, client, compute_node, uuid,
+                                        known_drift, uncorrected)
+                if uncorrected is not None:
+                    self._seen[uuid] = uncorrected
         except (exception.ResourceProviderAllocationRetrievalFailed,
                 exception.ConsumerAllocationRetrievalFailed,
                 *allocations.CLIENT_ERRORS) as error:
             LOG.warning('The allocations of the instances of this host are '
                         'not checked: %s', error)
 
-    def _heal(self, context, client, compute_node, uuid, known_drift, last):
-        """Correct the allocation of an instance, and record the result.
 
-        :param known_drift: _Uncorrected to record if a sharing provider has
-            the missing amount
-        :param last: _Uncorrected of the last run, or None
-        """
-        try:
-            healed = allocation_repair.repair(
-                context, client, compute_node.uuid, compute_node.host, uuid)
-        except allocations.PlacementRefused as error:
-            self._seen[uuid] = known_drift._replace(error=str(error))
-            if self._seen[uuid] != last:
-                LOG.warning('Cannot correct the allocation on this host '
-                            '(is %s, must be %s): %s. Run "nova-prio audit".',
-                            *self._seen[uuid], instance_uuid=uuid)
-            return
-        if healed is None:
-            return
-        before, after = healed
-        if before == after:
-            self._seen[uuid] = known_drift
-        else:
-            LOG.warning('Corrected the allocation on this host (was %s, now '
-                        '%s).', before, after, instance_uuid=uuid)
+def _heal(context, client, compute_node, uuid, known_drift, last):
+    """Correct the allocation of an instance, or warn once that this failed.
+
+    :param known_drift: _Uncorrected to return if a sharing provider has the
+        missing amount
+    :param last: _Uncorrected of the last run, or None
+    :returns: _Uncorrected, or None if the allocation is right now
+    """
+    try:
+        healed = allocation_repair.repair(
+            context, client, compute_node.uuid, compute_node.host, uuid)
+    except allocations.PlacementRefused as error:
+        refused = known_drift._replace(error=str(error))
+        if refused != last:
+            LOG.warning('Cannot correct the allocation on this host (is %s, '
+                        'must be %s): %s. Run "nova-prio audit".', *refused,
+                        instance_uuid=uuid)
+        return refused
+    if healed is None:
+        return None
+    before, after = healed
+    if before == after:
+        return known_drift
+    LOG.warning('Corrected the allocation on this host (was %s, now %s).',
+                before, after, instance_uuid=uuid)
+    return None

@@ -12,9 +12,12 @@ import nova.conf
 from nova import exception
 from nova.objects import fields
 
+from nova_prio.compute import start_gate
 from nova_prio.model import admission
 from nova_prio.model import flavor_specs
+from nova_prio.model import usage
 from nova_prio.virt import demand
+from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
 
@@ -36,10 +39,10 @@ class _PriorityTest:
         is one exception: an ordinary instance with pinned CPUs is refused on a
         mix host, because Nova does not know the blocked CPUs.
         """
-        steps = self.tracker.priority_host.steps
+        host = self.tracker.priority_host
         refusals = []
         # An error is only recorded here; the lines below decide.
-        with steps.contain(
+        with host.steps.contain(
                 'test a claim', refuse_on_error=False,
                 reraised=(exception.ComputeResourcesUnavailable,)) as outcome:
             # The limits that Nova then tests are those of the row.
@@ -51,12 +54,15 @@ class _PriorityTest:
         if unfit:
             refusals.append(str(unfit))
         if not refusals:
-            with steps.contain('lease the CPUs of a claim',
-                               refuse_until_recount=True):
-                refusals = self.tracker.priority_host.lease_claim(
-                    self.instance.uuid, self._get_flavor(),
-                    self.claimed_numa_topology,
-                    self.migration and self.migration.uuid)
+            with host.steps.contain('lease the CPUs of a claim',
+                                    refuse_until_recount=True):
+                uuid = self.instance.uuid
+                # A guest may have started since the test.
+                owners = host.leases.begin(uuid, demand.get_lease_set(
+                    self._get_flavor(), self.claimed_numa_topology,
+                    self.migration and self.migration.uuid))
+                if owners:
+                    refusals = [start_gate.format_refusal(uuid, owners)]
         return '; '.join(refusals) or None
 
     def __enter__(self):
@@ -83,17 +89,52 @@ class _PriorityTest:
             bool(CONF.cpu_priority_mix_enable and topology and
                  any(cell.pcpuset for cell in topology.cells)))
 
-    def _test_capacity(self, compute_node, limit):
-        """Test the claim as ``PriorityHost.find_refusals`` does."""
+    def _test_capacity(self, node, limits):
+        """Test the claim before Nova tests its NUMA fit.
+
+        :param node: nova.objects.ComputeNode of the tracker
+        :param limits: nova.objects.NUMATopologyLimits, or None
+        :returns: (list of refusals, each a str; the compute node and the limit
+            for Nova's test of the NUMA topology)
+        """
+        host = self.tracker.priority_host
+        uuid = self.instance.uuid
         request = demand.ResourceRequest.from_flavor(
             self._get_flavor(), self.numa_topology)
-        refusals, node, limits = self.tracker.priority_host.find_refusals(
-            request, self.instance.uuid, compute_node, limit,
-            self.tracker.read_inventories)
+        # If the present instances use more VCPU than the host sells, the
+        # driver reports a total that covers them, and Placement may admit
+        # another instance. Refuse each instance with shared vCPUs, also
+        # ordinary ones: all of them need the low row.
+        if host.is_vcpu_oversold and request.needed_rows.low:
+            return [admission.Refusal('oversold').detail], node, limits
+        # To instances with a priority, the report says the same.
+        if host.pin_problem and (
+                request.needed_rows.high and not request.priority):
+            return [host.pin_problem], node, limits
+        uncounted = host.leases.list_uncounted(but=uuid)
+        is_stock = (request.priority is None and
+                    not CONF.cpu_priority_mix_enable)
+        if is_stock:
+            hidden = host.guests.blocked | host.leases.find_cpus(but=uuid)
+            hidden -= demand.get_host_pins(node.numa_topology)
+            if not hidden and not uncounted:
+                return [], node, limits
+        topology = numa.add_usage(
+            node.numa_topology, [each.topology for each in uncounted])
+        if is_stock:
+            return [], numa.make_node(numa.block(topology, hidden)), limits
+        report = host.report(node, self.tracker.read_inventories(node), uuid)
+        memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
+        refusals = [refusal.detail for refusal in admission.find_refusals(
+            report, request, report.remaining, node.free_ram_mb - memory_mb)]
         if request.priority and (
                 self.tracker.is_disabled_for_priority(self.nodename)):
             refusals.insert(0, admission.Refusal('disabled').detail)
-        return refusals, node, limits
+        if topology:
+            # Hide the CPUs that an instance of this class must not use.
+            topology = numa.limit_to_class(topology, report, request.demand)
+        return refusals, numa.make_node(topology), numa.make_limits(
+            limits, report, node.ram_allocation_ratio)
 
 
 class PriorityClaim(_PriorityTest, claims.Claim):

@@ -29,7 +29,6 @@ import os_resource_classes as orc
 from nova_prio.compute import containment
 from nova_prio.compute import oversold_warnings
 from nova_prio.compute import start_gate
-from nova_prio.model import admission
 from nova_prio.model import capacity
 from nova_prio.model import inventory
 from nova_prio.model import leases
@@ -79,7 +78,7 @@ class PriorityHost:
         self.partitions = partitions.Partitions(libvirt_host)
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
-        self._oversold = oversold_warnings.OversoldWarnings()
+        self.oversold_warnings = oversold_warnings.OversoldWarnings()
         # While Nova gives the claim of an instance back: its UUID -> (CPUs
         # that the guest uses, its LeaseSets, number of its starts).
         self._evidence = {}
@@ -103,61 +102,6 @@ class PriorityHost:
                     guest.uuid, guest_xml.find_pinned_cpus(guest, dedicated))
 
     # Claims
-
-    def find_refusals(self, request, uuid, node, limits, read_inventories):
-        """Test a claim before Nova tests its NUMA fit.
-
-        :param request: ``demand.ResourceRequest``
-        :param uuid: UUID of the instance
-        :param node: nova.objects.ComputeNode of the tracker
-        :param limits: nova.objects.NUMATopologyLimits, or None
-        :param read_inventories: function that takes the node, and returns the
-            inventories of the host
-        :returns: (list of refusals, each a str; the compute node and the limit
-            for Nova's test of the NUMA topology)
-        """
-        # If the present instances use more VCPU than the host sells, the
-        # driver reports a total that covers them, and Placement may admit
-        # another instance. Refuse each instance with shared vCPUs, also
-        # ordinary ones: all of them need the low row.
-        if self.is_vcpu_oversold and request.needed_rows.low:
-            return [admission.Refusal('oversold').detail], node, limits
-        problem = self._wrong_pins.get_certain()
-        if problem and request.needed_rows.high and not request.priority:
-            return [problem], node, limits
-        uncounted = self.leases.list_uncounted(but=uuid)
-        is_stock = (request.priority is None and
-                    not CONF.cpu_priority_mix_enable)
-        if is_stock:
-            hidden = self.guests.blocked | self.leases.find_cpus(but=uuid)
-            hidden -= demand.get_host_pins(node.numa_topology)
-            if not hidden and not uncounted:
-                return [], node, limits
-        topology = numa.add_usage(
-            node.numa_topology, [each.topology for each in uncounted])
-        if is_stock:
-            return [], numa.make_node(numa.block(topology, hidden)), limits
-        report = self.report(node, read_inventories(node), uuid)
-        memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
-        refusals = [refusal.detail for refusal in admission.find_refusals(
-            report, request, report.remaining, node.free_ram_mb - memory_mb)]
-        if topology:
-            # Hide the CPUs that an instance of this class must not use.
-            topology = numa.limit_to_class(topology, report, request.demand)
-        return refusals, numa.make_node(topology), numa.make_limits(
-            limits, report, node.ram_allocation_ratio)
-
-    def lease_claim(self, uuid, flavor, topology, migration_uuid):
-        """Lease the CPUs and vCPUs of a claim.
-
-        :param topology: nova.objects.InstanceNUMATopology that Nova has fitted
-            to the host, or None
-        :returns: list of refusals, each a str
-        """
-        # A guest may have started since the test.
-        owners = self.leases.begin(
-            uuid, demand.get_lease_set(flavor, topology, migration_uuid))
-        return [start_gate.format_refusal(uuid, owners)] if owners else []
 
     @contextlib.contextmanager
     def claiming(self, uuid):
@@ -388,7 +332,12 @@ class PriorityHost:
     @property
     def problem(self):
         """Why the host refuses its instances: a sentence or ''."""
-        return self.steps.problem or self._wrong_pins.get_certain()
+        return self.steps.problem or self.pin_problem
+
+    @property
+    def pin_problem(self):
+        """Why the host refuses pinned instances: a sentence or ''."""
+        return self._wrong_pins.get_certain()
 
     def report(self, node, inventories, uuid=None):
         """Return the HostReport of the host as it is now.
@@ -417,10 +366,6 @@ class PriorityHost:
             blocked_by=self.guests.blocked_by,
             problem=self.problem,
             leased=leased - pinned)
-
-    def warn_of_oversold_rows(self, report):
-        """Write a WARNING for each instance on an oversold row."""
-        self._oversold.warn(report, self.leases.list_usages())
 
     def build_inventories(self, stock):
         """Return the inventories that the driver reports, a new dict.

@@ -30,12 +30,6 @@ CONF = nova.conf.CONF
 _KEY = 'nova_prio'
 
 
-class _Build(threading.local):
-    """Whether the claim of the build in this thread was refused."""
-
-    is_refused = False
-
-
 class PriorityResourceTracker(workarounds.MoveWorkarounds,
                               resource_tracker.ResourceTracker):
     """Nova's tracker for a host with our driver."""
@@ -54,7 +48,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             refuse_until_recount=True)
         # UUIDs of the instances that were not counted by their lease.
         self._miscounted = set()
-        self._build = _Build()
+        # Of each thread: whether the claim of its build was refused.
+        self._build = threading.local()
 
     # The recount
 
@@ -119,9 +114,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             for instance, migration in returning:
                 self._update_usage_from_migration(
                     context, instance, migration, nodename)
-        moving = {migration.instance_uuid for migration in migrations
-                  if migration_states.is_open(migration)}
         with self._contain('find the guests on stale CPU sets'):
+            moving = {migration.instance_uuid for migration in migrations
+                      if migration_states.is_open(migration)}
             self.priority_host.end_recount(
                 list(self._instances.values()), moving)
 
@@ -198,7 +193,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         The scheduler avoids a host with failed builds. If creates at the same
         time race for the last CPUs, nothing is wrong with the host.
         """
-        if not self._build.is_refused:
+        if not getattr(self._build, 'is_refused', False):
             super().build_failed(nodename)
         self._build.is_refused = False
 
@@ -295,14 +290,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                            refuse_on_error=False) as outcome:
             report = self.get_priority_report(compute_node)
             text = report.to_stats()
-        if outcome.problem:
+            self.priority_host.oversold_warnings.warn(
+                report, self.priority_host.leases.list_usages())
+        if text is None:
             with self._contain('report its problem', refuse_on_error=False):
                 text = host_report.HostReport.from_problem(
                     outcome.problem, compute_node.vcpus_used).to_stats()
-        else:
-            with self._contain('warn of oversold rows',
-                               refuse_on_error=False):
-                self.priority_host.warn_of_oversold_rows(report)
         stats = self.stats[compute_node.hypervisor_hostname]
         stats.pop(host_report.STATS_KEY, None)
         if text is not None:

@@ -60,6 +60,7 @@ COUNTING = {(leases.Leases, name) for name in (
 PARTS = {
     (claims._PriorityTest, '_get_flavor'),
     (claims._PriorityTest, '_needs_our_test'),
+    (driver.PriorityLibvirtDriver, 'probe_before_move'),
     (live_migration_watcher.LiveMigrationWatcher, 'release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
     (priority_filter.PriorityFilter, '_passes_as_stock'),
@@ -68,7 +69,6 @@ PARTS = {
     (priority_weighter.PriorityWeighter, '_log_and_get_zero'),
     (priority_host.PriorityHost, 'claiming'),
     (priority_host.PriorityHost, 'giving_back'),
-    (resource_tracker.PriorityResourceTracker, '_probe_partitions'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),
     (start_gate.StartGate, '_check_operation'),
     (start_gate.StartGate, 'check'), (start_gate.StartGate, 'starting')}
@@ -192,12 +192,14 @@ class Isolation(base.FunctionalTest):
         'PriorityLibvirtDriver._report_priority',
         'HostGuests.read_guests', 'PriorityHost.begin_recount',
         'PriorityHost.count', 'PriorityHost.end_recount',
-        'PriorityHost.find_refusals', 'PriorityHost.give_back',
-        'PriorityHost.lease_claim', 'PriorityHost.warn_of_oversold_rows',
+        'PriorityHost.give_back',
+        'OversoldWarnings.warn',
+        '_PriorityTest._test_capacity',
         'nova_prio.compute.resource_tracker._describe',
         'nova_prio.compat.workarounds.find_returning',
         'nova_prio.scheduler.request_filter._restrict',
-        'nova_prio.scheduler.request_view.read_request'}
+        'nova_prio.scheduler.request_view.read_request',
+        'nova_prio.virt.demand.get_lease_set'}
 
     def setUp(self):
         super().setUp()
