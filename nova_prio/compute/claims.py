@@ -21,8 +21,6 @@ from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
 
-_EVACUATION = fields.MigrationType.EVACUATION
-
 
 class _PriorityTest:
     """Test the claim for the class of its instance: high, low or ordinary.
@@ -73,7 +71,8 @@ class _PriorityTest:
     def __exit__(self, exc_type, exc_val, exc_tb):
         """Give the claim back after an error; an evacuation goes on."""
         goes_on = (self.migration is not None and
-                   self.migration.migration_type == _EVACUATION)
+                   self.migration.migration_type ==
+                   fields.MigrationType.EVACUATION)
         if exc_type is not None or not goes_on:
             self.tracker.priority_host.leases.end_call(self.instance.uuid)
         super().__exit__(exc_type, exc_val, exc_tb)

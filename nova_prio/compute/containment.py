@@ -20,10 +20,15 @@ _MAX_TEXT = 160
 
 
 class _Failure(typing.NamedTuple):
-    """A failed step; ``problem`` is a sentence."""
+    """A failed step; ``problem`` is a sentence.
+
+    ``recount`` is None if the failure lasts until the step succeeds. If it
+    lasts until a recount, it is the number of the last recount before the
+    failure.
+    """
 
     problem: str
-    lasts_until_recount: bool
+    recount: int | None
 
 
 class Steps:
@@ -34,6 +39,7 @@ class Steps:
         # on.
         self._failed = {}
         self._logged = set()  # of (step, type of the error)
+        self._recounts = 0  # number of the recounts that have begun
 
     @property
     def problem(self):
@@ -50,8 +56,8 @@ class Steps:
         :param step: action of the step, a verb and its object
         :param refuse_on_error: whether the host refuses priority instances
             after an error
-        :param refuse_until_recount: if true, the refusal lasts until
-            ``forget``, which the next recount calls; if false, until the step
+        :param refuse_until_recount: if true, the refusal lasts until a recount
+            has finished that begins after the error; if false, until the step
             succeeds
         :param reraised: tuple of exceptions that pass through unrecorded, as
             they answer the caller
@@ -67,7 +73,8 @@ class Steps:
             outcome.problem = _format_problem(step, error)
             if refuse_on_error:
                 self._failed[step] = _Failure(
-                    outcome.problem, refuse_until_recount)
+                    outcome.problem,
+                    self._recounts if refuse_until_recount else None)
             self._log(step, error, refuse_on_error)
         else:
             if refuse_on_error and not refuse_until_recount:
@@ -77,15 +84,14 @@ class Steps:
         """Return whether ``problem`` may report this step."""
         return step in self._failed
 
-    def get_failures_until_recount(self):
-        """Return the failures that last until a recount, for ``forget``."""
-        return {step: failure for step, failure in list(self._failed.items())
-                if failure.lasts_until_recount}
+    def begin_recount(self):
+        """Note that a recount begins."""
+        self._recounts += 1
 
-    def forget(self, failures):
-        """Forget these failures, unless the step has failed again since."""
-        for step, failure in failures.items():
-            if self._failed.get(step) is failure:
+    def end_recount(self):
+        """Forget the failures that last until the recount that ends now."""
+        for step, (_, recount) in list(self._failed.items()):
+            if recount is not None and recount < self._recounts:
                 del self._failed[step]
 
     def _log(self, step, error, refuse_on_error):

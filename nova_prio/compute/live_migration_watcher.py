@@ -79,7 +79,9 @@ class LiveMigrationWatcher:
                 # The records of the migrations may name another node by now.
                 nodename, = self._tracker.compute_nodes
                 self._tracker.update_available_resource(context, nodename)
-                self._forget(ended)
+                with self._lock:
+                    for uuid in ended:
+                        self._watched.pop(uuid, None)
             return True
         except Exception:
             LOG.exception('Host %s: the claims of live migrations that have '
@@ -87,14 +89,8 @@ class LiveMigrationWatcher:
                           self._tracker.host)
             return False
 
-    def _forget(self, ended):
-        """Do not watch migrations any longer whose end has been counted."""
-        with self._lock:
-            for migration in ended:
-                self._watched.pop(migration.uuid, None)
-
     def _find_ended(self, context):
-        """Return the present records of the migrations that have ended."""
+        """Return the UUIDs of the watched migrations that have ended."""
         with self._lock:
             watched = dict(self._watched)
         if not watched:
@@ -102,8 +98,6 @@ class LiveMigrationWatcher:
         found = objects.MigrationList.get_by_filters(
             context, {'uuid': list(watched)})
         records = {migration.uuid: migration for migration in found}
-        # If a record was deleted, take the migration as it was claimed.
-        return [records.get(uuid, migration)
-                for uuid, migration in watched.items()
+        return [uuid for uuid, migration in watched.items()
                 if migration_states.has_left_destination(
                     migration, records.get(uuid))]

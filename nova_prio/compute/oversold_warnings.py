@@ -32,13 +32,12 @@ class OversoldWarnings:
         for (uuid, row), vcpus in found.items():
             if (uuid, row) not in self._warned:
                 LOG.warning(
-                    'Too much is sold of the %(row)s row of this host: '
-                    '%(sold)d of %(sellable)d CPUs, %(used)d of them to this '
-                    'instance. The instance keeps running, and the row admits '
-                    'nothing while too much is sold: move instances away, or '
-                    'set cpu_priority_mix_enable, the CPU sets and the CPU '
+                    'Too much is sold of the %s row of this host: %d of %d '
+                    'CPUs, %d of them to this instance. The instance keeps '
+                    'running, and the row admits nothing while too much is '
+                    'sold: move instances away, or set '
+                    'cpu_priority_mix_enable, the CPU sets and the CPU '
                     'allocation ratio as they were.',
-                    {'row': row, 'sold': getattr(report.used, row),
-                     'sellable': getattr(report.sellable, row),
-                     'used': vcpus}, instance_uuid=uuid)
+                    row, getattr(report.used, row),
+                    getattr(report.sellable, row), vcpus, instance_uuid=uuid)
         self._warned = frozenset(found)

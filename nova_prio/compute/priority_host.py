@@ -9,8 +9,8 @@ A recount of Nova's resource tracker calls, in this order:
    lease. An instance without a lease gets one, if its CPUs are free.
 3. ``end_recount``: find the blocked CPUs, and the instances whose CPUs another
    one has.
-4. ``find_ended``, without the lock of the tracker: end the leases that Nova
-   has not counted, and that nothing needs.
+4. ``ends.find_ended``, without the lock of the tracker: end the leases that
+   Nova has not counted, and that nothing needs.
 
 A lease that Nova does not count is still sold: it counts in the rows of the
 report, and a claim cannot have its CPUs. The inventories for Placement contain
@@ -22,11 +22,11 @@ import contextlib
 import time
 import typing
 
-import nova.conf
 from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.compute import containment
+from nova_prio.compute import lease_ends
 from nova_prio.compute import oversold_warnings
 from nova_prio.compute import start_gate
 from nova_prio.model import capacity
@@ -35,14 +35,11 @@ from nova_prio.model import leases
 from nova_prio.model import looks
 from nova_prio.model import usage
 from nova_prio.objects import host_report
-from nova_prio.objects import lease_end
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
 from nova_prio.virt.libvirt import partitions
 from nova_prio.virt import numa
-
-CONF = nova.conf.CONF
 
 
 class Counted(typing.NamedTuple):
@@ -75,15 +72,11 @@ class PriorityHost:
         self.leases = leases.Leases()
         self.gate = start_gate.StartGate(self.leases, self.steps)
         self.guests = guests.HostGuests(libvirt_host, self.steps)
+        self.ends = lease_ends.LeaseEnds(self.leases, self.guests, self.steps)
         self.partitions = partitions.Partitions(libvirt_host)
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
         self.oversold_warnings = oversold_warnings.OversoldWarnings()
-        # While Nova gives the claim of an instance back: its UUID -> (CPUs
-        # that the guest uses, its LeaseSets, number of its starts).
-        self._evidence = {}
-        # Failures before a recount, which a finished recount makes up for.
-        self._failed_before = {}
         # Sentences about instances with wrong CPUs.
         self._wrong_pins = looks.Findings()
 
@@ -124,28 +117,6 @@ class PriorityHost:
                         self.leases.end(uuid, each)
             raise
 
-    @contextlib.contextmanager
-    def giving_back(self, uuid):
-        """Return a context in which Nova gives back a claim, or an instance.
-
-        Nova may leave a guest behind, for example if libvirt went away while
-        the guest was started. The lease of such a guest stays. libvirt is
-        asked here, before Nova takes the lock of the tracker: a call that
-        hangs must not stop the recount.
-        """
-        with self.steps.contain('ask libvirt for the guest of a claim',
-                                refuse_until_recount=True):
-            starts = self.leases.count_starts(uuid)
-            sets = self.leases.get(uuid)
-            cpus = self.leases.get_cpus(uuid)
-            if cpus:
-                cpus = self.guests.find_cpus_in_use(uuid, cpus)
-            self._evidence[uuid] = cpus, sets, starts
-        try:
-            yield
-        finally:
-            self._evidence.pop(uuid, None)
-
     # Counts
 
     def count(self, counted):
@@ -167,7 +138,7 @@ class PriorityHost:
         if found is None and pinned:
             found = pinned[0]
             if wanted.cpus:
-                self._note_wrong_pins(
+                self.note_wrong_pins(
                     counted, 'has the CPUs %s in its record, but the CPUs %s '
                     'are leased to it' % (
                         hardware.format_cpu_spec(wanted.cpus),
@@ -194,7 +165,7 @@ class PriorityHost:
             return wanted
         contested = frozenset().union(*owners.values())
         self.leases.begin_free(uuid, wanted.cpus - contested)
-        self._note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
+        self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
         for each in uncounted:
@@ -226,7 +197,7 @@ class PriorityHost:
             return False, None
         was_counted = found.is_counted
         found.is_counted = False
-        self._end_unless_used(counted.uuid, found)
+        self.ends.end_unless_used(counted.uuid, found)
         return was_counted, found.topology
 
     def end_lease(self, uuid):
@@ -237,15 +208,8 @@ class PriorityHost:
         has_ended = False
         for each in self.leases.get(uuid):
             each.is_counted = False
-            has_ended |= self._end_unless_used(uuid, each)
+            has_ended |= self.ends.end_unless_used(uuid, each)
         return has_ended
-
-    def _end_unless_used(self, uuid, lease_set):
-        """End a LeaseSet unless the guest uses its CPUs; return whether."""
-        # Without evidence of the time before, the set stays.
-        in_use, sets, starts = self._evidence.get(uuid, ((), (), None))
-        return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
-                self.leases.end(uuid, lease_set, starts))
 
     def note_arriving(self, uuid):
         """Note that the move of an instance leads to this host."""
@@ -253,11 +217,8 @@ class PriorityHost:
             if each.is_counted:
                 each.is_incoming = True
 
-    def note_unpinnable(self, counted, error):
-        """Note that Nova cannot count the CPUs of an instance."""
-        self._note_wrong_pins(counted, 'cannot be counted: %s' % error)
-
-    def _note_wrong_pins(self, counted, text):
+    def note_wrong_pins(self, counted, text):
+        """Note what is wrong with the CPUs of an instance, a predicate."""
         if counted.is_resident and counted.is_at_rest:
             self._wrong_pins.add(
                 counted.uuid, 'Instance %s %s; migrate the instance cold, or '
@@ -268,7 +229,7 @@ class PriorityHost:
 
     def begin_recount(self):
         """Note that Nova begins to count its instances from zero."""
-        self._failed_before = self.steps.get_failures_until_recount()
+        self.steps.begin_recount()
         self._wrong_pins.begin_recount()
         self.leases.begin_count()
 
@@ -281,47 +242,7 @@ class PriorityHost:
         self.guests.update_blocked(instances, self._is_counted, moving)
         self._wrong_pins.end_recount()
         self.gate.is_settled = True
-        self.steps.forget(self._failed_before)
-
-    def find_ended(self, context, host):
-        """End the leases that Nova has not counted, and that nothing needs.
-
-        Call this after a finished recount, without the lock of the tracker.
-
-        :param context: nova.context.RequestContext of an administrator
-        :param host: name of this host
-        :returns: whether a lease has ended
-        """
-        has_ended = False
-        for uuid, each in self.leases.list_all():
-            with self.steps.contain('end a lease', refuse_on_error=False):
-                has_ended |= self._look(context, host, uuid, each)
-        return has_ended
-
-    def _look(self, context, host, uuid, lease_set):
-        """End a LeaseSet if nothing needs it; return whether it has ended."""
-        starts = self.leases.count_starts(uuid)
-        need = self._find_need(context, host, uuid, lease_set)
-        if need == lease_end.Need.NEEDED:
-            lease_set.first_look = None
-            return False
-        return (lease_set.look(time.monotonic()) or
-                need == lease_end.Need.OVER) and (
-            self.leases.end(uuid, lease_set, starts))
-
-    def _find_need(self, context, host, uuid, lease_set):
-        """Return the ``lease_end.Need`` of a LeaseSet."""
-        if lease_set.is_counted or self.leases.is_in_hand(uuid):
-            return lease_end.Need.NEEDED
-        need = lease_end.read_need(context, host, uuid, lease_set)
-        # The guest is evidence only for CPUs of no other set.
-        others = [each.cpus for each in self.leases.get(uuid)
-                  if each.is_counted]
-        cpus = lease_set.cpus.difference(*others)
-        # Ask libvirt last: a guest may have started since the recount.
-        if cpus and self.guests.find_cpus_in_use(uuid, cpus):
-            return lease_end.Need.NEEDED
-        return need
+        self.steps.end_recount()
 
     def _is_counted(self, uuid):
         return self.leases.is_in_hand(uuid) or any(
@@ -378,11 +299,11 @@ class PriorityHost:
             each.usage for _, each in self.leases.list_all()
             if each.usage and each.is_counted and not each.is_incoming)
         self.is_vcpu_oversold = False
-        reported = inventory.build_priority_inventories(
-            stock, self._read_cpus(stock), totals)
+        cpus = self._read_cpus(stock)
+        reported = inventory.build_priority_inventories(stock, cpus, totals)
         # Without mix, ``reported`` exceeds Nova's total only if more VCPU than
         # that total is allocated.
-        if orc.VCPU in stock and not CONF.cpu_priority_mix_enable:
+        if orc.VCPU in stock and not cpus.mix:
             self.is_vcpu_oversold = (
                 reported[orc.VCPU]['total'] > stock[orc.VCPU]['total'])
         return reported

@@ -78,7 +78,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             raise
         with self._contain('end the leases that nothing needs',
                            refuse_on_error=False):
-            if self.priority_host.find_ended(context, self.host):
+            if self.priority_host.ends.find_ended(context, self.host):
                 self._save_node(context, nodename)
 
     @utils.synchronized(resource_tracker.COMPUTE_RESOURCE_SEMAPHORE, fair=True)
@@ -87,12 +87,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        with self._counting_moves():
-            for instance in instances:
-                workarounds.restore_own_cpus(instance, self.host)
         self._miscounted = set()
         with self._counting():
             self.priority_host.begin_recount()
+        with self._counting_moves():
+            for instance in instances:
+                workarounds.restore_own_cpus(instance, self.host)
         # Nova looks up the instances of migrations in this dict.
         self._instances = super()._update_usage_from_instances(
             context, instances, nodename)
@@ -171,7 +171,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                     counted.is_at_rest):
                 raise
             with self._counting():
-                self.priority_host.note_unpinnable(counted, error)
+                self.priority_host.note_wrong_pins(
+                    counted, 'cannot be counted: %s' % error)
 
     # Claims
 
@@ -231,22 +232,22 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
     def abort_instance_claim(self, context, instance, nodename):
         """Give back the claim of a new instance."""
-        with self.priority_host.giving_back(instance.uuid):
+        with self.priority_host.ends.giving_back(instance.uuid):
             super().abort_instance_claim(context, instance, nodename)
 
     def drop_move_claim(self, context, instance, *args, **kwargs):
         """Give back the claim of an instance that was to move here."""
-        with self.priority_host.giving_back(instance.uuid):
+        with self.priority_host.ends.giving_back(instance.uuid):
             super().drop_move_claim(context, instance, *args, **kwargs)
 
     def drop_move_claim_at_source(self, context, instance, migration):
         """Give back the CPUs of an instance whose move was confirmed."""
-        with self.priority_host.giving_back(instance.uuid):
+        with self.priority_host.ends.giving_back(instance.uuid):
             super().drop_move_claim_at_source(context, instance, migration)
 
     def drop_move_claim_at_dest(self, context, instance, migration):
         """Give back the claim of an instance whose move was reverted."""
-        with self.priority_host.giving_back(instance.uuid):
+        with self.priority_host.ends.giving_back(instance.uuid):
             super().drop_move_claim_at_dest(context, instance, migration)
 
     def update_usage(self, context, instance, nodename):
@@ -255,7 +256,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 instance.vm_state, instance.task_state):
             super().update_usage(context, instance, nodename)
             return
-        with self.priority_host.giving_back(instance.uuid):
+        with self.priority_host.ends.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
             with self._counting():
                 # Nova does not track all instances that have moved here.

@@ -23,6 +23,7 @@ from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compute import claims
 from nova_prio.compute import containment
+from nova_prio.compute import lease_ends
 from nova_prio.compute import live_migration_watcher
 from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
@@ -68,7 +69,7 @@ PARTS = {
     (priority_filter.PriorityFilter, 'find_refusal'),
     (priority_weighter.PriorityWeighter, '_log_and_get_zero'),
     (priority_host.PriorityHost, 'claiming'),
-    (priority_host.PriorityHost, 'giving_back'),
+    (lease_ends.LeaseEnds, 'giving_back'),
     (resource_tracker.PriorityResourceTracker, '_refresh_report'),
     (start_gate.StartGate, '_check_operation'),
     (start_gate.StartGate, 'check'), (start_gate.StartGate, 'starting')}

@@ -37,11 +37,12 @@ def test_failure_until_recount_outlives_a_success():
     with steps.contain('count', refuse_until_recount=True):
         pass
     assert steps.problem
-    before = steps.get_failures_until_recount()
+    steps.begin_recount()
     fail(steps, refuse_until_recount=True)
-    steps.forget(before)
+    steps.end_recount()
     assert steps.problem, 'the step has failed again since'
-    steps.forget(steps.get_failures_until_recount())
+    steps.begin_recount()
+    steps.end_recount()
     assert '' == steps.problem
 
 

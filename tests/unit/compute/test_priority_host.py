@@ -12,6 +12,7 @@ from nova_prio.model import leases
 from nova_prio.model import looks
 from nova_prio.objects import lease_end
 from nova_prio.virt import demand
+from nova_prio.virt.libvirt import guests
 from tests.unit import nova_objects
 
 FLAVOR = nova_objects.flavor(2)
@@ -20,9 +21,9 @@ FLAVOR = nova_objects.flavor(2)
 @pytest.fixture
 def host():
     """Return a host where libvirt shows no guest."""
-    found = priority_host.PriorityHost(None, None)
-    found.guests = mock.create_autospec(
-        found.guests, instance=True, blocked=frozenset())
+    with mock.patch.object(guests, 'HostGuests', autospec=True):
+        found = priority_host.PriorityHost(None, None)
+    found.guests.blocked = frozenset()
     found.guests.find_cpus_in_use.return_value = frozenset()
     return found
 
@@ -46,18 +47,18 @@ def counted(uuid, *cpus, **kwargs):
 def test_evidence_from_before_a_start_ends_no_lease(host):
     """libvirt is asked before Nova takes the lock of the tracker."""
     host.count(counted('a', 0, 1))
-    with host.giving_back('a'):
+    with host.ends.giving_back('a'):
         host.leases.begin_start('a')
         host.leases.end_start('a')
         assert not host.end_lease('a')
     assert {0, 1} == host.leases.get_cpus('a')
-    with host.giving_back('a'):
+    with host.ends.giving_back('a'):
         assert host.end_lease('a')
 
 
 def test_set_that_began_after_libvirt_was_asked_stays(host):
     host.count(counted('a', 0, 1))
-    with host.giving_back('a'):
+    with host.ends.giving_back('a'):
         host.leases.begin('a', leases.LeaseSet(frozenset({2})))
         assert host.end_lease('a')
     assert {2} == host.leases.get_cpus('a')
@@ -86,7 +87,7 @@ def test_guest_keeps_no_set_that_another_set_covers(host, cpus, is_left):
         stack.enter_context(mock.patch.object(
             lease_end, 'read_need', return_value=lease_end.Need.UNNEEDED))
         for _ in range(2):
-            host.find_ended(None, 'host1')
+            host.ends.find_ended(None, 'host1')
     assert is_left == (len(host.leases.get('a')) == 2)
 
 
@@ -107,7 +108,7 @@ def test_floating_instances_are_counted_with_their_own_pages(host):
     small, large = counted('a'), counted('a', pagesize=2048)
     for each in small, large:
         host.count(each)
-    with host.giving_back('a'):
+    with host.ends.giving_back('a'):
         was_counted, freed = host.give_back(large)
     assert was_counted
     assert 2048 == freed.cells[0].pagesize

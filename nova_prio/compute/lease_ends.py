@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The ends of the leases of a host, each by evidence.
+
+A lease ends in two ways. Nova gives it back: then it ends at once, unless a
+guest uses its CPUs. Or a recount does not count it: then the records are read
+again, and the guest is asked for. If its migration is over, the lease ends at
+once, and otherwise after two looks.
+"""
+
+import contextlib
+import time
+
+from nova_prio.objects import lease_end
+
+
+class LeaseEnds:
+    """What ends the leases of a host.
+
+    :param host_leases: ``leases.Leases`` of the host
+    :param guests: ``guests.HostGuests`` of the host
+    :param steps: ``containment.Steps`` of the service
+    """
+
+    def __init__(self, host_leases, guests, steps):
+        self._leases = host_leases
+        self._guests = guests
+        self._steps = steps
+        # While Nova gives the claim of an instance back: its UUID -> (CPUs
+        # that the guest uses, its LeaseSets, number of its starts).
+        self._evidence = {}
+
+    @contextlib.contextmanager
+    def giving_back(self, uuid):
+        """Return a context in which Nova gives back a claim, or an instance.
+
+        Nova may leave a guest behind, for example if libvirt went away while
+        the guest was started. The lease of such a guest stays. libvirt is
+        asked here, before Nova takes the lock of the tracker: a call that
+        hangs must not stop the recount.
+        """
+        with self._steps.contain('ask libvirt for the guest of a claim',
+                                 refuse_until_recount=True):
+            starts = self._leases.count_starts(uuid)
+            sets = self._leases.get(uuid)
+            cpus = self._leases.get_cpus(uuid)
+            if cpus:
+                cpus = self._guests.find_cpus_in_use(uuid, cpus)
+            self._evidence[uuid] = cpus, sets, starts
+        try:
+            yield
+        finally:
+            self._evidence.pop(uuid, None)
+
+    def find_ended(self, context, host):
+        """End the leases that Nova has not counted, and that nothing needs.
+
+        Call this after a finished recount, without the lock of the tracker.
+
+        :param context: nova.context.RequestContext of an administrator
+        :param host: name of this host
+        :returns: whether a lease has ended
+        """
+        has_ended = False
+        for uuid, each in self._leases.list_all():
+            with self._steps.contain('end a lease', refuse_on_error=False):
+                has_ended |= self._look(context, host, uuid, each)
+        return has_ended
+
+    def _look(self, context, host, uuid, lease_set):
+        """End a LeaseSet if nothing needs it; return whether it has ended."""
+        starts = self._leases.count_starts(uuid)
+        need = self._find_need(context, host, uuid, lease_set)
+        if need == lease_end.Need.NEEDED:
+            lease_set.first_look = None
+            return False
+        return (lease_set.look(time.monotonic()) or
+                need == lease_end.Need.OVER) and (
+            self._leases.end(uuid, lease_set, starts))
+
+    def _find_need(self, context, host, uuid, lease_set):
+        """Return the ``lease_end.Need`` of a LeaseSet."""
+        if lease_set.is_counted or self._leases.is_in_hand(uuid):
+            return lease_end.Need.NEEDED
+        need = lease_end.read_need(context, host, uuid, lease_set)
+        # The guest is evidence only for CPUs of no other set.
+        others = [each.cpus for each in self._leases.get(uuid)
+                  if each.is_counted]
+        cpus = lease_set.cpus.difference(*others)
+        # Ask libvirt last: a guest may have started since the recount.
+        if cpus and self._guests.find_cpus_in_use(uuid, cpus):
+            return lease_end.Need.NEEDED
+        return need
+
+    def end_unless_used(self, uuid, lease_set):
+        """End a LeaseSet unless the guest uses its CPUs; return whether."""
+        # Without evidence of the time before, the set stays.
+        in_use, sets, starts = self._evidence.get(uuid, ((), (), None))
+        return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
+                self._leases.end(uuid, lease_set, starts))
