@@ -330,8 +330,9 @@ class AbortedLiveMigration(_Scenarios):
             self.begin(first, 'mix2', 'running')
             aborted = self.begin(second, 'mix2', 'queued')
             with self.calling_once(
-                    'nova_prio.compat.workarounds.MoveWorkarounds.'
-                    'free_devices', try_again):
+                    'nova_prio.compute.resource_tracker.'
+                    'PriorityResourceTracker.update_available_resource',
+                    try_again):
                 self.api.delete_migration(second['id'], aborted['id'])
             self.update_host('mix3')
             self.assertEqual('', self.report('mix3').problem)
