@@ -28,6 +28,11 @@ NAMES = {
 _OPTIONS = contextvars.ContextVar('host_options', default=None)
 
 
+def get_current():
+    """Return the options of the host whose code this thread runs, or None."""
+    return _OPTIONS.get()
+
+
 def make_options(**values):
     """Return the options that parameters of ``cloud.Cloud.start_host`` set."""
     return {NAMES[name]: value for name, value in values.items()}

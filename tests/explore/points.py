@@ -2,25 +2,33 @@
 
 """The points at which an operation of Nova can be stopped."""
 
+import collections
+import contextlib
+import contextvars
 import functools
 import pkgutil
 import threading
+import time
 
 import fixtures
+from nova.compute import manager as compute_manager
 from oslo_concurrency import lockutils
 
 from nova_prio_scenario import host_options
 
 _DRIVER = 'nova.virt.libvirt.driver.LibvirtDriver.'
-_TRACKER = 'nova.compute.resource_tracker.ResourceTracker.'
+# Each driver that starts makes a subclass of this tracker.
+_TRACKER = 'nova_prio.compute.resource_tracker.PriorityResourceTracker.'
 _REPORT = 'nova.scheduler.client.report.SchedulerReportClient.'
 #: Functions that write a record, send a message, change a guest, or take the
 #: lock of the tracker. An operation can be stopped before each call of them.
 FUNCTIONS = (
     'nova.objects.instance.Instance.save',
     'nova.objects.instance.Instance.destroy',
+    'nova.objects.instance.Instance.drop_migration_context',
     'nova.objects.migration.Migration.save',
     'nova.objects.migration.Migration.create',
+    'nova.objects.build_request.BuildRequest.destroy',
     _REPORT + 'put', _REPORT + 'post', _REPORT + 'delete',
     'oslo_messaging.rpc.client._BaseCallContext.cast',
     _TRACKER + 'abort_instance_claim', _TRACKER + 'drop_move_claim',
@@ -33,49 +41,168 @@ FUNCTIONS = (
     _DRIVER + 'finish_migration', _DRIVER + 'finish_revert_migration',
     _DRIVER + 'live_migration', _DRIVER + 'migrate_disk_and_power_off',
     _DRIVER + 'post_live_migration_at_destination', _DRIVER + 'power_off',
-    _DRIVER + 'pre_live_migration',
+    _DRIVER + 'pre_live_migration', _DRIVER + 'resume',
     _DRIVER + 'rollback_live_migration_at_destination', _DRIVER + 'spawn',
-    _DRIVER + 'unrescue', _DRIVER + '_create_guest', _DRIVER + '_hard_reboot')
+    _DRIVER + 'suspend', _DRIVER + 'unrescue', _DRIVER + '_create_guest',
+    _DRIVER + '_hard_reboot')
+#: Reads of a recount, in their order. A recount can be stopped before each.
+READS = (
+    'nova.objects.instance.InstanceList.get_by_host_and_node',
+    'nova.objects.migration.MigrationList.get_in_progress_and_error',
+    _TRACKER + '_update_usage_from_migrations',
+    'nova_prio.objects.lease_end.read_need')
 #: A disturbance that takes longer waits for the operation. The operation goes
 #: on then.
 _BLOCKED_SECONDS = 5
+#: A split recount waits this long for the next points of the operation.
+_GO_ON_SECONDS = 2
+#: The nova.compute.manager.ComputeManager whose call this thread runs, or
+#: None.
+_MANAGER = contextvars.ContextVar('manager', default=None)
+
+
+class Killed(BaseException):
+    """The nova-compute that this thread belongs to was killed."""
 
 
 class Points(fixtures.Fixture):
     """Stop an operation at one of its points, and run a function there.
 
     A point is a name, such as "Instance.save#3" for the third call of a
-    function. Each host gets a lock of its own for its tracker: in Nova's
-    tests, all hosts of a process share one.
+    function. Each host gets locks of its own: in Nova's tests, all hosts of a
+    process share them. A nova-compute can be killed: its threads do nothing
+    more than to end.
+
+    ``reached`` is the list of the points so far, ``running`` the number of
+    works that threads of Nova are doing.
     """
 
     def _setUp(self):
         self.reached = []
         self.error = None
+        self.running = 0
         self._lock = threading.Lock()
         self._is_counting = False
-        self._stop = self._disturb = self._thread = None
+        self._stop = self._disturb = self._thread = self._victim = None
+        self._killed = set()
+        self._restarts = collections.Counter()  # by id of the owner of locks
+        self._splits = {}  # thread -> (name of a read, points to go on)
         for name in FUNCTIONS:
-            self.useFixture(fixtures.MonkeyPatch(name, self._stopping(name)))
-        get_lock = lockutils.internal_fair_lock
+            self._wrap(name, self._reach)
+        for name in READS:
+            self._wrap(name, self._read)
+        self._separate_locks()
+        self._follow_threads()
 
-        def get_lock_of_host(name):
-            return get_lock('%s %d' % (name, id(host_options._OPTIONS.get())))
+    def _wrap(self, name, before):
+        """Let a function call another one with its short name first."""
+        owner, _, attribute = name.rpartition('.')
+        owner = pkgutil.resolve_name(owner)
+        stock = getattr(owner, attribute)
+        short_name = '.'.join(name.split('.')[-2:])
+
+        @functools.wraps(stock)
+        def call(*args, **kwargs):
+            before(short_name)
+            return stock(*args, **kwargs)
+
+        # A class method is bound already.
+        is_bound = getattr(stock, '__self__', None) is owner
+        self.useFixture(fixtures.MonkeyPatch(
+            name, staticmethod(call) if is_bound else call))
+
+    def _separate_locks(self):
+        """Give each nova-compute locks of its own."""
+        for name in 'internal_lock', 'internal_fair_lock':
+            get_lock = getattr(lockutils, name)
+
+            def get_own_lock(lock_name, *args, get_lock=get_lock, **kwargs):
+                return get_lock(self._name_lock(lock_name), *args, **kwargs)
+
+            self.useFixture(fixtures.MonkeyPatch(
+                'oslo_concurrency.lockutils.' + name, get_own_lock))
+
+    def _name_lock(self, name):
+        """Return the name of a lock of this nova-compute."""
+        options = host_options.get_current()
+        owner = id(_MANAGER.get() if options is None else options)
+        # A nova-compute that was killed may keep its locks.
+        return '%s %d %d' % (name, owner, self._restarts[owner])
+
+    def _follow_threads(self):
+        """Find out for each thread of Nova which nova-compute it runs.
+
+        Threads of a pool get the variables of the thread that has made their
+        work.
+        """
+        dispatch = pkgutil.resolve_name(
+            'oslo_messaging.rpc.dispatcher.RPCDispatcher._do_dispatch')
+
+        def dispatch_to(dispatcher, endpoint, *args, **kwargs):
+            manager = getattr(endpoint, 'manager', endpoint)
+            is_compute = isinstance(manager, compute_manager.ComputeManager)
+            token = _MANAGER.set(manager if is_compute else None)
+            try:
+                return dispatch(dispatcher, endpoint, *args, **kwargs)
+            finally:
+                _MANAGER.reset(token)
 
         self.useFixture(fixtures.MonkeyPatch(
-            'oslo_concurrency.lockutils.internal_fair_lock',
-            get_lock_of_host))
+            'oslo_messaging.rpc.dispatcher.RPCDispatcher._do_dispatch',
+            dispatch_to))
+        init = pkgutil.resolve_name('futurist._utils.WorkItem.__init__')
 
-    def begin(self, stop=None, disturb=None):
+        def init_with_context(item, future, function, *args, **kwargs):
+            run = contextvars.copy_context().run
+            init(item, future, run, function, *args, **kwargs)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._utils.WorkItem.__init__', init_with_context))
+        run = pkgutil.resolve_name('futurist._utils.WorkItem.run')
+
+        def run_counted(item):
+            with self._working():
+                run(item)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'futurist._utils.WorkItem.run', run_counted))
+
+    @contextlib.contextmanager
+    def _working(self):
+        with self._lock:
+            self.running += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self.running -= 1
+
+    def wait_until_still(self, seconds, patience_seconds):
+        """Wait until the threads of Nova have done nothing for a while.
+
+        :param patience_seconds: the longest time to wait
+        """
+        deadline = time.monotonic() + patience_seconds
+        since = time.monotonic()
+        while time.monotonic() < min(since + seconds, deadline):
+            if self.running:
+                since = time.monotonic()
+            time.sleep(0.02)
+
+    # An operation
+
+    def begin(self, stop=None, disturb=None, victim=None):
         """Begin to count the points of an operation.
 
         :param stop: name of the point to stop at, or None to stop nowhere
         :param disturb: function to call there
+        :param victim: function that kills the nova-compute to be killed
+            there, or None
         """
         with self._lock:
             self.reached = []
             self.error = None
-            self._stop, self._disturb = stop, disturb
+            self._stop, self._disturb, self._victim = stop, disturb, victim
             self._thread = None
             self._is_counting = True
 
@@ -93,34 +220,77 @@ class Points(fixtures.Fixture):
             raise self.error
         return True
 
-    def _stopping(self, name):
-        stock = pkgutil.resolve_name(name)
-        short_name = '.'.join(name.split('.')[-2:])
+    def kill(self, manager):
+        """Kill a nova-compute: its threads end at their next point."""
+        self._killed.add(manager)
 
-        @functools.wraps(stock)
-        def call(*args, **kwargs):
-            self._reach(short_name)
-            return stock(*args, **kwargs)
+    def forget_locks(self, options):
+        """Give a host new locks when its nova-compute starts again."""
+        self._restarts[id(options)] += 1
 
-        return call
+    @contextlib.contextmanager
+    def splitting(self, read, number):
+        """Return a context in which this thread stops before a read.
+
+        :param read: short name of one of READS
+        :param number: how many points the operation may go on then
+        """
+        thread = threading.current_thread()
+        self._splits[thread] = read, number
+        try:
+            yield
+        finally:
+            self._splits.pop(thread, None)
+            self._resume.set()
 
     def _reach(self, name):
         with self._lock:
-            if not self._is_counting:
-                return
-            number = 1 + sum(
-                each.partition('#')[0] == name for each in self.reached)
-            point = '%s#%d' % (name, number)
-            self.reached.append(point)
-            if point != self._stop:
-                return
-            self._is_counting = False
-            self._thread = threading.Thread(target=self._run, daemon=True)
+            point, is_stop = self._count(name)
+        if _MANAGER.get() in self._killed:
+            raise Killed()
+        if not is_stop:
+            return
+        if self._victim is not None:
+            self._victim()
+        self._resume = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
-        self._thread.join(_BLOCKED_SECONDS)
+        # Either the disturbance ends, or it lets the operation go on.
+        deadline = time.monotonic() + _BLOCKED_SECONDS
+        while (self._thread.is_alive() and not self._resume.is_set() and
+               time.monotonic() < deadline):
+            self._thread.join(0.01)
+        if _MANAGER.get() in self._killed:
+            raise Killed()
+
+    def _count(self, name):
+        """Count a point; return its name, and whether to stop there."""
+        is_of_disturbance = threading.current_thread() is self._thread
+        if not self._is_counting or is_of_disturbance:
+            return None, False
+        number = 1 + sum(
+            each.partition('#')[0] == name for each in self.reached)
+        point = '%s#%d' % (name, number)
+        self.reached.append(point)
+        is_stop = point == self._stop and self._thread is None
+        return point, is_stop
+
+    def _read(self, name):
+        """Stop a split recount, and let the operation go on meanwhile."""
+        read, number = self._splits.get(
+            threading.current_thread(), (None, None))
+        if name != read:
+            return
+        del self._splits[threading.current_thread()]
+        before = len(self.reached)
+        self._resume.set()
+        deadline = time.monotonic() + _GO_ON_SECONDS
+        while (len(self.reached) < before + number and
+               time.monotonic() < deadline):
+            time.sleep(0.01)
 
     def _run(self):
         try:
             self._disturb()
-        except Exception as error:
+        except BaseException as error:
             self.error = error

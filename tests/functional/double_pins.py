@@ -17,7 +17,6 @@ from nova_prio.compute import start_gate
 from nova_prio.virt import demand
 from tests.fuzz import faults
 
-DEDICATED = frozenset(range(8))
 _ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology']
 
 
@@ -27,6 +26,7 @@ class PinnedCloud(faults.FaultyCloud):
     CAST_AS_CALL = False
     refuses_starts = True
     HOSTS = 'mix1', 'mix2'
+    DEDICATED = frozenset(range(8))
     #: What ``assert_separate`` checks: the names of methods.
     CHECKED = 'running_cpus', 'recorded_cpus', 'leased_cpus'
 
@@ -65,7 +65,7 @@ class PinnedCloud(faults.FaultyCloud):
 
     def running_cpus(self, host):
         """Return the dedicated CPUs on which the running guests are pinned."""
-        return {uuid: _get_pins(domain.xml)
+        return {uuid: self.DEDICATED & _get_pinned_cpus(domain.xml)
                 for uuid, domain in self.domains(host).items()
                 if domain.isActive()}
 
@@ -229,8 +229,8 @@ def let_go(host_leases, uuid):
         host_leases.end_start(uuid)
 
 
-def _get_pins(xml):
-    """Return the dedicated CPUs of the vCPUs that are pinned to one CPU."""
+def _get_pinned_cpus(xml):
+    """Return the CPUs of the vCPUs that are pinned to one CPU, a set."""
     pins = etree.fromstring(xml).findall('cputune/vcpupin')
-    return DEDICATED & {
-        int(pin.get('cpuset')) for pin in pins if pin.get('cpuset').isdigit()}
+    return {int(pin.get('cpuset')) for pin in pins
+            if pin.get('cpuset').isdigit()}

@@ -226,7 +226,7 @@ class OtherStarts(_Gate):
                         'hw:cpu_priority': 'low', 'hw:numa_nodes': '1'}))]
         self._delete_server(self.server)
         self.assertEqual({}, self.leases('mix1').begin(
-            uuids.other, leases.LeaseSet(double_pins.DEDICATED)))
+            uuids.other, leases.LeaseSet(self.DEDICATED)))
         for server in floating:
             self.reboot(server)
             self.act(server, **{'os-stop': None})

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The cases of the explorer: their names, and the coverage."""
+
+import collections
+import fnmatch
+import json
+import random
+import typing
+
+from tests.explore import disturbances
+from tests.explore import kinds
+from tests.explore import operations
+
+CLEAN = 'clean'
+NOT_REACHED = 'not reached'
+#: Operations with a source host that is down.
+_ON_DEAD_HOST = frozenset((
+    'delete_locally', 'evacuate', 'fail_to_evacuate'))
+
+
+class Triple(typing.NamedTuple):
+    """An operation, a kind of instance and a disturbance, each a name."""
+
+    operation: str
+    kind: str
+    disturbance: str
+
+    def __str__(self):
+        return ':'.join(self)
+
+
+def list_triples(pattern='*:*:*'):
+    """Return the Triples that make sense and match a pattern, a list.
+
+    :param pattern: a glob for each part, such as "migrate*:high:*"; parts at
+        the end may be left out
+    """
+    globs = (pattern.split(':') + ['*', '*', '*'])[:3]
+    return [
+        triple for operation in operations.list_names()
+        for kind in kinds.list_names()
+        for disturbance in disturbances.list_names()
+        if _makes_sense(triple := Triple(operation, kind, disturbance)) and
+        all(map(fnmatch.fnmatchcase, triple, globs))]
+
+
+def _makes_sense(triple):
+    """Return whether a disturbance can change something."""
+    is_of_source = 'source' in triple.disturbance
+    if triple.operation in _ON_DEAD_HOST:
+        return triple.disturbance == 'return_source' or not is_of_source
+    return triple.disturbance != 'return_source'
+
+
+def draw(triples, number, seed):
+    """Return randomly drawn pairs (Triple, number from 0 to 1), a list.
+
+    The number tells which of its points to take.
+    """
+    generator = random.Random(seed)
+    return [(generator.choice(triples), generator.random())
+            for _ in range(number)]
+
+
+def parse_shard(text):
+    """Return the numbers of "NUMBER/COUNT", such as "0/4"."""
+    number, _, count = text.partition('/')
+    return int(number), int(count)
+
+
+class State:
+    """The results so far, in a file of one JSON object per line.
+
+    :param path: path of the file, or None to keep the results in memory
+    """
+
+    def __init__(self, path=None):
+        self.results = {}  # name of a case -> result
+        self._path = path
+        if path:
+            with open(path, 'a+') as lines:
+                lines.seek(0)
+                for line in lines:
+                    found = json.loads(line)
+                    self.results[found['case']] = found['result']
+
+    def add(self, case, result):
+        """Keep the result of a case: CLEAN, NOT_REACHED or a violation."""
+        self.results[case] = result
+        if self._path:
+            with open(self._path, 'a') as lines:
+                print(json.dumps({'case': case, 'result': result}),
+                      file=lines)
+
+    def list_violations(self):
+        """Return the names of the cases with a violation, a list."""
+        return [case for case, result in self.results.items()
+                if result not in (CLEAN, NOT_REACHED)]
+
+    def format_coverage(self):
+        """Return a table: the points of each operation by disturbance."""
+        found = collections.defaultdict(collections.Counter)
+        for case, result in self.results.items():
+            operation, kind, disturbance, _ = case.split(':')
+            row = found['%s:%s' % (operation, disturbance)]
+            row['stops'] += result != NOT_REACHED
+            row['not reached'] += result == NOT_REACHED
+            row['violations'] += result not in (CLEAN, NOT_REACHED)
+            row[kind] += 1
+        lines = []
+        for name, row in sorted(found.items()):
+            numbers = [row.pop(each) for each in (
+                'stops', 'not reached', 'violations')]
+            lines.append('%-60s %4d stops, %3d not reached, %2d violations '
+                         '(%s)' % (name, *numbers, ', '.join(sorted(row))))
+        return '\n'.join(lines)

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The cloud that the explorer disturbs."""
+
+import contextlib
+import pkgutil
+from unittest import mock
+
+import fixtures
+from nova import exception
+from nova.tests.functional.api import client
+from oslo_service import service as oslo_service
+
+from nova_prio.admin.audit import migrations as audit_migrations
+from nova_prio_scenario import migrations
+from tests import commands
+from tests.explore import kinds
+from tests.explore import oracle
+from tests.explore import points
+from tests.functional import double_pins
+
+#: Error of a guest that does not start.
+BUILD_ERROR = exception.InstanceDeployFailure
+#: Flavor of another instance in the same operation.
+SMALL = kinds.Flavor(1, {'hw:cpu_priority': 'high'})
+_ONE = kinds.Flavor(1)
+#: An operation, with a disturbance that blocks it, takes less.
+PATIENCE_SECONDS = 60
+#: A call to a nova-compute that was killed fails after this time.
+_CALL_SECONDS = 10
+
+
+class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
+    """Two hosts with neighbours, and the kind of the explored instance."""
+
+    mix = True
+    DEDICATED = kinds.DEDICATED
+
+    def setUp(self):
+        self.flags(max_concurrent_live_migrations=1)
+        super().setUp()
+        self.flags(rpc_response_timeout=_CALL_SECONDS,
+                   long_rpc_timeout=_CALL_SECONDS)
+        self._flavors = {}
+        self.points = self.useFixture(points.Points())
+        self.was_killed = False
+        self.neighbours = set()
+        high, ordinary = kinds.NEIGHBOURS
+        for host, flavor in zip(self.HOSTS, high):
+            for each in flavor, ordinary:
+                server = self.boot(self.flavor_of(each), host=host)
+                self.neighbours.add(server['id'])
+        self.image_id = server['image']['id']
+
+    def start_seed_host(self, name, **kwargs):
+        """Start a host of two NUMA cells."""
+        super().start_seed_host(name, mix=self.mix, **kinds.HOST, **kwargs)
+
+    def flavor_of(self, flavor):
+        """Return the ID of a ``kinds.Flavor``."""
+        key = repr(flavor)
+        if key not in self._flavors:
+            self._flavors[key] = self.flavor(
+                flavor.vcpus, **flavor.extra_specs)
+        return self._flavors[key]
+
+    # Servers
+
+    def list_servers(self):
+        """Return the servers but for the neighbours, a list."""
+        return [server for server in self.api.get_servers()
+                if server['id'] not in self.neighbours]
+
+    def post_server(self, flavor, host=None):
+        """Request a server of a ``kinds.Flavor``, on a host or anywhere."""
+        az = 'nova:' + host if host else None
+        return self.api.post_server({'server': self._build_server(
+            flavor_id=self.flavor_of(flavor), networks='none', az=az)})
+
+    def request(self, server, **action):
+        """Request an action, which the API may refuse."""
+        # A disturbance may have changed the state of the server.
+        with contextlib.suppress(client.OpenStackApiException):
+            self.api.post_server_action(server['id'], action)
+
+    def act(self, server, **action):
+        """Request an action, which may fail, and wait until it has ended."""
+        self.request(server, **action)
+        self.wait_until_rest(server)
+
+    def request_delete(self, server):
+        """Request the delete of a server, which may be deleted already."""
+        with contextlib.suppress(client.OpenStackApiException):
+            self.api.delete_server(server['id'])
+
+    def is_gone(self, server):
+        """Return whether a server was deleted."""
+        try:
+            self.api.get_server(server['id'])
+        except client.OpenStackApiNotFoundException:
+            return True
+        return False
+
+    def delete_server(self, server):
+        """Delete a server, and wait until Nova has done so."""
+        self.request_delete(server)
+        self.wait_until_rest(server, is_deleted=True)
+
+    def abort_migration(self, server, migration):
+        """Request the abort of a live migration, which Nova may refuse."""
+        with contextlib.suppress(client.OpenStackApiException):
+            self.api.delete_migration(server['id'], migration['id'])
+
+    def wait_until_built(self, server):
+        """Wait until a server is built, was refused, or was deleted."""
+        def check():
+            found = {each['id']: each['status']
+                     for each in self.api.get_servers()}
+            self.assertNotEqual('BUILD', found.get(server['id']))
+
+        self._wait_for_assert(check, max_retries=600, sleep=0.1)
+
+    def wait_until_rest(self, server, is_deleted=False):
+        """Wait until Nova does nothing more with a server.
+
+        If a nova-compute was killed, the server may keep its task.
+        """
+        if self.was_killed:
+            self.points.wait_until_still(1, PATIENCE_SECONDS)
+            return
+
+        def check():
+            try:
+                found = self.api.get_server(server['id'])
+            except client.OpenStackApiNotFoundException:
+                return
+            if self.was_killed:
+                return
+            self.assertFalse(
+                is_deleted or found['status'] == 'BUILD' or
+                found['OS-EXT-STS:task_state'] or
+                self.is_migrating_live(server['id']), found)
+
+        self._wait_for_assert(check, max_retries=600, sleep=0.1)
+        # The API does not show the last steps.
+        self.points.wait_until_still(0.2, PATIENCE_SECONDS)
+
+    def wait_for_migration(self, server, before, *statuses):
+        """Wait until a new migration of a server has a status; return it.
+
+        :param before: ID of the newest migration before
+        :returns: the migration, or an empty dict if it never has the status
+        """
+        for _ in range(100):
+            found = migrations.get_newest(self.api, server['id'])
+            if found.get('id') != before and found['status'] in (
+                    *statuses, 'error', 'failed', 'cancelled', 'completed'):
+                return found if found['status'] in statuses else {}
+            self.points.wait_until_still(0.1, 0.1)
+        return {}
+
+    @contextlib.contextmanager
+    def failing_once(self, name, error):
+        """Return a context where the first call of a method fails."""
+        stock = pkgutil.resolve_name(name)
+        calls = []
+
+        def fail_first(*args, **kwargs):
+            calls.append(name)
+            if len(calls) == 1:
+                raise error(reason='the explorer made it fail')
+            return stock(*args, **kwargs)
+
+        with fixtures.MonkeyPatch(name, fail_first):
+            yield
+
+    # Hosts
+
+    def kill(self, host):
+        """Kill the nova-compute of a host, without a word to others."""
+        compute = self.computes[host]
+        self.was_killed = True
+        self.points.kill(compute.manager)
+        compute.driver.is_stopping.set()
+        compute.driver.register_event_listener(None)
+        compute.stop = lambda: None
+        for name in 'rpcserver', 'rpcserver_alt':
+            server = getattr(compute, name, None)
+            if server is not None:
+                server.stop()
+        oslo_service.Service.stop(compute)
+
+    def restart_killed(self, host):
+        """Start the nova-compute of a host that was killed."""
+        self.points.forget_locks(self._host_options[host])
+        self.restart_compute_service(host)
+        self.update_host(host)
+
+    def return_hosts(self):
+        """Start the hosts that are down; end the guests that Nova forgot."""
+        for host in sorted(self.hosts_down):
+            self.host_up(host)
+        self.end_orphans()
+
+    def recover(self):
+        """Do what an operator does after a nova-compute was killed."""
+        for server in self.api.get_servers():
+            if server['OS-EXT-STS:task_state'] or server['status'] == 'ERROR':
+                self.request(server, **{
+                    'os-resetState': {'state': 'active'}})
+        with mock.patch.object(audit_migrations, 'QUIET_SECONDS', -1):
+            commands.run('audit', '--fix')
+        self.was_killed = False
+
+    def assert_admits(self):
+        """Assert that an ordinary server can be created on each host."""
+        for host in self.HOSTS:
+            server = self.post_server(_ONE, host)
+            self.wait_until_built(server)
+            found = self.api.get_server(server['id'])
+            self.assertEqual('ACTIVE', found['status'], found.get('fault'))
+            self.delete_server(server)
+
+    def clean_up(self):
+        """Delete the servers of a case, and undo what it has changed."""
+        self.points.end()
+        self.was_killed = False
+        self.return_hosts()
+        for host in self.HOSTS:
+            self.host_enable(host)
+        self.set_aggregate(has_mix=True)
+        for server in self.list_servers():
+            self.delete_server(server)
+        self.reset_jobs()
+        self.end_orphans()
+        self.assert_exact()
+
+    def set_aggregate(self, has_mix):
+        """Set or remove the metadata of the aggregate of the hosts."""
+        aggregate, = self._aggregates.values()
+        self.admin_api.post_aggregate_action(aggregate, {'set_metadata': {
+            'metadata': {'priority_mix': 'true' if has_mix else None}}})
+
+
+class ExploredCloudWithoutMix(ExploredCloud):
+    """Hosts where low-priority instances float on the shared CPUs."""
+
+    mix = False

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Play the cases of the explorer."""
+
+import contextlib
+import sys
+import time
+import traceback
+
+from tests.explore import cases
+from tests.explore import cloud as explored_cloud
+from tests.explore import disturbances
+from tests.explore import kinds
+from tests.explore import operations
+
+
+def print_line(text):
+    """Print a line; no fixture captures it."""
+    print(text, file=sys.__stdout__, flush=True)
+
+
+class Explorer:
+    """Plays cases in clouds that it starts.
+
+    :param state: ``cases.State`` for the results
+    :param cases_per_cloud: number of cases after which a cloud is replaced
+    """
+
+    def __init__(self, state, cases_per_cloud=1):
+        self._state = state
+        self._cases_per_cloud = cases_per_cloud
+        self._left = 0
+        self._cloud = None
+        self._stack = contextlib.ExitStack()
+        self._reached = []
+        self._points = {}  # (operation, kind) -> names of the points
+
+    def close(self):
+        """End the cloud."""
+        self._stack.close()
+        self._cloud = None
+
+    def list_points(self, operation, kind):
+        """Return the points of an operation on a kind, a list of names.
+
+        It is empty if the operation fails without a disturbance.
+        """
+        if (operation, kind) not in self._points:
+            self.play(cases.Triple(operation, kind, 'nothing'), None)
+            self._points[operation, kind] = self._reached
+        return self._points[operation, kind]
+
+    def play(self, triple, point):
+        """Play a case unless there is a result; keep and print the latter."""
+        name = '%s:%s' % (triple, point)
+        if name in self._state.results and point is not None:
+            return
+        self._prepare(triple.kind)
+        started = time.monotonic()
+        result = cases.CLEAN
+        self._reached = []
+        try:
+            if not self._play(triple, point):
+                result = cases.NOT_REACHED
+            self._reached = list(self._cloud.points.reached)
+            self._cloud.clean_up()
+        except Exception as error:
+            result = '%s: %s' % (type(error).__name__, error)
+            print_line(traceback.format_exc(limit=-3))
+            # The next case must not suffer.
+            self._left = 0
+        self._state.add(name, result)
+        print_line('%5.1f s %s %s' % (
+            time.monotonic() - started, name, result))
+
+    def _prepare(self, kind):
+        """Start a cloud if there is none, or none for this kind."""
+        wanted = explored_cloud.ExploredCloud
+        if not kinds.has_mix(kind):
+            wanted = explored_cloud.ExploredCloudWithoutMix
+        if self._left <= 0 or type(self._cloud) is not wanted:
+            self.close()
+            self._cloud = self._stack.enter_context(wanted.running())
+            self._left = self._cases_per_cloud
+        self._left -= 1
+
+    def _play(self, triple, point):
+        """Play a case; return whether its point was reached."""
+        cloud, kind = self._cloud, kinds.get(triple.kind)
+        steps = getattr(operations.Operations(cloud, kind),
+                        triple.operation)()
+        server = next(steps)
+        victim = disturbances.get_victim(triple.disturbance)
+
+        def disturb():
+            disturbance = disturbances.Disturbances(cloud, kind, server)
+            getattr(disturbance, triple.disturbance)()
+            cloud.assert_sound()
+
+        cloud.points.begin(point, disturb,
+                           victim and (lambda: cloud.kill(victim)))
+        for _ in steps:
+            pass
+        was_reached = cloud.points.end()
+        cloud.assert_sound()
+        cloud.return_hosts()
+        if triple.disturbance == 'return_source':
+            # If the source was up before the guest had left, Nova ends the
+            # guest at the next start.
+            cloud.restart_compute_service(operations.SOURCE)
+        if cloud.was_killed:
+            cloud.recover()
+        cloud.assert_exact()
+        cloud.assert_sound()
+        cloud.assert_admits()
+        return was_reached
+
+

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What must hold on a host: at any moment, and at rest."""
+
+import collections
+import time
+import typing
+
+from nova import context
+from nova import objects
+
+from nova_prio.virt import demand
+from tests.functional import test_leases
+
+#: Guests, records and leases are read one after the other. What is wrong must
+#: stay wrong for this time.
+_SECONDS = 1
+_ROWS = 'high', 'low', 'ordinary'
+_RESERVED_MEMORY_MB = 512
+
+
+class Need(typing.NamedTuple):
+    """What an instance, or one side of a move, needs on a host.
+
+    ``consumer`` is the UUID that has its allocation in Placement.
+    """
+
+    uuid: str
+    consumer: str
+    cpus: frozenset
+    shared: int
+    flavor: objects.Flavor
+
+
+class Oracle:
+    """A part of a ``double_pins.PinnedCloud``."""
+
+    def assert_sound(self):
+        """Assert what must hold at any moment, on all hosts."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            found = [text for host in self.HOSTS
+                     for text in self._find_unsound(host)]
+            if not found or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        self.assertEqual([], found)
+        self.assertNotIn(test_leases.REFUSED, self.gate_log.output)
+
+    def _find_unsound(self, host):
+        """Yield what is wrong on a host, each a str."""
+        running = self.running_cpus(host)
+        leased = self.leased_cpus(host)
+        recorded = {uuid: cpus for uuid, cpus
+                    in self.recorded_cpus(host).items()
+                    if not self._is_named(uuid)}
+        for what, found in (('guests', running), ('leases', leased),
+                            ('records', recorded)):
+            owners = collections.Counter(
+                cpu for cpus in found.values() for cpu in cpus)
+            twice = [cpu for cpu, number in owners.items() if number > 1]
+            if twice:
+                yield '%s: %s have CPUs %s twice: %s' % (
+                    host, what, twice, found)
+        if host in self.hosts_down:
+            return
+        for uuid, cpus in running.items():
+            if not cpus <= leased.get(uuid, frozenset()):
+                yield '%s: the guest %s runs on %s, leased are %s' % (
+                    host, uuid, sorted(cpus), leased.get(uuid))
+        report = self._get_report_of_tracker(host)
+        for row in _ROWS:
+            used, sellable = (getattr(report, '%s_%s' % (row, name))
+                              for name in ('used', 'sellable'))
+            if used > sellable:
+                yield '%s: %d of %d in the %s row are used' % (
+                    host, used, sellable, row)
+
+    def _is_named(self, uuid):
+        """Return whether a WARNING has named the record of an instance."""
+        return any(uuid in line for line in self.gate_log.output.splitlines()
+                   if 'The record of the instance has the CPUs' in line)
+
+    def _get_report_of_tracker(self, host):
+        tracker = self.computes[host].rt
+        return tracker.get_priority_report(tracker.compute_nodes[host])
+
+    # At rest
+
+    def assert_exact(self):
+        """Assert that the numbers of all hosts are those that are needed."""
+        for host in self.HOSTS:
+            for _ in range(2):
+                self.update_host(host)
+        for host in self.HOSTS:
+            self._assert_exact_host(host)
+        self.assertNotIn('Error updating resources', self.log.output)
+
+    def _assert_exact_host(self, host):
+        needs = self._list_needs(host)
+        cpus = collections.defaultdict(frozenset)
+        shared = collections.Counter()
+        for each in needs:
+            cpus[each.uuid] |= each.cpus
+            shared[each.uuid] += each.shared
+        cpus = {uuid: found for uuid, found in cpus.items() if found}
+        leased_shared = collections.Counter()
+        for uuid, usage in self.leases(host).list_usages():
+            leased_shared[uuid] += usage.demand.shared
+        self.assertEqual((cpus, +shared),
+                         (self.leased_cpus(host), +leased_shared), host)
+        with self.record(host) as node:
+            self.assertEqual(
+                (sorted(frozenset().union(*cpus.values())),
+                 sum(each.flavor.vcpus for each in needs),
+                 _RESERVED_MEMORY_MB +
+                 sum(each.flavor.memory_mb for each in needs)),
+                (sorted(demand.get_host_pins(node.numa_topology)),
+                 node.vcpus_used, node.memory_mb_used), host)
+        for uuid, found in self.running_cpus(host).items():
+            self.assertLessEqual(found, cpus.get(uuid, frozenset()), uuid)
+        self.assertEqual('', self.report(host).problem)
+        self.assertEqual(
+            {each.consumer: _get_amounts(each) for each in needs},
+            {consumer: found['resources'] for consumer, found
+             in self.resources(host, 'allocations').items()}, host)
+
+    def _list_needs(self, host):
+        """Return the Needs of a host, a list."""
+        found = []
+        for instance in self.list_instances():
+            if instance.host == host:
+                found.append(_get_need(
+                    instance, instance.uuid, instance.flavor,
+                    instance.numa_topology))
+            if instance.vm_state == 'resized':
+                migration = objects.Migration.get_by_id(
+                    context.get_admin_context(),
+                    instance.migration_context.migration_id)
+                if migration.source_compute == host:
+                    found.append(_get_need(
+                        instance, migration.uuid, instance.old_flavor,
+                        instance.migration_context.old_numa_topology))
+        return found
+
+
+def _get_need(instance, consumer, flavor, topology):
+    return Need(
+        uuid=instance.uuid, consumer=consumer, flavor=flavor,
+        cpus=frozenset(demand.get_topology_pins(topology)),
+        shared=demand.get_demand(flavor, topology).shared)
+
+
+def _get_amounts(need):
+    """Return the allocation of a Need, a dict."""
+    found = {'PCPU': len(need.cpus), 'VCPU': need.shared,
+             'MEMORY_MB': need.flavor.memory_mb,
+             'DISK_GB': need.flavor.root_gb + need.flavor.ephemeral_gb}
+    return {name: amount for name, amount in found.items() if amount}
