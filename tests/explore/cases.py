@@ -14,6 +14,8 @@ from tests.explore import operations
 
 CLEAN = 'clean'
 NOT_REACHED = 'not reached'
+#: Stands for the disturbance of a run that finds the points.
+NOTHING = 'nothing'
 #: Operations with a source host that is down.
 _ON_DEAD_HOST = frozenset((
     'delete_locally', 'evacuate', 'fail_to_evacuate'))
@@ -77,21 +79,33 @@ class State:
 
     def __init__(self, path=None):
         self.results = {}  # name of a case -> result
+        self.points = {}  # (operation, kind) -> names of its points
         self._path = path
         if path:
             with open(path, 'a+') as lines:
                 lines.seek(0)
                 for line in lines:
                     found = json.loads(line)
-                    self.results[found['case']] = found['result']
+                    if 'points' in found:
+                        self.points[found['operation'], found['kind']] = (
+                            found['points'])
+                    else:
+                        self.results[found['case']] = found['result']
 
     def add(self, case, result):
         """Keep the result of a case: CLEAN, NOT_REACHED or a violation."""
         self.results[case] = result
+        self._write(case=case, result=result)
+
+    def add_points(self, operation, kind, points):
+        """Keep the names of the points of an operation on a kind."""
+        self.points[operation, kind] = points
+        self._write(operation=operation, kind=kind, points=points)
+
+    def _write(self, **line):
         if self._path:
             with open(self._path, 'a') as lines:
-                print(json.dumps({'case': case, 'result': result}),
-                      file=lines)
+                print(json.dumps(line), file=lines)
 
     def list_violations(self):
         """Return the names of the cases with a violation, a list."""
@@ -103,6 +117,8 @@ class State:
         found = collections.defaultdict(collections.Counter)
         for case, result in self.results.items():
             operation, kind, disturbance, _ = case.split(':')
+            if disturbance == NOTHING and result == NOT_REACHED:
+                continue
             row = found['%s:%s' % (operation, disturbance)]
             row['stops'] += result != NOT_REACHED
             row['not reached'] += result == NOT_REACHED

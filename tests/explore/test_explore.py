@@ -26,7 +26,9 @@ SEED = 'NOVA_PRIO_EXPLORE_SEED'
 SHARD = 'NOVA_PRIO_EXPLORE_SHARD'
 #: File with the results; cases with a result there are not played again.
 STATE = 'NOVA_PRIO_EXPLORE_STATE'
-_SWEPT_PER_CLOUD = 200
+#: Number of cases in one cloud; by default 1 for single stops.
+CLOUD = 'NOVA_PRIO_EXPLORE_CLOUD'
+_SWEPT_PER_CLOUD = '200'
 
 
 def _get(name, default):
@@ -43,7 +45,8 @@ class Explore(unittest.TestCase):
         triples = cases.list_triples(pattern)
         self.assertTrue(triples, '%s=%s: no case' % (CASE, pattern))
         shard, count = cases.parse_shard(_get(SHARD, '0/1'))
-        player = explorer.Explorer(state, 1 if number else _SWEPT_PER_CLOUD)
+        player = explorer.Explorer(
+            state, int(_get(CLOUD, '1' if number else _SWEPT_PER_CLOUD)))
         self.addCleanup(player.close)
         try:
             if number:
@@ -66,6 +69,7 @@ class Explore(unittest.TestCase):
         explorer.print_line('%s=%s' % (SEED, seed))
         drawn = cases.draw(triples, number, seed)
         for triple, fraction in drawn[shard::count]:
-            names = player.list_points(triple.operation, triple.kind)
+            names = player.list_similar_points(
+                triple.operation, triple.kind)
             if names:
                 player.play(triple, names[int(fraction * len(names))])
