@@ -32,19 +32,29 @@ class Triple(typing.NamedTuple):
         return ':'.join(self)
 
 
-def list_triples(pattern='*:*:*'):
+def list_triples(patterns='*'):
     """Return the Triples that make sense and match a pattern, a list.
 
-    :param pattern: a glob for each part, such as "migrate*:high:*"; parts at
-        the end may be left out
+    :param patterns: patterns, separated by spaces; each has a glob for each
+        part, such as "migrate*:high:*". Parts at the end may be left out
     """
-    globs = (pattern.split(':') + ['*', '*', '*'])[:3]
-    return [
-        triple for operation in operations.list_names()
-        for kind in kinds.list_names()
-        for disturbance in disturbances.list_names()
-        if _makes_sense(triple := Triple(operation, kind, disturbance)) and
-        all(map(fnmatch.fnmatchcase, triple, globs))]
+    globs = [(pattern.split(':') + ['*', '*'])[:3]
+             for pattern in patterns.split()]
+    every = (Triple(operation, kind, disturbance)
+             for operation in operations.list_names()
+             for kind in kinds.list_names()
+             for disturbance in disturbances.list_names())
+    return [triple for triple in every if _makes_sense(triple) and any(
+        all(map(fnmatch.fnmatchcase, triple, each)) for each in globs)]
+
+
+def parse(case):
+    """Return the Triple and the point of a case.
+
+    :param case: its name, such as "migrate:high:delete_it:Instance.save#3"
+    """
+    *triple, point = case.split(':')
+    return Triple(*triple), point
 
 
 def _makes_sense(triple):

@@ -196,12 +196,6 @@ class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
         self.restart_compute_service(host)
         self.update_host(host)
 
-    def return_hosts(self):
-        """Start the hosts that are down; end the guests that Nova forgot."""
-        for host in sorted(self.hosts_down):
-            self.host_up(host)
-        self.end_orphans()
-
     def recover(self):
         """Do what an operator does after a nova-compute was killed."""
         for server in self.api.get_servers():

@@ -84,9 +84,11 @@ class Disturbances:
 
     def kill_source(self):
         self._cloud.restart_killed(_SOURCE)
+        self.create_at_source()
 
     def kill_destination(self):
         self._cloud.restart_killed(_DESTINATION)
+        self.create_at_destination()
 
     def run_periodic_tasks(self):
         for host in self._cloud.HOSTS:

@@ -59,6 +59,22 @@ class Explorer:
                  if name == operation and points]
         return known[0] if known else self.list_points(operation, kind)
 
+    def sweep(self, triples):
+        """Play some triples at each point of their operations."""
+        for triple in triples:
+            for point in self.list_points(triple.operation, triple.kind):
+                self.play(triple, point)
+
+    def play_drawn(self, drawn):
+        """Play single stops.
+
+        :param drawn: list of (Triple, number from 0 to 1), see ``cases.draw``
+        """
+        for triple, fraction in drawn:
+            points = self.list_similar_points(triple.operation, triple.kind)
+            if points:
+                self.play(triple, points[int(fraction * len(points))])
+
     def play(self, triple, point):
         """Play a case unless there is a result; keep and print the latter."""
         name = '%s:%s' % (triple, point)
@@ -124,5 +140,3 @@ class Explorer:
         if self._left % _ADMITTING == 0:
             cloud.assert_admits()
         return was_reached
-
-

@@ -3,10 +3,12 @@
 """Stop each operation at each of its points, and disturb it there.
 
 A case is OPERATION:KIND:DISTURBANCE:POINT. The points of an operation are
-found by a run without a disturbance. What must hold is in :mod:`oracle`.
+found by a run without a disturbance. What must hold is in
+:mod:`tests.explore.oracle`.
 
 A sweep plays a disturbance at each point of an operation, in one cloud. A
-single stop is one case in a clean cloud. By default, single stops are drawn.
+single stop is one case in a clean cloud. By default, the selected cases are
+swept.
 """
 
 import os
@@ -16,10 +18,9 @@ import unittest
 from tests.explore import cases
 from tests.explore import explorer
 
-#: Cases to sweep, such as "migrate:high:recount_source:Instance.save#1" or
-#: "evacuate:*-nomix:kill_*": a glob for each part.
+#: Patterns of the cases, or one case: see ``cases.list_triples``.
 CASE = 'NOVA_PRIO_EXPLORE_CASE'
-#: Number of the single stops to draw from all cases.
+#: Number of the single stops to draw from the selected cases.
 CASES = 'NOVA_PRIO_EXPLORE_CASES'
 SEED = 'NOVA_PRIO_EXPLORE_SEED'
 #: "NUMBER/COUNT": play every COUNTth of the triples or drawn cases.
@@ -31,45 +32,40 @@ CLOUD = 'NOVA_PRIO_EXPLORE_CLOUD'
 _SWEPT_PER_CLOUD = '200'
 
 
-def _get(name, default):
-    return os.environ.get(name) or default
-
-
 class Explore(unittest.TestCase):
-    """The cases that the environment selects."""
+    """The cases that the variables of the environment select."""
 
     def test_hosts_stay_right(self):
         state = cases.State(os.environ.get(STATE))
-        pattern = _get(CASE, '*')
+        selected = _get(CASE, '*')
         number = int(_get(CASES, '0'))
-        triples = cases.list_triples(pattern)
-        self.assertTrue(triples, '%s=%s: no case' % (CASE, pattern))
-        shard, count = cases.parse_shard(_get(SHARD, '0/1'))
         player = explorer.Explorer(
             state, int(_get(CLOUD, '1' if number else _SWEPT_PER_CLOUD)))
         self.addCleanup(player.close)
         try:
-            if number:
-                self._play_drawn(player, triples, number, shard, count)
+            if selected.count(':') == 3:
+                player.play(*cases.parse(selected))
             else:
-                self._sweep(player, triples[shard::count], pattern)
+                self._play_selected(player, selected, number)
         finally:
             explorer.print_line(state.format_coverage())
         self.assertEqual([], state.list_violations())
 
-    def _sweep(self, player, triples, pattern):
-        point = ':'.join(pattern.split(':')[3:])
-        for triple in triples:
-            names = player.list_points(triple.operation, triple.kind)
-            for each in [point] if point else names:
-                player.play(triple, each)
+    def _play_selected(self, player, patterns, number):
+        """Play single stops, or sweep.
 
-    def _play_drawn(self, player, triples, number, shard, count):
+        :param number: number of single stops, or 0 to sweep
+        """
+        triples = cases.list_triples(patterns)
+        self.assertTrue(triples, '%s=%s selects no case' % (CASE, patterns))
+        shard, count = cases.parse_shard(_get(SHARD, '0/1'))
+        if not number:
+            player.sweep(triples[shard::count])
+            return
         seed = _get(SEED, str(random.randrange(10 ** 6)))
         explorer.print_line('%s=%s' % (SEED, seed))
-        drawn = cases.draw(triples, number, seed)
-        for triple, fraction in drawn[shard::count]:
-            names = player.list_similar_points(
-                triple.operation, triple.kind)
-            if names:
-                player.play(triple, names[int(fraction * len(names))])
+        player.play_drawn(cases.draw(triples, number, seed)[shard::count])
+
+
+def _get(name, default):
+    return os.environ.get(name) or default

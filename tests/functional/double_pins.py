@@ -119,6 +119,12 @@ class PinnedCloud(faults.FaultyCloud):
             self.computes[host].rt.update_available_resource(
                 context.get_admin_context(), host)
 
+    def return_hosts(self):
+        """Start the hosts that are down; end the guests that Nova forgot."""
+        for host in sorted(self.hosts_down):
+            self.host_up(host)
+        self.end_orphans()
+
     def end_orphans(self):
         """Let Nova end the guests of deleted instances."""
         self.flags(running_deleted_instance_timeout=0)

@@ -169,17 +169,14 @@ class _Scenarios(double_pins.PinnedCloud):
     def assert_consistent(self):
         """Assert that no CPU is used twice, now and after two recounts."""
         self.assert_separate_everywhere()
-        for host in sorted(self.hosts_down):
-            self.host_up(host)
-        self.end_orphans()
+        self.return_hosts()
         for host in self.HOSTS:
             self.assert_exact_leases(host)
         self.assert_separate_everywhere()
 
     def clean_up(self):
         """Delete all servers, and start the hosts that are down."""
-        for host in sorted(self.hosts_down):
-            self.host_up(host)
+        self.return_hosts()
         for server in self.api.get_servers():
             self._delete_server(server)
         self.end_orphans()

@@ -6,8 +6,8 @@ The fuzz is a loop with a seeded generator, not a state machine of hypothesis.
 Hypothesis would start a new cloud, which takes seconds, for each example and
 for each step of shrinking. It also expects equal outcomes of equal draws, but
 Nova's scheduler may choose another host. Instead an operation is a line of
-text, and a sequence of lines can be played again. To make a sequence smaller,
-remove lines.
+text, and a sequence of lines can be played again. A sequence that fails is
+made shorter in new clouds.
 """
 
 import collections
@@ -23,12 +23,15 @@ from tests.fuzz import base
 from tests.fuzz import cloud as fuzz_cloud
 from tests.fuzz import comparison
 from tests.fuzz import operations
+from tests.fuzz import shrinking
 
 SEED = 'NOVA_PRIO_FUZZ_SEED'
 OPERATIONS = 'NOVA_PRIO_FUZZ_OPERATIONS'
 REPLAY = 'NOVA_PRIO_FUZZ_REPLAY'
 CONTINUE = 'NOVA_PRIO_FUZZ_CONTINUE'
 LOG = 'NOVA_PRIO_FUZZ_LOG'
+#: Seconds in which a failing sequence is made shorter; 0 for never.
+SHRINK = 'NOVA_PRIO_FUZZ_SHRINK'
 #: Relative frequency of operations; 1 for all others.
 WEIGHTS = {
     'create': 8, 'create_many': 2, 'delete': 3, 'resize': 3, 'migrate': 2,
@@ -119,13 +122,31 @@ def _lines(fuzz):
     """Yield the operations to be played, lists of str."""
     if os.environ.get(REPLAY):
         with open(os.environ[REPLAY]) as played:
-            for line in played:
-                operation, *arguments = line.split()
-                if fuzz.is_possible(operation, arguments):
-                    yield operation, *arguments
+            yield from _select_possible(fuzz, played)
         return
     for _ in range(int(os.environ.get(OPERATIONS) or 1000)):
         yield fuzz.draw()
+
+
+def _select_possible(fuzz, lines):
+    """Yield the operations of lines that are possible, lists of str."""
+    for line in lines:
+        operation, *arguments = line.split()
+        if fuzz.is_possible(operation, arguments):
+            yield operation, *arguments
+
+
+def _replay(lines):
+    """Play lines in a new cloud up to the first difference.
+
+    :returns: the lines that were played, or None without a difference
+    """
+    with fuzz_cloud.FuzzCloud.running() as cloud:
+        fuzz = Fuzz(cloud, seed=None)
+        for operation, *arguments in _select_possible(fuzz, lines):
+            if fuzz.play(operation, arguments):
+                return fuzz.played
+    return None
 
 
 def _play(fuzz):
@@ -163,4 +184,9 @@ def test_accounting_placement_and_guests_agree_after_each_operation(
             if differing != []:
                 print_line('The operations, for %s:' % REPLAY)
                 print_line('\n'.join(fuzz.played))
+    seconds = int(os.environ.get(SHRINK) or 0)
+    if differing and seconds:
+        print_line('Fewer operations, for %s:' % REPLAY)
+        print_line('\n'.join(shrinking.shrink(
+            fuzz.played, _replay, seconds)))
     assert not differing, '%s=%s' % (SEED, seed)
