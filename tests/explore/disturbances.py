@@ -49,7 +49,8 @@ class Disturbances:
     def _create_rival(self, host):
         """Take what a recount has freed, if anything."""
         if host not in self._cloud.hosts_down:
-            self._cloud.recount(host)
+            for _ in range(2):
+                self._cloud.recount(host)
             rival = self._cloud.post_server(self._kind.rival, host)
             self._cloud.wait_until_built(rival)
 
@@ -81,6 +82,7 @@ class Disturbances:
     def return_source(self):
         if _SOURCE in self._cloud.hosts_down:
             self._cloud.host_up(_SOURCE)
+            self.create_at_destination()
 
     def kill_source(self):
         self._cloud.restart_killed(_SOURCE)

@@ -70,7 +70,9 @@ class Explorer:
 
         :param drawn: list of (Triple, number from 0 to 1), see ``cases.draw``
         """
-        for triple, fraction in drawn:
+        # Two kinds of hosts need two clouds.
+        by_cloud = sorted(drawn, key=lambda each: kinds.has_mix(each[0].kind))
+        for triple, fraction in by_cloud:
             points = self.list_similar_points(triple.operation, triple.kind)
             if points:
                 self.play(triple, points[int(fraction * len(points))])

@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""The explorer finds each fault that is planted in the package.
+
+Each test names a case, which passes without the fault.
+"""
+
+import fixtures
+import testtools
+
+from nova_prio.model import leases
+from nova_prio.objects import lease_end
+from nova_prio.virt.libvirt import driver
+from nova_prio.virt.libvirt import live_migration
+from tests.explore import cases
+from tests.explore import explorer
+from tests.functional import double_pins
+
+_HOST = 'nova_prio.compute.priority_host.PriorityHost.'
+_LEASES = 'nova_prio.model.leases.Leases.'
+#: The source has a lease that it does not count.
+_REVERT = 'revert:high:create_at_source:_BaseCallContext.cast#2'
+_NOTHING = ':high:%s:None' % cases.NOTHING
+
+
+def _do_nothing(*args, **kwargs):
+    """Leave a step out."""
+
+
+class Mutants(testtools.TestCase):
+    """Each test plants a fault."""
+
+    def plant(self, name, function):
+        """Replace a function of the package."""
+        self.useFixture(fixtures.MonkeyPatch(name, function))
+
+    def assert_found(self, case):
+        """Assert that a case has a violation."""
+        state = cases.State()
+        player = explorer.Explorer(state)
+        self.addCleanup(player.close)
+        player.play(*cases.parse(case))
+        self.assertEqual([case], state.list_violations())
+
+    def let_recounts_end_leases(self):
+        """A lease ends in a recount that does not count it."""
+        def end_uncounted(host, context, name):
+            for uuid, each in host.leases.list_all():
+                if not each.is_counted:
+                    double_pins.let_go(host.leases, uuid)
+                    host.leases.end(uuid, each)
+
+        self.plant(_HOST + 'find_ended', end_uncounted)
+
+    def test_recount_ends_lease(self):
+        self.let_recounts_end_leases()
+        self.assert_found(_REVERT)
+
+    def test_recount_ends_lease_and_gate_is_off(self):
+        self.let_recounts_end_leases()
+        self.plant('nova_prio.compute.start_gate.StartGate.check',
+                   _do_nothing)
+        self.assert_found(_REVERT)
+
+    def test_evidence_is_ignored(self):
+        self.plant('nova_prio.objects.lease_end.read_need',
+                   lambda *args: lease_end.Need.OVER)
+        self.assert_found(_REVERT)
+
+    def test_cpu_is_leased_twice(self):
+        def begin(host_leases, uuid, new):
+            host_leases._sets.setdefault(uuid, []).append(new)
+            return {}
+
+        self.plant(_LEASES + 'begin', begin)
+        self.plant(_LEASES + 'find_cpus', lambda *args, **kwargs: frozenset())
+        self.assert_found(_REVERT)
+
+    def test_restart_forgets_revert(self):
+        self.plant('nova_prio.compat.workarounds.find_returning',
+                   lambda *args: ())
+        self.assert_found('revert:high:kill_source:_BaseCallContext.cast#2')
+
+    def test_call_of_claim_is_not_noted(self):
+        self.plant(_LEASES + 'begin_call', _do_nothing)
+        self.assert_found(
+            'evacuate:high:delete_it_and_create:LibvirtDriver.spawn#1')
+
+    def test_start_is_not_noted(self):
+        self.plant(_LEASES + 'begin_start', _do_nothing)
+        self.plant(_LEASES + 'end_start', _do_nothing)
+        self.assert_found('migrate:high:delete_it_and_create:'
+                          'LibvirtDriver._create_guest#1')
+
+    def test_lease_never_ends(self):
+        end = leases.Leases.end
+
+        def end_in_hand_only(host_leases, uuid, ended, starts=None):
+            return starts is None and end(host_leases, uuid, ended)
+
+        self.plant(_LEASES + 'end', end_in_hand_only)
+        self.assert_found('fail_last_check' + _NOTHING)
+
+    def test_rollback_saves_cpus_of_destination(self):
+        def rollback(*args, **kwargs):
+            super(live_migration.LiveMigration,
+                  args[0]).rollback_live_migration_at_destination(
+                      *args[1:], **kwargs)
+
+        self.plant('nova_prio.virt.libvirt.live_migration.LiveMigration.'
+                   'rollback_live_migration_at_destination', rollback)
+        self.assert_found('fail_job' + _NOTHING)
+
+    def test_rebuild_applies_claim_of_failed_move(self):
+        def rebuild(*args, **kwargs):
+            super(driver.PriorityLibvirtDriver, args[0]).rebuild(
+                *args[1:], **kwargs)
+
+        self.plant('nova_prio.virt.libvirt.driver.PriorityLibvirtDriver.'
+                   'rebuild', rebuild)
+        self.assert_found('rebuild_after_failed_move' + _NOTHING)
