@@ -215,14 +215,19 @@ class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
             self.assertEqual('ACTIVE', found['status'], found.get('fault'))
             self.delete_server(server)
 
+    def undo(self):
+        """Undo what a case has done to the hosts."""
+        self.return_hosts()
+        for host in self.HOSTS:
+            if self.get_service(host)['status'] == 'disabled':
+                self.host_enable(host)
+        self.set_aggregate(has_mix=True)
+
     def clean_up(self):
         """Delete the servers of a case, and undo what it has changed."""
         self.points.end()
         self.was_killed = False
-        self.return_hosts()
-        for host in self.HOSTS:
-            self.host_enable(host)
-        self.set_aggregate(has_mix=True)
+        self.undo()
         for server in self.list_servers():
             self.delete_server(server)
         self.reset_jobs()

@@ -130,7 +130,7 @@ class Explorer:
             pass
         was_reached = cloud.points.end()
         cloud.assert_sound()
-        cloud.return_hosts()
+        cloud.undo()
         if triple.disturbance == 'return_source':
             # If the source was up before the guest had left, Nova ends the
             # guest at the next start.
