@@ -38,6 +38,9 @@ class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
 
     def setUp(self):
         self.flags(max_concurrent_live_migrations=1)
+        # The instance gets CPUs of the cell where its neighbours are.
+        self.flags(packing_host_numa_cells_allocation_strategy=True,
+                   group='compute')
         super().setUp()
         self.flags(rpc_response_timeout=_CALL_SECONDS,
                    long_rpc_timeout=_CALL_SECONDS)
