@@ -12,11 +12,11 @@ from nova_prio.compat import contract
 
 
 @contextlib.contextmanager
-def configure_nova(parsed_args, must_match=True):
+def configure_nova(parsed_args):
     """Configure Nova and its databases; yield an administrator's context.
 
-    :param must_match: whether to refuse a Nova that lacks an interface
-    :raises CommandError: if the configuration or a database cannot be read
+    :raises CommandError: if Nova lacks an interface, or the configuration or a
+        database cannot be read
     """
     # Import Nova late, so that the help is fast. Operators cannot act on the
     # warnings of Nova's libraries.
@@ -27,7 +27,7 @@ def configure_nova(parsed_args, must_match=True):
 
         from nova_prio.admin import host_inventory
     from nova_prio.compat import hooks
-    mismatches = must_match and contract.find_mismatches(contract.COMMANDS)
+    mismatches = contract.find_mismatches(contract.COMMANDS)
     if mismatches:
         raise exceptions.CommandError(
             'Nova %s does not match this package: %s. Install a release of '

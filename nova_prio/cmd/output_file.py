@@ -3,30 +3,24 @@
 """Write the files that an option of a command names."""
 
 import contextlib
-import functools
 import os
 
 from osc_lib import exceptions
 
 
-def write(option, path, text, mode=0o666):
+def write(option, path, text):
     """Write a text to a file, which readers see complete or not at all.
 
     :param option: name of the option with the path, such as '--output'
     :param text: str, or bytes
-    :param mode: permissions of the file, from which the umask takes some; the
-        default is that of a new file, because other users may have to read it
     :raises CommandError: if the file cannot be written
     """
     # A rename is atomic in one directory only.
     temporary = '%s.%d' % (path, os.getpid())
     try:
         with contextlib.ExitStack() as on_error:
-            # A file that another process left there has other permissions.
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(temporary)
-            with open(temporary, 'xb', opener=functools.partial(
-                    os.open, mode=mode)) as file:
+            # Other users may have to read the file, as any new file.
+            with open(temporary, 'wb') as file:
                 on_error.callback(os.unlink, temporary)
                 file.write(text.encode() if isinstance(text, str) else text)
             os.replace(temporary, path)

@@ -28,17 +28,6 @@ def test_file_has_the_permissions_of_a_new_file(tmp_path):
         tmp_path / 'page.html').stat().st_mode
 
 
-def test_private_file_replaces_a_public_one(tmp_path):
-    """Even if another process has made the temporary file."""
-    path = tmp_path / 'report.tar.gz'
-    for each in path, tmp_path / ('report.tar.gz.%d' % os.getpid()):
-        each.write_text('old')
-        each.chmod(0o666)
-    output_file.write('--output', str(path), b'new', mode=0o600)
-    assert ('new', 0o600) == (path.read_text(), path.stat().st_mode & 0o777)
-    assert [path] == list(tmp_path.iterdir())
-
-
 def test_error_keeps_the_old_file(tmp_path):
     path = tmp_path / 'page.html'
     path.write_text('old')
