@@ -100,11 +100,6 @@ def _check_use(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
             % (conf.compute_driver, _DRIVER))
 
 
-def _check_options(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
-    """Find misspelled options."""
-    return _list_all(WARNING, config_files.find_unknown_options(conf))
-
-
 def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Compare Nova with the interfaces that this package relies on.
 
@@ -248,7 +243,6 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
     """
     return [
         ('Use of the package', None, _check_use),
-        ('Unknown options', None, _check_options),
         ('Release of Nova', None, _check_release),
         ('Configuration of nova-api', contract.API, _check_api),
         ('Configuration of nova-scheduler', contract.SCHEDULER,

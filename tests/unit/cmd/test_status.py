@@ -20,7 +20,9 @@ from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 
-README = pathlib.Path(__file__).parents[3] / 'README.rst'
+ROOT = pathlib.Path(__file__).parents[3]
+README = ROOT / 'README.rst'
+CHECKING = ROOT / 'doc/source/admin/checking.rst'
 SUCCESS, WARNING, FAILURE = 0, 1, 2
 #: The checks that read Nova's databases.
 DATABASE_CHECKS = ['Host aggregates', 'Dedicated CPUs of instances']
@@ -282,42 +284,24 @@ def test_values_that_stop_the_scheduler_are_failures(tmp_path, option, text):
     assert 'correct the value' in found['details']
 
 
-def test_unknown_options_are_warnings(tmp_path):
-    path, more = tmp_path / 'nova.conf', tmp_path / 'conf.d'
+def test_validator_of_the_guide_names_unknown_options(tmp_path):
+    command, = re.findall(r'^ +# (oslo-config-validator .*)$',
+                          CHECKING.read_text(), re.MULTILINE)
+    path = tmp_path / 'nova.conf'
     path.write_text(
         '[DEFAULT]\ncpu_prority_mix_enable = true\ndebug = true\n'
-        'nonsense = 1\n'
-        '[Nova_Prio]\naffinity_domain = host\nenabled = true\n'
-        'strange = 1\n'
-        '[nova-prio]\nenabled = true\n'
-        '[profiler]\nenabled = true\n')
-    more.mkdir()
-    (more / 'x.conf').write_text(
-        '[compute]\ncpu_priority_mix_enabled = true\n'
-        'cpu_priority_mix_enable = true\n'
+        '[compute]\ncpu_priority_mix_enable = true\n'
         '[filter_scheduler]\naffinity_domains = host\n'
-        'soft_affinity_weight_multiplier = 0.0\n')
-    done = run('--config-file', str(path), '--config-dir', str(more),
-               'upgrade', 'check', '--json')
-    found, = (each for each in json.loads(done.stdout)['checks']
-              if 'Unknown options' == each['check'])
-    assert WARNING == found['result']
-    assert [
-        '[%s in %s is no option and has no effect; %s' % each for each in (
-            ('DEFAULT] cpu_prority_mix_enable', path,
-             'did you mean [DEFAULT] cpu_priority_mix_enable?'),
-            ('Nova_Prio] affinity_domain', path,
-             'did you mean [nova_prio] affinity_domains?'),
-            ('Nova_Prio] strange', path, 'remove it.'))] + [
-        '[nova-prio] in %s is no group of options and has no effect; did you '
-        'mean [nova_prio]?' % path] + [
-        '[%s in %s is no option and has no effect; did you mean [%s?' % each
-        for each in (
-            ('compute] cpu_priority_mix_enabled', more / 'x.conf',
-             'DEFAULT] cpu_priority_mix_enable'),
-            ('filter_scheduler] affinity_domains', more / 'x.conf',
-             'nova_prio] affinity_domains'))
-    ] == re.split(r'(?<=[?.]) (?=\[)', found['details'])
+        '[nova_prio]\naffinity_domain = host\nenabled = true\n'
+        '[nova-prio]\nenabled = true\n')
+    program, *arguments, _ = command.split()
+    done = subprocess.run(
+        [pathlib.Path(sys.executable).with_name(program), *arguments, path],
+        stderr=subprocess.PIPE, text=True)
+    assert 1 == done.returncode
+    assert re.findall(r'ERROR:.*:(\S+) is not part of', done.stderr) == [
+        'DEFAULT/cpu_prority_mix_enable', 'filter_scheduler/affinity_domains',
+        'nova_prio/affinity_domain', 'nova-prio/enabled']
 
 
 def test_command_line_reports_findings_and_wrong_values(tmp_path):
