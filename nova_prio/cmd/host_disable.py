@@ -6,6 +6,7 @@ import functools
 import sys
 import threading
 
+import os_resource_classes as orc
 from osc_lib import exceptions
 import tqdm
 
@@ -120,7 +121,6 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
 
         :returns: HostResult with the last line of the command
         """
-        from nova_prio.virt import demand
         removal.refresh()
         host, remaining = removal.state.view.name, len(removal.remaining)
         result = functools.partial(host_selection.HostResult,
@@ -141,11 +141,14 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
             host, 'run this command without --dry-run.' if dry_run else
             'restore the options of nova-compute%s, restart it, and run this '
             'command again.' % _format_options(removal.plan))
-        if removal.plan is None and any(map(
-                demand.get_instance_pins, removal.state.view.instances)):
-            text += (' The host has pinned instances, which need the '
-                     'dedicated CPUs: use --plan to list the ones that must '
-                     'leave.')
+        # The allocation of a migration that waits for its confirmation also
+        # counts: its instance is on another host, and a revert needs the CPUs.
+        if removal.plan is None and any(
+                orc.PCPU in resources
+                for resources in removal.state.view.allocations.values()):
+            text += (' The host has pinned instances, or moves of them to '
+                     'confirm or revert, which need the dedicated CPUs: use '
+                     '--plan to list the ones that must leave.')
         return result(RESTORE_OPTIONS, next_step=text)
 
 

@@ -200,6 +200,7 @@ class HostDisable(colocation.Colocation):
                          (row['Reason'], row['Fits On']))
         self.disable()
         self.assertIn('No instance has to leave mix1', self.said)
+        self.assertIn('or moves of them to confirm or revert', self.said)
 
     def test_live_migration_in_flight_must_leave(self):
         self.start_seed_host()
