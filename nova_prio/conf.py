@@ -191,3 +191,13 @@ def find_invalid(conf, names):
 def list_opts():
     """Return (group, options) pairs, for the sample generator."""
     return [(None, DEFAULT_OPTS), (GROUP, PRIORITY_OPTS)]
+
+
+def is_registered(conf, group, option):
+    """Return whether conf, a ``ConfigOpts``, has an option.
+
+    :param group: name of the group, or 'DEFAULT'
+    """
+    if group == 'DEFAULT':
+        return option in conf
+    return group in conf and option in conf[group]

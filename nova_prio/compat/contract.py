@@ -16,6 +16,7 @@ from oslo_log import log as logging
 from oslo_utils import importutils
 
 from nova_prio.compat import interfaces
+from nova_prio import conf as prio_conf
 
 LOG = logging.getLogger(__name__)
 
@@ -141,16 +142,6 @@ def _compare_method(name, stock, ours):
     return None
 
 
-def is_registered(conf, group, option):
-    """Return whether conf, a ``ConfigOpts``, has an option.
-
-    :param group: name of the group, or 'DEFAULT'
-    """
-    if group == 'DEFAULT':
-        return option in conf
-    return group in conf and option in conf[group]
-
-
 def list_names(service):
     """Yield the names of Nova that a service relies on.
 
@@ -177,7 +168,8 @@ def _find_missing_options(service):
     for services, text in interfaces.OPTIONS.items():
         for path in text.split():
             group, option = path.split('.')
-            if service in services and not is_registered(conf, group, option):
+            if service in services and not prio_conf.is_registered(
+                    conf, group, option):
                 yield '[%s] %s does not exist' % (group, option)
 
 
@@ -210,15 +202,16 @@ def check(service):
 
     :raises StartRefused: if a contract of the service does not hold
     """
-    mismatches = find_mismatches(service)
+    mismatches = '; '.join(find_mismatches(service))
+    release = get_nova_release()
     if mismatches:
         raise StartRefused(
             'Nova %s does not match this package in %s: %s. Install a '
             'release of nova-prio that supports it, or take nova-prio out '
             'of the configuration of %s.'
-            % (get_nova_release(), service, '; '.join(mismatches), service))
-    if not is_tested(get_nova_release()):
+            % (release, service, mismatches, service))
+    if not is_tested(release):
         LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
                     '%(tested)s; its interfaces match in %(service)s.',
-                    {'release': get_nova_release(), 'service': service,
+                    {'release': release, 'service': service,
                      'tested': ', '.join(map(str, TESTED_RELEASES))})

@@ -239,14 +239,10 @@ class PriorityHost:
         :param instances: list of nova.objects.Instance on this host
         :param moving: UUIDs of instances that move from or to this host
         """
-        self.guests.update_blocked(instances, self._is_counted, moving)
+        self.guests.update_blocked(instances, self.leases.is_held, moving)
         self._wrong_pins.end_recount()
         self.gate.is_settled = True
         self.steps.end_recount()
-
-    def _is_counted(self, uuid):
-        return self.leases.is_in_hand(uuid) or any(
-            each.is_counted for each in self.leases.get(uuid))
 
     # The report and the inventories
 

@@ -48,6 +48,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             refuse_until_recount=True)
         # UUIDs of the instances that were not counted by their lease.
         self._miscounted = set()
+        # The Counted that stops the first recount, or None.
+        self._pinned_outside = None
         # Of each thread: whether the claim of its build was refused.
         self._build = threading.local()
 
@@ -68,13 +70,15 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             super().update_available_resource(
                 context, nodename, startup=startup)
         except exception.CPUPinningUnknown as error:
-            if startup:
+            counted = self._pinned_outside
+            if startup and counted:
                 raise contract.StartRefused(
-                    "[compute] cpu_dedicated_set is '%s', but an instance is "
-                    "pinned outside of it: %s; set it as it was, move the "
-                    "instance away and change it then."
-                    % (CONF.compute.cpu_dedicated_set,
-                       str(error).rstrip('.'))) from error
+                    "[compute] cpu_dedicated_set is '%s', but instance %s is "
+                    "pinned outside of it: %s; set it as it was, %s, and "
+                    "change it then." % (
+                        CONF.compute.cpu_dedicated_set, counted.uuid, error,
+                        'move the instance away' if counted.is_resident else
+                        'confirm or revert its migration')) from error
             raise
         with self._contain('end the leases that nothing needs',
                            refuse_on_error=False):
@@ -169,6 +173,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                     isinstance(error, exception.CPUPinningUnknown) and
                     not self.priority_host.gate.is_settled and
                     counted.is_at_rest):
+                self._pinned_outside = counted
                 raise
             with self._counting():
                 self.priority_host.note_wrong_pins(

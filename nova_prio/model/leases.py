@@ -192,6 +192,11 @@ class Leases:
         with self._lock:
             return self._is_in_hand(uuid)
 
+    def is_held(self, uuid: str) -> bool:
+        """Return whether Nova counts a set, or works with the lease."""
+        return self.is_in_hand(uuid) or any(
+            each.is_counted for each in self.get(uuid))
+
     def _is_in_hand(self, uuid: str) -> bool:
         return uuid in self._in_claim or self._starts[uuid] > 0
 

@@ -6,7 +6,6 @@ Each function takes Nova's ``oslo_config.cfg.ConfigOpts``. A sentence names an
 option, its value and the remedy.
 """
 
-from nova_prio.compat import contract
 from nova_prio import conf as prio_conf
 
 #: Functions that stand for all weighers of Nova, and of this package.
@@ -60,7 +59,7 @@ def find_problems(conf):
             "zone,rack,host, or host alone." % domains)
     # A release of Nova without this deprecated option has no fallback.
     group, name = 'workarounds', 'disable_fallback_pcpu_query'
-    if contract.is_registered(conf, group, name) and not conf[group][name]:
+    if prio_conf.is_registered(conf, group, name) and not conf[group][name]:
         problems.append(
             "[workarounds] disable_fallback_pcpu_query is false, so that a "
             "pinned instance may get VCPU instead of PCPU; set it to true.")

@@ -65,12 +65,26 @@ class Starting(base.FunctionalTest):
     def test_compute_refuses_instance_pinned_outside_its_sets(self):
         """Nova only warns, and each later recount fails."""
         self.start_seed_host()
-        self.boot(self.flavor(vcpus=8, **{'hw:cpu_priority': 'high'}))
+        server = self.boot(self.flavor(vcpus=8, **{'hw:cpu_priority': 'high'}))
+        self._assert_dedicated_set_is_refused(server, 'move the instance away')
+
+    def test_compute_refuses_waiting_migration_outside_its_sets(self):
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        server = self.boot(self.flavor(vcpus=8, **{'hw:cpu_priority': 'high'}),
+                           host='mix1')
+        self._migrate_server(server)
+        self._assert_dedicated_set_is_refused(
+            server, 'confirm or revert its migration')
+
+    def _assert_dedicated_set_is_refused(self, server, remedy):
+        """Take CPUs of a server on mix1 out of its dedicated CPUs."""
         self._host_options['mix1']['compute', 'cpu_dedicated_set'] = '4-7'
         refusal = self._refusal(self.restart_compute_service, 'mix1')
-        self.assertIn("[compute] cpu_dedicated_set is '4-7', but an instance "
-                      "is pinned outside of it", refusal)
-        self.assertIn('move the instance away', refusal)
+        self.assertIn("[compute] cpu_dedicated_set is '4-7', but instance %s "
+                      "is pinned outside of it" % server['id'], refusal)
+        self.assertIn('set it as it was, %s, and change it then.' % remedy,
+                      refusal)
 
     def test_compute_refuses_mismatched_nova(self):
         self.useFixture(fixtures.MonkeyPatch(
