@@ -66,12 +66,12 @@ def prometheus(layout, hosts, tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def servers(prometheus, admin, image, flavors, hosts):
-    """A high and a low server on the first host, a low one on the second."""
+    """A low server on each host, and a high one on the first."""
     compute = admin.compute
     with contextlib.ExitStack() as stack:
         found = []
-        for flavor, name in (('high', hosts[0]), ('low', hosts[0]),
-                             ('low', hosts[1])):
+        for flavor, name in (('high', hosts[0]),
+                             *(('low', name) for name in hosts)):
             found.append(compute.create_server(
                 name='measured-' + flavor, image_id=image.id, host=name,
                 flavor_id=compute.find_flavor(flavor).id, networks='none'))
@@ -201,12 +201,12 @@ def test_numbers_are_those_of_the_servers(prometheus, servers, hosts):
         return {tuple(map(labels.get, names)): value
                 for labels, value in prometheus.query(expression)}
 
-    assert {(hosts[0], 'high'): 4, (hosts[0], 'low'): 4,
-            (hosts[1], 'high'): 0, (hosts[1], 'low'): 4} == read(
-        'nova_prio_cpus{state="sold", row!="ordinary"}', 'host', 'row')
-    assert {(hosts[0], 'high'): 1, (hosts[0], 'low'): 1,
-            (hosts[1], 'high'): 0, (hosts[1], 'low'): 1} == read(
+    guests = {(name, row): int(row == 'low' or name == hosts[0])
+              for name in hosts for row in ('high', 'low')}
+    assert guests == read(
         'nova_prio_partition_guests', 'instance', 'priority')
+    assert {key: 4 * count for key, count in guests.items()} == read(
+        'nova_prio_cpus{state="sold", row!="ordinary"}', 'host', 'row')
 
 
 def test_no_alert_fires_if_all_is_well(prometheus, servers):
