@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).parent
 
 if __name__ == '__main__':
     sys.exit(pytest.main([
-        '-p', 'tests.nova_own.loaded', '-p', 'no:cacheprovider',
+        '-p', 'tests.nova_own.loaded', '-p', 'tests.nova_own.calls',
+        '-p', 'no:cacheprovider',
         '--rootdir', str(pathlib.Path(nova.__file__).parents[1]),
         '--pyargs', str(HERE / 'test_loaded.py'),
         *(selection.PACKAGE + name for name in selection.MODULES),

@@ -7,18 +7,24 @@ of priority hosts, and nova-api with the hooks of nova_prio. The filter, driver
 and tracker of nova_prio replace Nova's own.
 """
 
+import decimal
 import functools
 import importlib
 import types
+from unittest import mock
 
 # Import this first: it decides between threads and eventlet for Nova.
 from nova_prio_scenario import cloud  # noqa: I100
 
 from nova.api.validation.extra_specs import validators
+from nova.compute import claims as stock_claims
+from nova.compute import resource_tracker as stock_tracker
 import nova.conf
 from nova.scheduler.filters import numa_topology_filter
 from nova import test
 from nova.tests import fixtures as nova_fixtures
+from nova.tests.unit.compute import test_claims
+from nova.tests.unit.compute import test_resource_tracker
 from nova.virt import libvirt
 from nova.virt.libvirt import driver as libvirt_driver
 import pytest
@@ -26,7 +32,9 @@ import pytest
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compute import claims
+from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
+from nova_prio.model import capacity
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.virt.libvirt import driver
 from tests.nova_own import selection
@@ -39,6 +47,10 @@ PRIORITY_WEIGHERS = 'nova_prio.scheduler.weights.all_weighers'
 # A weigher of Nova that has no effect in these tests. nova-scheduler with
 # nova_prio refuses to start without a weigher of Nova.
 WEIGHER_WITHOUT_EFFECT = 'nova.scheduler.weights.io_ops.IoOpsWeigher'
+#: The CPUs of a host without dedicated CPUs.
+NO_CPUS = capacity.HostCPUs(
+    dedicated=frozenset(), shared=frozenset(range(4)),
+    ratio=decimal.Decimal(1), mix=False)
 
 
 def enabled_filters(names):
@@ -177,6 +189,39 @@ class PatchedModule(types.ModuleType):
         delattr(self._stock, name)
 
 
+def make_priority_driver(found):
+    """Give a driver of Nova's tests what our tracker needs; return it."""
+    found.priority_host = priority_host.PriorityHost(
+        mock.MagicMock(), lambda inventories: NO_CPUS)
+    found.manages = functools.partial(
+        driver.PriorityLibvirtDriver.manages, types.SimpleNamespace(mix=False))
+    return found
+
+
+class DummyTracker(test_claims.DummyTracker,
+                   resource_tracker.PriorityResourceTracker):
+    """The tracker of Nova's tests of claims, with what our claims need."""
+
+    def __init__(self):
+        super().__init__()
+        self.driver = make_priority_driver(types.SimpleNamespace())
+        self.priority_host = self.driver.priority_host
+        self.provider_tree = None
+
+
+def make_tracker(host, found, *args, **kwargs):
+    """Return the installed tracker, for the driver of Nova's tests."""
+    return stock_tracker.ResourceTracker(
+        host, make_priority_driver(found), *args, **kwargs)
+
+
+def wrap_fake_flavor(stock):
+    """Return a function that makes flavors with extra specs, as all have."""
+    def make(self, **attributes):
+        return stock(self, **{'extra_specs': {}, **attributes})
+    return make
+
+
 def load():
     """Load nova_prio into this process."""
     hooks.register_options()
@@ -205,6 +250,14 @@ def load():
         libvirt_driver, LibvirtDriver=driver.PriorityLibvirtDriver)
     importlib.import_module('nova.tests.unit.virt.libvirt.test_driver')
     libvirt.driver = libvirt_driver
+    test_claims.claims = PatchedModule(
+        stock_claims, Claim=claims.PriorityClaim,
+        MoveClaim=claims.PriorityMoveClaim)
+    test_claims.DummyTracker = DummyTracker
+    test_claims.ClaimTestCase._fake_flavor = wrap_fake_flavor(
+        test_claims.ClaimTestCase._fake_flavor)
+    test_resource_tracker.resource_tracker = PatchedModule(
+        stock_tracker, ResourceTracker=make_tracker)
 
 
 load()

@@ -2,8 +2,9 @@
 
 """Select the tests of Nova that run with nova_prio loaded.
 
-The selected unit tests concern the mixed CPU policy. The functional tests are
-the whole suites of the features that nova_prio changes.
+The selected unit tests concern the mixed CPU policy, or the classes that
+nova_prio replaces: claims, resource tracker and libvirt driver. The functional
+tests are the whole suites of the features that nova_prio changes.
 """
 
 import inspect
@@ -13,6 +14,7 @@ import typing
 #: Pattern for tests of the mixed CPU policy or of pinned CPUs.
 PINNED = 'mixed|pcpu|dedicated|cpu_policy|cpu_pinning'
 ALL = ''
+NONE = '$^'
 
 
 class Suite(typing.NamedTuple):
@@ -34,8 +36,10 @@ MODULES = {
     'unit.api.openstack.compute.test_server_topology': Suite(4),
     'unit.api.validation.extra_specs.test_validators': Suite(5),
     'unit.compute.test_api': Suite(4, PINNED),
-    'unit.compute.test_claims': Suite(35),
+    'unit.compute.test_claims': Suite(35, short=ALL),
     'unit.compute.test_compute': Suite(5, PINNED),
+    'unit.compute.test_resource_tracker': Suite(
+        125, short='InstanceClaim|Resize|UpdateUsage'),
     'unit.conductor.tasks.test_live_migrate': Suite(4, PINNED),
     'unit.limit.test_placement': Suite(1, PINNED),
     'unit.objects.test_instance': Suite(2, PINNED),
@@ -47,8 +51,9 @@ MODULES = {
     'unit.scheduler.test_utils': Suite(8, PINNED),
     'unit.test_metadata': Suite(1, PINNED),
     'unit.virt.libvirt.cpu.test_api': Suite(26),
-    'unit.virt.libvirt.test_driver': Suite(51, PINNED),
-    'unit.virt.test_hardware': Suite(230),
+    'unit.virt.libvirt.test_driver': Suite(1100),
+    # Tests of functions that nova_prio calls.
+    'unit.virt.test_hardware': Suite(230, short=NONE),
     'functional.compute.test_live_migration': Suite(3, short='attachment'),
     'functional.libvirt.test_evacuate': Suite(8, short='Flat'),
     'functional.libvirt.test_live_migration': Suite(
@@ -84,6 +89,9 @@ _NEEDS_FALLBACK = (
     'A pinned guest gets VCPU on a host without cpu_dedicated_set. The option '
     '[workarounds] disable_fallback_pcpu_query disables this, and nova_prio '
     'requires the option. With the option, the test also fails in stock Nova.')
+_REAL = 'The test gives an object that lacks what each real one has: '
+_TRACKER = 'unit.compute.test_resource_tracker'
+_DRIVER = 'unit.virt.libvirt.test_driver.LibvirtConnTestCase'
 _SERVERS = 'functional.libvirt.test_numa_servers'
 _MIGRATION = 'functional.libvirt.test_numa_live_migration'
 _PINNED_SERVERS = (
@@ -118,11 +126,51 @@ FAILING = {
         'test_bug_1894095_pre_drop', 'test_bug_1894095_post_drop',
     ), 'The test asserts the wrong pins of Nova bug 1894095. With nova_prio, '
        'the pins are right.'),
+    **_each(_TRACKER, (
+        'TestUpdateComputeNode.'
+        'test_existing_compute_node_updated_diff_updated_at',
+        'TestUpdateComputeNode.'
+        'test_existing_compute_node_updated_same_resources',
+        'TestResize.test_resize_claim_same_host',
+        'TestResize.test_resize_claim_two_instances',
+    ), 'The tracker adds the report of the host to the stats of the node, and '
+       'saves the node if the report is new.'),
+    **_each(_TRACKER + '.TestUpdateUsageFromInstance', (
+        'test_building', 'test_deleted', 'test_shelve_offloading',
+        'test_unshelving',
+    ), 'The usage of an instance has a lease. Two leases are never equal, and '
+       'the test makes a second one to compare.'),
+    **_each(_TRACKER + '.TestUpdateUsageFromMigrations', (
+        'test_duplicate_migrations_filtered', 'test_instance_not_found',
+    ), _REAL + 'a migration without status. A failed move is not counted at '
+       'its destination.'),
+    **_each(_TRACKER + '.TestUpdateUsageFromMigrations', (
+        'test_evacuate_and_resizing_states', 'test_live_migrating_state',
+    ), _REAL + 'an instance without host.'),
+    **_each(_DRIVER, (
+        'test_rollback_live_migration_at_dest_not_shared',
+        'test_rollback_live_migration_at_dest_shared',
+    ), _REAL + 'an instance without flavor.'),
+    **_each(_DRIVER, ('test_get_memnode_numa_config_from_instance',),
+            _REAL + 'a dict in place of a flavor.'),
+    **_each(_DRIVER, ('test_sanitize_log_to_xml',),
+            _REAL + 'a dict in place of an instance.'),
+    **_each(_DRIVER, ('test_public_api_signatures',),
+            'The driver has methods of its own, which the tracker calls.'),
 }
 #: Full name of a test that is not selected -> reason.
-EXCLUDED = _each(_SERVERS + '.NUMAServersWithNetworksTest', (
-    'test_attach_interface_with_network_affinity_violation',
-), 'Nova skips this test: bug 1855332.')
+EXCLUDED = {
+    **_each(_SERVERS + '.NUMAServersWithNetworksTest', (
+        'test_attach_interface_with_network_affinity_violation',
+    ), 'Nova skips this test: bug 1855332.'),
+    **_each('unit.virt.libvirt.test_driver', (
+        'LibvirtNonblockingTestCase.test_connection_to_primitive',
+        'LibvirtNonblockingTestCase.test_tpool_execute_calls_libvirt',
+    ), 'Nova skips these tests if it runs with threads.'),
+    **_each('unit.virt.libvirt.test_driver', (
+        'LXCSnapshotTests.test_raw_with_rbd_clone_failure_does_cold_snapshot',
+    ), 'Nova skips this test: LXC has no managed save.'),
+}
 
 
 def full_name(item):
