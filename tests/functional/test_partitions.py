@@ -3,6 +3,7 @@
 """A host whose libvirt cannot start guests in the partitions."""
 
 import contextlib
+import logging
 
 import fixtures
 from lxml import etree
@@ -46,7 +47,7 @@ class Partitions(base.FunctionalTest):
     def _refused(self, flavor, *loggers, **kwargs):
         """Boot a server, which must fail; return the log."""
         logs = [self.useFixture(fixtures.FakeLogger(
-            name, level=0)) for name in loggers]
+            name, level=logging.DEBUG)) for name in loggers]
         self.boot(flavor, 'ERROR', **kwargs)
         return ''.join(log.output for log in logs)
 
