@@ -15,6 +15,7 @@ from nova.scheduler.client import report
 
 from benchmarks import clock
 from nova_prio.admin.explain import answers
+from nova_prio.admin.explain import judge
 from nova_prio.admin.explain import requests
 
 #: Request -> (priority, vCPUs, whether each host passes). Each host has free
@@ -39,8 +40,8 @@ def measure(running, size, repeats):
                 extra_spec={'hw:cpu_priority': priority}))
         runs = []
         for _ in range(repeats):
-            seconds, (hosts, _) = clock.seconds(lambda: answers.answer(
-                admin, report.report_client_singleton(),
+            seconds, hosts = clock.seconds(lambda: judge.Judge(
+                admin, report.report_client_singleton()).answer(
                 requests.build_request(
                     admin, nova.conf.CONF, flavor, {}, None)))
             runs.append(seconds)

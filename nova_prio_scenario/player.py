@@ -5,9 +5,11 @@
 import collections
 
 from nova import exception
+from nova.scheduler.client import report
 from nova.tests.functional.api import client
 import tenacity
 
+from nova_prio.placement import refused_providers
 from nova_prio_scenario import migrations
 from nova_prio_scenario import refusals
 from nova_prio_scenario import result
@@ -237,6 +239,11 @@ class Player:
             yield result.NO_CANDIDATE + '%s:' % ', '.join(
                 '%s %d' % resource for resource in sorted(
                     request.merged_resources().items()))
+        unknown = refused_providers.find_unknown_names(
+            report.report_client_singleton(), request)
+        if unknown:
+            yield unknown
+            return
         aggregates = self._cloud.api.api_get(
             '/os-aggregates').body['aggregates']
         yield from refusals.explain(

@@ -14,17 +14,20 @@ COLUMNS = ('Host', 'Result', 'Reason', 'Rank', 'Weight')
 
 
 class Explain(report.Report):
-    """Explain which hosts take a new server, and why the others refuse it.
+    """Explain which hosts take a server, and why the others refuse it.
 
-    Give an existing SERVER, for example one that got no host, or a flavor. The
-    answer for SERVER is about the creation of an equal server. For each host,
-    "Result" is the part of Nova that refuses the server: cell, request filter,
-    Placement, PriorityFilter, or nova-compute if the request forces a host.
-    For hosts that pass, the rank and the weight are those of PriorityWeighter.
-    If no host passes, the last line names the host with the smallest
-    shortage. This command changes nothing. It reads Nova's databases
-    and Placement: run it with the nova.conf of nova-scheduler. Exit status: 0
-    if a host passes, 3 if none does.
+    Give an existing SERVER or a flavor. If SERVER is on a host, the answer is
+    about its move to another host, otherwise about the creation of an equal
+    server. Nova's own code decides, with all filters that nova.conf enables.
+    For each host, "Result" is the part of Nova that refuses the server: cell,
+    request filter, Placement, nova-scheduler, the name of a filter, or
+    nova-compute if the request forces a host. For hosts that pass, the rank
+    and the weight are those of PriorityWeighter. If no host passes, the last
+    line names the host with the smallest shortage. If a host has several
+    compute nodes, "Host" is the name of the host, a colon, and the name of the
+    node. This command changes nothing. It reads Nova's databases and
+    Placement: run it with the nova.conf of nova-scheduler. Exit status: 0 if a
+    host passes, 3 if none does.
     """
 
     def get_parser(self, prog_name):
@@ -50,31 +53,30 @@ class Explain(report.Report):
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
         _check_arguments(parsed_args)
-        from nova_prio.admin.explain import answers
+        from nova_prio.admin.explain import judge
         from nova_prio.compat import contract
         from nova_prio.compat import hooks
-        from nova_prio.scheduler import config_checks
         from nova_prio.scheduler import request_filter
         try:
             hooks.install_request_filter(request_filter.restrict_request)
         except contract.StartRefused as error:
             raise exceptions.CommandError(str(error)) from error
-        for problem in config_checks.find_problems(self.conf):
-            self.app.LOG.warning(
-                'This nova.conf is not that of nova-scheduler, which would '
-                'not start with it: %s', problem)
         spec = self._make_request(parsed_args)
-        hosts, silent_cells = answers.answer(
-            self.context, self.placement, spec)
-        self.warn_of_silent_cells(silent_cells)
+        of_cloud = judge.Judge(self.context, self.placement)
+        hosts = of_cloud.answer(spec)
+        self.warn_of_silent_cells(of_cloud.silent_cells)
         wanted = set(parsed_args.host or ())
-        unknown = wanted.difference(each.host for each in hosts)
+        # The name of a host stands for all its nodes.
+        names = {each: {each.host, each.host.partition(':')[0]}
+                 for each in hosts}
+        unknown = wanted.difference(*names.values())
         if unknown:
             report.refuse(
                 '--host', min(unknown), 'names of compute hosts%s'
-                % (' in cells that answer' if silent_cells else ''))
-        hosts = [each for each in hosts if not wanted or each.host in wanted]
-        self._conclude(hosts)
+                % (' in cells that answer' if of_cloud.silent_cells else ''))
+        hosts = [each for each in hosts
+                 if not wanted or wanted & names[each]]
+        self._conclude(hosts, of_cloud.list_doubts())
         return COLUMNS, [
             (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight))
@@ -109,30 +111,30 @@ class Explain(report.Report):
             self.app.LOG.warning('The fault of the server: %s', server.fault)
         if server.host:
             self.app.LOG.warning(
-                'The server is on %s, and its resources count as used.',
-                server.host)
+                'The server is on %s: the answer is about a move to another '
+                'host.', server.host)
         return server.spec
 
-    def _conclude(self, hosts):
+    def _conclude(self, hosts, doubts):
         """Set the exit status and the last line.
 
         :param hosts: list of ``answers.Answer``
+        :param doubts: list of clauses, why a host that passes may not fit
         """
         from nova_prio.admin.explain import answers
         passing = sum(each.result == answers.PASSES for each in hosts)
-        if passing:
-            text = '%d of %d hosts pass as of now.' % (passing, len(hosts))
-        else:
+        if not passing:
             self.status = report.FOUND
             text = 'No host passes as of now. %s' % _describe_closest(hosts)
-        options = self.conf.filter_scheduler
+        elif doubts:
+            text = '%d of %d hosts may pass as of now: %s.' % (
+                passing, len(hosts), '; '.join(doubts))
+        else:
+            text = '%d of %d hosts pass as of now.' % (passing, len(hosts))
         self.last_line = (
-            '%s Not evaluated: the filters %s; the weighers of %s except '
-            'PriorityWeighter; networks, ports and the claim of '
-            'nova-compute.' % (
-                text, ', '.join(name for name in options.enabled_filters
-                                if name != 'PriorityFilter') or 'none',
-                ', '.join(options.weight_classes)))
+            '%s Not evaluated: the weighers of %s except PriorityWeighter; '
+            'CPU model, storage, networks and ports.' % (
+                text, ', '.join(self.conf.filter_scheduler.weight_classes)))
 
 
 class OptionalColumn(columns.FormattableColumn):

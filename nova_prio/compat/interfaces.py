@@ -71,6 +71,7 @@ OPTIONS = {
         api_database.connection
         filter_scheduler.available_filters
         libvirt.connection_uri
+        workarounds.disable_fallback_pcpu_query
     """,
 }
 
@@ -175,9 +176,11 @@ NAMES = {
     """,
     (COMMANDS,): """
         nova.conf.opts list_opts
+        nova.compute.utils is_volume_backed_instance(context, instance)
         nova.config parse_args(argv, configure_db, init_rpc)
         nova.context scatter_gather_all_cells(context, fn) target_cell(context,
             cell_mapping)
+        nova.db.main.api instance_get_all_uuids_by_hosts(context, hosts)
         nova.image.glance:API get(context, id_or_uri)
         nova.objects.aggregate:AggregateList get_all(context)
             get_by_host(context, host)
@@ -214,8 +217,14 @@ NAMES = {
         nova.scheduler.client.report:SchedulerReportClient
             get_providers_in_tree(context, uuid) move_allocations(context,
             source_consumer_uuid, target_consumer_uuid)
+        nova.scheduler.host_manager:HostManager _choose_host_filters(
+            filter_cls_names) _get_computes_for_cells(context, cells,
+            compute_uuids) _get_instance_info(context, compute)
+            _init_instance_info get_filtered_hosts(hosts, spec_obj)
+            get_host_states_by_uuids(context, compute_uuids, spec_obj)
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
-            host_manager)
+            host_manager, enable_pinning_translate)
+            setup_instance_group(context, request_spec)
         nova.scheduler.weights WeighedHost(obj, weight)
         nova.servicegroup:API get_updated_time(member) service_is_up(member)
         nova.virt.hardware get_pci_numa_policy_constraint(flavor, image_meta)

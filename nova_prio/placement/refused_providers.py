@@ -72,6 +72,30 @@ def find_obstacles(
     return found
 
 
+def find_unknown_names(client: report.SchedulerReportClient,
+                       request: utils.ResourceRequest) -> str:
+    """Return which names of a request Placement does not know, or ''.
+
+    Placement refuses such a request, so that no host takes the instance.
+    """
+    groups = list(request._rg_by_id.values())
+    traits = set(request._root_required).union(request._root_forbidden, *(
+        each.required_traits | each.forbidden_traits for each in groups))
+    classes = set().union(*(each.resources for each in groups))
+    names = []
+    if traits:
+        known = allocations.get_json(
+            client, '/traits?name=in:' + ','.join(sorted(traits)))['traits']
+        names = ['the trait ' + each for each in sorted(traits - set(known))]
+    if not classes.issubset(orc.STANDARDS):
+        known = {each['name'] for each in allocations.get_json(
+            client, '/resource_classes')['resource_classes']}
+        names += ['the resource class ' + each
+                  for each in sorted(classes - known)]
+    return names and 'Placement does not know %s, which the request names' % (
+        ' and '.join(names)) or ''
+
+
 def _read_summaries(client: report.SchedulerReportClient,
                     wanted: set[str]) -> dict[str, _Provider]:
     """Return the wanted providers that have a free unit of a common class."""
@@ -137,16 +161,14 @@ def _add_aggregates(client: report.SchedulerReportClient,
                     providers: abc.Mapping[str, _Provider]) -> None:
     """Add those aggregates to the providers which the request names."""
     group = request.get_request_group(None)
-    forbidden = group.forbidden_aggregates
-    for uuids in (*group.aggregates, *([uuid] for uuid in forbidden)):
-        # A provider in one aggregate of a list may not be in the others.
-        added = set(uuids) if len(uuids) == 1 else {*uuids} - {*forbidden}
+    named = set(group.forbidden_aggregates).union(*group.aggregates)
+    # A provider in one of several aggregates may not be in the others.
+    for aggregate in named:
         for member in allocations.get_json(
-                client, '/resource_providers?member_of=in:'
-                + ','.join(uuids))['resource_providers']:
+                client, '/resource_providers?member_of=' + aggregate,
+        )['resource_providers']:
             if member['uuid'] in providers:
-                # One aggregate of a list is enough.
-                providers[member['uuid']]['aggregates'].extend(added)
+                providers[member['uuid']]['aggregates'].append(aggregate)
 
 
 def _make_finder(client: report.SchedulerReportClient,

@@ -9,6 +9,7 @@ from keystoneauth1 import exceptions as ks_exceptions
 from oslo_db import exception as db_exception
 
 from nova_prio.placement import refused_providers
+from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import base
 
@@ -24,6 +25,14 @@ class Explained(base.FunctionalTest):
         found, rows, self.said = commands.run('explain', *arguments)
         self.assertEqual(status, found, self.said)
         return {row['Host']: row for row in rows or ()}
+
+    def boot_in_group(self, group, state='ACTIVE'):
+        """Create a high-priority server of a group; return it."""
+        server = self.api.post_server({
+            'server': self._build_server(
+                flavor_id=self.high, networks='none'),
+            'os:scheduler_hints': {'group': group}})
+        return self._wait_for_state_change(server, state)
 
     def assert_refused(self, result, reason, row):
         """Check the row of a host that refuses."""
@@ -54,8 +63,7 @@ class Stages(Explained):
             self.assertEqual(expected, found)
             self.assertIn('%d of 4 hosts pass as of now' % len(expected),
                           self.said)
-        self.assertIn('Not evaluated: the filters ComputeFilter,', self.said)
-        self.assertNotIn('PriorityFilter', self.said)
+        self.assertIn('Not evaluated: the weighers of nova.', self.said)
 
     def test_request_filters_restrict_traits_and_aggregates(self):
         rows = self.explain('--flavor', self.high)
@@ -141,14 +149,48 @@ class Stages(Explained):
         self.assert_refused('request filter', 'is in the forbidden aggregate '
                             'priority_ordinary=false', rows['plain1'])
 
-    def test_server_with_host_counts_as_used(self):
-        server = self.boot(self.high, az='nova:mix1')
+    def test_server_with_host_is_explained_as_a_move(self):
+        """Its forced host, and what it uses there, do not count."""
+        wide = self.flavor(8, **{'hw:cpu_priority': 'high'})
+        server = self.boot(wide, az='nova:mix1')
         rows = self.explain(server['id'])
-        self.assertEqual(4, rows['mix1']['Weight'])
-        self.assert_refused('Placement', 'the request names another host',
-                            rows['off1'])
-        self.assertIn('The server is on mix1, and its resources count as '
-                      'used.', self.said)
+        self.assert_refused('nova-scheduler', 'the server is on this host; a '
+                            'move needs another host', rows['mix1'])
+        self.assertEqual('passes', rows['off1']['Result'])
+        self.assertIn('The server is on mix1: the answer is about a move to '
+                      'another host.', self.said)
+
+    def test_every_enabled_filter_decides(self):
+        self.start_seed_host('mix2')
+        group = self.api.post_server_groups(
+            {'name': 'apart', 'policy': 'anti-affinity'})['id']
+        for _ in range(3):
+            self.boot_in_group(group)
+        fourth = self.boot_in_group(group, 'ERROR')
+        rows = self.explain(fourth['id'], status=3)
+        for host in 'mix1', 'mix2', 'off1':
+            self.assertEqual('ServerGroupAntiAffinityFilter',
+                             rows[host]['Result'])
+        self.assertIn('No host passes as of now.', self.said)
+
+    def test_filter_that_cannot_run_is_named(self):
+        filters = cloud.CONF.filter_scheduler.enabled_filters
+        self.flags(enabled_filters=[*filters, 'OtherFilter'],
+                   group='filter_scheduler')
+        self.explain('--flavor', self.high)
+        self.assertIn('2 of 4 hosts may pass as of now: filter OtherFilter '
+                      'cannot run here', self.said)
+
+    def test_names_that_placement_does_not_know_are_named(self):
+        for spec, value, words in (
+                ('trait:CUSTOM_NONE', 'required', 'trait CUSTOM_NONE'),
+                ('trait:CUSTOM_NONE', 'forbidden', 'trait CUSTOM_NONE'),
+                ('resources:CUSTOM_NONE', '1', 'resource class CUSTOM_NONE')):
+            rows = self.explain('--flavor', self.flavor(**{spec: value}),
+                                status=3)
+            self.assert_refused(
+                'Placement', 'Placement does not know the %s, which the '
+                'request names' % words, rows['off1'])
 
     def test_forced_host_is_refused_by_nova_compute(self):
         for _ in range(2):
@@ -208,3 +250,16 @@ class NoAggregate(Explained):
         self.assertEqual('request filter', rows['mix1']['Result'])
         self.assertIn('No host aggregate has the metadata priority_mix=true',
                       rows['mix1']['Reason'])
+
+    def test_aggregate_of_a_zone_may_be_a_priority_aggregate(self):
+        """Both aggregates are named for the priority, only one for a zone."""
+        for name in '1', '2':
+            self.start_seed_host('mix' + name, aggregate={
+                'priority_mix': 'true', 'availability_zone': 'z' + name})
+        eight = self.flavor(8, **{'hw:cpu_priority': 'high'})
+        self.boot(eight, az='z1')
+        server = self.boot(eight, 'ERROR', az='z1')
+        rows = self.explain(server['id'], status=3)
+        self.assert_refused('Placement', '8 PCPU needed, 0 free of 8',
+                            rows['mix1'])
+        self.assertRegex(rows['mix2']['Reason'], 'is in no aggregate with ')

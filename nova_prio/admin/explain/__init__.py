@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Explain which hosts take an instance, and why the others refuse it.
+"""The judge: which hosts take an instance, and why the others refuse it.
 
-``requests`` builds the request that nova-conductor would send, and ``answers``
-repeats the decision of nova-scheduler for each host. Both only read.
+``requests`` builds the request that nova-conductor would send, ``hosts`` reads
+the hosts with Nova's HostManager, and ``judge`` lets Nova's code decide about
+each host. All of them only read.
 """

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The requests to nova-scheduler for a new instance."""
+"""The requests to nova-scheduler for a new instance, and for a move."""
 
 from __future__ import annotations
 
 import typing
 
 from keystoneauth1 import loading
+from nova.compute import utils as compute_utils
 from nova import context as nova_context
 from nova import exception
 from nova.image import glance
@@ -38,8 +39,9 @@ class ImageUnreadable(Exception):
 class Server(typing.NamedTuple):
     """A server.
 
-    ``spec`` is the request for an equal new one. ``host`` is the host of the
-    server or None, ``fault`` the message of its last fault or None.
+    ``spec`` is the request for the next move of the server or, if it was never
+    on a host, for an equal new server. ``host`` is the host of the server or
+    None, ``fault`` the message of its last fault or None.
     """
 
     spec: objects.RequestSpec
@@ -48,7 +50,7 @@ class Server(typing.NamedTuple):
 
 
 def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
-    """Return a server with the request for an equal new one.
+    """Return a server with its request.
 
     :raises ServerRefused: if the server is unknown, or if its cell does not
         answer
@@ -69,19 +71,51 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
             'database of the cell.' % uuid) from error
     except host_view.NotScheduledYet:
         return Server(_make_new(spec))
-    return Server(_make_new(spec), instance.host, fault and fault.message)
+    if instance.host is None and instance.vm_state == 'error':
+        return Server(_make_new(spec), fault=fault and fault.message)
+    return Server(_make_move(context, spec, instance), instance.host,
+                  fault and fault.message)
 
 
 def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
     """Make the stored request of a server one for an equal new server."""
     # Nova does not know this instance, so it is a new one.
     spec.instance_uuid = uuidutils.generate_uuid()
+    spec.requested_destination = None
+    return _complete(spec)
+
+
+def _make_move(context: nova_context.RequestContext,
+               spec: objects.RequestSpec,
+               instance: objects.Instance) -> objects.RequestSpec:
+    """Make the stored request of a server one for a move, as nova-conductor.
+
+    :raises ServerRefused: if the cell of the server does not answer
+    """
+    spec.instance_uuid = instance.uuid
+    spec.reset_forced_destinations()
+    if 'is_bfv' not in spec:
+        spec.is_bfv = compute_utils.is_volume_backed_instance(
+            context, instance)
+    if instance.host:
+        spec.ignore_hosts = [instance.host]
+        mapping = objects.InstanceMapping.get_by_instance_uuid(
+            context, instance.uuid)
+        # Nova moves a server within its cell.
+        spec.requested_destination = objects.Destination(
+            cell=mapping.cell_mapping)
+    else:
+        spec.requested_destination = None
+    return _complete(spec)
+
+
+def _complete(spec: objects.RequestSpec) -> objects.RequestSpec:
+    """Set the fields that Nova does not store."""
     spec.num_instances = 1
     spec.retry = None
     if 'is_bfv' not in spec:
         spec.is_bfv = False
-    # Nova does not store these fields. The groups of ports are in Neutron.
-    spec.requested_destination = None
+    # The groups of ports are in Neutron.
     spec.requested_resources = []
     spec.generate_request_groups_from_pci_requests()
     return spec

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Nova's HostManager for questions about all hosts at one point of time."""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import inspect
+import typing
+
+from nova import context as nova_context
+from nova.db.main import api as main_db
+from nova import objects
+from nova.scheduler import host_manager
+
+from nova_prio.admin import host_inventory
+from nova_prio.scheduler.filters import priority_filter
+
+if typing.TYPE_CHECKING:
+    from nova.scheduler import filters
+
+
+class Hosts(host_manager.HostManager):
+    """The hosts of all cells, and the enabled filters of nova.conf.
+
+    Nova's own code makes the host states and runs the filters. The records are
+    read once, when the object is made. PriorityFilter is among the filters
+    even if nova.conf does not enable it.
+
+    ``nodes`` are pairs of a nova.objects.ComputeNode and the UUID of its cell.
+    ``silent_cells`` are the UUIDs of the cells that do not answer.
+    ``unusable`` is a dict, name of a filter that cannot run here -> why.
+    """
+
+    enabled_filters: list[filters.BaseHostFilter]
+
+    def __init__(self, context: nova_context.RequestContext) -> None:
+        self.unusable: dict[str, str] = {}
+        super().__init__()
+        if not any(map(is_priority_filter, self.enabled_filters)):
+            self.enabled_filters.append(priority_filter.PriorityFilter())
+        self._records, self._services = super()._get_computes_for_cells(
+            context, list(self.cells.values()), None)
+        self.nodes = [(node, cell) for cell, nodes in self._records.items()
+                      for node in nodes]
+        self.silent_cells = [cell for cell in self.cells
+                             if cell not in self._records]
+        self._uuids = self._read_instances(context)
+
+    def _init_instance_info(self, *args: typing.Any) -> None:
+        """Do not read all instances in a thread, as nova-scheduler does."""
+
+    def _choose_host_filters(self, filter_cls_names: abc.Iterable[str],
+                             ) -> list[filters.BaseHostFilter]:
+        """Return the filters that can be loaded, and note the others."""
+        chosen: list[filters.BaseHostFilter] = []
+        for name in filter_cls_names:
+            try:
+                chosen += super()._choose_host_filters([name])
+            # A filter of another package may raise anything.
+            except Exception as error:
+                self.unusable[name] = host_inventory.format_first_line(error)
+        return chosen
+
+    def _read_instances(self, context: nova_context.RequestContext,
+                        ) -> dict[str, list[str]]:
+        """Return the UUIDs of the instances of each host."""
+        found: dict[str, list[str]] = collections.defaultdict(list)
+        for cell, nodes in self._records.items():
+            with nova_context.target_cell(
+                    context, self.cells[cell]) as cctxt:
+                found.update(main_db.instance_get_all_uuids_by_hosts(
+                    cctxt, [node.host for node in nodes]))
+        return found
+
+    def _get_instance_info(self, context: nova_context.RequestContext,
+                           compute: objects.ComputeNode,
+                           ) -> dict[str, objects.Instance]:
+        """Return the instances of a host; Nova's filters read their UUIDs."""
+        return {uuid: objects.Instance(uuid=uuid)
+                for uuid in self._uuids[compute.host]}
+
+    def _get_computes_for_cells(
+            self, context: nova_context.RequestContext,
+            cells: abc.Iterable[objects.CellMapping],
+            compute_uuids: abc.Container[str],
+    ) -> tuple[dict[str, list[objects.ComputeNode]],
+               dict[str, objects.Service]]:
+        """Return nodes and services as they were read at first."""
+        return {cell.uuid: [node for node in self._records[cell.uuid]
+                            if node.uuid in compute_uuids]
+                for cell in cells if cell.uuid in self._records
+                }, self._services
+
+    def run_filter(self, the_filter: filters.BaseHostFilter | None,
+                   states: abc.Iterable[host_manager.HostState],
+                   spec: objects.RequestSpec,
+                   ) -> list[host_manager.HostState]:
+        """Return the host states that pass one filter.
+
+        A filter that raises an error passes all, and is noted as unusable.
+
+        :param the_filter: None to apply only the hosts that the request forces
+            or ignores. Nova runs no filter if a host is forced.
+        """
+        states = list(states)
+        enabled = self.enabled_filters
+        self.enabled_filters = [the_filter] if the_filter else []
+        try:
+            return list(self.get_filtered_hosts(states, spec) or ())
+        except Exception as error:
+            self.unusable[type(the_filter).__name__] = (
+                host_inventory.format_first_line(error))
+            return states
+        finally:
+            self.enabled_filters = enabled
+
+
+def is_priority_filter(each: filters.BaseHostFilter) -> bool:
+    """Return whether a filter is PriorityFilter."""
+    return isinstance(each, priority_filter.PriorityFilter)
+
+
+def describe_filter(each: filters.BaseHostFilter) -> str:
+    """Return the purpose of a filter, as its author wrote it."""
+    return host_inventory.format_first_line(
+        inspect.getdoc(type(each)) or type(each).__name__)
