@@ -86,20 +86,6 @@ class HostCapacity(typing.NamedTuple):
         return (dataclasses.replace(cpus, mix=False),
                 dataclasses.replace(cpus, mix=can_mix))
 
-    def count_instances(self, request: demand.ResourceRequest) -> int:
-        """Return how many equal instances fit on the remaining CPUs.
-
-        NUMA cells and memory are not considered, so fewer may fit. The host
-        must have a report.
-
-        :param request: of one instance
-        """
-        assert self.report is not None
-        if not self.is_allowed(request) or any(self.find_refusals(request)):
-            return 0
-        return min(row // needed for needed, row in zip(
-            request.needed_rows, self.report.remaining) if needed)
-
     @property
     def allows_priority(self) -> bool:
         """Whether an aggregate marks the host for priority instances."""

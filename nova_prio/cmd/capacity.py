@@ -76,10 +76,11 @@ class Show(report.Report):
                         '--after-loss are --host and --aggregate.'
                         % option.replace('_', '-'))
         hosts, silent_cells = host_inventory.list_hosts(self.context)
-        request = None
+        request, units = None, {}
         if parsed_args.flavor:
-            request = host_inventory.get_resource_request(
-                controller.find_flavor(self.context, parsed_args.flavor))
+            flavor = controller.find_flavor(self.context, parsed_args.flavor)
+            request = host_inventory.get_resource_request(flavor)
+            units = self._count_units(flavor)
         self.warn_of_silent_cells(silent_cells)
         by_aggregate = parsed_args.by_aggregate
         # Name of a host or an aggregate -> column -> sum.
@@ -88,7 +89,7 @@ class Show(report.Report):
         if parsed_args.after_loss:
             return self._list_losses(selected, parsed_args)
         for host in selected:
-            numbers = _count(host, request)
+            numbers = {**_count(host), 'Units': units.get(host.name, 0)}
             for name in _get_aggregates(host) if by_aggregate else [host.name]:
                 sums[name].update(numbers)
 
@@ -108,10 +109,22 @@ class Show(report.Report):
             output_file.write('--html', parsed_args.html, render.render(
                 capacity_page.build(
                     self.context, self.conf, hosts, silent_cells, selected,
-                    request, parsed_args.flavor,
+                    request, units, parsed_args.flavor,
                     [dict(zip(columns, row)) for row in rows])))
         return list_rows(
             ROWS if tables.is_for_reading(parsed_args) else COLUMNS)
+
+    def _count_units(self, flavor):
+        """Return how many instances of a flavor fit, dict, host -> number."""
+        from nova_prio.admin.explain import judge
+        from nova_prio.admin.explain import requests
+        from nova_prio.admin.explain import units
+        of_cloud = judge.Judge(self.context, self.placement)
+        found = units.count(of_cloud, requests.build_request(
+            self.context, self.conf, flavor, {}, None))
+        for doubt in of_cloud.list_doubts():
+            self.app.LOG.warning('The units may not fit: %s.', doubt)
+        return found
 
     def _list_losses(self, hosts, parsed_args):
         """Return the columns, and the rows of ``capacity_loss``.
@@ -120,6 +133,7 @@ class Show(report.Report):
         """
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin.fleet import loss
+        from nova_prio.admin.moves import verdicts
         members = collections.defaultdict(list)
         for host in hosts:
             for name in _get_aggregates(host):
@@ -127,7 +141,8 @@ class Show(report.Report):
                     members[name].append(host.name)
         losses = list(loss.list_losses(
             cloud.read_fleet(self.context, self.placement),
-            dict(sorted(members.items()))))
+            dict(sorted(members.items())),
+            verdicts.Verdicts(self.context, self.placement).find_refusing))
         self.set_outcome({each.is_survivable for each in losses},
                          capacity_loss.OUTCOMES)
         is_table = tables.is_for_reading(parsed_args)
@@ -173,17 +188,13 @@ def _get_value(column, numbers):
         numbers['%s %s' % (row, amount)] for amount in AMOUNTS)
 
 
-def _count(host, request):
-    """Return dict, column -> number, of one ``HostCapacity``.
-
-    :param request: ``demand.ResourceRequest`` of --flavor, or None
-    """
+def _count(host):
+    """Return dict, column -> number, of one ``HostCapacity``."""
     # Used, sellable and remaining vCPUs of each row, in the order of COLUMNS.
     amounts = zip(host.report.used, host.report.sellable,
                   host.report.remaining)
     return {'Hosts': 1,
-            **dict(zip(COLUMNS, itertools.chain.from_iterable(amounts))),
-            'Units': host.count_instances(request) if request else 0}
+            **dict(zip(COLUMNS, itertools.chain.from_iterable(amounts)))}
 
 
 class Solve(show.ShowOne):

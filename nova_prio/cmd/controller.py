@@ -67,6 +67,7 @@ def report_errors():
         yield
     except (exception.NovaException, allocations.PlacementRefused,
             flavor_specs.RequestRefused, admin_host.HostRefused,
+            contract.StartRefused,
             nova_client.APIRefused, nova_client.APIUnavailable,
             *allocations.CLIENT_ERRORS) as error:
         if isinstance(error, exception.HostMappingNotFound):

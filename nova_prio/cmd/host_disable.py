@@ -52,7 +52,6 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.admin.host import destinations
         hosts = self.select_hosts(parsed_args)
         if not parsed_args.dry_run:
             self.confirm(parsed_args, 'Remove co-location from %s?'
@@ -64,11 +63,27 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
         report.check_columns(parsed_args, COLUMNS)
         self._removal = self._begin(parsed_args, self.context, hosts[0])
         remaining = self._removal.remaining
-        hosts_by_uuid = destinations.find_destinations(
-            self.context, self.placement, self._removal.state.view, remaining)
+        hosts_by_uuid = self._find_destinations(remaining)
         return COLUMNS, [
             (each.uuid, *each.describe(), each.reason,
              hosts_by_uuid.get(each.uuid, '')) for each in remaining]
+
+    def _find_destinations(self, remaining):
+        """Return a host for each instance that can be moved now.
+
+        :returns: dict, UUID -> name of a host
+        """
+        from nova_prio.admin.host import remaining as remaining_module
+        from nova_prio.admin.moves import verdicts
+        # Nova cannot migrate an instance that is being created, or whose
+        # resize is not confirmed.
+        movable = [each for each in remaining if each.instance and
+                   each.reason not in (remaining_module.CREATED,
+                                       remaining_module.UNCONFIRMED)]
+        # More instances fit if the largest come first.
+        movable.sort(key=lambda each: -each.instance.vcpus)
+        return verdicts.Verdicts(self.context, self.placement).place_all(
+            each.uuid for each in movable)
 
     def conclude(self, parsed_args):
         """Wait for the instances, or restore the host; set the last line."""

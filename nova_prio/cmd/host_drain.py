@@ -20,13 +20,16 @@ from nova_prio_host import command as host_command
 class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
     """Move all instances away from hosts, for maintenance.
 
-    Plan the moves, disable the nova-compute services, and run the moves
-    through Nova's API. If a move fails, plan again without this destination.
-    Running instances are live-migrated, stopped instances are cold-migrated.
-    The hosts keep their traits, aggregates and options. The command can be
-    interrupted and run again at any time. It lists the instances that are
-    left, with the reason. It reads Nova's databases: run it where nova-manage
-    runs. Exit status: 0 if the hosts are empty, 3 if instances are left.
+    List where the instances can go, disable the nova-compute services, and
+    send the instances away through Nova's API. Nova chooses their hosts. What
+    Nova refuses is tried again after others have left. If Nova finds no host,
+    instances of other hosts are moved out of the way. Running instances are
+    live-migrated, stopped instances are cold-migrated. The hosts keep their
+    traits, aggregates and options. The command can be interrupted and run
+    again at any time. It lists the instances that are left, with the reason.
+    If no instance can leave, it changes nothing. It reads Nova's databases:
+    run it where nova-manage runs. Exit status: 0 if the hosts are empty, 3 if
+    instances are left.
     """
 
     def get_parser(self, prog_name):
@@ -48,6 +51,10 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             help='with --aggregate: omit the hosts that this file lists, one '
             'name in each line, and append the hosts that are empty; the file '
             'is created if it is missing')
+        parser.add_argument(
+            '--within', metavar='NAME',
+            help='move all instances to hosts of this host aggregate: the '
+            'command then names the best of these hosts for each instance')
         nova_api.add_timeout(parser)
         parser.add_argument(
             '--concurrency', default=1, metavar='N',
@@ -62,7 +69,6 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
 
     def take_action(self, parsed_args):
         """Return the names of the columns, and the rows."""
-        from nova_prio.admin.moves import drain as drain_module
         from nova_prio.admin.moves import remaining
         end = time.monotonic() + parsed_args.timeout
         report.check_columns(parsed_args, remaining.COLUMNS)
@@ -74,22 +80,43 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         if bool(parsed_args.aggregate) != bool(parsed_args.done):
             raise exceptions.CommandError(
                 '--aggregate and --done must be given together.')
+        self._check_within(parsed_args.within)
         self._drain, self._end, self._rows = None, '', []
         self._hosts, cloud = (
             self._choose_batch(parsed_args) if parsed_args.aggregate else
             (list(dict.fromkeys(parsed_args.hosts)), None))
         if self._hosts:
-            self._drain = drain_module.Drain(
-                self.context, self.placement, self._hosts, parsed_args.allow)
-            self._drain.refresh(cloud)
+            self._drain = self._make_drain(parsed_args, self._hosts, cloud)
             self.warn_of_silent_cells(self._drain.cloud.silent_cells)
             if not parsed_args.aggregate:
                 self._warn_of_missing_room()
-            if not parsed_args.dry_run:
+            self._has_begun = self._drain.can_begin()
+            if not self._has_begun:
+                self._end = 'Nothing was changed: no instance can leave.'
+            elif not parsed_args.dry_run:
                 self._move(parsed_args, end)
             self._rows = list(remaining.list_rows(self._drain))
         return report.place_names(
             parsed_args, remaining.COLUMNS, self._rows, 'Instance')
+
+    def _check_within(self, name):
+        """Refuse a name that is not that of an aggregate with hosts."""
+        from nova import objects
+        names = {each.name for each in objects.AggregateList.get_all(
+            self.context) if each.hosts}
+        if name is not None and name not in names:
+            report.refuse('--within', name,
+                          'names of host aggregates with hosts')
+
+    def _make_drain(self, parsed_args, hosts, cloud=None):
+        """Return a planned Drain of hosts."""
+        from nova_prio.admin.moves import drain as drain_module
+        drain = drain_module.Drain(
+            self.context, self.placement, hosts, parsed_args.allow,
+            parsed_args.within)
+        drain.refresh(cloud)
+        drain.make_plan()
+        return drain
 
     def _choose_batch(self, parsed_args):
         """Return the next hosts and the cloud; set the last line if none.
@@ -122,7 +149,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             return [], cloud
         hosts, problem = batch.choose_batch(
             cloud, aggregate, done, begun, parsed_args.batch,
-            parsed_args.allow)
+            lambda hosts: self._make_drain(parsed_args, hosts, cloud).plan)
         if not hosts:
             self.status = report.FOUND
             self.last_line = (
@@ -144,9 +171,13 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
     def _move(self, parsed_args, end):
         """Show the plan, ask, and drain the hosts."""
         from nova_prio.admin.moves import remaining
-        self._show_plan(list(remaining.list_rows(self._drain)))
-        self.confirm(parsed_args, 'Disable the nova-compute services of %s, '
-                     'and move these instances?' % self._names)
+        rows = list(remaining.list_rows(self._drain))
+        self._show_plan(rows)
+        left = sum(row.state == remaining.LEFT for row in rows)
+        self.confirm(
+            parsed_args, 'Disable the nova-compute services of %s, and move '
+            'these instances%s?' % (self._names, left and (
+                ' except the %d that cannot leave now' % left) or ''))
         if parsed_args.done:
             _append_done(parsed_args.done, [])
         self._disable()
@@ -218,8 +249,9 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             self.status = report.FOUND
             self.last_line = '%sInstances left on %s: %d. %s' % (
                 self._end and self._end + ' ', self._names, len(self._rows),
-                'Run this command again.' if self._end else
-                'Act on each as its reason says, and run this command again.')
+                'Run this command again.' if self._has_begun and self._end
+                else 'Act on each as its reason says, and run this command '
+                'again.')
 
     def _conclude_dry_run(self):
         """Set the exit status and the last line of a plan."""

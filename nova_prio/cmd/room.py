@@ -62,6 +62,8 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
         self._room.refresh()
         cloud, plan = self._room.cloud, self._room.plan
         self.warn_of_silent_cells(cloud.silent_cells)
+        for doubt in self._room.doubts:
+            self.app.LOG.warning('The new servers may not fit: %s.', doubt)
         classes = {each.uuid: each.needs.class_name
                    for each in cloud.instances}
         # Moves that do not suffice help nobody.

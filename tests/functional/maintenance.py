@@ -45,3 +45,11 @@ class Maintenance(base.FunctionalTest):
         service = self.get_service(host)
         self.assertEqual((status, reason), (
             service['status'], service['disabled_reason']))
+
+    def add_trait(self, host, trait):
+        """Add a trait to the resource provider of a host."""
+        self.placement.put('/traits/' + trait, None, version='1.6')
+        url = '/resource_providers/%s/traits' % self.compute_rp_uuids[host]
+        body = self.placement.get(url, version='1.6').body
+        self.placement.put(url, {**body, 'traits': [*body['traits'], trait]},
+                           version='1.6')

@@ -80,6 +80,20 @@ class CapacityLoss(base.FunctionalTest):
             self._aggregates['priority=true'], 'mix1')
         self.show()
 
+    def test_host_with_a_forbidden_trait_takes_no_guest(self):
+        self.placement.put('/traits/CUSTOM_SLOW', None, version='1.6')
+        self.boot(self.flavor(**{'hw:cpu_priority': 'high',
+                                 'trait:CUSTOM_SLOW': 'forbidden'}),
+                  az='nova:mix1')
+        self.show()
+        url = '/resource_providers/%s/traits' % self.compute_rp_uuids['mix2']
+        body = self.placement.get(url, version='1.6').body
+        self.placement.put(url, {
+            **body, 'traits': [*body['traits'], 'CUSTOM_SLOW']},
+            version='1.6')
+        row = self.show(status=report.FOUND)['priority_mix=true', 'mix1']
+        self.assertEqual((0, 1), (row['High Fit'], row['High All']))
+
     def test_members_of_an_affinity_group_are_bound(self):
         group = self.api.post_server_groups(
             {'name': 'g', 'policy': 'affinity'})['id']

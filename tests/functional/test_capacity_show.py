@@ -78,6 +78,23 @@ class CapacityShow(base.FunctionalTest):
             self.boot(self.high)
         self.boot(self.high, 'ERROR')
 
+    def test_units_count_what_nova_needs_beside_cpus(self):
+        """Traits, resource classes and overridden amounts."""
+        self.placement.put('/traits/CUSTOM_GOLD', None, version='1.6')
+        memory = self.resources('mix1')['MEMORY_MB']['total']
+        for specs, expected in (
+                ({'trait:CUSTOM_GOLD': 'required'}, 0),
+                ({'resources:CUSTOM_NONE': '1'}, 0),
+                ({'resources:MEMORY_MB': str(memory // 2 - 512)}, 2)):
+            flavor = self.flavor(1, **{'hw:cpu_priority': 'high', **specs})
+            self.assertEqual(
+                expected, self.numbers('--flavor', flavor)['mix1'][-1], specs)
+        # The memory of the guest, which no host overcommits.
+        large = self._create_flavor(
+            vcpu=1, memory_mb=memory // 2 - 512, disk=1,
+            extra_spec={'hw:cpu_priority': 'high'})
+        self.assertEqual(2, self.numbers('--flavor', large)['mix1'][-1])
+
     def read_page(self, *arguments):
         """Run the command with --html; return the rows and the page."""
         path = os.path.join(

@@ -96,6 +96,20 @@ class DrainBatch(maintenance.Maintenance):
             'for this reason: Instance .* would fit on no host.')
         self.assertEqual({'mix2', 'mix3'}, set(map(self.host_of, servers)))
 
+    def test_some_hosts_stay_enabled(self):
+        """A batch of all hosts would leave none."""
+        servers = [self.boot(self.low, az='nova:' + host)
+                   for host in ('mix1', 'mix2', 'mix3')]
+        self.next_batch(number=3)
+        self.assertEqual(2, len(self.listed()))
+        self.assertIn('Hosts that are drained now: 2. More are not drained, '
+                      'for this reason: No other host of the aggregate would '
+                      'stay enabled.', self.said)
+        self.assertEqual(1, len(set(map(self.host_of, servers))))
+        self.drain('mix1', 'mix2', 'mix3', status=report.FOUND)
+        self.assertIn('No other host of the aggregate would stay enabled.',
+                      self.said)
+
     def test_named_hosts_are_only_warned_of(self):
         for host in 'mix1', 'mix3':
             self.boot(self.high, az='nova:' + host)

@@ -157,6 +157,11 @@ class DrainOfAllClasses(FleetTest):
         cloud = self.read()
         self.assertEqual('is on a host whose nova-compute is down',
                          cloud.details[stays['id']].obstacle)
+        with self.record('mix1') as node:
+            node.hypervisor_type = 'ironic'
+            node.save()
+        self.assertEqual('is a bare metal server',
+                         self.read().details[stays['id']].obstacle)
 
     def test_hosts_that_take_no_instances(self):
         def find_open(server, hosts=None):

@@ -117,6 +117,33 @@ class RoomPlan(base.FunctionalTest):
             self.high, '--count', '2', '--aggregate', 'priority_mix=true')))
         self.assertEqual([], self.plan(self.high, '--count', '2'))
 
+    def test_no_move_is_made_for_a_host_that_cannot_take_the_server(self):
+        """Only mix1 has the trait, and its large server fits nowhere else."""
+        self.start_hosts()
+        self.placement.put('/traits/CUSTOM_GOLD', None, version='1.6')
+        url = '/resource_providers/%s/traits' % self.compute_rp_uuids['mix1']
+        body = self.placement.get(url, version='1.6').body
+        self.placement.put(url, {
+            **body, 'traits': [*body['traits'], 'CUSTOM_GOLD']},
+            version='1.6')
+        self.boot(self.flavor(8, **{'hw:cpu_priority': 'high'}),
+                  az='nova:mix1')
+        self.boot(self.high, az='nova:mix2')
+        gold = self.flavor(4, **{'hw:cpu_priority': 'high',
+                                 'trait:CUSTOM_GOLD': 'required'})
+        self.assertEqual([], self.plan(gold, '--apply', status=report.FOUND))
+        self.assertIn('all allowed moves are made: 0 of 1; the next one lacks '
+                      'the least on host mix', self.said)
+        self.boot(gold, 'ERROR')
+
+    def test_memory_that_a_flavor_overrides_counts(self):
+        self.start_hosts(memory_mb=2048)
+        large = self.flavor(2, **{'hw:cpu_priority': 'high',
+                                  'resources:MEMORY_MB': '1200'})
+        self.assertEqual([], self.plan(large, '--count', '2'))
+        self.plan(large, '--count', '3', status=report.FOUND)
+        self.assertIn('made: 2 of 3;', self.said)
+
     def test_refused_destinations_are_planned_no_more(self):
         """The server is then moved to the other host with room."""
         for name in 'mix1', 'mix2', 'mix3':

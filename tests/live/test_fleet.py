@@ -14,6 +14,7 @@ import signal
 
 import pytest
 
+from tests.live import catalog
 from tests.live import client
 from tests.live import cloud
 from tests.live import load as loads
@@ -92,14 +93,14 @@ class Fleet:
         service, = self.compute.services(binary='nova-compute', host=host)
         return service
 
-    def make_flavor(self, vcpus):
+    def make_flavor(self, vcpus, **extra_specs):
         """Create a flavor with high priority; return its name."""
         created = self.compute.create_flavor(
             name='high-%d' % vcpus, vcpus=vcpus, ram=loads.MEMORY_MB,
             disk=loads.DISK_GB)
         self.flavors.append(created)
         self.compute.create_flavor_extra_specs(
-            created, {'hw:cpu_priority': 'high'})
+            created, {'hw:cpu_priority': 'high', **extra_specs})
         return created.name
 
     def clean(self):
@@ -217,11 +218,37 @@ def test_full_destination_is_replaced(fleet, hosts):
     with draining(fleet, host) as command:
         assert 'ACTIVE' == fleet.boot(flavor, last).status
     assert 0 == command.returncode
-    assert 'refused' in command.said
     assert {'ACTIVE'} == {status for status, _ in fleet.places().values()}
     assert host not in {fleet.compute.get_server(each).compute_host
                         for each in servers}
     return_soon(fleet, host)
+
+
+def test_only_some_hosts_have_a_required_trait(fleet, layout, hosts):
+    host, without, fast = hosts
+    placement = catalog.connect(layout).placement
+    for name in host, fast:
+        add_trait(placement, name, 'CUSTOM_NIC_FAST')
+    # Nova would prefer the host without the trait.
+    fleet.boot('load-high', fast)
+    flavor = fleet.make_flavor(2, **{'trait:CUSTOM_NIC_FAST': 'required'})
+    for _ in range(2):
+        assert 'ACTIVE' == fleet.boot(flavor, host).status
+    with draining(fleet, host) as command:
+        pass
+    assert 0 == command.returncode
+    assert 3 == len(fleet.on(fast))
+    assert [] == fleet.on(without)
+    return_soon(fleet, host)
+
+
+def add_trait(placement, host, trait):
+    """Add a trait to the resource provider of a host."""
+    placement.put('/traits/' + trait)
+    provider, = placement.resource_providers(name=host)
+    url = '/resource_providers/%s/traits' % provider.id
+    body = placement.get(url).json()
+    placement.put(url, json={**body, 'traits': [*body['traits'], trait]})
 
 
 def test_host_dies_while_it_is_drained(fleet, layout, openstack, hosts):

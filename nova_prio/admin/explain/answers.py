@@ -8,10 +8,15 @@ from collections import abc
 import dataclasses
 import typing
 
+from nova.scheduler import weights
+import os_resource_classes as orc
+
 from nova_prio.model import admission
+from nova_prio.model import capacity
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
+from nova_prio.scheduler.weights import priority_weighter
 
 if typing.TYPE_CHECKING:
     from nova import objects
@@ -23,6 +28,11 @@ CELL, REQUEST_FILTER, PLACEMENT = 'cell', 'request filter', 'Placement'
 SCHEDULER, COMPUTE, PASSES = 'nova-scheduler', 'nova-compute', 'passes'
 PRIORITY_FILTER = 'PriorityFilter'
 
+#: What the planner of moves can free.
+MOVABLE = frozenset((
+    orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB,
+    *(row + ' row' for row in capacity.Rows._fields)))
+
 
 @dataclasses.dataclass(eq=False)
 class Answer:
@@ -33,7 +43,8 @@ class Answer:
     constants of this module, or the name of a filter. ``missing`` is a dict,
     row or resource class -> missing amount; it is empty if the host passes, or
     refuses for another reason than a shortage. ``rank`` and ``weight`` are
-    those of PriorityWeighter, if the host passes.
+    those of PriorityWeighter, if the host passes. ``is_curable`` tells whether
+    the host may fit after moves of other instances.
     """
 
     host: str
@@ -42,6 +53,29 @@ class Answer:
     missing: dict[str, int] = dataclasses.field(default_factory=dict)
     rank: int | None = None
     weight: float | None = None
+    is_curable: bool = False
+
+    def set_missing(self, missing: dict[str, int]) -> None:
+        """Set the missing amounts of a host that is only short of them."""
+        self.missing = missing
+        self.is_curable = bool(missing) and MOVABLE.issuperset(missing)
+
+
+def weigh(spec: objects.RequestSpec, found: abc.Mapping[str, Answer],
+          passing: abc.Sequence[host_manager.HostState]) -> None:
+    """Set the rank and the weight of the hosts that pass.
+
+    :param found: UUID of a host -> its answer
+    """
+    weigher = priority_weighter.PriorityWeighter()
+    scores = weigher.weigh_objects(
+        [weights.WeighedHost(state, 0.0) for state in passing], spec)
+    for score, state in zip(scores, passing):
+        found[state.uuid].weight = score * weigher.weight_multiplier(state)
+    weighed = sorted(found.values(),
+                     key=lambda each: (-(each.weight or 0), each.host))
+    for rank, answer in enumerate(weighed, start=1):
+        answer.rank = rank
 
 
 def get_position(each: Answer) -> tuple[typing.Any, ...]:

@@ -95,7 +95,7 @@ class Hosts(host_manager.HostManager):
 
     def run_filter(self, the_filter: filters.BaseHostFilter | None,
                    states: abc.Iterable[host_manager.HostState],
-                   spec: objects.RequestSpec,
+                   spec: objects.RequestSpec, index: int = 0,
                    ) -> list[host_manager.HostState]:
         """Return the host states that pass one filter.
 
@@ -103,12 +103,13 @@ class Hosts(host_manager.HostManager):
 
         :param the_filter: None to apply only the hosts that the request forces
             or ignores. Nova runs no filter if a host is forced.
+        :param index: number of instances of the request that have a host
         """
         states = list(states)
         enabled = self.enabled_filters
         self.enabled_filters = [the_filter] if the_filter else []
         try:
-            return list(self.get_filtered_hosts(states, spec) or ())
+            return list(self.get_filtered_hosts(states, spec, index) or ())
         except Exception as error:
             self.unusable[type(the_filter).__name__] = (
                 host_inventory.format_first_line(error))

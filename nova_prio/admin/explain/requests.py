@@ -77,6 +77,18 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
                   fault and fault.message)
 
 
+def read_instance(context: nova_context.RequestContext,
+                  uuid: str) -> objects.Instance | None:
+    """Return an instance with flavor and NUMA topology, None if it is gone."""
+    try:
+        mapping = objects.InstanceMapping.get_by_instance_uuid(context, uuid)
+        with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
+            return objects.Instance.get_by_uuid(
+                cctxt, uuid, expected_attrs=['flavor', 'numa_topology'])
+    except (exception.InstanceMappingNotFound, exception.InstanceNotFound):
+        return None
+
+
 def _make_new(spec: objects.RequestSpec) -> objects.RequestSpec:
     """Make the stored request of a server one for an equal new server."""
     # Nova does not know this instance, so it is a new one.

@@ -121,8 +121,11 @@ def read_fleet(context: nova_context.RequestContext,
             if instance.host not in hosts or instance.uuid in details:
                 continue
             host_cells = [each.id for each in cells[instance.host]]
+            node = hosts[instance.host].node
+            assert node is not None
             obstacle = guests.find_obstacle(
-                instance, instance.host in up_hosts, has_migration, host_cells)
+                instance, instance.host in up_hosts, has_migration, host_cells,
+                node.hypervisor_type)
             instances.append(guests.make_instance(
                 instance, obstacle, is_volume_backed, host_cells,
                 domains[instance.host], group_of.get(instance.uuid)))

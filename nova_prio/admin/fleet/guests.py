@@ -10,6 +10,7 @@ import math
 import typing
 
 from nova.compute import vm_states
+from nova.objects import fields
 import os_resource_classes as orc
 
 from nova_prio.model import capacity
@@ -45,13 +46,17 @@ class Details(typing.NamedTuple):
 
 
 def find_obstacle(instance: objects.Instance, is_host_up: bool,
-                  has_migration: bool, host_cells: abc.Container[int]) -> str:
+                  has_migration: bool, host_cells: abc.Container[int],
+                  hypervisor_type: str | None = None) -> str:
     """Return why an instance cannot be moved, a clause, or ''.
 
     :param is_host_up: whether the nova-compute of its host is up
     :param has_migration: whether the instance has an in-flight migration
     :param host_cells: ids of the NUMA cells of its host
+    :param hypervisor_type: of its host
     """
+    if hypervisor_type == fields.HVType.IRONIC:
+        return 'is a bare metal server'
     if not is_host_up:
         return 'is on a host whose nova-compute is down'
     if instance.task_state is not None:

@@ -44,17 +44,24 @@ class Loss(typing.NamedTuple):
 def list_losses(
         cloud: fleet_cloud.CloudFleet,
         members: abc.Mapping[str, abc.Collection[str]],
+        find_refusing: abc.Callable[[str], frozenset[str]],
 ) -> abc.Iterator[Loss]:
     """Yield the loss of each host of aggregates, the largest host first.
 
     :param members: name of an aggregate -> names of its hosts to lose; those
         that are not in ``cloud`` are omitted. The other hosts of the aggregate
         take guests too.
+    :param find_refusing: function, UUID of a guest -> hosts that it can never
+        use
     """
+    lost = frozenset().union(*members.values())
+    refused = {each.uuid: find_refusing(each.uuid)
+               for each in cloud.instances if each.host in lost}
     for aggregate, names in members.items():
         fleet = cloud.make_fleet({
             host.name for host in cloud.hosts
-            if any(each.name == aggregate for each in host.aggregates)})
+            if any(each.name == aggregate for each in host.aggregates)
+        }, refused)
 
         def measure(name: str) -> tuple[int, int]:
             """Return the used vCPUs of the high row, and of all rows."""

@@ -12,7 +12,6 @@ from collections import abc
 import dataclasses
 import typing
 
-from nova_prio.admin.moves import drain_plan
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
 from nova_prio.model.planner import fleet as planner_fleet
@@ -37,7 +36,8 @@ def list_members(cloud: fleet_cloud.CloudFleet, aggregate: str) -> list[str]:
 
 def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
                  done: abc.Container[str], begun: abc.Container[str],
-                 number: int, allowed: abc.Container[str] = ()) -> Batch:
+                 number: int, make_plan: abc.Callable[
+                     [abc.Collection[str]], planner.Plan]) -> Batch:
     """Return the next hosts of an aggregate that can be drained at once.
 
     Prefer the hosts whose drain has begun, then those with the fewest guests.
@@ -48,7 +48,7 @@ def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
     :param done: names of the hosts that were drained before
     :param begun: names of the hosts whose drain has begun
     :param number: maximum number of hosts
-    :param allowed: as of ``drain_plan.plan_drain``
+    :param make_plan: function that plans the drain of hosts
     """
     fleet = cloud.make_fleet()
     members = list_members(cloud, aggregate)
@@ -59,9 +59,9 @@ def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
     problem = ''
     for size in range(min(number, len(waiting)), 0, -1):
         hosts = tuple(waiting[:size])
-        plan = drain_plan.plan_drain(cloud, hosts, allowed)
+        plan = make_plan(hosts)
         missing = find_missing_room(cloud, members, hosts, plan)
-        misfits = [miss for miss in plan.misses if miss.host]
+        misfits = [miss for miss in plan.misses if miss.instance.ways]
         if not missing and (size == 1 or not misfits):
             return Batch(hosts, problem)
         problem = problem or missing or (
@@ -71,7 +71,7 @@ def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
 
 
 def find_missing_room(cloud: fleet_cloud.CloudFleet,
-                      members: abc.Iterable[str],
+                      members: abc.Collection[str],
                       hosts: abc.Collection[str], plan: planner.Plan) -> str:
     """Return what the enabled hosts would lack after a drain.
 
@@ -107,7 +107,8 @@ def find_missing_room(cloud: fleet_cloud.CloudFleet,
                    if fleet.hosts[name].host.is_enabled),
                   key=count_high, default=None)
     if largest is None:
-        return ''
+        return ('No other host of the aggregate would stay enabled.'
+                if len(members) > 1 else '')
     for uuid in fleet.list_guests(largest):
         if fleet.instances[uuid].needs.class_name != capacity.HIGH:
             fleet.remove(uuid)

@@ -1,11 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drain hosts for maintenance: plan, move, and plan again what failed."""
+"""Drain hosts for maintenance: Nova chooses where each instance goes.
+
+Each instance is sent away without a destination: by a live migration, then by
+a cold migration, if the operator allows it. If Nova finds no host, the planner
+looks for other instances to move out of the way. Shelving comes last. Whenever
+an instance has left, what Nova refused is tried again.
+"""
 
 from __future__ import annotations
 
 import collections
 from collections import abc
+import functools
 import time
 import typing
 
@@ -19,6 +26,7 @@ from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin.moves import unfinished
+from nova_prio.admin.moves import verdicts
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.placement import allocations
@@ -31,19 +39,24 @@ if typing.TYPE_CHECKING:
 class Drain:
     """The instances that must leave hosts, and their moves.
 
-    ``cloud``, ``plan`` and ``unfinished`` are as of the last :meth:`refresh`.
-    ``refusals`` are all moves that Nova refused, by UUID. ``skipped`` are the
-    reasons why moves of the last plan did not end, by UUID.
+    ``cloud`` and ``unfinished`` are as of the last :meth:`refresh`, ``plan``
+    and ``verdicts`` as of the last :meth:`make_plan`. ``refusals`` are all
+    moves that Nova refused, by UUID. ``skipped`` are the reasons why moves did
+    not end, by UUID.
 
     :param hosts: names of the hosts
     :param allowed: the ``drain_plan.OPTIONAL_WAYS`` that the operator allows
+    :param within: name of an aggregate to whose hosts all instances go, or
+        None
     """
 
     def __init__(self, context: nova_context.RequestContext,
                  placement: report_client.SchedulerReportClient,
                  hosts: abc.Sequence[str],
-                 allowed: abc.Container[str] = ()) -> None:
+                 allowed: abc.Container[str] = (),
+                 within: str | None = None) -> None:
         self.hosts = hosts
+        self._within = within
         self._context = context
         self._placement = placement
         self._allowed = allowed
@@ -57,13 +70,14 @@ class Drain:
         self._busy: set[str] = set()
 
     def refresh(self, cloud: fleet_cloud.CloudFleet | None = None) -> None:
-        """Read the cloud, and plan.
+        """Read the cloud.
 
         :param cloud: if it was read just now
         :raises nova_prio.admin.host.HostRefused: if a host is unknown
         """
         self.cloud = cloud or fleet_cloud.read_fleet(
             self._context, self._placement)
+        self._is_planned = False
         known = {host.name for host in self.cloud.hosts}
         for name in self.hosts:
             if name not in known:
@@ -71,8 +85,43 @@ class Drain:
                     "HOST is '%s'; allowed are names of compute hosts with "
                     'one compute node, in a cell that answers.' % name)
         self.unfinished = unfinished.list_unfinished(self._context, self.hosts)
-        self.plan = drain_plan.plan_drain(
-            self.cloud, self.hosts, self._allowed, self.refusals)
+
+    def make_plan(self) -> None:
+        """Plan the moves, and ask the judge about their destinations."""
+        if self._is_planned:
+            return
+        self.verdicts = verdicts.Verdicts(self._context, self._placement)
+        open_hosts = self._list_open_hosts().union(self.hosts)
+        closed = frozenset(host.name for host in self.cloud.hosts
+                           if host.name not in open_hosts)
+        refused = {each.uuid: closed for each in self.cloud.instances}
+        for uuid, refusals in self.refusals.items():
+            refused[uuid] = closed.union(
+                each.move.destination for each in refusals
+                if each.move.destination)
+        self.plan = verdicts.plan_with(
+            self.verdicts, refused, functools.partial(
+                drain_plan.plan_drain, self.cloud, self.hosts, self._allowed))
+        self._is_planned = True
+
+    def _list_open_hosts(self) -> set[str]:
+        """Return the hosts to which the instances may go."""
+        return {host.name for host in self.cloud.hosts
+                if self._within is None or any(
+                    each.name == self._within for each in host.aggregates)
+                }.difference(self.hosts)
+
+    def can_begin(self) -> bool:
+        """Return whether an instance may leave, or all have left."""
+        self.make_plan()
+        guests = self.list_guests()
+        if self.plan.moves or not guests or self.list_confirmable():
+            return True
+        if any(self.cloud.details[each.uuid].task_state for each in guests):
+            return True
+        open_hosts = self._list_open_hosts()
+        return any(each.ways and self.verdicts.choose(each.uuid, open_hosts)
+                   for each in guests)
 
     def list_guests(self) -> list[planner_fleet.Instance]:
         """Return the instances that must leave the hosts.
@@ -115,32 +164,79 @@ class Drain:
         :raises APIRefused: if the credentials do not allow a move
         """
         servers = servers_module.Servers(client)
+        stage = 0
         while True:
             self._finish(servers, observe)
-            run = execution.Execution(
-                servers, self.plan.moves,
-                self.cloud.group_of, self.cloud.format_instance, observe,
-                concurrency)
+            before = self._get_state()
+            run = self._make_execution(
+                drain_plan.STAGES[stage], servers, observe, concurrency)
             run.run(end)
-            self.skipped = {each.move.uuid: each.reason for each in run.moves
-                            if each.state in (one_move.SKIPPED,
-                                              one_move.STUCK)}
-            for each in run.moves:
-                if each.state == one_move.REFUSED:
-                    self.refusals[each.move.uuid].append(
-                        drain_plan.Refusal(each.move, each.reason))
-                elif each.state == one_move.DONE:
-                    self._leaving.add(each.move.uuid)
+            self._note(run)
             self._refresh_until(end)
             if run.surprise:
                 return run.surprise
             if time.monotonic() >= end:
                 return '' if self.is_empty() else 'The timeout is over.'
-            if not run.count(one_move.DONE, one_move.REFUSED):
-                if not self._is_waiting(servers, observe):
-                    return ''
-                time.sleep(execution.INTERVAL_SECONDS)
-                self._refresh_until(end)
+            if run.count(one_move.DONE):
+                stage = 0
+            elif stage + 1 < len(drain_plan.STAGES):
+                stage += 1
+            elif not self._wait_for_change(servers, observe, before, end):
+                return ''
+            else:
+                stage = 0
+
+    def _note(self, run: execution.Execution) -> None:
+        """Note how the moves ended."""
+        for each in run.moves:
+            uuid = each.move.uuid
+            self.skipped.pop(uuid, None)
+            if each.state in (one_move.SKIPPED, one_move.STUCK):
+                self.skipped[uuid] = each.reason
+            elif each.state == one_move.REFUSED:
+                self.refusals[uuid].append(
+                    drain_plan.Refusal(each.move, each.reason))
+            elif each.state == one_move.DONE:
+                self._leaving.add(uuid)
+
+    def _make_execution(self, stage: str, servers: servers_module.Servers,
+                        observe: execution.Observer, concurrency: int,
+                        ) -> execution.Execution:
+        """Return the moves of a stage of the drain."""
+        groups: abc.Mapping[str, str | None] = {}
+        if stage == drain_plan.PLANNED:
+            self.make_plan()
+            moves = [move for move in self.plan.moves if move.destination]
+            # Only the planned moves depend on each other.
+            groups = self.cloud.group_of
+        else:
+            moves = drain_plan.list_moves(
+                stage, self.list_guests(), self._allowed)
+        return execution.Execution(
+            servers, moves, groups, self.cloud.format_instance, observe,
+            concurrency, self._choose if self._within else None)
+
+    def _choose(self, uuid: str) -> str | None:
+        """Return the best host for an instance now, or None."""
+        return verdicts.Verdicts(self._context, self._placement).choose(
+            uuid, self._list_open_hosts())
+
+    def _get_state(self) -> dict[str, str | None]:
+        """Return the task of each instance that must leave."""
+        return {each.uuid: self.cloud.details[each.uuid].task_state
+                for each in self.list_guests()}
+
+    def _wait_for_change(self, servers: servers_module.Servers,
+                         observe: execution.Observer,
+                         before: dict[str, str | None], end: float) -> bool:
+        """Wait while Nova works; return whether an instance has changed."""
+        while self._get_state() == before:
+            if (not self._is_waiting(servers, observe) or
+                    time.monotonic() >= end):
+                return False
+            time.sleep(execution.INTERVAL_SECONDS)
+            self._refresh_until(end)
+        return True
 
     def _refresh_until(self, end: float) -> None:
         """Refresh; until the timeout, wait for services that fail."""

@@ -6,17 +6,21 @@ from __future__ import annotations
 
 from collections import abc
 import dataclasses
+import types
 import typing
 
 from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
 #: Ways that the operator may allow. A cold migration restarts a running guest,
 #: and shelving ends it.
 OPTIONAL_WAYS = planner_fleet.WAYS[1:]
-#: Number of failed moves after which an instance is left.
-MAX_REFUSALS = 3
+#: The stages of a drain; each begins if no instance can leave by those before.
+#: Only the planned moves name their destinations.
+STAGES = DIRECT, COLD, PLANNED, SHELVE = (
+    'direct', planner_fleet.COLD, 'planned', planner_fleet.SHELVE)
 
 
 class Refusal(typing.NamedTuple):
@@ -26,12 +30,10 @@ class Refusal(typing.NamedTuple):
     reason: str
 
 
-Refusals = abc.Mapping[str, abc.Sequence[Refusal]]
-
-
 def plan_drain(cloud: fleet_cloud.CloudFleet, hosts: abc.Collection[str],
                allowed: abc.Container[str] = (),
-               refusals: Refusals | None = None) -> planner.Plan:
+               refused: verdicts_module.Refused = types.MappingProxyType({}),
+               ) -> planner.Plan:
     """Return a plan that drains hosts.
 
     Live-migrate the running instances and cold-migrate the stopped ones. An
@@ -40,28 +42,43 @@ def plan_drain(cloud: fleet_cloud.CloudFleet, hosts: abc.Collection[str],
 
     :param hosts: names of the hosts
     :param allowed: those of OPTIONAL_WAYS that the operator allows
-    :param refusals: UUID -> refused moves; their destinations are not planned
-        again for the same way
+    :param refused: UUID -> hosts to which the instance is not moved
     """
-    refusals = refusals or {}
     given = {each.uuid: each for each in cloud.instances}
-    instances = {
-        uuid: _restrict(each, _get_best_ways(each), refusals.get(uuid, ()))
-        for uuid, each in given.items()}
+    instances = {uuid: dataclasses.replace(each, ways=_get_best_ways(each))
+                 for uuid, each in given.items()}
     while True:
         plan = planner.plan_drain(cloud._replace(
-            instances=tuple(instances.values())).make_fleet(), hosts)
+            instances=tuple(instances.values())).make_fleet(
+                refused=refused), hosts)
         changed = False
         for miss in plan.misses:
             uuid = miss.instance.uuid
             ways = _add_way(given[uuid].ways, miss.instance.ways, allowed)
             if ways != miss.instance.ways:
-                instance = _restrict(
-                    given[uuid], ways, refusals.get(uuid, ()))
-                changed |= instance != instances[uuid]
-                instances[uuid] = instance
+                changed = True
+                instances[uuid] = dataclasses.replace(given[uuid], ways=ways)
         if not changed:
             return plan
+
+
+def list_moves(stage: str, guests: abc.Iterable[planner_fleet.Instance],
+               allowed: abc.Container[str]) -> list[planner_fleet.Move]:
+    """Return the moves of a stage, to hosts that Nova chooses.
+
+    :param stage: one of STAGES, but not PLANNED
+    :param guests: the instances that must leave
+    """
+    moves = []
+    for each in guests:
+        assert each.host is not None
+        ways = _get_best_ways(each)
+        if stage != DIRECT:
+            ways = each.ways.intersection([stage]) - ways
+            ways = frozenset(way for way in ways if way in allowed)
+        moves += [planner_fleet.Move(each.uuid, way, each.host, None)
+                  for way in ways]
+    return moves
 
 
 def _get_best_ways(instance: planner_fleet.Instance) -> frozenset[str]:
@@ -80,16 +97,3 @@ def _add_way(possible: abc.Container[str], ways: frozenset[str],
             # An instance that cannot be live-migrated is not tried again.
             return ways.difference([planner_fleet.LIVE]).union([way])
     return ways
-
-
-def _restrict(instance: planner_fleet.Instance, ways: frozenset[str],
-              refusals: abc.Sequence[Refusal]) -> planner_fleet.Instance:
-    """Return an instance with fewer ways and destinations."""
-    if len(refusals) >= MAX_REFUSALS:
-        return dataclasses.replace(instance, ways=frozenset())
-    hosts = frozenset(
-        each.move.destination for each in refusals
-        if each.move.destination and each.move.way in ways)
-    return dataclasses.replace(
-        instance, ways=ways,
-        needs=dataclasses.replace(instance.needs, refused_hosts=hosts))

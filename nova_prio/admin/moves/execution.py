@@ -31,6 +31,8 @@ class Execution:
     :param groups: UUID -> name of the server group of an instance, or None
     :param format_instance: function that adds the name to a UUID
     :param concurrency: maximum number of moves at the same time
+    :param choose: function, UUID -> destination of a migration without one,
+        called when it starts; by default, Nova chooses
     """
 
     def __init__(self, servers: servers_module.Servers,
@@ -38,8 +40,10 @@ class Execution:
                  groups: abc.Mapping[str, str | None],
                  format_instance: abc.Callable[[str], str],
                  observe: Observer,
-                 concurrency: int = 1) -> None:
-        self.moves = [one_move.OneMove(servers, move) for move in moves]
+                 concurrency: int = 1,
+                 choose: one_move.Choose | None = None) -> None:
+        self.moves = [one_move.OneMove(servers, move, choose)
+                      for move in moves]
         self._servers = servers
         self._predecessors = order.find_predecessors(moves, groups)
         self._format_instance = format_instance

@@ -35,16 +35,23 @@ MAX_WAITS = 30
 _ABOUT_SERVER = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
 
+#: Function, UUID of a server -> name of a host, or None if none fits.
+Choose = abc.Callable[[str], str | None]
+
+
 class OneMove:
     """A move of a plan, and its state.
 
-    ``reason`` is a clause, or ''. All methods raise APIUnavailable if the API
+    A migration without a destination goes to the host that Nova chooses, which
+    is the destination of ``move`` then. ``reason`` is a clause, or ''. All
+    methods raise APIUnavailable if the API
     does not answer; they may then be called again.
     """
 
     def __init__(self, servers: servers_module.Servers,
-                 move: fleet.Move) -> None:
+                 move: fleet.Move, choose: Choose | None = None) -> None:
         self.move = move
+        self._choose = choose
         self.state = WAITING
         self.reason = ''
         self._servers = servers
@@ -79,8 +86,19 @@ class OneMove:
             self._end(STUCK, _describe_down(move.source))
         elif move.destination and not self._servers.is_up(move.destination):
             self._end(REFUSED, _describe_down(move.destination))
-        else:
+        elif self._choose_destination():
             self._request()
+        else:
+            self._end(REFUSED, 'no host of the aggregate fits')
+
+    def _choose_destination(self) -> bool:
+        """Name the destination, if this is wanted; return whether one fits."""
+        move = self.move
+        if (self._choose is None or move.destination or
+                move.way == fleet.SHELVE):
+            return True
+        self.move = move._replace(destination=self._choose(move.uuid))
+        return self.move.destination is not None
 
     def _request(self) -> None:
         """Send the request."""
@@ -114,12 +132,14 @@ class OneMove:
                           % MAX_REQUESTS)
         elif server.task_state:
             self._end_if_down()
-        elif server.status == 'VERIFY_RESIZE' and (
-                server.host == move.destination):
+        elif (server.status == 'VERIFY_RESIZE' and
+              server.host != move.source and
+              server.host == (move.destination or server.host)):
             self._finish(self._servers.confirm)
         elif server.status == 'SHELVED' and move.way == fleet.SHELVE:
             self._finish(self._servers.offload)
         elif server.host == move.source:
+            self._note_destination()
             self._end(REFUSED, self._servers.find_failure(
                 move.uuid, move.way))
         elif self._waits_left and move.way == fleet.LIVE and (
@@ -128,6 +148,14 @@ class OneMove:
             self._waits_left -= 1
         else:
             self._end_elsewhere(server)
+
+    def _note_destination(self) -> None:
+        """Note the host on which a migration failed, if Nova has chosen it."""
+        move = self.move
+        if move.destination is None and move.way != fleet.SHELVE:
+            host = self._servers.find_destination(move.uuid)
+            if host != move.source:
+                self.move = move._replace(destination=host)
 
     def _was_accepted(self, server: servers_module.Server) -> bool:
         """Return whether Nova accepted a request without an answer."""
@@ -153,12 +181,18 @@ class OneMove:
 
     def _end_if_down(self) -> None:
         """End the move if one of its hosts is down: Nova would never do it."""
-        for host in self.move.source, self.move.destination:
+        destination = self.move.destination or (
+            self._servers.find_open_destination(self.move.uuid)
+            if self.move.way != fleet.SHELVE else None)
+        for host in self.move.source, destination:
             if host is not None and not self._servers.is_up(host):
                 self._end(STUCK, _describe_down(host))
 
     def _end_elsewhere(self, server: servers_module.Server) -> None:
         """End the move of a server that has left its source host."""
+        if (self.move.destination is None and server.host is not None and
+                self.move.way != fleet.SHELVE):
+            self.move = self.move._replace(destination=server.host)
         if server.host == self.move.destination:
             self._end(DONE, '' if self.state == RUNNING else
                       'it was there already')

@@ -40,6 +40,7 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
 
     :param drain: after ``refresh``
     """
+    drain.make_plan()
     details = drain.cloud.details
     classes = {each.uuid: each.needs.class_name
                for each in drain.cloud.instances}
@@ -96,15 +97,12 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
         reason = 'is shelved: only --allow shelve removes it from the host'
     elif details.obstacle:
         reason = details.obstacle
-    elif len(refusals) >= drain_plan.MAX_REFUSALS:
-        reason = '%d moves failed' % len(refusals)
-    elif miss is None:
-        reason = ''
-    elif miss.host:
-        reason = 'fits on no host; %s lacks least: %s' % (
-            miss.host, miss.reason)
     elif details.vm_state == vm_states.SUSPENDED:
         reason = 'is suspended: only --allow shelve moves it'
+    elif miss is None:
+        reason = ''
     else:
-        reason = miss.reason
+        reason = drain.verdicts.describe(uuid)
+        if not reason and not refusals:
+            reason = miss.reason
     return '; '.join(filter(None, (reason, _describe_refusal(refusals))))

@@ -29,7 +29,8 @@ _ATTEMPTS = [planner_fleet.WAYS[:number]
 def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
               number: int, aggregate: str | None = None,
               refused: abc.Mapping[str, frozenset[str]] = (
-                  types.MappingProxyType({}))) -> planner.Plan:
+                  types.MappingProxyType({})),
+              closed: frozenset[str] = frozenset()) -> planner.Plan:
     """Return the moves after which new instances of a flavor fit.
 
     Only low-priority instances may be shelved.
@@ -38,15 +39,18 @@ def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
     :param number: number of instances, 1 or more
     :param aggregate: name of an aggregate that the instances must use, or None
     :param refused: UUID of an instance -> hosts that Nova refused
+    :param closed: hosts that no moves make fit for the new instances
     :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
         refuse the flavor
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
     folded, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), {})
-    wanted = planner_fleet.Instance('wanted', guests.make_needs(
-        folded, topology, is_volume_backed=False, is_new=True,
-        aggregates=frozenset([aggregate] if aggregate else [])))
+    wanted = planner_fleet.Instance('wanted', dataclasses.replace(
+        guests.make_needs(
+            folded, topology, is_volume_backed=False, is_new=True,
+            aggregates=frozenset([aggregate] if aggregate else [])),
+        refused_hosts=closed))
     fleet = cloud._replace(instances=tuple(
         map(_forbid_shelving, cloud.instances))).make_fleet(refused=refused)
     for ways in _ATTEMPTS:

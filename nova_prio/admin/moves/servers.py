@@ -60,7 +60,9 @@ class Servers:
             self._client.act(move.uuid, 'os-migrateLive', {
                 'host': move.destination, 'block_migration': 'auto'})
         elif move.way == fleet.COLD:
-            self._client.act(move.uuid, 'migrate', {'host': move.destination})
+            destination = {'host': move.destination}
+            self._client.act(move.uuid, 'migrate',
+                             destination if move.destination else None)
         else:
             self._client.act(move.uuid, 'shelve')
 
@@ -103,11 +105,24 @@ class Servers:
         return (self._find_migration_status(uuid) in
                 migration_states.OPEN_STATUSES)
 
+    def find_destination(self, uuid: str) -> str | None:
+        """Return the host to which a server was moved last, or None."""
+        return self._find_migration(uuid).get('dest_compute')
+
+    def find_open_destination(self, uuid: str) -> str | None:
+        """Return the host to which a server is moving, or None."""
+        is_open = self.is_migrating(uuid)
+        return self.find_destination(uuid) if is_open else None
+
     def _find_migration_status(self, uuid: str) -> str | None:
         """Return the status of the last migration of a server, or None."""
+        return self._find_migration(uuid).get('status')
+
+    def _find_migration(self, uuid: str) -> dict[str, typing.Any]:
+        """Return the last migration of a server, or {}."""
         migrations = self._client.get(
             '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
-        return migrations[0]['status'] if migrations else None
+        return migrations[0] if migrations else {}
 
     def forget_services(self) -> None:
         """Read the services again when :meth:`is_up` is called."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import dataclasses
 import functools
 import typing
 
@@ -42,7 +43,8 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
           hosts: abc.Collection[host_inventory.HostCapacity],
           silent_cells: abc.Collection[str],
           selected: abc.Sequence[host_inventory.HostCapacity],
-          request: demand.ResourceRequest | None, flavor: str | None,
+          request: demand.ResourceRequest | None,
+          units: abc.Mapping[str, int], flavor: str | None,
           data: typing.Any) -> content.Page:
     """Return the page of a cloud.
 
@@ -52,6 +54,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param silent_cells: UUIDs of the other cells
     :param selected: the hosts to show, which have a report
     :param request: of one server of the flavor, or None
+    :param units: name of a host -> number of servers of the flavor that fit
     :param flavor: the name or ID that the operator gave, or None
     :param data: see ``content.Page``
     """
@@ -71,6 +74,9 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
             % host_inventory.format_first_line(error))
     shown, cells_without_servers = list_hosts(
         context, selected, disabled, request)
+    if request:
+        shown = [_count_units(host, units.get(host.name, 0))
+                 for host in shown]
     warnings += ['Cell %s did not answer for its servers, which are missing '
                  'on its hosts. Run the command again.' % cell
                  for cell in cells_without_servers if cell not in silent_cells]
@@ -81,6 +87,13 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
         lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
             len(selected), len(hosts),
             timeutils.utcnow().isoformat(' ', 'minutes'))])
+
+
+def _count_units(host: content.Host, units: int) -> content.Host:
+    """Return a host with the number of servers that fit."""
+    shortage = host.shortage or '"nova-prio explain" tells why'
+    return dataclasses.replace(
+        host, units=units, shortage='' if units else shortage)
 
 
 def list_hosts(context: nova_context.RequestContext,
@@ -162,7 +175,6 @@ def _make_host(host: host_inventory.HostCapacity,
             *pins.values()) - report.blocked,
         blocked=report.blocked,
         problems=problems,
-        units=host.count_instances(request) if request else None,
         shortage=_describe_shortage(host, request) if request else '',
         is_open=not is_omitted,
         takes_priority=host.allows_priority and not is_disabled)

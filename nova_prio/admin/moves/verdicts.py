@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the judge says about moves; equal requests are asked once."""
+
+from __future__ import annotations
+
+from collections import abc
+import typing
+
+from oslo_serialization import jsonutils
+from oslo_utils import uuidutils
+
+from nova_prio.admin.explain import answers as explain_answers
+from nova_prio.admin.explain import candidates
+from nova_prio.admin.explain import copies
+from nova_prio.admin.explain import judge
+from nova_prio.admin.explain import requests
+from nova_prio.model.planner import plan as planner
+
+if typing.TYPE_CHECKING:
+    from nova import context as nova_context
+    from nova import objects
+    from nova.scheduler.client import report as report_client
+
+#: UUID of an instance -> names of hosts that it may not use.
+Refused = abc.Mapping[str, frozenset[str]]
+#: Fields of a request that differ between equal requests.
+_OWN_FIELDS = ('id', 'instance_uuid', 'security_groups')
+
+
+class Obstacle(typing.NamedTuple):
+    """A refusal of a planned move; the UUID of a new instance is None."""
+
+    uuid: str | None
+    host: str
+    answer: explain_answers.Answer
+
+
+class Verdicts:
+    """The answers about moves of instances, on the records of one time.
+
+    :param context: targets no cell
+    """
+
+    def __init__(self, context: nova_context.RequestContext,
+                 placement: report_client.SchedulerReportClient) -> None:
+        self._context = context
+        self._placement = placement
+        self.judge = judge.Judge(context, placement)
+        # Equal request -> decision.
+        self._known: dict[str, candidates.Decision] = {}
+        self._of_instance: dict[str, candidates.Decision | None] = {}
+
+    def decide(self, uuid: str) -> candidates.Decision | None:
+        """Return the decision about the move of an instance.
+
+        :returns: None if the instance is gone, or its cell does not answer
+        """
+        if uuid not in self._of_instance:
+            self._of_instance[uuid] = None
+            try:
+                spec = requests.read_server(self._context, uuid).spec
+            except requests.ServerRefused:
+                return None
+            key = _make_key(spec)
+            if key not in self._known:
+                self._known[key] = self.judge.decide(spec)
+            self._of_instance[uuid] = self._known[key]
+        return self._of_instance[uuid]
+
+    def list_answers(self, uuid: str) -> list[explain_answers.Answer]:
+        """Return the answers about the move of an instance."""
+        decision = self.decide(uuid)
+        return list(decision.answers.values()) if decision else []
+
+    def check(self, plan: planner.Plan,
+              wanted: candidates.Decision | None = None) -> Obstacle | None:
+        """Return the first move of a plan that the judge refuses, or None.
+
+        :param wanted: about the new instances that fit after the moves
+        """
+        world = copies.Copies(self._context, self._placement, self.judge)
+        for move in plan.moves:
+            decision = self.decide(move.uuid)
+            if move.destination and decision:
+                refusal = world.arrive(decision, move.uuid, move.destination)
+                if refusal:
+                    return Obstacle(move.uuid, move.destination, refusal)
+            instance = requests.read_instance(self._context, move.uuid)
+            if instance is not None and instance.host == move.source:
+                world.depart(instance)
+        for host in plan.hosts:
+            assert wanted is not None
+            refusal = world.arrive(wanted, uuidutils.generate_uuid(), host)
+            if refusal:
+                return Obstacle(None, host, refusal)
+        return None
+
+    def find_refusing(self, uuid: str) -> frozenset[str]:
+        """Return the hosts that no moves make fit for an instance."""
+        return frozenset(
+            each.host for each in self.list_answers(uuid)
+            if each.result != explain_answers.PASSES and not each.is_curable)
+
+    def describe(self, uuid: str) -> str:
+        """Return the closest refusal of an instance, a clause, or ''."""
+        answers = sorted(self.list_answers(uuid),
+                         key=explain_answers.get_position)
+        if any(each.result == explain_answers.PASSES for each in answers):
+            return ''
+        others = [each for each in answers
+                  if each.result != explain_answers.SCHEDULER]
+        closest = explain_answers.find_closest(others) or next(
+            iter(others), None)
+        if closest is None:
+            return 'no other hosts'
+        return 'fits on no host; %s lacks least: %s (%s)' % (
+            closest.host, closest.reason, closest.result)
+
+    def choose(self, uuid: str, hosts: abc.Container[str]) -> str | None:
+        """Return the best of some hosts for an instance, or None."""
+        return next((host for host in self._rank(uuid) if host in hosts), None)
+
+    def _rank(self, uuid: str) -> list[str]:
+        """Return the hosts that pass, the best one of Nova's weighers first.
+
+        The instances of equal requests have the same rank.
+        """
+        decision = self.decide(uuid)
+        if decision is None or not decision.passing:
+            return []
+        return [self.judge.get_name(each.obj) for each in
+                self.judge.hosts.get_weighed_hosts(
+                    list(decision.passing), decision.spec)]
+
+    def place_all(self, uuids: abc.Iterable[str]) -> dict[str, str]:
+        """Return hosts for instances, so that all of them fit together.
+
+        :returns: UUID -> name of a host, without the instances that do not
+            fit beside the earlier ones
+        """
+        world = copies.Copies(self._context, self._placement, self.judge)
+        found: dict[str, str] = {}
+        for uuid in uuids:
+            decision = self.decide(uuid)
+            for host in self._rank(uuid):
+                assert decision is not None
+                if not world.arrive(decision, uuid, host):
+                    found[uuid] = host
+                    break
+        return found
+
+
+def plan_with(verdicts: Verdicts, refused: Refused,
+              make_plan: abc.Callable[[Refused], planner.Plan],
+              ) -> planner.Plan:
+    """Plan until the judge accepts all moves.
+
+    :param refused: hosts that Nova refused before
+    :param make_plan: function that plans without the refused hosts
+    """
+    known = dict(refused)
+    judged: set[str] = set()
+    while True:
+        plan = make_plan(known)
+        new = {move.uuid for move in plan.moves
+               if move.destination}.difference(judged)
+        judged |= new
+        for uuid in new:
+            known[uuid] = known.get(uuid, frozenset()).union(
+                verdicts.find_refusing(uuid))
+        if any(move.destination in known.get(move.uuid, ())
+               for move in plan.moves):
+            continue
+        obstacle = verdicts.check(plan._replace(hosts=()))
+        if obstacle is None:
+            return plan
+        assert obstacle.uuid is not None
+        known[obstacle.uuid] |= {obstacle.host}
+
+
+def _make_key(spec: objects.RequestSpec) -> str:
+    """Return a text that equal requests share."""
+    primitive = spec.obj_to_primitive()
+    data = primitive['nova_object.data']
+    for name in _OWN_FIELDS:
+        data.pop(name, None)
+    primitive.pop('nova_object.changes', None)
+    group = data.get('instance_group')
+    if group:
+        # A member of a group is judged by the hosts of the others.
+        data['member'] = spec.instance_uuid
+    return jsonutils.dumps(primitive, sort_keys=True)
