@@ -14,21 +14,14 @@ The order of preference is:
 To shelve an instance is one move, so it is preferred to two live migrations.
 If that is not wanted, call a function first with fewer ``ways``.
 
-Optimal packing is NP-hard, so only these plans are exact, which
-``Plan.is_proven`` tells:
-
-* If few instances may move on few hosts (:func:`exact.is_small`), all moves
-  are searched. The plan is the best one, or there is none.
-* A drain that moves each instance once, by its best way, cannot be better. The
-  same holds for room that needs no move.
-
-All other plans are greedy with repair: they may have too many moves, or miss a
-solution. A drain tries three rules to choose destinations. If an instance
-fits nowhere, the planner moves guests of one open host away, which must fit
-elsewhere at once: one guest, then two, then any number. It does not search
-longer chains. A plan never has more moves than if each instance went to the
-first host that fits, or, for room, than if the first host that can be emptied
-far enough were emptied guest by guest. The latter holds up to 300 such hosts.
+Optimal packing is NP-hard, so plans are greedy with repair: they may have too
+many moves, or miss a solution. A drain tries three rules to choose
+destinations. If an instance fits nowhere, the planner moves guests of one open
+host away, which must fit elsewhere at once: one guest, then two, then any
+number. It does not search longer chains. A plan never has more moves than if
+each instance went to the first host that fits, or, for room, than if the first
+host that can be emptied far enough were emptied guest by guest. The latter
+holds up to 300 such hosts.
 
 :mod:`host_fit` lists the resources that are not considered.
 """
@@ -41,7 +34,6 @@ import typing
 
 from nova_prio.model import capacity
 from nova_prio.model.planner import arrange
-from nova_prio.model.planner import exact
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import greedy
 from nova_prio.model.planner import host_fit
@@ -67,8 +59,7 @@ class Plan(typing.NamedTuple):
     """An ordered list of moves, and what it does not achieve.
 
     If there are no ``misses``, the plan reaches the goal. ``hosts`` are the
-    hosts that the wanted instances fit on after the moves. ``is_proven`` tells
-    whether no plan is better or, with misses, that none reaches the goal.
+    hosts that the wanted instances fit on after the moves.
 
     Moves to the same destination, and of the same server group, must run in
     this order. A move must wait for the earlier moves that leave its
@@ -78,7 +69,6 @@ class Plan(typing.NamedTuple):
     moves: tuple[fleet_module.Move, ...]
     misses: tuple[Miss, ...] = ()
     hosts: tuple[str, ...] = ()
-    is_proven: bool = False
 
 
 class Addition(typing.NamedTuple):
@@ -165,22 +155,15 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
         """Return whether all wanted instances fit now."""
         return of_room.count() == number
 
-    movable = of_search.list_movable()
-    is_small = exact.is_small(of_search, movable)
-    is_proven = True
     try:
-        moves: list[fleet_module.Move] | None = []
+        moves: list[fleet_module.Move] = []
         if not is_reached():
-            is_proven = is_small
-            moves = (exact.find_best(of_search, movable, is_reached)
-                     if is_small else None)
-        if moves is None:
             moves = greedy.make_room(of_search, of_room)
         arrange.replay(fleet, arrange.arrange(fleet, moves, is_reached))
         hosts = of_room.list_hosts()
         misses = () if len(hosts) == number else (
             _describe_next(of_search, wanted, hosts),)
-        return Plan(tuple(fleet.log), misses, tuple(hosts), is_proven)
+        return Plan(tuple(fleet.log), misses, tuple(hosts))
     finally:
         fleet.rollback(0)
         fleet.remove(wanted.uuid)
@@ -221,27 +204,14 @@ def _empty(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
     bound = search.calculate_cost(
         (each[0] if (each := of_search.list_ways(uuid)) else '',
          of_search.get_class(uuid)) for uuid in uuids)
-
-    def is_reached() -> bool:
-        """Return whether no host has an instance now."""
-        return not any(map(fleet.list_guests, hosts))
-
     try:
         moves = greedy.move_all(of_search, uuids, bound,
                                 can_displace=not is_loss)
-        arrange.replay(fleet, moves)
-        left = [uuid for name in hosts for uuid in fleet.list_guests(name)]
-        is_proven = not left and of_search.calculate_cost(fleet.log) == bound
-        fleet.rollback(0)
-        movable = uuids if is_loss else of_search.list_movable()
-        if not is_proven and exact.is_small(of_search, movable):
-            is_proven = True
-            moves = exact.find_best(of_search, movable, is_reached) or moves
         arrange.replay(fleet, arrange.arrange(fleet, moves))
         left = [uuid for name in hosts for uuid in fleet.list_guests(name)]
         return Plan(tuple(fleet.log), tuple(
             _describe_miss(of_search, fleet.instances[uuid])
-            for uuid in left), is_proven=is_proven)
+            for uuid in left))
     finally:
         fleet.rollback(0)
 

@@ -118,34 +118,27 @@ def get_cost(fleet, found):
 SMALL = hypothesis.settings(deadline=None)
 
 
-def assert_plan_agrees(fleet, found, cost, is_exact):
-    """Assert that a plan is as good as it says.
+def assert_plan_agrees(fleet, found, cost):
+    """Assert that a plan is possible, and not better than the best one.
 
     :param cost: smallest cost of all plans, or None if there is none
-    :param is_exact: whether the plan must be proven
     """
-    if is_exact:
-        assert found.is_proven
-    if found.is_proven:
-        assert cost == (None if found.misses else get_cost(fleet, found))
-    else:
-        assert found.misses or cost and cost <= get_cost(fleet, found)
+    assert found.misses or cost and cost <= get_cost(fleet, found)
 
 
 @SMALL
-@hypothesis.given(fleets.draw_fleet(3, 5, has_cells=False), st.booleans())
-def test_drain_agrees_with_all_plans(fleet, is_exact):
+@hypothesis.given(fleets.draw_fleet(3, 5, has_cells=False))
+def test_drain_agrees_with_all_plans(fleet):
     closed = ['host0']
     cost = find_smallest_cost(
         fleet, closed, lambda state: 'host0' not in state.values())
-    with test_properties.searching(is_exact):
-        found = plan.plan_drain(fleet, closed)
-    assert_plan_agrees(fleet, found, cost, is_exact)
+    found = plan.plan_drain(fleet, closed)
+    assert_plan_agrees(fleet, found, cost)
 
 
 @SMALL
-@hypothesis.given(st.data(), st.integers(1, 3), st.booleans())
-def test_room_agrees_with_all_plans(data, number, is_exact):
+@hypothesis.given(st.data(), st.integers(1, 3))
+def test_room_agrees_with_all_plans(data, number):
     fleet = data.draw(fleets.draw_fleet(3, 5, has_cells=False))
     wanted = data.draw(test_properties.draw_wanted(fleet))
     copies = [fleet_module.Instance(
@@ -170,6 +163,5 @@ def test_room_agrees_with_all_plans(data, number, is_exact):
         return False
 
     cost = find_smallest_cost(fleet, (), is_reached)
-    with test_properties.searching(is_exact):
-        found = plan.plan_room(fleet, wanted, number)
-    assert_plan_agrees(fleet, found, cost, is_exact)
+    found = plan.plan_room(fleet, wanted, number)
+    assert_plan_agrees(fleet, found, cost)

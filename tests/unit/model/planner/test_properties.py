@@ -1,22 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-import contextlib
 import itertools
-from unittest import mock
 
 import hypothesis
 from hypothesis import strategies as st
 
-from nova_prio.model.planner import exact
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
 from tests.unit.model.planner import fleets
-
-
-def searching(is_exact):
-    """Return a context manager with or without the exhaustive search."""
-    return contextlib.nullcontext() if is_exact else mock.patch.object(
-        exact, 'MAX_STATES', 0)
 
 
 @st.composite
@@ -64,15 +55,14 @@ def _uses(instance, limit):
 
 
 @hypothesis.settings(deadline=None)
-@hypothesis.given(st.data(), st.booleans())
-def test_each_prefix_of_a_drain_keeps_the_limits(data, is_exact):
+@hypothesis.given(st.data())
+def test_each_prefix_of_a_drain_keeps_the_limits(data):
     fleet = data.draw(fleets.draw_fleet())
     hosts = data.draw(st.lists(
         st.sampled_from(sorted(fleet.hosts)), min_size=1, max_size=2,
         unique=True))
     before = list(map(fleet.get_place, fleet.instances))
-    with searching(is_exact):
-        found = plan.plan_drain(fleet, hosts)
+    found = plan.plan_drain(fleet, hosts)
     assert before == list(map(fleet.get_place, fleet.instances))
     assert not fleet.log
     check_prefixes(fleet, found, hosts)
@@ -81,13 +71,12 @@ def test_each_prefix_of_a_drain_keeps_the_limits(data, is_exact):
 
 
 @hypothesis.settings(deadline=None)
-@hypothesis.given(st.data(), st.integers(1, 3), st.booleans())
-def test_each_prefix_of_a_room_plan_keeps_the_limits(data, number, is_exact):
+@hypothesis.given(st.data(), st.integers(1, 3))
+def test_each_prefix_of_a_room_plan_keeps_the_limits(data, number):
     fleet = data.draw(fleets.draw_fleet())
     wanted = data.draw(draw_wanted(fleet))
     before = list(map(fleet.get_place, fleet.instances))
-    with searching(is_exact):
-        found = plan.plan_room(fleet, wanted, number)
+    found = plan.plan_room(fleet, wanted, number)
     assert before == list(map(fleet.get_place, fleet.instances))
     check_prefixes(fleet, found)
     broken = fleets.find_violations(fleet)
@@ -148,11 +137,10 @@ def make_room_simply(fleet, wanted, closed=()):
 
 
 @hypothesis.settings(deadline=None)
-@hypothesis.given(st.data(), st.booleans())
-def test_drain_is_never_longer_than_a_greedy_one(data, is_exact):
+@hypothesis.given(st.data())
+def test_drain_is_never_longer_than_a_greedy_one(data):
     fleet = data.draw(fleets.draw_fleet())
-    with searching(is_exact):
-        found = plan.plan_drain(fleet, ['host0'])
+    found = plan.plan_drain(fleet, ['host0'])
     number = drain_simply(fleet, ['host0'])
     if number is not None:
         assert not found.misses
@@ -160,12 +148,11 @@ def test_drain_is_never_longer_than_a_greedy_one(data, is_exact):
 
 
 @hypothesis.settings(deadline=None)
-@hypothesis.given(st.data(), st.booleans())
-def test_room_plan_is_never_longer_than_a_greedy_one(data, is_exact):
+@hypothesis.given(st.data())
+def test_room_plan_is_never_longer_than_a_greedy_one(data):
     fleet = data.draw(fleets.draw_fleet())
     wanted = data.draw(draw_wanted(fleet))
-    with searching(is_exact):
-        found = plan.plan_room(fleet, wanted, 1)
+    found = plan.plan_room(fleet, wanted, 1)
     fleet.add(wanted)
     number = make_room_simply(fleet, wanted)
     if number is not None:

@@ -3,42 +3,12 @@
 """Tests of the searches, and of the order of the moves, one by one."""
 
 from nova_prio.model.planner import arrange
-from nova_prio.model.planner import exact
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
-from nova_prio.model.planner import search
-from tests.unit.model.planner import fleets
 from tests.unit.model.planner import test_plan
-from tests.unit.model.planner import test_properties
 
 #: The whole high row of a host.
 FULL = dict(priority='high', dedicated=8)
-
-
-def test_exhaustive_search_shelves_if_nothing_else_works():
-    fleet = test_plan.make({'a': {}}, ('i', 'a', FULL))
-    of_search = search.Search(fleet, fleet_module.WAYS, ['a'])
-    assert [('i', 'shelve', 'a', None)] == exact.find_best(
-        of_search, ['i'], lambda: not fleet.list_guests('a'))
-    assert exact.find_best(of_search, ['i'], lambda: False) is None
-    assert ['i'] == fleet.list_guests('a')
-
-
-def test_only_the_exhaustive_search_finds_chains():
-    # Only a has the memory. x may only use a and b, so that y must leave b for
-    # c first.
-    rack = [fleets.PRIORITY, fleets.RACK]
-    fleet = test_plan.make(
-        {'a': dict(aggregates=rack, memory_mb=10),
-         'b': dict(aggregates=rack, memory_mb=9), 'c': dict(memory_mb=9)},
-        ('x', 'a', dict(FULL, aggregates=frozenset(['rack'])), ['live']),
-        ('y', 'b', FULL, ['live']))
-    wanted = test_plan.make_wanted(FULL, memory_mb=10)
-    found = plan.plan_room(fleet, wanted, 1)
-    assert [('y', 'live', 'c'), ('x', 'live', 'b')] == (
-        test_plan.get_moves(found))
-    with test_properties.searching(is_exact=False):
-        assert plan.plan_room(fleet, wanted, 1).misses
 
 
 def test_last_member_of_affinity_group_is_shelved():
@@ -47,8 +17,7 @@ def test_last_member_of_affinity_group_is_shelved():
     fleet = test_plan.make({'a': dict(dedicated=4), 'b': {}},
                            ('i', 'a', low, ['shelve'], 'g'), groups=groups)
     wanted = test_plan.instance('wanted', None, FULL, (), 'g')
-    with test_properties.searching(is_exact=False):
-        found = plan.plan_room(fleet, wanted, 1)
+    found = plan.plan_room(fleet, wanted, 1)
     assert [('i', 'shelve', None)] == test_plan.get_moves(found)
     assert ('b',) == found.hosts
 
