@@ -21,9 +21,12 @@ if typing.TYPE_CHECKING:
     from nova_prio.admin.fleet import cloud as fleet_cloud
 
 #: The allowed ways of each attempt, the least harmful first. The planner
-#: itself prefers one shelved instance to two live migrations.
-_ATTEMPTS = [planner_fleet.WAYS[:number]
-             for number in range(1, len(planner_fleet.WAYS) + 1)]
+#: itself prefers one shelved instance to two live migrations. If it may
+#: migrate an instance, it does not shelve it, and may fill another host: the
+#: last attempt shelves only.
+_ATTEMPTS = [*(planner_fleet.WAYS[:number]
+               for number in range(1, len(planner_fleet.WAYS) + 1)),
+             (planner_fleet.SHELVE,)]
 
 
 def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
@@ -53,11 +56,12 @@ def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
         refused_hosts=closed))
     fleet = cloud._replace(instances=tuple(
         map(_forbid_shelving, cloud.instances))).make_fleet(refused=refused)
+    plans = []
     for ways in _ATTEMPTS:
-        found = planner.plan_room(fleet, wanted, number, ways)
-        if not found.misses:
+        plans.append(planner.plan_room(fleet, wanted, number, ways))
+        if not plans[-1].misses:
             break
-    return found
+    return max(plans, key=lambda plan: len(plan.hosts))
 
 
 def _forbid_shelving(
