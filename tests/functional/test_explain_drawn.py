@@ -2,6 +2,8 @@
 
 """``nova-prio explain`` and nova-scheduler agree on drawn requests.
 
+So do the units of ``capacity show --flavor``, and ``room plan`` without moves.
+
 The environment variable ``NOVA_PRIO_EXPLAIN_REQUESTS`` sets the number of
 requests, and ``NOVA_PRIO_EXPLAIN_SEED`` repeats a drawing.
 """
@@ -16,6 +18,7 @@ from nova import exception
 from nova import objects
 from nova.scheduler.client import query
 from nova.scheduler import host_manager
+from oslo_utils import uuidutils
 
 from nova_prio.admin.explain import requests
 from nova_prio.model import flavor_specs
@@ -28,6 +31,8 @@ REQUESTS = int(os.environ.get('NOVA_PRIO_EXPLAIN_REQUESTS') or 40)
 SEED = os.environ.get('NOVA_PRIO_EXPLAIN_SEED')
 #: Number of requests on one drawing of aggregates.
 PERIOD = 20
+#: Every so many requests, other promises than those of explain are tested.
+PROMISES = 4
 #: Most servers at the same time.
 SERVERS = 8
 AGGREGATES = (
@@ -51,6 +56,13 @@ class Drawn(test_explain.Explained):
             self.start_drawn_host(name)
         self.start_host('host4', cpus=8, ratio=2.0, aggregate=AGGREGATES[0],
                         driver='libvirt.LibvirtDriver')
+        self.placement.put('/traits/CUSTOM_GOLD', None, version='1.6')
+        for name in self.hosts[1:3]:
+            url = '/resource_providers/%s/traits' % self.compute_rp_uuids[name]
+            body = self.placement.get(url, version='1.6').body
+            self.placement.put(url, {
+                **body, 'traits': [*body['traits'], 'CUSTOM_GOLD']},
+                version='1.6')
         # The hosts that nova-scheduler has left after its filters.
         self.filtered = None
         stock = host_manager.HostManager.get_filtered_hosts
@@ -111,6 +123,15 @@ class Drawn(test_explain.Explained):
                 ('hw:mem_page_size', 'small', 0.1)):
             if draw.random() < chance:
                 specs[name] = value
+        for name, value, chance in (
+                ('trait:CUSTOM_GOLD', draw.choice(
+                    ('required', 'forbidden')), 0.15),
+                ('trait:CUSTOM_NONE', 'required', 0.02),
+                ('resources:CUSTOM_NONE', '1', 0.02),
+                ('resources:MEMORY_MB', str(draw.choice(
+                    (64, 700, 4000))), 0.1)):
+            if draw.random() < chance:
+                specs[name] = value
         return self._create_flavor(
             vcpu=vcpus, memory_mb=draw.choice((128, 512, 512, 1536)), disk=0,
             ephemeral=0, swap=0, extra_spec=specs or None), specs
@@ -126,21 +147,42 @@ class Drawn(test_explain.Explained):
         if metadata:
             self._join_aggregate(host, metadata)
 
-    def ask_scheduler(self, flavor, hint):
-        """Ask nova-scheduler for a host; return whether there is one."""
+    def ask_scheduler(self, flavor, hint, number=1):
+        """Ask nova-scheduler for hosts; return whether all instances fit."""
         admin = context.get_admin_context()
+        uuids = [uuidutils.generate_uuid() for _ in range(number)]
         spec = requests.build_request(
             admin, cloud.CONF, objects.Flavor.get_by_flavor_id(admin, flavor),
             hint, None)
         spec.project_id, spec.user_id = 'project', 'user'
+        spec.instance_uuid, spec.num_instances = uuids[0], number
         try:
             query.SchedulerQueryClient().select_destinations(
-                admin, spec, [spec.instance_uuid], return_objects=True,
+                admin, spec, uuids, return_objects=True,
                 return_alternates=True)
         except exception.NoValidHost:
             return False
-        self.placement.delete('/allocations/' + spec.instance_uuid)
+        for uuid in uuids:
+            self.placement.delete('/allocations/' + uuid)
         return True
+
+    def check_promises(self, flavor, where):
+        """Compare the units, and a plan without moves, with nova-scheduler."""
+        _, rows, said = commands.run('capacity', 'show', '--flavor', flavor)
+        if rows is None:
+            # nova-api would refuse the flavor.
+            return
+        units = sum(row['Units'] for row in rows)
+        if units:
+            self.promises += 1
+            self.assertTrue(self.ask_scheduler(flavor, {}, units),
+                            '%s: %d units: %s' % (where, units, rows))
+        number = self.random.choice((1, 2, 4))
+        status, rows, said = commands.run(
+            'room', 'plan', '--flavor', flavor, '--count', str(number))
+        if status == 0 and not rows:
+            self.assertTrue(self.ask_scheduler(flavor, {}, number),
+                            '%s: %d of %s' % (where, number, said))
 
     def create_server(self, flavor, hint):
         """Create a server; return whether it got a host.
@@ -200,9 +242,12 @@ class Drawn(test_explain.Explained):
             has_host = self.ask_scheduler(flavor, hint)
         self.assertEqual(bool(passing), has_host, where)
         self.assertEqual(passing, self.filtered, where)
+        if number % PROMISES == 0:
+            self.check_promises(flavor, where)
 
     def test_explanation_and_scheduler_agree(self):
         self.counts = dict.fromkeys((0, 1, 3), 0)
+        self.promises = 0
         for number in range(REQUESTS):
             self.check_request(number)
         # Each outcome must occur, else the drawing tests little.
