@@ -175,6 +175,29 @@ def _check_cgroups(
             len(problems) - 1)
 
 
+def _check_guests(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+    """Name the guests of this host that Nova 33 cannot live-migrate.
+
+    Bug 2152697: Nova 33 needs an I/O thread in their XML. Nova 34 does not.
+    """
+    if contract.get_nova_release().split('.')[0] != '33':
+        return
+    from nova_prio.admin.audit import guests
+    try:
+        uuids = guests.list_without_io_threads(conf)
+    except guests.GuestsUnreadable as error:
+        yield WARNING, (
+            'The guests of this host are not checked: %s; run this as a user '
+            'who may connect to libvirt.' % str(error).rstrip('.'))
+        return
+    if uuids:
+        yield WARNING, (
+            'Nova 33 cannot live-migrate the instances %s, whose guests an '
+            'older release started without I/O threads (Launchpad bug '
+            '2152697); first hard reboot each, or migrate it cold.'
+            % ', '.join(uuids))
+
+
 def _check_databases(find: _FindInDatabases, subject: str,
                      conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Run a check that reads Nova's databases, if the configuration has them.
@@ -250,6 +273,7 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
         ('Configuration of nova-compute', contract.COMPUTE, _check_compute),
         ('Cgroups of the compute host', contract.COMPUTE,
          functools.partial(_check_cgroups, find_cgroup_problems)),
+        ('Guests of the compute host', contract.COMPUTE, _check_guests),
         ('Host aggregates', None, functools.partial(
             _check_databases, _find_aggregate_faults, 'host aggregates')),
         ('Dedicated CPUs of instances', None, functools.partial(

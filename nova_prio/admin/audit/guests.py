@@ -233,6 +233,17 @@ def read_guests(
                 select_nova_guests(domain.XMLDesc(0) for domain in domains))
 
 
+def list_without_io_threads(conf: cfg.ConfigOpts) -> list[str]:
+    """Return the UUIDs of guests with a NUMA topology and no I/O thread.
+
+    :param conf: Nova's configuration
+    :raises GuestsUnreadable: if libvirt does not answer
+    """
+    _, running = read_guests(conf)
+    return [guest.uuid for guest in running
+            if guest.has_cells and not guest.has_io_threads]
+
+
 def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:
     """Return the guest of each domain XML that Nova made.
 

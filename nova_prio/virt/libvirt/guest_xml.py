@@ -103,6 +103,12 @@ class Guest(typing.NamedTuple):
             is_up=is_up)
 
     @property
+    def has_io_threads(self):
+        """Whether the guest has I/O threads with CPUs of their own."""
+        _emulator, *io_threads = self.threads
+        return bool(io_threads)
+
+    @property
     def priority(self):
         """The priority at the start of the guest, or None."""
         if self.extra_specs is not None:

@@ -14,11 +14,13 @@ import textwrap
 
 import pytest
 
+from nova_prio.admin.audit import guests
 from nova_prio.admin import config_files
 from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
+from nova_prio.virt.libvirt import guest_xml
 
 ROOT = pathlib.Path(__file__).parents[3]
 README = ROOT / 'README.rst'
@@ -57,6 +59,7 @@ def found(monkeypatch, tmp_path):
     """
     conf = hooks.register_options()
     monkeypatch.setattr(config_files, 'find_paths', lambda conf: [])
+    monkeypatch.setattr(guests, 'read_guests', lambda conf: (None, []))
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 
@@ -91,6 +94,7 @@ def test_right_configuration_has_no_findings(found):
 
 
 USE, RELEASE = 'Use of the package', 'Release of Nova'
+OF_GUESTS = 'Guests of the compute host'
 OF_API, OF_SCHEDULER, OF_COMPUTE = (
     'Configuration of nova-%s' % service
     for service in ('api', 'scheduler', 'compute'))
@@ -180,6 +184,41 @@ def test_untested_nova_is_warning(found, monkeypatch):
     result = found(API)[RELEASE]
     assert WARNING == result.code
     assert 'Nova 35.0.1, only with 31, 32, 33, 34' in result.details
+
+
+def make_guest(uuid, has_cells=True, threads=1):
+    """Return a Guest.
+
+    :param threads: number of its emulator and I/O threads
+    """
+    return guest_xml.Guest(
+        name='x', uuid=uuid,
+        threads=[frozenset([1])] * threads, has_cells=has_cells)
+
+
+@pytest.mark.parametrize('release, code', [
+    ('32.0.1', SUCCESS), ('33.0.2', WARNING), ('34.0.0', SUCCESS)])
+def test_guests_that_nova_33_cannot_migrate_are_named(
+        found, monkeypatch, release, code):
+    monkeypatch.setattr(contract, 'get_nova_release', lambda: release)
+    monkeypatch.setattr(guests, 'read_guests', lambda conf: (None, [
+        make_guest('old'), make_guest('older'), make_guest('new', threads=2),
+        make_guest('floating', has_cells=False)]))
+    result = found(COMPUTE)[OF_GUESTS]
+    assert code == result.code
+    assert ('instances old, older, whose guests' in (
+        result.details or '')) == (code == WARNING)
+
+
+def test_guests_that_cannot_be_read_are_a_warning(found, monkeypatch):
+    def fail(conf):
+        raise guests.GuestsUnreadable('libvirt does not answer: no')
+
+    monkeypatch.setattr(contract, 'get_nova_release', lambda: '33.0.2')
+    monkeypatch.setattr(guests, 'read_guests', fail)
+    result = found(COMPUTE)[OF_GUESTS]
+    assert WARNING == result.code
+    assert 'are not checked: libvirt does not answer: no;' in result.details
 
 
 def test_missing_entry_points_are_failures(found, monkeypatch):
@@ -318,7 +357,7 @@ def test_command_line_reports_findings_and_wrong_values(tmp_path):
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     checks = json.loads(done.stdout)['checks']
     of_services = [each for each in checks if each['check'] not in (
-        'Cgroups of the compute host', *DATABASE_CHECKS)]
+        'Cgroups of the compute host', OF_GUESTS, *DATABASE_CHECKS)]
     assert {(0, None)} == {(each['result'], each['details'])
                            for each in of_services}
     path.write_text('[nova_prio]\nenabled = maybe\n')
