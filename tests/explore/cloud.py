@@ -27,7 +27,7 @@ _ONE = kinds.Flavor(1)
 #: An operation, with a disturbance that blocks it, takes less.
 PATIENCE_SECONDS = 60
 #: A call to a nova-compute that was killed fails after this time.
-_CALL_SECONDS = 10
+_CALL_SECONDS = 30
 
 
 class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
