@@ -70,6 +70,10 @@ def _copy_in_cell(connection, first, others):
     _copy(connection, main_models.ComputeNode, {'uuid': first.uuid}, [
         {'id': first_id + host.number, 'host': host.name, 'uuid': host.uuid,
          'hypervisor_hostname': host.name} for host in others])
+    _copy(connection, main_models.Service,
+          {'host': first.name, 'binary': 'nova-compute'}, [
+              {'uuid': str(uuid.uuid4()), 'host': host.name}
+              for host in others])
     for index, instance in enumerate(first.instances):
         _copy(connection, main_models.Instance, {'uuid': instance}, [
             {'uuid': host.instances[index], 'host': host.name,
