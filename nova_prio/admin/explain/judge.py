@@ -90,13 +90,19 @@ class Judge:
                              for state in decision.passing}, decision.passing)
         return sorted(decision.answers.values(), key=answers.get_position)
 
-    def decide(self, spec: objects.RequestSpec) -> candidates.Decision:
+    def decide(self, spec: objects.RequestSpec,
+               before_moves: bool = False) -> candidates.Decision:
         """Return the Decision about a request.
 
-        The arguments and the errors are those of :meth:`answer`.
+        The other arguments and the errors are those of :meth:`answer`.
+
+        :param before_moves: whether instances may move away first. Then also
+            run the filters on the hosts that are only short of resources, to
+            find those that no move makes fit
         """
         self._answers: dict[str, answers.Answer] = {}
-        decision = self._decide(spec, list(self._exclude_by_records(spec)))
+        decision = self._decide(spec, list(self._exclude_by_records(spec)),
+                                before_moves)
         for state in decision.passing:
             self._make(state.uuid, answers.PASSES, '').is_curable = True
         return decision._replace(answers={
@@ -147,7 +153,7 @@ class Judge:
                 yield node.uuid
 
     def _decide(self, spec: objects.RequestSpec, uuids: list[str],
-                ) -> candidates.Decision:
+                before_moves: bool) -> candidates.Decision:
         """Return the Decision without the answers.
 
         :param uuids: UUIDs of the nodes without an answer
@@ -184,7 +190,9 @@ class Judge:
             self._client, request, refused, self._aggregate_names,
             offered.is_complete, self._make)
         utils.setup_instance_group(self._context, spec)
-        states = self._make_states(spec, uuids)
+        states = self._make_states(spec, [
+            uuid for uuid in uuids
+            if before_moves or uuid in offered.of_provider])
         return candidates.Decision(
             spec, request=request, offered=offered.of_provider,
             passing=self._filter(spec, states, offered.of_provider),

@@ -77,7 +77,8 @@ class Room:
         On a host where fewer new instances fit than planned, only those that
         fit now are counted.
         """
-        wanted = verdicts.judge.decide(self._make_request())
+        wanted = verdicts.judge.decide(
+            self._make_request(), before_moves=True)
         fitting = units.count(verdicts.judge, self._make_request())
         closed = {name: answer for name, answer in wanted.answers.items()
                   if not answer.is_curable}

@@ -64,7 +64,8 @@ class Verdicts:
                 return None
             key = _make_key(spec)
             if key not in self._known:
-                self._known[key] = self.judge.decide(spec)
+                self._known[key] = self.judge.decide(
+                    spec, before_moves=True)
             self._of_instance[uuid] = self._known[key]
         return self._of_instance[uuid]
 
