@@ -175,16 +175,18 @@ class Drain:
             self._refresh_until(end)
             if run.surprise:
                 return run.surprise
-            if time.monotonic() >= end:
-                return '' if self.is_empty() else 'The timeout is over.'
+            has_next = True
             if run.count(one_move.DONE):
                 stage = 0
             elif stage + 1 < len(drain_plan.STAGES):
                 stage += 1
-            elif not self._wait_for_change(servers, observe, before, end):
-                return ''
             else:
+                has_next = self._wait_for_change(servers, observe, before, end)
                 stage = 0
+            if time.monotonic() >= end and not self.is_empty():
+                return 'The timeout is over.'
+            if not has_next:
+                return ''
 
     def _note(self, run: execution.Execution) -> None:
         """Note how the moves ended."""
