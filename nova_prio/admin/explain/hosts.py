@@ -16,6 +16,7 @@ from nova.scheduler import host_manager
 
 from nova_prio.admin import host_inventory
 from nova_prio.scheduler.filters import priority_filter
+from nova_prio.scheduler import start
 
 if typing.TYPE_CHECKING:
     from nova.scheduler import filters
@@ -37,7 +38,8 @@ class Hosts(host_manager.HostManager):
 
     def __init__(self, context: nova_context.RequestContext) -> None:
         self.unusable: dict[str, str] = {}
-        super().__init__()
+        with start.unchecked():
+            super().__init__()
         if not any(map(is_priority_filter, self.enabled_filters)):
             self.enabled_filters.append(priority_filter.PriorityFilter())
         self._records, self._services = super()._get_computes_for_cells(
