@@ -71,7 +71,6 @@ OPTIONS = {
         api_database.connection
         filter_scheduler.available_filters
         libvirt.connection_uri
-        workarounds.disable_fallback_pcpu_query
     """,
 }
 

@@ -71,6 +71,18 @@ class RoomPlan(base.FunctionalTest):
         self.assertIn('fit without a move: 1, on %s' % rest[2], self.said)
         self.assertEqual(rest[2], self.host_of(self.boot(self.high_6)))
 
+    def test_plan_with_nova_conf_of_another_service(self):
+        """It has the defaults of Nova for nova-scheduler."""
+        self.start_hosts()
+        for host in 'mix1', 'mix2':
+            self.boot(self.high, az='nova:' + host)
+        self.flags(disable_fallback_pcpu_query=False, group='workarounds')
+        self.flags(enabled_filters=['NUMATopologyFilter'],
+                   group='filter_scheduler')
+        self.assertEqual(1, len(self.plan(self.high_6)))
+        self.assertIn('may not fit: this nova.conf is not that of '
+                      'nova-scheduler', self.said)
+
     def test_low_servers_are_shelved_if_memory_is_short(self):
         """Ordinary servers are not shelved, and dedicated CPUs are free."""
         self.start_hosts(memory_mb=2048)

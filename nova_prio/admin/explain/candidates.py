@@ -9,7 +9,6 @@ from collections import abc
 import types
 import typing
 
-import nova.conf
 from nova.scheduler import utils
 
 from nova_prio.admin.explain import answers
@@ -18,12 +17,9 @@ from nova_prio.placement import obstacles
 from nova_prio.placement import refused_providers
 
 if typing.TYPE_CHECKING:
-    from nova import context as nova_context
     from nova import objects
     from nova.scheduler.client import report
     from nova.scheduler import host_manager
-
-    from nova_prio.admin.explain import hosts as explain_hosts
 
 #: An allocation request as Placement returns it.
 Candidate = dict[str, typing.Any]
@@ -62,38 +58,29 @@ class Decision(typing.NamedTuple):
     free: Rows = {}
 
 
-def read(context: nova_context.RequestContext,
-         client: report.SchedulerReportClient, spec: objects.RequestSpec,
-         request: utils.ResourceRequest,
-         hosts: explain_hosts.Hosts) -> Candidates:
+def read(client: report.SchedulerReportClient,
+         request: utils.ResourceRequest) -> Candidates:
     """Ask Placement for the candidates of a request.
 
-    As nova-scheduler does, also ask for VCPU in place of PCPU if an option
-    allows this.
+    nova-scheduler with PriorityFilter never asks for VCPU in place of PCPU: it
+    would not start with the option that allows this.
 
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         refuses the request
     """
-    requests = [request]
-    if (request.cpu_pinning_requested and not
-            nova.conf.CONF.workarounds.disable_fallback_pcpu_query):
-        requests.append(utils.resources_from_request_spec(
-            context, spec, hosts, enable_pinning_translate=False))
+    answer = allocations.get_json(
+        client, '/allocation_candidates?' + request.to_querystring(),
+        refused_providers.CANDIDATES_VERSION)
     of_provider: dict[str, list[Candidate]] = collections.defaultdict(list)
     free: Rows = {}
-    number = 0
-    for each in requests:
-        answer = allocations.get_json(
-            client, '/allocation_candidates?' + each.to_querystring(),
-            refused_providers.CANDIDATES_VERSION)
-        number += len(answer['allocation_requests'])
-        for candidate in answer['allocation_requests']:
-            for uuid in candidate['allocations']:
-                of_provider[uuid].append(candidate)
-        for uuid, summary in answer['provider_summaries'].items():
-            of_provider.setdefault(uuid, [])
-            for name, amounts in summary['resources'].items():
-                free[uuid, name] = amounts['capacity'] - amounts['used']
+    for candidate in answer['allocation_requests']:
+        for uuid in candidate['allocations']:
+            of_provider[uuid].append(candidate)
+    for uuid, summary in answer['provider_summaries'].items():
+        of_provider.setdefault(uuid, [])
+        for name, amounts in summary['resources'].items():
+            free[uuid, name] = amounts['capacity'] - amounts['used']
+    number = len(answer['allocation_requests'])
     return Candidates(dict(of_provider), free,
                       request._limit is None or number < request._limit)
 

@@ -26,8 +26,8 @@ class Hosts(host_manager.HostManager):
     """The hosts of all cells, and the enabled filters of nova.conf.
 
     Nova's own code makes the host states and runs the filters. The records are
-    read once, when the object is made. PriorityFilter is among the filters
-    even if nova.conf does not enable it.
+    read once, when the object is made. If nova.conf does not enable
+    PriorityFilter, it takes the place of NUMATopologyFilter.
 
     ``nodes`` are pairs of a nova.objects.ComputeNode and the UUID of its cell.
     ``silent_cells`` are the UUIDs of the cells that do not answer.
@@ -41,7 +41,10 @@ class Hosts(host_manager.HostManager):
         with start.unchecked():
             super().__init__()
         if not any(map(is_priority_filter, self.enabled_filters)):
-            self.enabled_filters.append(priority_filter.PriorityFilter())
+            self.enabled_filters = [
+                *(each for each in self.enabled_filters
+                  if type(each).__name__ != 'NUMATopologyFilter'),
+                priority_filter.PriorityFilter()]
         self._records, self._services = super()._get_computes_for_cells(
             context, list(self.cells.values()), None)
         self.nodes = [(node, cell) for cell, nodes in self._records.items()

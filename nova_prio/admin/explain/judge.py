@@ -174,8 +174,7 @@ class Judge:
                 self._make(uuid, result,
                            host_inventory.format_first_line(reason))
             return candidates.Decision(spec)
-        offered = candidates.read(
-            self._context, self._client, spec, request, self.hosts)
+        offered = candidates.read(self._client, request)
         in_tree = request.get_request_group(None).in_tree
         refused = []
         for uuid in uuids:
