@@ -12,6 +12,7 @@ from nova.api.validation import validators
 from nova import context
 from nova import objects
 from nova.tests.functional.api import client
+from oslo_utils import importutils
 
 from nova_prio.compute import start_gate
 from nova_prio.model import looks
@@ -35,6 +36,10 @@ def make_validator(schema, *args, make=validators._SchemaValidator):
     if key not in _VALIDATORS:
         _VALIDATORS[key] = make(schema, *args)
     return _VALIDATORS[key]
+
+
+def keep_pools():
+    """Do not end the pools of threads, in place of Nova's function."""
 
 
 def leave_unfinished(task_state, status):
@@ -68,6 +73,11 @@ class FunctionalTest(cloud.Cloud):
         self.flags(response_validation='ignore', group='api')
         self.stub_out('nova.api.validation.validators._SchemaValidator',
                       make_validator)
+        # All services of this process share the pools of threads of Nova 34. A
+        # service that stops late would end them in the next test.
+        pools = importutils.try_import('nova.thread_pool_factory')
+        if pools is not None:
+            pools.shutdown_all_executors = keep_pools
         super().setUp()
         # Nova's tests format the messages for debugging, and keep none.
         logging.getLogger().setLevel(logging.INFO)
