@@ -195,6 +195,7 @@ def make_priority_driver(found):
         mock.MagicMock(), lambda inventories: NO_CPUS)
     found.manages = functools.partial(
         driver.PriorityLibvirtDriver.manages, types.SimpleNamespace(mix=False))
+    found.probe_before_move = mock.Mock()
     return found
 
 

@@ -141,10 +141,6 @@ FAILING = {
     ), 'The usage of an instance has a lease. Two leases are never equal, and '
        'the test makes a second one to compare.'),
     **_each(_TRACKER + '.TestUpdateUsageFromMigrations', (
-        'test_duplicate_migrations_filtered', 'test_instance_not_found',
-    ), _REAL + 'a migration without status. A failed move is not counted at '
-       'its destination.'),
-    **_each(_TRACKER + '.TestUpdateUsageFromMigrations', (
         'test_evacuate_and_resizing_states', 'test_live_migrating_state',
     ), _REAL + 'an instance without host.'),
     **_each(_DRIVER, (
