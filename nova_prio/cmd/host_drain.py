@@ -80,7 +80,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         if bool(parsed_args.aggregate) != bool(parsed_args.done):
             raise exceptions.CommandError(
                 '--aggregate and --done must be given together.')
-        self._check_within(parsed_args.within)
+        report.check_aggregate(self.context, '--within', parsed_args.within)
         self._drain, self._end, self._rows = None, '', []
         self._hosts, cloud = (
             self._choose_batch(parsed_args) if parsed_args.aggregate else
@@ -98,15 +98,6 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             self._rows = list(remaining.list_rows(self._drain))
         return report.place_names(
             parsed_args, remaining.COLUMNS, self._rows, 'Instance')
-
-    def _check_within(self, name):
-        """Refuse a name that is not that of an aggregate with hosts."""
-        from nova import objects
-        names = {each.name for each in objects.AggregateList.get_all(
-            self.context) if each.hosts}
-        if name is not None and name not in names:
-            report.refuse('--within', name,
-                          'names of host aggregates with hosts')
 
     def _make_drain(self, parsed_args, hosts, cloud=None):
         """Return a planned Drain of hosts."""

@@ -32,6 +32,23 @@ def refuse(argument, value, allowed):
         "%s is '%s'; allowed are %s." % (argument, value, allowed))
 
 
+def check_aggregate(context, argument, name,
+                    allowed='names of host aggregates with hosts'):
+    """Refuse a name that is not that of a host aggregate with hosts.
+
+    :param context: nova.context.RequestContext
+    :param argument: the argument of the command that has the name
+    :param name: the name, or None if the argument is not given
+    :param allowed: what the error says is allowed
+    :raises CommandError: if there is no such aggregate
+    """
+    from nova import objects
+    names = {each.name for each in objects.AggregateList.get_all(context)
+             if each.hosts}
+    if name is not None and name not in names:
+        refuse(argument, name, allowed)
+
+
 def check_columns(parsed_args, columns):
     """Raise CommandError if --column names a column that does not exist.
 

@@ -56,7 +56,9 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
         self._end = time.monotonic() + parsed_args.timeout
         flavor = controller.find_flavor(self.context, parsed_args.flavor)
         self._flavor, self._number = flavor.name, parsed_args.count
-        self._check_aggregate(parsed_args.aggregate)
+        report.check_aggregate(
+            self.context, '--aggregate', parsed_args.aggregate,
+            allowed='names of aggregates with computes')
         self._room = room.Room(self.context, self.placement, flavor,
                                self._number, parsed_args.aggregate)
         self._room.refresh()
@@ -71,15 +73,6 @@ class Plan(changes.Changes, nova_api.NovaAPI, report.Report):
             [move.uuid, cloud.details[move.uuid].name,
              classes[move.uuid], move.way, move.source, move.destination or '']
             for move in plan.moves]
-
-    def _check_aggregate(self, wanted):
-        """Raise CommandError if --aggregate names no aggregate with hosts."""
-        from nova import objects
-        names = {each.name for each in objects.AggregateList.get_all(
-            self.context) if each.hosts}
-        if wanted is not None and wanted not in names:
-            report.refuse('--aggregate', wanted,
-                          'names of aggregates with computes')
 
     def conclude(self, parsed_args):
         """Make the moves, if wanted; set the last line."""

@@ -222,8 +222,7 @@ NAMES = {
             _init_instance_info get_filtered_hosts(hosts, spec_obj)
             get_host_states_by_uuids(context, compute_uuids, spec_obj)
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
-            host_manager, enable_pinning_translate)
-            setup_instance_group(context, request_spec)
+            host_manager) setup_instance_group(context, request_spec)
         nova.scheduler.weights WeighedHost(obj, weight)
         nova.servicegroup:API get_updated_time(member) service_is_up(member)
         nova.virt.hardware get_pci_numa_policy_constraint(flavor, image_meta)

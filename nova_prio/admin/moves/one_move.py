@@ -34,7 +34,6 @@ MAX_WAITS = 30
 # Answers of the API that tell about the server, and not about the move.
 _ABOUT_SERVER = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 
-
 #: Function, UUID of a server -> name of a host, or None if none fits.
 Choose = abc.Callable[[str], str | None]
 
@@ -44,8 +43,11 @@ class OneMove:
 
     A migration without a destination goes to the host that Nova chooses, which
     is the destination of ``move`` then. ``reason`` is a clause, or ''. All
-    methods raise APIUnavailable if the API
-    does not answer; they may then be called again.
+    methods raise APIUnavailable if the API does not answer; they may then be
+    called again.
+
+    :param choose: names the destination of a migration without one, or None to
+        let Nova choose it
     """
 
     def __init__(self, servers: servers_module.Servers,

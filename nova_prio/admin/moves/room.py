@@ -79,10 +79,10 @@ class Room:
         """
         wanted = verdicts.judge.decide(
             self._make_request(), before_moves=True)
-        fitting = units.count(verdicts.judge, self._make_request())
         closed = {name: answer for name, answer in wanted.answers.items()
                   if not answer.is_curable}
         now: dict[str, int] = {}
+        fitting: dict[str, int] | None = None
         while True:
             missing = self._number - sum(now.values())
             plan = verdicts_module.plan_with(
@@ -97,6 +97,8 @@ class Room:
                     hosts=plan.hosts + hosts, misses=tuple(
                         _explain(miss, closed) for miss in plan.misses))
             closed[obstacle.host] = obstacle.answer
+            if fitting is None:
+                fitting = units.count(verdicts.judge, self._make_request())
             number = min(fitting.get(obstacle.host, 0), missing - 1)
             if number:
                 now[obstacle.host] = number
@@ -115,9 +117,9 @@ class Room:
             observe: execution.Observer) -> str:
         """Make the moves; if Nova refuses one, plan again without it.
 
-        :param end: time of the timeout, as ``time.monotonic`` counts it
-        The plan is then as of the end.
+        ``plan`` is then as of the end.
 
+        :param end: time of the timeout, as ``time.monotonic`` counts it
         :returns: why the new instances do not fit, one sentence, or ''
         :raises APIRefused: if the credentials do not allow a move
         """
