@@ -7,7 +7,6 @@ import contextlib
 import contextvars
 import functools
 import pkgutil
-import sys
 import threading
 import time
 
@@ -57,7 +56,6 @@ READS = (
 _BLOCKED_SECONDS = 5
 #: A disturbance that waits for a lock in so many looks is blocked as well.
 _LOCKED_LOOKS = 10
-_FRAMES = 4
 #: A split recount waits this long for the next points of the operation.
 _GO_ON_SECONDS = 2
 #: The nova.compute.manager.ComputeManager whose call this thread runs, or
@@ -67,6 +65,30 @@ _MANAGER = contextvars.ContextVar('manager', default=None)
 
 class Killed(BaseException):
     """The nova-compute that this thread belongs to was killed."""
+
+
+class _WatchedLock:
+    """A fair lock of oslo.concurrency that tells who waits for it.
+
+    :param lock: fasteners.ReaderWriterLock
+    :param waiting: set to keep the threads in that wait
+    """
+
+    def __init__(self, lock, waiting):
+        self._lock = lock
+        self._waiting = waiting
+
+    @contextlib.contextmanager
+    def write_lock(self):
+        """Return a context in which this thread has the lock."""
+        thread = threading.current_thread()
+        self._waiting.add(thread)
+        try:
+            with self._lock.write_lock() as lock:
+                self._waiting.discard(thread)
+                yield lock
+        finally:
+            self._waiting.discard(thread)
 
 
 class Points(fixtures.Fixture):
@@ -90,6 +112,7 @@ class Points(fixtures.Fixture):
         self._stop = self._disturb = self._thread = self._victim = None
         self._killed = set()
         self._restarts = collections.Counter()  # by id of the owner of locks
+        self._waiting = set()  # threads that wait for a fair lock
         self._splits = {}  # thread -> (name of a read, points to go on)
         for name in FUNCTIONS:
             self._wrap(name, self._reach)
@@ -117,14 +140,21 @@ class Points(fixtures.Fixture):
 
     def _separate_locks(self):
         """Give each nova-compute locks of its own."""
-        for name in 'internal_lock', 'internal_fair_lock':
-            get_lock = getattr(lockutils, name)
+        get_lock = lockutils.internal_lock
+        get_fair_lock = lockutils.internal_fair_lock
 
-            def get_own_lock(lock_name, *args, get_lock=get_lock, **kwargs):
-                return get_lock(self._name_lock(lock_name), *args, **kwargs)
+        def get_own_lock(name, *args, **kwargs):
+            return get_lock(self._name_lock(name), *args, **kwargs)
 
-            self.useFixture(fixtures.MonkeyPatch(
-                'oslo_concurrency.lockutils.' + name, get_own_lock))
+        def get_own_fair_lock(name):
+            return _WatchedLock(
+                get_fair_lock(self._name_lock(name)), self._waiting)
+
+        self.useFixture(fixtures.MonkeyPatch(
+            'oslo_concurrency.lockutils.internal_lock', get_own_lock))
+        self.useFixture(fixtures.MonkeyPatch(
+            'oslo_concurrency.lockutils.internal_fair_lock',
+            get_own_fair_lock))
 
     def _name_lock(self, name):
         """Return the name of a lock of this nova-compute."""
@@ -276,7 +306,7 @@ class Points(fixtures.Fixture):
         while (self._thread.is_alive() and not self._resume.is_set() and
                waiting < _LOCKED_LOOKS and time.monotonic() < deadline):
             self._thread.join(0.02)
-            waiting = waiting + 1 if _waits_for_lock(self._thread) else 0
+            waiting = waiting + 1 if self._thread in self._waiting else 0
 
     def _count(self, name):
         """Count a point; return its name, and whether to stop there."""
@@ -309,13 +339,3 @@ class Points(fixtures.Fixture):
             self._disturb()
         except BaseException as error:
             self.error = error
-
-
-def _waits_for_lock(thread):
-    """Return whether a thread waits for a lock of Nova."""
-    frame = sys._current_frames().get(thread.ident)
-    names = []
-    while frame is not None and len(names) < _FRAMES:
-        names.append(frame.f_code.co_filename)
-        frame = frame.f_back
-    return any(name.endswith('fasteners/lock.py') for name in names)
