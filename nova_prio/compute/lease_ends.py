@@ -11,7 +11,11 @@ once, and otherwise after two looks.
 import contextlib
 import time
 
+from oslo_log import log as logging
+
 from nova_prio.objects import lease_end
+
+LOG = logging.getLogger(__name__)
 
 
 class LeaseEnds:
@@ -26,8 +30,8 @@ class LeaseEnds:
         self._leases = host_leases
         self._guests = guests
         self._steps = steps
-        # While Nova gives the claim of an instance back: its UUID -> (CPUs
-        # that the guest uses, its LeaseSets, number of its starts).
+        # While Nova gives the claim of an instance back: its UUID -> (number
+        # of its starts, its LeaseSets, CPUs that the guest uses).
         self._evidence = {}
 
     @contextlib.contextmanager
@@ -41,12 +45,10 @@ class LeaseEnds:
         """
         with self._steps.contain('ask libvirt for the guest of a claim',
                                  refuse_until_recount=True):
-            starts = self._leases.count_starts(uuid)
-            sets = self._leases.get(uuid)
-            cpus = self._leases.get_cpus(uuid)
-            if cpus:
-                cpus = self._guests.find_cpus_in_use(uuid, cpus)
-            self._evidence[uuid] = cpus, sets, starts
+            self._evidence[uuid] = (
+                self._leases.count_starts(uuid), self._leases.get(uuid),
+                self._guests.find_cpus_in_use(
+                    uuid, self._leases.get_cpus(uuid)))
         try:
             yield
         finally:
@@ -74,9 +76,12 @@ class LeaseEnds:
         if need == lease_end.Need.NEEDED:
             lease_set.first_look = None
             return False
-        return (lease_set.look(time.monotonic()) or
-                need == lease_end.Need.OVER) and (
+        has_ended = lease_set.look(
+            time.monotonic(), need == lease_end.Need.OVER) and (
             self._leases.end(uuid, lease_set, starts))
+        if has_ended:
+            LOG.info('A lease has ended: %s.', need.value, instance_uuid=uuid)
+        return has_ended
 
     def _find_need(self, context, host, uuid, lease_set):
         """Return the ``lease_end.Need`` of a LeaseSet."""
@@ -88,13 +93,13 @@ class LeaseEnds:
                   if each.is_counted]
         cpus = lease_set.cpus.difference(*others)
         # Ask libvirt last: a guest may have started since the recount.
-        if cpus and self._guests.find_cpus_in_use(uuid, cpus):
+        if self._guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED
         return need
 
     def end_unless_used(self, uuid, lease_set):
         """End a LeaseSet unless the guest uses its CPUs; return whether."""
         # Without evidence of the time before, the set stays.
-        in_use, sets, starts = self._evidence.get(uuid, ((), (), None))
+        starts, sets, in_use = self._evidence.get(uuid, (None, (), ()))
         return (lease_set in sets and lease_set.cpus.isdisjoint(in_use) and
                 self._leases.end(uuid, lease_set, starts))

@@ -110,15 +110,17 @@ class StartGate:
         """
         pins = demand.get_instance_pins(instance)
         sets = [each for each in self._leases.get(instance.uuid) if each.cpus]
-        has_one_topology = len(sets) == 1 and sets[0].topology is not None
-        if not pins or not has_one_topology or sets[0].cpus == pins:
+        if not pins or len(sets) != 1:
+            return
+        lease, = sets
+        if lease.topology is None or lease.cpus == pins:
             return
         LOG.warning(
             'The record of the instance has the CPUs %s, but the CPUs %s of '
             'this host are leased to it. The guest starts on the latter, and '
             'the record is corrected.', hardware.format_cpu_spec(pins),
-            hardware.format_cpu_spec(sets[0].cpus), instance=instance)
-        instance.numa_topology = sets[0].topology.obj_clone()
+            hardware.format_cpu_spec(lease.cpus), instance=instance)
+        instance.numa_topology = lease.topology.obj_clone()
 
     def _take(self, uuid, wanted):
         """Lease CPUs that the instance has not leased yet.

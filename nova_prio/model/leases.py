@@ -42,12 +42,13 @@ class LeaseSet:
     is_incoming: bool = False
     first_look: float | None = None
 
-    def look(self, now: float) -> bool:
+    def look(self, now: float, is_over: bool = False) -> bool:
         """Note that nothing needs the set; return whether that is certain.
 
         :param now: time of this look
+        :param is_over: whether one look is sufficient
         """
-        is_certain = looks.is_second(self.first_look, now)
+        is_certain = is_over or looks.is_second(self.first_look, now)
         if self.first_look is None:
             self.first_look = now
         return is_certain

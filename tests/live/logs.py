@@ -2,6 +2,7 @@
 
 """The lines that Nova's services log after a point in time."""
 
+import collections
 import re
 
 UUID = re.compile('[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}')
@@ -11,6 +12,8 @@ RESCHEDULED = 'Error from last host'
 #: does not start a guest because of them.
 PINS = re.compile('Error updating resources for node .*CPU(Pinning|Unpin)|'
                   'cannot start on its CPUs')
+#: Line of nova-compute if a recount has ended a lease, with the reason.
+LEASE_ENDED = re.compile(r'A lease has ended: ([^.]*)')
 #: A frame of a traceback. The next frame begins at most FRAME_LINES later.
 FRAME = re.compile(r'  File "([^"]*)", line \d+, in [\w<>.]+$')
 FRAME_LINES = 4
@@ -64,3 +67,13 @@ def rescheduled_servers(written):
     """
     return {found[0] for line in written.lines('nova-conductor')
             if RESCHEDULED in line for found in UUID.finditer(line)}
+
+
+def count_ended_leases(written):
+    """Count the leases that recounts have ended: Counter, reason -> int.
+
+    :param written: NewLines
+    """
+    return collections.Counter(
+        found[1] for line in written.lines()
+        if (found := LEASE_ENDED.search(line)))

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from tests.live import logs
 from tests.live import operations
 from tests.live import watch
 
@@ -36,6 +37,7 @@ def soaked(layout, load, record_testsuite_property):
     record_testsuite_property('NOVA_PRIO_SOAK_SEED', seed)
     print('NOVA_PRIO_SOAK_SEED=' + seed)
     found = operations.Users(layout, seed)
+    written = logs.NewLines(layout)
     remaining = int(
         os.environ.get('NOVA_PRIO_SOAK_SECONDS') or DEFAULT_SECONDS)
     violations = []
@@ -45,6 +47,9 @@ def soaked(layout, load, record_testsuite_property):
         remaining -= ROUND_SECONDS
         violations += _check_three_times(layout, found)
     record_testsuite_property('operations', len(found.steps))
+    # Nova gives back all other leases.
+    record_testsuite_property('leases that a recount has ended', dict(
+        logs.count_ended_leases(written)))
     yield found, violations
     found.delete_all()
 

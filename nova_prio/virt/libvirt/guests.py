@@ -123,6 +123,8 @@ class HostGuests:
         :returns: frozenset, empty if libvirt has no such guest, and all of
             ``cpus`` if libvirt does not answer
         """
+        if not cpus:
+            return cpus
         # Without an answer, assume a guest that is up and may use all CPUs.
         guest = self._query(
             lambda connection: _read(connection.lookupByUUIDString(uuid)),

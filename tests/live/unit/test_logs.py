@@ -67,3 +67,11 @@ def test_recount_error_of_pinned_cpus_is_a_failure(layout, error):
     write(layout, 'nova-scheduler.log',
           pinned, prefix + 'DBConnectionError', START + NOVA)
     assert [pinned] == written.failures()
+
+
+def test_ended_leases_are_counted_by_reason(layout):
+    written = logs.NewLines(layout)
+    ended = START + '[instance: 1] A lease has ended: '
+    write(layout, 'compute.log',
+          ended + 'no need.', ended + 'no need.', ended + 'over.')
+    assert {'no need': 2, 'over': 1} == logs.count_ended_leases(written)
