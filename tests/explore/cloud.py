@@ -15,7 +15,6 @@ from nova_prio.admin.audit import migrations as audit_migrations
 from nova_prio_scenario import migrations
 from tests import commands
 from tests.explore import kinds
-from tests.explore import oracle
 from tests.explore import points
 from tests.functional import double_pins
 
@@ -30,7 +29,7 @@ PATIENCE_SECONDS = 60
 _CALL_SECONDS = 30
 
 
-class ExploredCloud(oracle.Oracle, double_pins.PinnedCloud):
+class ExploredCloud(double_pins.PinnedCloud):
     """Two hosts with neighbours, and the kind of the explored instance."""
 
     mix = True

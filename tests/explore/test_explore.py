@@ -4,7 +4,7 @@
 
 A case is OPERATION:KIND:DISTURBANCE:POINT. The points of an operation are
 found by a run without a disturbance. What must hold is in
-:mod:`tests.explore.oracle`.
+:mod:`tests.functional.oracle`.
 
 A sweep plays a disturbance at each point of an operation, in one cloud. A
 single stop is one case in a clean cloud. By default, the selected cases are

@@ -5,6 +5,8 @@
 Each test names a case, which passes without the fault.
 """
 
+import pkgutil
+
 import fixtures
 import testtools
 
@@ -16,7 +18,6 @@ from tests.explore import cases
 from tests.explore import explorer
 from tests.functional import double_pins
 
-_HOST = 'nova_prio.compute.priority_host.PriorityHost.'
 _LEASES = 'nova_prio.model.leases.Leases.'
 #: The source has a lease that it does not count.
 _REVERT = 'revert:high:create_at_source:_BaseCallContext.cast#2'
@@ -32,6 +33,7 @@ class Mutants(testtools.TestCase):
 
     def plant(self, name, function):
         """Replace a function of the package."""
+        self.assertTrue(callable(pkgutil.resolve_name(name)))
         self.useFixture(fixtures.MonkeyPatch(name, function))
 
     def assert_found(self, case):
@@ -44,13 +46,14 @@ class Mutants(testtools.TestCase):
 
     def let_recounts_end_leases(self):
         """A lease ends in a recount that does not count it."""
-        def end_uncounted(host, context, name):
-            for uuid, each in host.leases.list_all():
+        def end_uncounted(ends, context, name):
+            for uuid, each in ends._leases.list_all():
                 if not each.is_counted:
-                    double_pins.let_go(host.leases, uuid)
-                    host.leases.end(uuid, each)
+                    double_pins.let_go(ends._leases, uuid)
+                    ends._leases.end(uuid, each)
 
-        self.plant(_HOST + 'find_ended', end_uncounted)
+        self.plant('nova_prio.compute.lease_ends.LeaseEnds.find_ended',
+                   end_uncounted)
 
     def test_recount_ends_lease(self):
         self.let_recounts_end_leases()

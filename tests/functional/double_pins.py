@@ -15,12 +15,13 @@ from nova import objects
 
 from nova_prio.compute import start_gate
 from nova_prio.virt import demand
+from tests.functional import oracle
 from tests.fuzz import faults
 
 _ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology']
 
 
-class PinnedCloud(faults.FaultyCloud):
+class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
     """Two hosts with 8 dedicated CPUs each."""
 
     CAST_AS_CALL = False
@@ -74,16 +75,6 @@ class PinnedCloud(faults.FaultyCloud):
         return {instance.uuid: frozenset(demand.get_instance_pins(instance))
                 for instance in self.list_instances()
                 if instance.host == host}
-
-    def moving_cpus(self, host):
-        """Return the CPUs of cold migrations that wait for the user."""
-        found = {}
-        for instance in self.list_instances():
-            claimed = instance.migration_context
-            if instance.vm_state == 'resized' and instance.host != host:
-                found[instance.uuid] = frozenset(
-                    demand.get_topology_pins(claimed.old_numa_topology))
-        return found
 
     # The records
 
@@ -210,22 +201,6 @@ class PinnedCloud(faults.FaultyCloud):
             self.assertEqual(
                 [], [cpu for cpu, number in owners.items() if number > 1],
                 (host, name, found))
-
-    def assert_exact_leases(self, host):
-        """Assert that after two recounts the leases are those needed."""
-        for _ in range(2):
-            self.update_host(host)
-        self.assertNotIn('Error updating resources', self.log.output)
-        needed = {**self.moving_cpus(host), **self.recorded_cpus(host)}
-        needed = {uuid: cpus for uuid, cpus in needed.items() if cpus}
-        self.assertEqual(needed, self.leased_cpus(host))
-        with self.record(host) as node:
-            self.assertEqual(
-                sorted(cpu for cpus in needed.values() for cpu in cpus),
-                sorted(demand.get_host_pins(node.numa_topology)))
-        for uuid, cpus in self.running_cpus(host).items():
-            self.assertLessEqual(cpus, needed.get(uuid, frozenset()), uuid)
-        self.assertEqual('', self.report(host).problem)
 
 
 def let_go(host_leases, uuid):

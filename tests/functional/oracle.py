@@ -10,11 +10,12 @@ from nova import context
 from nova import objects
 
 from nova_prio.virt import demand
-from tests.functional import test_leases
 
 #: Guests, records and leases are read one after the other. What is wrong must
 #: stay wrong for this time.
 _SECONDS = 1
+#: Part of the line of the start gate about a guest that it refuses.
+REFUSED = 'cannot start on its CPUs'
 #: The start gate writes a WARNING if a lease has ended too early.
 _NOT_LEASED = 'which were not leased to its instance'
 _ROWS = 'high', 'low', 'ordinary'
@@ -56,7 +57,7 @@ class Oracle:
         If an instance is deleted while its guest is about to start, another
         one may have its CPUs. Then the refusal is right.
         """
-        present = ['Instance %s %s' % (instance.uuid, test_leases.REFUSED)
+        present = ['Instance %s %s' % (instance.uuid, REFUSED)
                    for instance in self.list_instances()]
         return [line for line in self.gate_log.output.splitlines()
                 if any(text in line for text in present)]
