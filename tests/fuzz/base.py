@@ -2,6 +2,8 @@
 
 """Base class of the operations of the fuzz."""
 
+import contextlib
+
 from nova_prio_scenario import migrations
 from tests.fuzz import comparison
 from tests.fuzz import requests
@@ -60,6 +62,21 @@ class Operations:
             raise UnexpectedOutcome(found)
         migration = migrations.get_newest(self._cloud.api, server.uuid)
         self._recount(migration.get('dest_compute'))
+
+    @contextlib.contextmanager
+    def _leaving(self, server):
+        """Return a context in which a server leaves its host.
+
+        Stock Nova frees only instances that it tracks, and an instance that
+        has moved to a host only after a recount: see test_exceptions. So the
+        host is recounted.
+        """
+        host = server.host
+        is_tracked = host in self._model.down or host is None or (
+            server.uuid in self._cloud.computes[host].rt.tracked_instances)
+        yield
+        if not is_tracked:
+            self._recount(host)
 
     def _recount(self, *hosts):
         """Recount those of the hosts that are up."""

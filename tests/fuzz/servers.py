@@ -78,9 +78,10 @@ class ServerOperations(base.Operations):
 
     def delete(self, name):
         """Delete a server."""
-        server = self._servers.pop(name)
-        self._cloud.api.delete_server(server.uuid)
-        self._cloud.wait_until_deleted(server.uuid)
+        with self._leaving(self._servers[name]):
+            server = self._servers.pop(name)
+            self._cloud.api.delete_server(server.uuid)
+            self._cloud.wait_until_deleted(server.uuid)
 
     def delete_on_down_host(self, name):
         """Delete a server on a host that is down; its guest runs on."""
@@ -95,7 +96,8 @@ class ServerOperations(base.Operations):
 
     def shelve_and_offload(self, name):
         """Shelve and offload a server."""
-        self._shelve(name, 0, 'SHELVED_OFFLOADED')
+        with self._leaving(self._servers[name]):
+            self._shelve(name, 0, 'SHELVED_OFFLOADED')
 
     def _shelve(self, name, offload_time, status):
         self._cloud.flags(shelved_offload_time=offload_time)
@@ -103,7 +105,8 @@ class ServerOperations(base.Operations):
 
     def offload(self, name):
         """Offload a shelved server."""
-        self._change(name, 'SHELVED_OFFLOADED', shelveOffload=None)
+        with self._leaving(self._servers[name]):
+            self._change(name, 'SHELVED_OFFLOADED', shelveOffload=None)
 
     def unshelve(self, name):
         """Unshelve a server on its host, or on any host if it is offloaded."""

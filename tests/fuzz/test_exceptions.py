@@ -48,6 +48,18 @@ def test_cold_migration_that_fails_at_its_source_leaves_its_claim():
         assert 0 == stock.vcpus_used('mix2')
 
 
+def test_delete_after_cold_migration_leaves_its_claim():
+    """Until a recount, the destination tracks the migration alone."""
+    with StockCloud.running() as stock:
+        server = stock.create()
+        stock.act(server, migrate={'host': 'mix2'})
+        stock.api.delete_server(server.uuid)
+        stock.wait_until_deleted(server.uuid)
+        assert 1 == stock.vcpus_used('mix2')
+        stock.update_host('mix2')
+        assert 0 == stock.vcpus_used('mix2')
+
+
 def test_evacuation_that_fails_leaves_the_cpus_of_its_claim():
     """MoveClaim.abort drops a copy of the instance without the context."""
     with StockCloud.running() as stock:
