@@ -117,9 +117,8 @@ def make_rows(classes):
     sellable, used = (
         capacity.Rows(*(classes[row][key] for row in capacity.Rows._fields))
         for key in ('sellable', 'used'))
-    remaining = capacity.calculate_remaining(sellable, used)
-    return content.make_rows(used, sellable, remaining._replace(
-        ordinary=min(remaining.low, remaining.ordinary)))
+    return content.make_rows(
+        used, sellable, capacity.calculate_left(sellable, used))
 
 
 def group_refusals(faults):

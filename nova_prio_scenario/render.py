@@ -7,6 +7,7 @@ import textwrap
 
 from nova_prio.admin.page import content
 from nova_prio.cmd import tables
+from nova_prio_scenario import page
 from nova_prio_scenario import result as data
 
 #: Hosts up to this size get one numbered box per CPU, on one line each.
@@ -180,14 +181,9 @@ def _list_names(codes, floating):
 def _list_usage(report):
     """Yield the sold vCPUs of each row, and the CPU usage in Placement."""
     if report['classes'] is not None:
-        left = {row: max(vcpus['sellable'] - vcpus['used'], 0)
-                for row, vcpus in report['classes'].items()}
-        # An ordinary instance draws from the low row too.
-        left['ordinary'] = min(left['low'], left['ordinary'])
         yield _label('sold', ', '.join(
-            '%d of %d %s (%d left)' % (
-                vcpus['used'], vcpus['sellable'], row, left[row])
-            for row, vcpus in report['classes'].items()))
+            '%d of %d %s (%d left)' % (row.sold, row.sellable, name, row.left)
+            for name, row in page.make_rows(report['classes']).items()))
     for name in sorted(report['inventory'].keys() & {'PCPU', 'VCPU'}):
         total, reserved, ratio = (report['inventory'][name][key] for key in (
             'total', 'reserved', 'allocation_ratio'))

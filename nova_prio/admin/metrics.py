@@ -167,7 +167,7 @@ def measure_host(host: host_inventory.HostCapacity,
     yield 'nova_prio_partition_problem', (name,), bool(
         report.partition_problem)
     for state, rows in (('sold', report.used), ('sellable', report.sellable),
-                        ('remaining', report.remaining)):
+                        ('remaining', report.left)):
         for row, vcpus in zip(capacity.Rows._fields, rows):
             yield 'nova_prio_cpus', (name, row, state), vcpus
 

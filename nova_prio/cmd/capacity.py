@@ -191,8 +191,7 @@ def _get_value(column, numbers):
 def _count(host):
     """Return dict, column -> number, of one ``HostCapacity``."""
     # Used, sellable and remaining vCPUs of each row, in the order of COLUMNS.
-    amounts = zip(host.report.used, host.report.sellable,
-                  host.report.remaining)
+    amounts = zip(host.report.used, host.report.sellable, host.report.left)
     return {'Hosts': 1,
             **dict(zip(COLUMNS, itertools.chain.from_iterable(amounts)))}
 

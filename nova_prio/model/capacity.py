@@ -155,6 +155,17 @@ def calculate_remaining(sellable: Rows, used: abc.Iterable[int]) -> Rows:
     return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
 
 
+def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
+    """Return the remaining vCPUs that new instances can have.
+
+    An ordinary instance uses the low row too: if less of it remains, that
+    number is left.
+    """
+    remaining = calculate_remaining(sellable, used)
+    return remaining._replace(
+        ordinary=min(remaining.low, remaining.ordinary))
+
+
 def find_shortages(needed: Rows,
                    available: Rows) -> list[tuple[str, int, int]]:
     """Return the rows that are too small for an instance.

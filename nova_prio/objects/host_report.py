@@ -166,6 +166,11 @@ class HostReport(base.VersionedObject):
         return capacity.calculate_remaining(
             self.sellable, self.used_or_blocked)
 
+    @property
+    def left(self):
+        """The remaining ``capacity.Rows`` that new instances can have."""
+        return capacity.calculate_left(self.sellable, self.used_or_blocked)
+
     def to_stats(self):
         """Return the text for the stats of the compute node."""
         self.obj_reset_changes()

@@ -128,14 +128,13 @@ def _limit_cell(cell, report, priority):
         mix=True)
     low_vcpus = report.low_by_cell.get(str(cell.id), 0)
     # The high row does not matter here: it limits no shared vCPUs.
-    remaining = capacity.calculate_remaining(
+    left = capacity.calculate_left(
         cpus.sellable, capacity.calculate_used(
             0, low_vcpus, max(cell.cpu_usage - low_vcpus, 0)))
     if priority == capacity.LOW:
-        usable, free_vcpus = cpus.floating, remaining.low
+        usable, free_vcpus = cpus.floating, left.low
     else:
-        usable = cpus.shared
-        free_vcpus = min(remaining.low, remaining.ordinary)
+        usable, free_vcpus = cpus.shared, left.ordinary
     cell.cpuset = set(usable)
     # In floating point, as Nova calculates the limit.
     cell.cpu_usage = int(len(usable) * float(report.ratio)) - free_vcpus

@@ -78,6 +78,27 @@ class CapacityShow(base.FunctionalTest):
             self.boot(self.high)
         self.boot(self.high, 'ERROR')
 
+    def test_sold_low_row_leaves_no_ordinary_vcpus(self):
+        """The shared vCPUs of an ordinary server use the low row too."""
+        for _ in range(4):
+            self.boot(self.low, az='nova:mix1')
+        self.boot(self.plain, 'ERROR', az='nova:mix1')
+        rows, text = self.read_page('--host', 'mix1')
+        self.assertEqual([0, 8, 8, 16, 16, 0, 0, 8, 0],
+                         list(rows[0].values())[1:])
+        self.assertEqual('0 left 0 of 8 sold', html_page.read_hosts(text)[
+            'mix1'].get_rows()['ordinary'])
+        _, metrics, _ = commands.run(
+            'metrics', '--no-audit', options=(), load=str.splitlines)
+        self.assertIn('nova_prio_cpus{host="mix1",row="ordinary",'
+                      'state="remaining"} 0.0', metrics)
+        _, plan, _ = commands.run(
+            'host', 'plan', 'mix1', '--dedicated', '0-7', '--shared', '8-11',
+            '--ratio', '2')
+        self.assertEqual([(0, 0)], [
+            (row['Now']['left'], row['Then']['left']) for row in plan
+            if (row['Part'], row['Name']) == ('room', 'ordinary')])
+
     def test_units_count_what_nova_needs_beside_cpus(self):
         """Traits, resource classes and overridden amounts."""
         self.placement.put('/traits/CUSTOM_GOLD', None, version='1.6')

@@ -71,7 +71,7 @@ class HostPlan(colocation.Colocation):
             self.assertEqual(
                 {'sellable': getattr(came.sellable, row),
                  'sold': getattr(came.used, row),
-                 'left': getattr(came.remaining, row)},
+                 'left': getattr(came.left, row)},
                 plan['room', row]['Then'], row)
         self.assertEqual(
             {server['id'] for server in over},

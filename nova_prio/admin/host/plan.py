@@ -137,24 +137,24 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     """Yield the sellable, sold and remaining vCPUs of each row, and memory."""
     pinned = set().union(*map(demand.get_instance_pins, view.instances))
     if view.report:
-        sold, remaining = view.report.used, view.report.remaining
+        sold, left = view.report.used, view.report.left
     else:
         sold = view.used_rows
-        remaining = capacity.calculate_remaining(present_cpus.sellable, sold)
+        left = capacity.calculate_left(present_cpus.sellable, sold)
     # Instances on other pins than the planned ones must leave.
     planned_sold = view.used_rows._replace(
         high=len(pinned & planned_cpus.dedicated))
     # The high row cannot sell a CPU while a guest floats there.
     unavailable = planned_sold._replace(
         high=planned_sold.high + len(floating - pinned))
-    planned_remaining = capacity.calculate_remaining(
+    planned_left = capacity.calculate_left(
         planned_cpus.sellable, unavailable)
     for row in capacity.Rows._fields:
         yield plan_format.PlanRow(
             plan_format.CAPACITY, row,
-            _get_amounts(row, present_cpus.sellable, sold, remaining),
+            _get_amounts(row, present_cpus.sellable, sold, left),
             _get_amounts(row, planned_cpus.sellable, planned_sold,
-                         planned_remaining))
+                         planned_left))
     free_mb = view.node.free_ram_mb
     yield plan_format.PlanRow(
         plan_format.CAPACITY, 'memory', {'left': free_mb},
@@ -165,10 +165,10 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
 
 
 def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
-                 remaining: capacity.Rows) -> dict[str, int]:
+                 left: capacity.Rows) -> dict[str, int]:
     """Return the amounts of one row by name."""
     return {'sellable': getattr(sellable, row), 'sold': getattr(sold, row),
-            'left': getattr(remaining, row)}
+            'left': getattr(left, row)}
 
 
 def _check_instance(instance: objects.Instance, needs: capacity.Demand,

@@ -164,7 +164,7 @@ def _make_host(host: host_inventory.HostCapacity,
         aggregates=[aggregate.name for aggregate in host.aggregates],
         dedicated=cpus.dedicated, shared=cpus.shared,
         rows=content.make_rows(
-            report.used, report.sellable, report.remaining),
+            report.used, report.sellable, report.left),
         guests=[_make_guest(instance, pins[instance.uuid], find_floating_cpus(
             instance, cpus, cells)) for instance in instances],
         facts=[('Dedicated CPUs', report.cpu_dedicated_set or 'none'),

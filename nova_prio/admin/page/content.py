@@ -177,10 +177,10 @@ class Page:
 
 
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,
-              remaining: capacity.Rows) -> dict[str, Row]:
+              left: capacity.Rows) -> dict[str, Row]:
     """Return name of a row -> Row."""
     return dict(zip(capacity.Rows._fields,
-                    map(Row, used, sellable, remaining)))
+                    map(Row, used, sellable, left)))
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:

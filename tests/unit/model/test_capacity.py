@@ -89,6 +89,18 @@ def test_remaining_is_never_below_zero():
         capacity.Rows(1, 1, 1), capacity.Rows(2, 3, 4))
 
 
+@pytest.mark.parametrize('used, left', [
+    # Of 16 vCPUs in the low row, 4 remain, and of 8 ordinary ones, 8.
+    ((8, 12, 0), (0, 4, 4)),
+    ((0, 16, 0), (8, 0, 0)),
+    ((0, 17, 8), (8, 0, 0)),
+    ((0, 6, 6), (8, 10, 2)),
+])
+def test_ordinary_vcpus_left_are_limited_by_the_low_row(used, left):
+    assert capacity.Rows(*left) == capacity.calculate_left(
+        capacity.Rows(8, 16, 8), used)
+
+
 @pytest.mark.parametrize('demand, remaining, shortages', [
     # A high-priority instance uses the high row only.
     (('high', 4, 0), (4, 0, 0), []),
