@@ -31,7 +31,7 @@ _MAX_NAMES = 10
 def find_warnings(
         conf: cfg.ConfigOpts, services: abc.Container[str],
         aggregates: abc.Collection[objects.Aggregate],
-        hosts: abc.Collection[host_inventory.HostCapacity],
+        hosts: abc.Collection[host_inventory.HostRecord],
         all_hosts_known: bool) -> abc.Iterator[str]:
     """Yield the faults of the host aggregates, one sentence each.
 
@@ -40,7 +40,10 @@ def find_warnings(
     :param all_hosts_known: whether all cells answered
     """
     for host in hosts:
-        if host.problem:
+        if not host.is_registered:
+            yield ('Host %s gets no instance, for %s; see the log of '
+                   'nova-compute there.' % (host.name, host.problem))
+        elif host.problem:
             yield ('Host %s gets no priority instance, for %s; install the '
                    'release of nova-prio there that nova-scheduler has.'
                    % (host.name, host.problem))
@@ -89,7 +92,7 @@ def find_warnings(
 
 def find_mirror_warnings(
         aggregates: abc.Iterable[objects.Aggregate],
-        hosts: abc.Collection[host_inventory.HostCapacity],
+        hosts: abc.Collection[host_inventory.HostRecord],
 ) -> abc.Iterator[str]:
     """Yield the differences between the aggregates of Nova and of Placement.
 
@@ -117,7 +120,7 @@ def find_mirror_warnings(
 
 def _compare_mirror(
         aggregate: objects.Aggregate,
-        hosts: abc.Collection[host_inventory.HostCapacity],
+        hosts: abc.Collection[host_inventory.HostRecord],
         providers: abc.Container[str]) -> abc.Iterator[str]:
     """Yield the differences between an aggregate in Nova and in Placement.
 
@@ -126,7 +129,7 @@ def _compare_mirror(
     """
     # A host may have several compute nodes, each with a provider.
     missing = {host.name for host in hosts if host.name in aggregate.hosts and
-               host.uuid not in providers}
+               host.node.uuid not in providers}
     if missing:
         yield ("%s of the host aggregate '%s' is not in that aggregate in "
                'Placement, which %s; run "nova-manage placement '
@@ -134,7 +137,7 @@ def _compare_mirror(
                    _format_names(missing), aggregate.name, _format_effect(
                        aggregate, for_priority='no priority instance',
                        for_ordinary='new ordinary instances')))
-    surplus = {host.name for host in hosts if host.uuid in providers and
+    surplus = {host.name for host in hosts if host.node.uuid in providers and
                host.name not in aggregate.hosts}
     if surplus:
         yield ("%s is not in the host aggregate '%s', but in that aggregate "

@@ -12,7 +12,7 @@ import collections
 from collections import abc
 import contextlib
 import dataclasses
-import datetime
+import functools
 import typing
 
 from nova import context as nova_context
@@ -20,6 +20,7 @@ from nova.db.api import api as api_db
 from nova.db.main import api as main_db
 from nova import objects
 from nova import rpc
+from nova import servicegroup
 from oslo_db import exception as db_exception
 from oslo_db.sqlalchemy import enginefacade
 from oslo_utils import importutils
@@ -40,6 +41,8 @@ if typing.TYPE_CHECKING:
 
 _Record = typing.TypeVar('_Record')
 
+#: Number of compute nodes that one query reads.
+PAGE = 100
 #: Errors of Nova's objects if a database cannot be read.
 DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
@@ -49,29 +52,75 @@ SILENT_CELL = ('Cell %s does not answer; its hosts are omitted. Check the '
                'database of the cell.')
 
 
-class HostCapacity(typing.NamedTuple):
-    """A compute host.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostRecord:
+    """A compute host in Nova's databases.
 
-    ``report`` is None if the host runs another driver, or if the report cannot
-    be read: ``problem`` is the reason or None. ``aggregates`` are those with
-    this host. ``uuid`` is the UUID of the compute node and of its resource
-    provider, ``free_memory_mb`` the unsold memory. ``changed_at`` is the time
-    of the last change of the compute node. ``numa_topology`` is the
-    nova.objects.NUMATopology of the host as JSON text, or None. ``node`` is
-    the compute node with these values and others, ``cell`` the UUID of its
-    cell.
+    ``node`` is its compute node, ``cell`` the UUID of its cell, ``service``
+    its nova-compute, or None if it is unknown. ``aggregates`` are those with
+    this host. ``is_disabled`` says whether ``nova-prio host disable`` has
+    disabled it, as far as Placement was asked.
     """
 
-    name: str
-    report: host_report.HostReport | None
-    problem: str | None
-    aggregates: list[objects.Aggregate]
-    uuid: str | None = None
-    free_memory_mb: int = 0
-    changed_at: datetime.datetime | None = None
-    numa_topology: str | None = None
-    node: objects.ComputeNode | None = None
-    cell: str | None = None
+    node: objects.ComputeNode
+    cell: str
+    service: objects.Service | None
+    aggregates: abc.Sequence[objects.Aggregate]
+    is_disabled: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the host."""
+        return self.node.host
+
+    @property
+    def is_registered(self) -> bool:
+        """Whether nova-compute has written the resources of the host.
+
+        nova-compute creates the record, then asks Placement, and then writes
+        the free memory. Until then, the column is NULL.
+        """
+        return self.node.free_ram_mb is not None
+
+    @property
+    def has_our_driver(self) -> bool:
+        """Whether nova-compute runs the compute driver of this package."""
+        # Only this driver writes reports.
+        return host_report.STATS_KEY in (self.node.stats or {})
+
+    @functools.cached_property
+    def _report_or_problem(self) -> host_report.HostReport | str | None:
+        if not self.is_registered:
+            return 'nova-compute has not written the resources of the host yet'
+        try:
+            return host_report.HostReport.from_stats(self.node.stats)
+        except host_report.UnreadableReport as error:
+            return str(error)
+
+    @property
+    def report(self) -> host_report.HostReport | None:
+        """The report; None with another driver, or if it has a problem."""
+        found = self._report_or_problem
+        return None if isinstance(found, str) else found
+
+    @property
+    def problem(self) -> str | None:
+        """Why the record is incomplete, or the report cannot be read."""
+        found = self._report_or_problem
+        return found if isinstance(found, str) else None
+
+    @functools.cached_property
+    def is_up(self) -> bool:
+        """Whether the nova-compute of the host is up."""
+        return self.service is not None and (
+            servicegroup.API().service_is_up(self.service))
+
+    @functools.cached_property
+    def cells(self) -> list[objects.NUMACell]:
+        """The NUMA cells of the host."""
+        text = self.node.numa_topology
+        return (objects.NUMATopology.obj_from_db_obj(text).cells
+                if text else [])
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -126,35 +175,45 @@ def get_resource_request(
 
 
 def list_hosts(context: nova_context.RequestContext,
-               ) -> tuple[list[HostCapacity], list[str]]:
+               disabled: abc.Container[str] = (),
+               ) -> tuple[list[HostRecord], list[str]]:
     """Return the compute hosts, and the cells that do not answer.
 
+    :param disabled: result of :func:`list_disabled`
     :returns: (hosts sorted by name, UUIDs of the cells)
     """
-    aggregates_of_host = group_by_host(objects.AggregateList.get_all(context))
-    hosts = []
-    answers, silent_cells = read_cells(
-        context, objects.ComputeNodeList.get_all)
-    for cell, nodes in answers.items():
-        for node in nodes:
-            report, problem = read_report(node)
-            hosts.append(HostCapacity(
-                name=node.host, report=report, problem=problem,
-                aggregates=aggregates_of_host[node.host], uuid=node.uuid,
-                free_memory_mb=node.free_ram_mb,
-                changed_at=node.updated_at or node.created_at,
-                numa_topology=node.numa_topology, node=node, cell=cell))
+    aggregates = objects.AggregateList.get_all(context)
+
+    def read(cell_context: nova_context.RequestContext) -> list[HostRecord]:
+        """Return the hosts of a cell."""
+        return list(iterate_hosts(cell_context, aggregates, disabled))
+
+    answers, silent_cells = read_cells(context, read)
+    hosts = [host for found in answers.values() for host in found]
     return sorted(hosts, key=lambda host: host.name), silent_cells
 
 
-def group_by_host(aggregates: abc.Iterable[objects.Aggregate],
-                  ) -> collections.defaultdict[str, list[objects.Aggregate]]:
-    """Return the aggregates of each host: name of the host -> list."""
+def iterate_hosts(context: nova_context.RequestContext,
+                  aggregates: abc.Iterable[objects.Aggregate],
+                  disabled: abc.Container[str] = (),
+                  ) -> abc.Iterator[HostRecord]:
+    """Yield the compute hosts of a cell, page by page.
+
+    :param context: targets the cell
+    :param aggregates: all host aggregates of the cloud
+    :param disabled: result of :func:`list_disabled`
+    """
     of_host = collections.defaultdict(list)
     for aggregate in aggregates:
         for name in aggregate.hosts:
             of_host[name].append(aggregate)
-    return of_host
+    services = _read_services_of_cell(context)
+    read_page = functools.partial(
+        objects.ComputeNodeList.get_by_pagination, context)
+    for node in iterate_pages(read_page, 'id', PAGE):
+        yield HostRecord(
+            node=node, cell=context.cell_uuid, service=services.get(node.host),
+            aggregates=of_host[node.host], is_disabled=node.uuid in disabled)
 
 
 def read_cells(context: nova_context.RequestContext,
@@ -177,14 +236,21 @@ def read_cells(context: nova_context.RequestContext,
     return answers, silent_cells
 
 
+def _read_services_of_cell(context: nova_context.RequestContext,
+                           ) -> dict[str, objects.Service]:
+    """Return the nova-compute services of a cell by host."""
+    return {service.host: service for service in
+            objects.ServiceList.get_by_binary(
+                context, 'nova-compute', include_disabled=True)}
+
+
 def read_services(context: nova_context.RequestContext,
                   ) -> dict[str, objects.Service]:
     """Return the nova-compute services of the cells that answer, by host."""
-    answers, _ = read_cells(
-        context, objects.ServiceList.get_by_binary, 'nova-compute',
-        include_disabled=True)
-    return {service.host: service for services in answers.values()
-            for service in services}
+    services: dict[str, objects.Service] = {}
+    for found in read_cells(context, _read_services_of_cell)[0].values():
+        services.update(found)
+    return services
 
 
 def list_disabled(client: report_client.SchedulerReportClient) -> set[str]:
@@ -199,19 +265,6 @@ def list_disabled(client: report_client.SchedulerReportClient) -> set[str]:
         return set()
     return {provider['uuid']
             for provider in allocations.list_providers(client, trait)}
-
-
-def read_report(node: objects.ComputeNode,
-                ) -> tuple[host_report.HostReport | None, str | None]:
-    """Return the report of a compute node.
-
-    :returns: (report, None), or (None, reason) if the report cannot be read,
-        or (None, None) if the host has none
-    """
-    try:
-        return host_report.HostReport.from_stats(node.stats), None
-    except host_report.UnreadableReport as error:
-        return None, str(error)
 
 
 def iterate_pages(read_page: abc.Callable[..., abc.Sequence[_Record]],

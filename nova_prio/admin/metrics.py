@@ -86,9 +86,9 @@ def collect(context: nova_context.RequestContext,
         cannot be read
     """
     started_at, start_seconds = time.time(), time.monotonic()
-    hosts, silent_cells = host_inventory.list_hosts(context)
-    samples = [*_measure_hosts(hosts, host_inventory.read_services(context),
-                               host_inventory.list_disabled(client)),
+    hosts, silent_cells = host_inventory.list_hosts(
+        context, host_inventory.list_disabled(client))
+    samples = [*_measure_hosts(hosts),
                *(_count_findings(run_audit) if run_audit else ())]
     seconds = time.monotonic() - start_seconds
     return list(make_families([
@@ -96,24 +96,16 @@ def collect(context: nova_context.RequestContext,
         ('nova_prio_collection_duration_seconds', (), seconds)])), silent_cells
 
 
-def _measure_hosts(hosts: abc.Iterable[host_inventory.HostCapacity],
-                   services: abc.Mapping[str, objects.Service],
-                   disabled: abc.Container[str | None],
+def _measure_hosts(hosts: abc.Iterable[host_inventory.HostRecord],
                    ) -> abc.Iterator[_Sample]:
-    """Yield the samples of all hosts.
-
-    :param services: name of a host -> its nova-compute
-    :param disabled: UUIDs of the hosts that are disabled for priority
-        instances
-    """
+    """Yield the samples of all hosts with the driver of this package."""
     for host in hosts:
-        # Hosts of other drivers have neither.
-        if host.report or host.problem:
+        if host.has_our_driver:
             yield from measure_host(host)
             yield ('nova_prio_priority_disabled', (host.name,),
-                   host.uuid in disabled)
-            if host.name in services:
-                yield from _measure_service(services[host.name])
+                   host.is_disabled)
+            if host.service:
+                yield from _measure_service(host.service)
 
 
 def _count_findings(run_audit: RunAudit) -> abc.Iterator[_Sample]:
@@ -148,7 +140,7 @@ def describe_collection(has_succeeded: bool,
     yield 'nova_prio_collection_timestamp_seconds', (), started_at
 
 
-def measure_host(host: host_inventory.HostCapacity,
+def measure_host(host: host_inventory.HostRecord,
                  ) -> abc.Iterator[_Sample]:
     """Yield the samples of a host with a report or a problem."""
     name, report = host.name, host.report
@@ -158,9 +150,9 @@ def measure_host(host: host_inventory.HostCapacity,
         is_marked = aggregate_metadata.allows_priority(aggregate)
         yield 'nova_prio_aggregate_info', (
             name, aggregate.name, str(is_marked).lower()), 1
-    if host.changed_at is not None:
-        yield ('nova_prio_report_changed_timestamp_seconds', (name,),
-               host.changed_at.timestamp())
+    changed_at = host.node.updated_at or host.node.created_at
+    yield ('nova_prio_report_changed_timestamp_seconds', (name,),
+           changed_at.timestamp())
     if report is None:
         return
     yield 'nova_prio_blocked_cpus', (name,), len(report.blocked)

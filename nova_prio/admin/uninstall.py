@@ -22,7 +22,6 @@ from nova_prio.model import aggregate_metadata
 from nova_prio.model import flavor_specs
 from nova_prio.model import mixed_cpus
 from nova_prio.model import traits
-from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.virt import driver_alias
 
@@ -201,10 +200,10 @@ def _check_options(paths: abc.Iterable[str]) -> abc.Iterator[Leftover]:
 def _check_hosts(context: nova_context.RequestContext,
                  cell: objects.CellMapping) -> abc.Iterator[Leftover]:
     """Yield the hosts of a cell that run the driver of this package."""
-    for _, node in host_view.list_nodes(context, cell):
-        if host_report.STATS_KEY in (node.stats or {}):
+    for _, host in host_view.list_hosts(context, cell):
+        if host.has_our_driver:
             yield Leftover(
-                HOST, node.host, 'its nova-compute runs %s'
+                HOST, host.name, 'its nova-compute runs %s'
                 % driver_alias.DRIVER,
                 'Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
                 'there, and restart nova-compute.')

@@ -129,7 +129,7 @@ class Show(report.Report):
     def _list_losses(self, hosts, parsed_args):
         """Return the columns, and the rows of ``capacity_loss``.
 
-        :param hosts: the hosts to lose, each a ``HostCapacity``
+        :param hosts: the hosts to lose, each a ``HostRecord``
         """
         from nova_prio.admin.fleet import cloud
         from nova_prio.admin.fleet import loss
@@ -189,7 +189,7 @@ def _get_value(column, numbers):
 
 
 def _count(host):
-    """Return dict, column -> number, of one ``HostCapacity``."""
+    """Return dict, column -> number, of one ``HostRecord``."""
     # Used, sellable and remaining vCPUs of each row, in the order of COLUMNS.
     amounts = zip(host.report.used, host.report.sellable, host.report.left)
     return {'Hosts': 1,

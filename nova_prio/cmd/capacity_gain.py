@@ -76,7 +76,7 @@ def _make_row(name, host, silent_cells, vcpus):
 
     UNITS are the instances of --flavor that the host gains.
 
-    :param host: ``host_inventory.HostCapacity``, None if it is unknown
+    :param host: ``host_inventory.HostRecord``, None if it is unknown
     :param vcpus: vCPUs of an instance of --flavor, or None
     """
     row = {**dict.fromkeys((*COLUMNS, UNITS, NOTE), ''), 'Host': name}

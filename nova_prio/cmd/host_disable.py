@@ -137,7 +137,7 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
         :returns: HostResult with the last line of the command
         """
         removal.refresh()
-        host, remaining = removal.state.view.name, len(removal.remaining)
+        host, remaining = removal.state.name, len(removal.remaining)
         result = functools.partial(host_selection.HostResult,
                                    amount=remaining, status=report.FOUND)
         if remaining:
@@ -160,7 +160,7 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
         # counts: its instance is on another host, and a revert needs the CPUs.
         if removal.plan is None and any(
                 orc.PCPU in resources
-                for resources in removal.state.view.allocations.values()):
+                for resources in removal.state.allocations.values()):
             text += (' The host has pinned instances, or moves of them to '
                      'confirm or revert, which need the dedicated CPUs: use '
                      '--plan to list the ones that must leave.')
@@ -169,7 +169,7 @@ class Disable(changes.Changes, host_selection.HostSelection, report.Report):
 
 def _restore(removal, dry_run):
     """Restore traits and allocation ratios; return the HostResult."""
-    host = removal.state.view.name
+    host = removal.state.name
     inventories, differing_classes = removal.get_old_inventories()
     ratios = ', '.join(
         '%s %s' % (name, inventories[name]['allocation_ratio'])
@@ -192,7 +192,7 @@ def _restore(removal, dry_run):
         host, ratios, '' if removal.plan else
         '; use --plan to restore the old ones')
     # If the host still runs our driver, it ran it before the plan, too.
-    if removal.state.in_priority_aggregate and (
+    if removal.state.allows_priority and (
             not removal.state.has_our_driver):
         text += 'Remove it from the host aggregate for priority instances.'
     else:
@@ -240,9 +240,9 @@ class Enable(changes.Changes, host_selection.HostSelection, report.Report):
         """Enable a host; return its HostResult."""
         from nova_prio.admin.host import removal
         from nova_prio.admin.host import state
-        host_state = state.read_state(context, self.placement, host)
-        instances = len(host_state.view.instances)
-        if not host_state.has_our_driver:
+        view = state.read_state(context, self.placement, host)
+        instances = len(view.instances)
+        if not view.has_our_driver:
             raise exceptions.CommandError(
                 "HOST is '%s', whose nova-compute reports no priority CPUs; "
                 'allowed are hosts with the compute driver of nova-prio.'
@@ -252,9 +252,9 @@ class Enable(changes.Changes, host_selection.HostSelection, report.Report):
                 DRY_RUN, instances, 'Nothing was changed. This command would '
                 'enable %s for priority instances.' % host)
         if removal.set_disabled(
-                context, self.placement, host_state.view, is_disabled=False):
+                context, self.placement, view, is_disabled=False):
             self.log_change('Host %s: enabled for priority instances.', host)
-        if not host_state.is_up:
+        if not view.is_up:
             self.app.LOG.warning('The nova-compute of %s is down: start it.',
                                  host)
         return host_selection.HostResult(

@@ -159,12 +159,12 @@ class Plan(host_selection.HostSelection, report.Report):
             _check_cpus_exist(
                 frozenset().union(*guest_host.cells), planned_cpus)
         if has_databases:
-            host_state = state.read_state(context, self.placement, host)
-            names = host_state.view.names
+            view = state.read_state(context, self.placement, host)
+            names = view.names
             if must_know_cpus and not is_this_host:
                 _check_cpus_exist(
-                    state.find_existing_cpus(host_state.view), planned_cpus)
-            rows += plan.make_plan(host_state, planned_cpus, guests_by_uuid)
+                    state.find_existing_cpus(view), planned_cpus)
+            rows += plan.make_plan(view, planned_cpus, guests_by_uuid)
         else:
             rows += local_checks.check_guests(
                 guest_host, guests, planned_cpus)

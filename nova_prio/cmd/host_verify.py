@@ -84,7 +84,7 @@ class Verify(host_selection.HostSelection, report.Report):
         from nova_prio.admin.host import state
         from nova_prio.admin.host import verify
         plan = self.load_plan(parsed_args, host)
-        host_state = state.read_state(context, self.placement, host)
+        view = state.read_state(context, self.placement, host)
         audit = run.CloudAudit(
             context, self.placement,
             host if self._reads_guests(host) else None,
@@ -92,5 +92,5 @@ class Verify(host_selection.HostSelection, report.Report):
         # The host has one compute node, so the audit has one result.
         (findings, _), = audit.run([host])
         return list(verify.list_lines(
-            host_state, findings, audit.summarize(host_state.view), plan)), (
-                host_state.view.names)
+            view, findings, audit.summarize(view), plan)), (
+                view.names)

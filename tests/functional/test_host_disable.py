@@ -306,7 +306,7 @@ class HostDisable(colocation.Colocation):
         def act_and_read(context, client, host):
             reads.append(host)
             if len(reads) == 2:
-                view = read_state(context, client, host).view
+                view = read_state(context, client, host)
                 removal.set_disabled(context, client, view, False)
                 self._delete_server(servers[0])
             elif len(reads) == 4:

@@ -140,7 +140,7 @@ class PinConflicts(audit.Audit):
 
     def test_unreadable_cell_is_named(self):
         with mock.patch.object(
-                host_view, 'list_nodes',
+                host_view, 'list_hosts',
                 side_effect=db_exception.DBConnectionError('failed')):
             code, details = self.check()
         self.assertEqual(upgrade_checks.WARNING, code)

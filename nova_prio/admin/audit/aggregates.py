@@ -40,11 +40,11 @@ def check(view: host_view.HostView,
     """
     names = {each.uuid: each.name for each in aggregates}
     expected = {each.uuid for each in aggregates if view.name in each.hosts}
-    present = names.keys() & set(view.aggregates)
+    present = names.keys() & set(view.provider_aggregates)
     if expected == present:
         return
     # The repair must keep the aggregates that do not restrict requests.
-    wanted = sorted((set(view.aggregates) - present) | expected)
+    wanted = sorted((set(view.provider_aggregates) - present) | expected)
     notes = []
     if expected - present:
         notes.append('"nova-manage placement sync_aggregates" adds the '
@@ -62,4 +62,5 @@ def check(view: host_view.HostView,
     yield finding.Finding(
         view.name, 'wrong_aggregates', needed=needed, placement=placement,
         note=' '.join(notes), repair=functools.partial(
-            repairs.replace_provider_data, view, 'aggregates', wanted))
+            repairs.replace_provider_data, view, 'aggregates',
+            view.provider_aggregates, wanted))

@@ -17,8 +17,8 @@ import os_resource_classes as orc
 
 from nova_prio.admin import host_inventory
 from nova_prio.model import capacity
+from nova_prio.model import traits as prio_traits
 from nova_prio.model import usage
-from nova_prio.objects import host_report
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 
@@ -27,32 +27,26 @@ if typing.TYPE_CHECKING:
 
     from nova_prio.model import inventory
 
-#: Number of compute nodes that one query reads.
-PAGE = 100
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HostView(host_inventory.HostRecord):
+    """A host with its records in Nova and in Placement, read at one moment.
 
-@dataclasses.dataclass(frozen=True)
-class HostView:
-    """The records of a host in Nova and in Placement, read at one moment.
-
-    ``context`` targets the cell of the host. ``report`` is that of
-    nova-compute; if the report cannot be read, ``problem`` says why.
-    ``instances`` are on the host; the ``instances_at_rest`` among them have no
-    task and no open migration. ``migrations`` are the open migrations from and
-    to the host. ``consumers`` are the UUIDs of these instances and migrations.
+    ``context`` targets the cell of the host. ``instances`` are on the host;
+    the ``instances_at_rest`` among them have no task and no open migration.
+    ``migrations`` are the open migrations from and to the host. ``consumers``
+    are the UUIDs of these instances and migrations.
 
     The other fields are from Placement. ``allocations`` at the host are
     consumer -> resource class -> amount. ``inventories``, ``traits`` and
-    ``aggregates`` are those of the resource provider of the host. ``sharing``
-    lists the UUIDs of the providers that share disks with the host. ``disks``
-    is consumer -> DISK_GB at these providers, of this and of other hosts. It
-    may be older than the other fields.
+    ``provider_aggregates``, a list of UUIDs, are those of the resource
+    provider of the host. ``sharing`` lists the UUIDs of the providers that
+    share disks with the host. ``disks`` is consumer -> DISK_GB at these
+    providers, of this and of other hosts. It may be older than the other
+    fields.
     """
 
     context: nova_context.RequestContext
-    node: objects.ComputeNode
-    report: host_report.HostReport | None
-    problem: str | None
     instances: list[objects.Instance]
     instances_at_rest: list[objects.Instance]
     migrations: list[objects.Migration]
@@ -60,14 +54,9 @@ class HostView:
     allocations: dict[str, dict[str, int]]
     inventories: inventory.Inventories
     traits: list[str]
-    aggregates: list[str]
+    provider_aggregates: list[str]
     sharing: list[str]
     disks: dict[str, int]
-
-    @property
-    def name(self) -> str:
-        """The name of the host."""
-        return self.node.host
 
     @functools.cached_property
     def names(self) -> dict[str, str]:
@@ -101,13 +90,6 @@ class HostView:
         """The Demand of each of the ``instances``."""
         return [demand.get_demand(instance.flavor, instance.numa_topology)
                 for instance in self.instances]
-
-    @functools.cached_property
-    def cells(self) -> list[objects.NUMACell]:
-        """The NUMA cells of the host."""
-        text = self.node.numa_topology
-        return (objects.NUMATopology.obj_from_db_obj(text).cells
-                if text else [])
 
     @functools.cached_property
     def usage(self) -> usage.Totals:
@@ -144,15 +126,19 @@ def read_shared_disks(
 
 def read_host(
         context: nova_context.RequestContext,
-        client: report_client.SchedulerReportClient, node: objects.ComputeNode,
+        client: report_client.SchedulerReportClient,
+        host: host_inventory.HostRecord,
         read_disks: abc.Callable[
             [report_client.SchedulerReportClient, frozenset[str]],
             dict[str, dict[str, int]]] = read_shared_disks) -> HostView:
-    """Return the HostView of a compute node.
+    """Return the HostView of a host.
 
-    :param context: targets the cell of the node
+    :param context: targets the cell of the host
     :param read_disks: :func:`read_shared_disks`, or the same with a cache
+    :raises nova_prio.placement.allocations.PlacementRefused: if the host is
+        not registered, or Placement cannot be read
     """
+    node = host.node
     read = functools.partial(allocations.read_provider, client, node.uuid)
     try:
         inventories = read('inventories')
@@ -160,11 +146,13 @@ def read_host(
         raise allocations.PlacementRefused(
             'Placement has no resource provider for the host; nova-compute '
             'makes it when it starts') from error
+    if not host.is_registered:
+        raise allocations.PlacementRefused(host.problem)
     # Read Placement before Nova: nova-scheduler writes the allocation of an
     # instance before nova-compute writes its host.
     present = {uuid: allocation['resources']
                for uuid, allocation in read('allocations').items()}
-    aggregates = read('aggregates')
+    aggregates, traits = read('aggregates'), read('traits')
     disks_of_sharers = read_disks(client, frozenset(aggregates))
     sharing = [provider for provider in disks_of_sharers
                if provider != node.uuid]
@@ -181,42 +169,47 @@ def read_host(
     at_rest = [instance for instance in instances
                if instance.task_state is None and instance.uuid not in moving]
     consumers = moving.union(each.uuid for each in (*migrations, *instances))
-    report, problem = host_inventory.read_report(node)
     return HostView(
-        context=context, node=node, report=report, problem=problem,
+        node=node, cell=host.cell, service=host.service,
+        aggregates=host.aggregates, context=context,
         instances=instances, instances_at_rest=at_rest, migrations=migrations,
         consumers=frozenset(consumers), allocations=present,
-        inventories=inventories, traits=read('traits'), aggregates=aggregates,
-        sharing=sharing, disks=disks)
+        inventories=inventories, traits=traits,
+        is_disabled=prio_traits.CPU_PRIORITY_DISABLED in traits,
+        provider_aggregates=aggregates, sharing=sharing, disks=disks)
 
 
-def list_nodes(
+def list_hosts(
         context: nova_context.RequestContext, cell: objects.CellMapping,
-) -> abc.Iterator[tuple[nova_context.RequestContext, objects.ComputeNode]]:
-    """Yield the compute nodes of a cell, page by page.
+) -> abc.Iterator[tuple[nova_context.RequestContext,
+                        host_inventory.HostRecord]]:
+    """Yield the hosts of a cell, page by page.
 
-    :returns: iterator of (context of the cell, node)
+    :returns: iterator of (context of the cell, host)
     """
+    aggregates = objects.AggregateList.get_all(context)
     with nova_context.target_cell(context, cell) as cctxt:
-        read_page = functools.partial(
-            objects.ComputeNodeList.get_by_pagination, cctxt)
-        for node in host_inventory.iterate_pages(read_page, 'id', PAGE):
-            yield cctxt, node
+        for host in host_inventory.iterate_hosts(cctxt, aggregates):
+            yield cctxt, host
 
 
-def list_nodes_of_host(
-        context: nova_context.RequestContext, host: str,
-) -> list[tuple[nova_context.RequestContext, objects.ComputeNode]]:
-    """Return the compute nodes of a host.
+def find_hosts(
+        context: nova_context.RequestContext, name: str,
+) -> list[tuple[nova_context.RequestContext, host_inventory.HostRecord]]:
+    """Return a host, once for each of its compute nodes.
 
-    :param host: name of the host
-    :returns: list of (context of the cell, node), as for nodes of many cells
+    :returns: list of (context of the cell, host), as for many hosts
     :raises nova.exception.HostMappingNotFound: if the host is unknown
     """
-    mapping = objects.HostMapping.get_by_host(context, host)
+    mapping = objects.HostMapping.get_by_host(context, name)
+    aggregates = objects.AggregateList.get_by_host(context, name)
     with nova_context.target_cell(context, mapping.cell_mapping) as cctxt:
-        return [(cctxt, node) for node in
-                objects.ComputeNodeList.get_all_by_host(cctxt, host)]
+        service = objects.Service.get_by_host_and_binary(
+            cctxt, name, 'nova-compute')
+        return [(cctxt, host_inventory.HostRecord(
+            node=node, cell=mapping.cell_mapping.uuid, service=service,
+            aggregates=aggregates))
+            for node in objects.ComputeNodeList.get_all_by_host(cctxt, name)]
 
 
 class CellUnreachable(Exception):

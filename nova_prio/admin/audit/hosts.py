@@ -71,7 +71,7 @@ def _check_traits(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
             needed=' '.join(sorted(expected)) or 'none',
             placement=' '.join(sorted(present)) or 'none',
             repair=functools.partial(
-                repairs.replace_provider_data, view, 'traits',
+                repairs.replace_provider_data, view, 'traits', view.traits,
                 [*(set(view.traits) - _TRAITS), *expected]))
 
 
@@ -89,7 +89,8 @@ def _check_inventories(
             needed=_format_inventories(wrong, expected_fields),
             placement=_format_inventories(wrong, present_fields),
             repair=functools.partial(
-                repairs.replace_provider_data, view, 'inventories', {
+                repairs.replace_provider_data, view, 'inventories',
+                view.inventories, {
                     **view.inventories,
                     **{name: expected[name] for name in wrong}}))
 

@@ -151,13 +151,13 @@ def _find_warnings_in_cell(
         context: nova_context.RequestContext, cell: objects.CellMapping,
 ) -> abc.Iterator[str]:
     """Yield one text for each PinConflict of a cell."""
-    for cell_context, node in host_view.list_nodes(context, cell):
-        for conflict in _read_conflicts(cell_context, node):
+    for cell_context, host in host_view.list_hosts(context, cell):
+        for conflict in _read_conflicts(cell_context, host.node):
             yield (
                 'In the database, the instances %s and %s on host %s have the '
                 'same dedicated CPUs %s, so nova-compute may refuse to start '
                 'one of them. %s' % (
-                    conflict.first, conflict.second, node.host, conflict.cpus,
+                    conflict.first, conflict.second, host.name, conflict.cpus,
                     finding.REMEDIES[_KIND]))
 
 

@@ -78,17 +78,19 @@ def delete_allocations(
 
 
 def replace_provider_data(
-        view: host_view.HostView, kind: str, wanted: typing.Any,
+        view: host_view.HostView, kind: str, read: typing.Any,
+        wanted: typing.Any,
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
     """Replace the 'inventories', 'traits' or 'aggregates' of a host.
 
-    :param kind: which of the three, also the name of the field of HostView
+    :param kind: which of the three
+    :param read: the data that the audit read
     :param wanted: the new data, in the format of Placement
     """
     def change(present: typing.Any) -> typing.Any:
         """Return the new data if the data are those that the audit read."""
-        if present != getattr(view, kind):
+        if present != read:
             raise allocations.PlacementRefused(
                 'The %s of the host have changed since they were read' % kind)
         return wanted

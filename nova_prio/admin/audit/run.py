@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import dataclasses
 import functools
 import typing
 
@@ -74,27 +75,27 @@ class CloudAudit:
             in place of the HostView if a host or a cell cannot be read
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
-        # The name of each source, and its pairs of context and compute node.
+        # The name of each source, and its pairs of context and host.
         sources: list[tuple[str, abc.Iterable[tuple[
-            nova_context.RequestContext, objects.ComputeNode]]]]
+            nova_context.RequestContext, host_inventory.HostRecord]]]]
         if names is not None:
-            sources = [('', host_view.list_nodes_of_host(self._context, name))
+            sources = [('', host_view.find_hosts(self._context, name))
                        for name in dict.fromkeys(names)]
         else:
             sources = [('cell %s' % (cell.name or cell.uuid),
-                        host_view.list_nodes(self._context, cell))
+                        host_view.list_hosts(self._context, cell))
                        for cell in objects.CellMappingList.get_all(
                            self._context) if not cell.is_cell0()]
-        for source, nodes in sources:
+        for source, records in sources:
             try:
-                for context, node in nodes:
-                    yield self._audit_host(context, node)
+                for context, host in records:
+                    yield self._audit_host(context, host)
             except _ERRORS as error:
                 yield [_make_unread_finding(source, error)], None
 
     def _audit_host(
             self, context: nova_context.RequestContext,
-            node: objects.ComputeNode,
+            host: host_inventory.HostRecord,
     ) -> tuple[list[finding.Finding], host_view.HostView | None]:
         """Return the findings of a host, and its HostView if it was read.
 
@@ -104,12 +105,14 @@ class CloudAudit:
         :param context: targets the cell of the host
         """
         try:
-            findings, view = self._find(context, node)
+            findings, view = self._find(context, host)
             if findings:
                 self._read_aggregates.cache_clear()
                 self._read_disks.cache_clear()
-                node = objects.ComputeNode.get_by_id(context, node.id)
-                repeated, view = self._find(context, node)
+                host = dataclasses.replace(
+                    host, node=objects.ComputeNode.get_by_id(
+                        context, host.node.id))
+                repeated, view = self._find(context, host)
                 findings = [each for each in repeated if each in findings]
             return findings, view
         except _ERRORS as error:
@@ -117,14 +120,14 @@ class CloudAudit:
         except Exception as error:
             # The other hosts must be audited all the same.
             reason = '%s: %s' % (type(error).__name__, error)
-        return [_make_unread_finding(node.host, reason)], None
+        return [_make_unread_finding(host.name, reason)], None
 
     def _find(self, cell_context: nova_context.RequestContext,
-              node: objects.ComputeNode,
+              host: host_inventory.HostRecord,
               ) -> tuple[list[finding.Finding], host_view.HostView]:
         """Read a host once; return its findings and its HostView."""
         view = host_view.read_host(
-            cell_context, self._client, node, self._read_disks)
+            cell_context, self._client, host, self._read_disks)
         # Repairs follow this order: some need capacity that an earlier repair
         # frees.
         findings = [
@@ -133,10 +136,10 @@ class CloudAudit:
             *aggregates.check(view, self._read_aggregates(self._context)),
             *migrations.check(view),
             *allocations.check(view, self._context, self._client)]
-        if node.host == self._local_host:
+        if host.name == self._local_host:
             guest_host, libvirt_guests = self._read_guests()
             findings += guests.check(
-                node.host, guest_host, libvirt_guests, view)
+                host.name, guest_host, libvirt_guests, view)
         return findings, view
 
     def repair(self, view: host_view.HostView,

@@ -13,7 +13,6 @@ import typing
 
 from nova import context as nova_context
 from nova import objects
-from nova import servicegroup
 import os_resource_classes as orc
 import os_traits
 
@@ -98,17 +97,13 @@ def read_fleet(context: nova_context.RequestContext,
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         cannot be read
     """
-    listed, silent_cells = host_inventory.list_hosts(context)
+    listed, silent_cells = host_inventory.list_hosts(
+        context, host_inventory.list_disabled(client))
     numbers = collections.Counter(host.name for host in listed)
     hosts = {host.name: host for host in listed if numbers[host.name] == 1}
-    cells = {name: fleet_hosts.parse_cells(host.node)
-             for name, host in hosts.items()}
     domains = {name: frozenset(
         each.name for each in fleet_hosts.list_domains(host))
         for name, host in hosts.items()}
-    services = host_inventory.read_services(context)
-    is_up = servicegroup.API().service_is_up
-    up_hosts = {name for name, service in services.items() if is_up(service)}
     groups, group_of = _read_groups(context)
     instances: list[planner_fleet.Instance] = []
     details = {}
@@ -120,12 +115,11 @@ def read_fleet(context: nova_context.RequestContext,
             # A cross-cell resize may show an instance in two cells.
             if instance.host not in hosts or instance.uuid in details:
                 continue
-            host_cells = [each.id for each in cells[instance.host]]
-            node = hosts[instance.host].node
-            assert node is not None
+            host = hosts[instance.host]
+            host_cells = [each.id for each in host.cells]
             obstacle = guests.find_obstacle(
-                instance, instance.host in up_hosts, has_migration, host_cells,
-                node.hypervisor_type)
+                instance, host.is_up, has_migration, host_cells,
+                host.node.hypervisor_type)
             instances.append(guests.make_instance(
                 instance, obstacle, is_volume_backed, host_cells,
                 domains[instance.host], group_of.get(instance.uuid)))
@@ -135,14 +129,11 @@ def read_fleet(context: nova_context.RequestContext,
     of_host = collections.defaultdict(list)
     for each in instances:
         of_host[each.host].append(each)
-    disabled = host_inventory.list_disabled(client)
     sharing = _list_hosts_with_shared_disks(client)
     return CloudFleet(
         tuple(fleet_hosts.make_host(
-            host, cells[name], of_host[name],
-            is_enabled=name in up_hosts and not services[name].disabled,
-            is_disabled_for_priority=host.uuid in disabled,
-            has_shared_disks=host.uuid in sharing)
+            host, of_host[name],
+            has_shared_disks=host.node.uuid in sharing)
             for name, host in hosts.items()),
         tuple(instances), groups, details, tuple(silent_cells))
 

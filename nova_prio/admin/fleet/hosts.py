@@ -35,7 +35,7 @@ class Domain:
     metadata: dict[str, str]
 
 
-def list_domains(host: host_inventory.HostCapacity) -> list[Domain]:
+def list_domains(host: host_inventory.HostRecord) -> list[Domain]:
     """Return the domains that the instances of a host must not leave."""
     zones = [each.metadata[_ZONE_KEY] for each in host.aggregates
              if _ZONE_KEY in each.metadata]
@@ -44,47 +44,37 @@ def list_domains(host: host_inventory.HostCapacity) -> list[Domain]:
             zones[0] if zones else nova.conf.CONF.default_availability_zone))]
 
 
-def parse_cells(node: objects.ComputeNode) -> list[objects.NUMACell]:
-    """Return the NUMA cells of a host, an empty list without NUMA topology."""
-    return (objects.NUMATopology.obj_from_db_obj(node.numa_topology).cells
-            if node.numa_topology else [])
-
-
-def make_host(host: host_inventory.HostCapacity,
-              cells: abc.Sequence[objects.NUMACell],
+def make_host(host: host_inventory.HostRecord,
               guests: abc.Iterable[planner_fleet.Instance],
-              is_enabled: bool, is_disabled_for_priority: bool,
               has_shared_disks: bool) -> resources.Host:
     """Return a host for the planner.
 
-    :param cells: result of :func:`parse_cells`
+    A host that is not registered takes no instance.
+
     :param guests: the instances of the host
-    :param is_enabled: whether its nova-compute is enabled and up
-    :param is_disabled_for_priority: whether ``nova-prio host disable`` has
-        disabled it
     :param has_shared_disks: whether another resource provider shares its disks
         with the host
     """
-    node = host.node
-    assert node is not None
+    node, service = host.node, host.service
     needs = [each.needs for each in guests]
-    report = host.report or _make_report(host, cells, needs)
-    if is_disabled_for_priority and not report.problem:
+    report = host.report or _make_report(host, needs)
+    if host.is_disabled and not report.problem:
         report.problem = 'The host is disabled for priority instances.'
     memory_mb = node.memory_mb_used - sum(
         each.request.memory_mb for each in needs)
     disk_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
     return resources.Host(
-        name=host.name, report=report, free_memory_mb=node.free_ram_mb,
+        name=host.name, report=report, free_memory_mb=node.free_ram_mb or 0,
         overcommit_mb=_calculate_overcommit(
             node.memory_mb, memory_mb, node.ram_allocation_ratio),
         free_disk_gb=None if has_shared_disks else
-        node.free_disk_gb + _calculate_overcommit(
+        (node.free_disk_gb or 0) + _calculate_overcommit(
             node.local_gb, disk_gb, node.disk_allocation_ratio),
         cells=tuple(_make_cell(cell, report, node.ram_allocation_ratio)
-                    for cell in cells),
+                    for cell in host.cells),
         aggregates=(*host.aggregates, *list_domains(host)),
-        is_enabled=is_enabled)
+        is_enabled=bool(service and not service.disabled and host.is_up and
+                        host.is_registered))
 
 
 def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
@@ -98,8 +88,7 @@ def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
         (total - max(reserved, 0)) * (capacity.parse_ratio(ratio) - 1))
 
 
-def _make_report(host: host_inventory.HostCapacity,
-                 cells: abc.Sequence[objects.NUMACell],
+def _make_report(host: host_inventory.HostRecord,
                  needs: abc.Iterable[resources.Needs],
                  ) -> host_report.HostReport:
     """Return a report of a host whose nova-compute wrote none.
@@ -108,10 +97,10 @@ def _make_report(host: host_inventory.HostCapacity,
     instance may use the host.
     """
     node = host.node
-    assert node is not None
-    dedicated = frozenset().union(*(cell.pcpuset for cell in cells))
-    shared = (frozenset().union(*(cell.cpuset for cell in cells)) if cells
-              else frozenset(range(node.vcpus)))
+    dedicated = frozenset().union(*(cell.pcpuset for cell in host.cells))
+    shared = frozenset().union(*(cell.cpuset for cell in host.cells))
+    if not host.cells:
+        shared = frozenset(range(node.vcpus))
     # Nova counts the dedicated vCPUs in the same number.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)

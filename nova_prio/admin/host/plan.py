@@ -27,7 +27,6 @@ if typing.TYPE_CHECKING:
     from nova import objects
 
     from nova_prio.admin.audit import host_view
-    from nova_prio.admin.host import state
     from nova_prio.virt.libvirt import guest_xml
 
 _PlanRows = abc.Iterator[plan_format.PlanRow]
@@ -57,10 +56,9 @@ def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
         planned_cpus, view.usage)
 
 
-def make_plan(host_state: state.HostState, planned_cpus: capacity.HostCPUs,
+def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
               guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
     """Yield all PlanRows but those of ``check_host`` and ``list_steps``."""
-    view = host_state.view
     present_cpus = get_present_cpus(view)
     inventories = plan_inventories(view, planned_cpus)
     yield from _list_options(view, present_cpus, planned_cpus, inventories)
@@ -93,7 +91,7 @@ def make_plan(host_state: state.HostState, planned_cpus: capacity.HostCPUs,
     # The report does not say on which ones it does, so list all blocked CPUs.
     has_orphan_guests = not blocked <= all_floating
     yield from _list_host_problems(
-        host_state, blocked if has_orphan_guests else frozenset())
+        view, blocked if has_orphan_guests else frozenset())
 
 
 def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
@@ -225,15 +223,15 @@ def _list_allocations(view: host_view.HostView,
             plan_format.ALLOCATION, instance.uuid, present, expected, remedy)
 
 
-def _list_host_problems(host_state: state.HostState,
+def _list_host_problems(view: host_view.HostView,
                         blocked: frozenset[int]) -> _PlanRows:
     """Yield a PlanRow for each problem of the host."""
     problem = functools.partial(plan_format.PlanRow, plan_format.HOST)
-    if not host_state.is_up:
+    if not view.is_up:
         yield problem('nova-compute', 'down', 'up', 'Start it, and plan '
                       'again: this plan uses its last report.',
                       is_blocking=True)
-    if host_state.view.has_tasks_or_moves:
+    if view.has_tasks_or_moves:
         yield problem('in motion', '', '', 'Instances are being changed or '
                       'moved: plan again when they are at rest.',
                       is_blocking=True)
@@ -242,7 +240,7 @@ def _list_host_problems(host_state: state.HostState,
                       'Guests on stale CPU sets float on these CPUs. Run the '
                       'audit on the host: it lists these guests as '
                       'old_cpuset.')
-    if not host_state.in_priority_aggregate:
+    if not view.allows_priority:
         yield problem('aggregate', 'none for priority instances',
                       'priority_mix=true', 'Add the host to a host aggregate '
                       'with that metadata as the last step: it gets no '

@@ -67,17 +67,17 @@ def find_differences(context: nova_context.RequestContext,
     :raises nova_prio.admin.host.HostRefused: if the host has no compute node,
         or several
     """
-    host_state = state.read_state(context, client, host)
+    view = state.read_state(context, client, host)
     audit = run.CloudAudit(context, client)
     # The host has one compute node, so the audit has one result.
     (findings, _), = audit.run([host])
     lines = [line for line in verify.list_lines(
-        host_state, findings, audit.summarize(host_state.view))
+        view, findings, audit.summarize(view))
         if line.state != verify.OK]
-    if not (host_state.in_priority_aggregate or host_state.has_our_driver):
+    if not (view.allows_priority or view.has_our_driver):
         lines = [line for line in lines
                  if line.item not in (verify.REPORT, verify.AGGREGATE)]
-    if is_silent and host_state.is_up:
+    if is_silent and view.is_up:
         lines.insert(0, verify.VerifyLine(
             'nova-compute', compute='no heartbeat', remedy='Wait until '
             'nova-compute has started, and run this command again.'))

@@ -66,11 +66,11 @@ class Removal:
         """
         self.state = state.read_state(self._context, self._client, self._name)
         if (must_disable and self.state.has_our_driver and set_disabled(
-                self._context, self._client, self.state.view, True)):
+                self._context, self._client, self.state, True)):
             self._log_change('Host %s: disabled for priority instances, to '
                              'remove co-location.', self._name)
         self.remaining = list(remaining.list_remaining(
-            self._context, self.state.view, self.plan))
+            self._context, self.state, self.plan))
 
     def wait(self, timeout_seconds: float,
              interrupted: threading.Event) -> abc.Iterator[int]:
@@ -93,7 +93,7 @@ class Removal:
     @property
     def has_planned_options(self) -> bool:
         """Whether nova-compute still runs with the options of the plan."""
-        report = self.state.view.report
+        report = self.state.report
         if report and self.plan and prio_traits.has_our_driver(
                 self.plan.old_traits):
             # The driver was the same before the plan: compare its options.
@@ -107,7 +107,7 @@ class Removal:
         :returns: (inventories, resource classes of which another number than
             the ratio has changed since the plan, too)
         """
-        inventories = dict(self.state.view.inventories)
+        inventories = dict(self.state.inventories)
         differing: list[str] = []
         if self.plan is None:
             return inventories, differing
@@ -128,7 +128,7 @@ class Removal:
 
         :raises PlacementRefused: if Placement refuses a change
         """
-        view = self.state.view
+        view = self.state
         old_traits = self.plan.old_traits if self.plan else []
         if _set_traits(self._context, self._client, view, old_traits):
             self._log_change(
@@ -136,7 +136,8 @@ class Removal:
                 '(%s).', self._name, ' '.join(old_traits) or 'none')
         if inventories != view.inventories:
             repairs.replace_provider_data(
-                view, 'inventories', inventories, self._context, self._client)
+                view, 'inventories', view.inventories,
+                inventories, self._context, self._client)
             self._log_change(
                 'Host %s: the allocation ratios are as before the plan.',
                 self._name)

@@ -16,7 +16,6 @@ from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.audit import host_view
-    from nova_prio.admin.host import state
     from nova_prio.objects import host_report
 
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
@@ -49,7 +48,7 @@ class VerifyLine(typing.NamedTuple):
 
 
 def list_lines(
-        host_state: state.HostState, findings: abc.Iterable[finding.Finding],
+        view: host_view.HostView, findings: abc.Iterable[finding.Finding],
         summary: finding.Finding, plan: plan_format.SavedPlan | None = None,
 ) -> abc.Iterator[VerifyLine]:
     """Yield the VerifyLines of a host.
@@ -58,25 +57,25 @@ def list_lines(
     :param summary: has the usage of the host in Placement, nova-compute and
         libvirt
     """
-    report = host_state.view.report
-    if not host_state.is_up:
+    report = view.report
+    if not view.is_up:
         yield VerifyLine('nova-compute', compute='down', remedy='Start '
                          'nova-compute: its report is out of date.')
     if report is None:
         yield VerifyLine(
-            REPORT, compute=host_state.view.problem or 'none',
+            REPORT, compute=view.problem or 'none',
             remedy='Set compute_driver = %s on the host, and restart '
             'nova-compute.' % driver_alias.DRIVER)
     else:
         yield from _list_problems(report)
-    if not host_state.in_priority_aggregate:
+    if not view.allows_priority:
         yield VerifyLine(AGGREGATE, compute='none for priority instances',
                          remedy='Add the host to a host aggregate with '
                          'priority_mix=true.')
     if plan:
         if report:
             yield from _compare_options(plan.planned_cpus, report)
-        yield from _compare_placement(plan, host_state.view)
+        yield from _compare_placement(plan, view)
         if report:
             yield from _compare_rows(plan.planned_cpus, report)
     for each in findings:

@@ -40,9 +40,9 @@ NOTES = [
 
 
 def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
-          hosts: abc.Collection[host_inventory.HostCapacity],
+          hosts: abc.Collection[host_inventory.HostRecord],
           silent_cells: abc.Collection[str],
-          selected: abc.Sequence[host_inventory.HostCapacity],
+          selected: abc.Sequence[host_inventory.HostRecord],
           request: demand.ResourceRequest | None,
           units: abc.Mapping[str, int], flavor: str | None,
           data: typing.Any) -> content.Page:
@@ -72,8 +72,9 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
             'Placement does not answer: %s. This page does not show which '
             'hosts "nova-prio host disable" has disabled.'
             % host_inventory.format_first_line(error))
-    shown, cells_without_servers = list_hosts(
-        context, selected, disabled, request)
+    selected = [dataclasses.replace(
+        host, is_disabled=host.node.uuid in disabled) for host in selected]
+    shown, cells_without_servers = list_hosts(context, selected, request)
     if request:
         shown = [_count_units(host, units.get(host.name, 0))
                  for host in shown]
@@ -97,8 +98,7 @@ def _count_units(host: content.Host, units: int) -> content.Host:
 
 
 def list_hosts(context: nova_context.RequestContext,
-               hosts: abc.Sequence[host_inventory.HostCapacity],
-               disabled: abc.Container[str | None],
+               hosts: abc.Sequence[host_inventory.HostRecord],
                request: demand.ResourceRequest | None = None,
                ) -> tuple[list[content.Host], list[str]]:
     """Return the content of hosts that have a report.
@@ -106,11 +106,9 @@ def list_hosts(context: nova_context.RequestContext,
     Send queries for each cell, not for each host.
 
     :param context: targets no cell
-    :param disabled: UUIDs of the hosts disabled for priority instances
     :param request: of one server of the flavor to fit, or None
     :returns: (hosts, UUIDs of the cells that do not answer)
     """
-    services = host_inventory.read_services(context)
     instances: dict[str, list[objects.Instance]] = collections.defaultdict(
         list)
     answers, silent_cells = host_inventory.read_cells(
@@ -118,8 +116,7 @@ def list_hosts(context: nova_context.RequestContext,
     for found in answers.values():
         for instance in found:
             instances[instance.host].append(instance)
-    return [_make_host(host, instances[host.name], services.get(host.name),
-                       host.uuid in disabled, request)
+    return [_make_host(host, instances[host.name], request)
             for host in hosts], silent_cells
 
 
@@ -134,27 +131,20 @@ def _list_instances(context: nova_context.RequestContext,
                   key=lambda instance: (instance.display_name, instance.uuid))
 
 
-def _make_host(host: host_inventory.HostCapacity,
+def _make_host(host: host_inventory.HostRecord,
                instances: abc.Collection[objects.Instance],
-               service: objects.Service | None, is_disabled: bool,
                request: demand.ResourceRequest | None) -> content.Host:
-    """Return the content of a host with a report.
-
-    :param service: its nova-compute, or None if it is unknown
-    :param is_disabled: whether it is disabled for priority instances
-    """
-    report = host.report
+    """Return the content of a host with a report."""
+    report, service = host.report, host.service
     assert report is not None
     cpus = report.cpus
-    cells = {cell.id: cell for cell in (
-        objects.NUMATopology.obj_from_db_obj(host.numa_topology).cells
-        if host.numa_topology else ())}
+    cells = {cell.id: cell for cell in host.cells}
     pins = {instance.uuid: frozenset(demand.get_instance_pins(instance))
             for instance in instances}
     is_omitted = service is not None and (
         service.disabled or service.forced_down)
-    problems = list(_find_problems(host, service, pins))
-    if is_disabled:
+    problems = list(_find_problems(host, pins))
+    if host.is_disabled:
         problems.append('"nova-prio host disable" has disabled this host for '
                         'servers with a priority.')
     if not host.allows_priority:
@@ -171,16 +161,16 @@ def _make_host(host: host_inventory.HostCapacity,
                ('Shared CPUs', report.cpu_shared_set or 'none'),
                ('CPU allocation ratio', report.cpu_allocation_ratio),
                ('Mix', 'on' if report.mix else 'off')],
-        held=demand.get_host_pins(host.numa_topology).difference(
+        held=demand.get_host_pins(host.node.numa_topology).difference(
             *pins.values()) - report.blocked,
         blocked=report.blocked,
         problems=problems,
         shortage=_describe_shortage(host, request) if request else '',
         is_open=not is_omitted,
-        takes_priority=host.allows_priority and not is_disabled)
+        takes_priority=host.allows_priority and not host.is_disabled)
 
 
-def _describe_shortage(host: host_inventory.HostCapacity,
+def _describe_shortage(host: host_inventory.HostRecord,
                        request: demand.ResourceRequest) -> str:
     """Return why a host takes no instance of a request, or ''."""
     if request.priority is None and not host.is_allowed(request):
@@ -225,15 +215,14 @@ def find_floating_cpus(instance: objects.Instance, cpus: capacity.HostCPUs,
         for cell in topology.cells if cell.cpuset and cell.id in cells))
 
 
-def _find_problems(host: host_inventory.HostCapacity,
-                   service: objects.Service | None,
+def _find_problems(host: host_inventory.HostRecord,
                    pins: abc.Mapping[str, frozenset[int]],
                    ) -> abc.Iterator[str]:
     """Yield the problems of a host that Nova's databases tell, as sentences.
 
     :param pins: UUID of an instance -> CPUs
     """
-    report = host.report
+    report, service = host.report, host.service
     assert report is not None
     if service is not None and service.disabled:
         yield 'nova-compute is disabled%s: the scheduler omits this host.' % (

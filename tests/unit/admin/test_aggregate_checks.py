@@ -23,11 +23,15 @@ SCHEDULER = {
 }
 
 
-def host(name, cpus=nova_objects.CPUS, problem=None):
+def host(name, cpus=nova_objects.CPUS, stats=None, free_ram_mb=0):
     """Return a host with our driver, or with another one if cpus is None."""
-    report = cpus and host_report.HostReport.from_usage(
-        cpus, capacity.Rows(0, 0, 0), 0, {})
-    return host_inventory.HostCapacity(name, report, problem, [])
+    if cpus:
+        stats = {host_report.STATS_KEY: host_report.HostReport.from_usage(
+            cpus, capacity.Rows(0, 0, 0), 0, {}).to_stats()}
+    return host_inventory.HostRecord(
+        node=objects.ComputeNode(
+            host=name, stats=stats, free_ram_mb=free_ram_mb),
+        cell='', service=None, aggregates=[])
 
 
 OURS, OTHER = host('ours'), host('other', None)
@@ -92,14 +96,18 @@ def test_wrong_aggregates_give_a_warning(found, aggregates, words):
 
 
 def test_hosts_without_report_or_capacity_give_a_warning(found):
-    broken = host('broken', None, 'the report cannot be read (x)')
+    broken = host('broken', None, {host_report.STATS_KEY: 'x'})
     sentence, = found([('a', ['ours', 'broken'], MIX)], [OURS, broken])
     assert sentence.startswith(
-        'Host broken gets no priority instance, for the report cannot be re')
+        'Host broken gets no priority instance, for the report of the host')
     unsold = host('low', capacity.HostCPUs(
         frozenset({0, 1}), frozenset({2}), capacity.parse_ratio('0.5'), True))
     sentence, = found([('a', ['ours', 'low'], MIX)], [OURS, unsold])
     assert 'Host low may sell no low-priority vCPU' in sentence
+    new = host('new', None, free_ram_mb=None)
+    sentence, = found([('a', ['ours', 'new'], MIX)], [OURS, new])
+    assert ('Host new gets no instance, for nova-compute has not written the '
+            'resources of the host yet; see the log') in sentence
     # The host may be in a cell that does not answer.
     assert [] == found([('a', ['ours', 'new'], MIX)], known=False)
     sentence, = found([('a', ['other'], {})], [OTHER])
