@@ -27,7 +27,6 @@ from oslo_utils import importutils
 import sqlalchemy.exc
 
 from nova_prio.api import flavor_preview
-from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
 from nova_prio.model import traits
@@ -139,24 +138,6 @@ class HostRecord:
     def allows_priority(self) -> bool:
         """Whether an aggregate marks the host for priority instances."""
         return any(map(aggregate_metadata.allows_priority, self.aggregates))
-
-    def is_allowed(self, request: demand.ResourceRequest) -> bool:
-        """Return whether the aggregates of the host allow an instance."""
-        if request.priority:
-            return self.allows_priority
-        return not any(
-            map(aggregate_metadata.excludes_ordinary, self.aggregates))
-
-    def find_refusals(self, request: demand.ResourceRequest,
-                      ) -> abc.Iterator[admission.Refusal]:
-        """Yield each Refusal of an instance, except those for memory.
-
-        The host must have a report.
-        """
-        assert self.report is not None
-        # Pass the memory of one instance as free, so that memory never limits.
-        return admission.find_refusals(
-            self.report, request, self.report.remaining, request.memory_mb)
 
 
 def get_resource_request(

@@ -138,6 +138,25 @@ def get_topology_pins(numa_topology):
     return pins
 
 
+def find_floating_cpus(instance, cpus, cells):
+    """Return the CPUs where the shared vCPUs of an instance float.
+
+    :param instance: nova.objects.Instance
+    :param cpus: ``capacity.HostCPUs`` of its host
+    :param cells: the nova.objects.NUMACell of its host
+    :returns: frozenset of CPU numbers
+    """
+    allowed = cpus.shared
+    if flavor_specs.get_priority(instance.flavor.extra_specs) == capacity.LOW:
+        allowed = cpus.floating
+    topology = instance.numa_topology
+    if topology is None:
+        return allowed
+    used = {cell.id for cell in topology.cells if cell.cpuset}
+    return allowed.intersection(frozenset().union(*(
+        cell.cpuset | cell.pcpuset for cell in cells if cell.id in used)))
+
+
 @functools.lru_cache(maxsize=1)
 def get_host_pins(topology):
     """Return the frozenset of dedicated CPUs that Nova counts as pinned.

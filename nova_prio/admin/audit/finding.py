@@ -88,6 +88,19 @@ def format_amounts(amounts: abc.Mapping[str, float | str]) -> str:
                     for item in sorted(amounts.items())) or 'nothing'
 
 
+def find_pins_outside(
+        pins: abc.Mapping[str, abc.Set[int]], dedicated: frozenset[int],
+) -> abc.Iterator[tuple[str, str]]:
+    """Yield (UUID, text) for each instance with a CPU that is not dedicated.
+
+    :param pins: UUID of an instance -> CPUs to which the instance is pinned
+    """
+    for uuid, cpus in pins.items():
+        outside = cpus - dedicated
+        if outside:
+            yield uuid, 'CPUs %s' % hardware.format_cpu_spec(outside)
+
+
 def find_pin_conflicts(
         pins: abc.Mapping[str, abc.Set[int]],
 ) -> abc.Iterator[tuple[str, str]]:

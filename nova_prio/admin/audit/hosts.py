@@ -9,7 +9,6 @@ import dataclasses
 import functools
 import typing
 
-from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.admin.audit import finding
@@ -159,11 +158,10 @@ def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     The host must have a report.
     """
     assert view.report is not None
-    for instance in view.instances_at_rest:
-        pins = demand.get_instance_pins(instance)
-        outside = pins - view.report.cpus.dedicated
-        if outside:
-            yield finding.Finding(
-                view.name, 'cpu_outside', instance.uuid,
-                needed='CPUs %s' % view.report.cpu_dedicated_set,
-                compute='CPUs %s' % hardware.format_cpu_spec(outside))
+    pins = {instance.uuid: demand.get_instance_pins(instance)
+            for instance in view.instances_at_rest}
+    for uuid, text in finding.find_pins_outside(
+            pins, view.report.cpus.dedicated):
+        yield finding.Finding(
+            view.name, 'cpu_outside', uuid,
+            needed='CPUs %s' % view.report.cpu_dedicated_set, compute=text)

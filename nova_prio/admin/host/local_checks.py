@@ -111,14 +111,14 @@ def format_cpus(numbers: abc.Collection[int]) -> str:
 
 def find_floating_cpus(
         instance: objects.Instance, view: host_view.HostView,
-        shared: frozenset[int], dedicated: frozenset[int],
+        present_cpus: capacity.HostCPUs, dedicated: frozenset[int],
         guests: abc.Mapping[str, guest_xml.Guest] | None) -> frozenset[int]:
     """Return the planned dedicated CPUs where an instance floats.
 
     If libvirt is not available, assume that the guest was started with the
     present CPU sets and without low_emulator_set, which only the host knows.
 
-    :param shared: present shared CPUs
+    :param present_cpus: of the host
     :param dedicated: planned dedicated CPUs
     :param guests: UUID -> guest; None without libvirt
     """
@@ -135,12 +135,11 @@ def find_floating_cpus(
     if instance.vm_state not in states:
         return frozenset()
     topology = instance.numa_topology
-    if topology is None or is_low or _shares_emulator_cpus(topology):
-        return dedicated & shared
-    host_cells = {cell.id: cell.cpuset for cell in view.cells}
-    return dedicated & set().union(*(
-        host_cells.get(cell.id, ()) for cell in topology.cells
-        if cell.cpuset)) - pinned
+    # The emulator threads of these guests may run on all shared CPUs.
+    if is_low or topology and _shares_emulator_cpus(topology):
+        return dedicated & present_cpus.shared
+    return dedicated & demand.find_floating_cpus(
+        instance, present_cpus, view.cells) - pinned
 
 
 def _shares_emulator_cpus(topology: objects.InstanceNUMATopology) -> bool:

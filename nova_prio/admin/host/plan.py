@@ -75,7 +75,7 @@ def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
     # UUID of an instance -> planned dedicated CPUs where its guest floats.
     floating = {
         instance.uuid: local_checks.find_floating_cpus(
-            instance, view, present_cpus.shared, planned_cpus.dedicated,
+            instance, view, present_cpus, planned_cpus.dedicated,
             guests)
         for instance in view.instances}
     all_floating = frozenset().union(*floating.values())

@@ -14,13 +14,14 @@ from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler.client import report as report_client
-from nova.virt import hardware
 from oslo_utils import timeutils
 
 from nova_prio.admin import aggregate_checks
 from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
 from nova_prio.admin.page import content
+from nova_prio.model import admission
+from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
 from nova_prio.model import flavor_cpus
 from nova_prio.placement import allocations
@@ -138,7 +139,6 @@ def _make_host(host: host_inventory.HostRecord,
     report, service = host.report, host.service
     assert report is not None
     cpus = report.cpus
-    cells = {cell.id: cell for cell in host.cells}
     pins = {instance.uuid: frozenset(demand.get_instance_pins(instance))
             for instance in instances}
     is_omitted = service is not None and (
@@ -155,8 +155,9 @@ def _make_host(host: host_inventory.HostRecord,
         dedicated=cpus.dedicated, shared=cpus.shared,
         rows=content.make_rows(
             report.used, report.sellable, report.left),
-        guests=[_make_guest(instance, pins[instance.uuid], find_floating_cpus(
-            instance, cpus, cells)) for instance in instances],
+        guests=[_make_guest(
+            instance, pins[instance.uuid], demand.find_floating_cpus(
+                instance, cpus, host.cells)) for instance in instances],
         facts=[('Dedicated CPUs', report.cpu_dedicated_set or 'none'),
                ('Shared CPUs', report.cpu_shared_set or 'none'),
                ('CPU allocation ratio', report.cpu_allocation_ratio),
@@ -173,14 +174,20 @@ def _make_host(host: host_inventory.HostRecord,
 def _describe_shortage(host: host_inventory.HostRecord,
                        request: demand.ResourceRequest) -> str:
     """Return why a host takes no instance of a request, or ''."""
-    if request.priority is None and not host.is_allowed(request):
+    if request.priority is None and any(
+            map(aggregate_metadata.excludes_ordinary, host.aggregates)):
         return 'an aggregate has priority_ordinary=false'
+    report = host.report
+    assert report is not None
+    # Pass the memory of one instance as free, so that memory never limits.
+    refusals = admission.find_refusals(
+        report, request, report.remaining, request.memory_mb)
     return '; '.join(
         '%s %s vCPUs left, %s needed' % (
             refusal.available, refusal.reason.removesuffix('_capacity'),
             refusal.needed)
         if refusal.reason.endswith('_capacity') else refusal.detail
-        for refusal in host.find_refusals(request))
+        for refusal in refusals)
 
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],
@@ -194,25 +201,6 @@ def _make_guest(instance: objects.Instance, pinned: frozenset[int],
         if instance.task_state else state,
         pinned=pinned, floating=floating, flavor=instance.flavor.name,
         is_stopped=state == vm_states.STOPPED)
-
-
-def find_floating_cpus(instance: objects.Instance, cpus: capacity.HostCPUs,
-                       cells: abc.Mapping[int, objects.NUMACell],
-                       ) -> frozenset[int]:
-    """Return the CPUs on which the shared vCPUs of an instance float.
-
-    :param cpus: of the host of the instance
-    :param cells: id -> NUMA cell of the host
-    """
-    is_low = flavor_cpus.get_class(
-        instance.flavor.extra_specs) == capacity.LOW
-    allowed = cpus.floating if is_low else cpus.shared
-    topology = instance.numa_topology
-    if topology is None:
-        return allowed
-    return frozenset().union(*(
-        allowed & (cells[cell.id].cpuset | cells[cell.id].pcpuset)
-        for cell in topology.cells if cell.cpuset and cell.id in cells))
 
 
 def _find_problems(host: host_inventory.HostRecord,
@@ -245,10 +233,6 @@ def _find_problems(host: host_inventory.HostRecord,
     for uuid, text in finding.find_pin_conflicts(pins):
         yield 'Instance %s is pinned to %s. %s' % (
             uuid, text, finding.REMEDIES['pin_conflict'])
-    for uuid, cpus in pins.items():
-        outside = cpus - report.cpus.dedicated
-        if outside:
-            yield ('Instance %s is pinned to CPUs %s, outside of '
-                   'cpu_dedicated_set. %s' % (
-                       uuid, hardware.format_cpu_spec(outside),
-                       finding.REMEDIES['cpu_outside']))
+    for uuid, text in finding.find_pins_outside(pins, report.cpus.dedicated):
+        yield ('Instance %s is pinned to %s, outside of cpu_dedicated_set. %s'
+               % (uuid, text, finding.REMEDIES['cpu_outside']))
