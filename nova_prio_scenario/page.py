@@ -74,7 +74,7 @@ def make_guest(server):
 
 
 def make_host(host, guests, pinned):
-    """Return the ``content.Host`` of a host.
+    """Return the ``content.HostSection`` of a host.
 
     :param host: dict, the host in the scenario file and in the result
     :param guests: list of ``content.Guest``
@@ -92,7 +92,7 @@ def make_host(host, guests, pinned):
         problems.append(content.NO_PRIORITY_AGGREGATE)
     sets = {key: result.parse_cpus(host[key]) if host[key] else frozenset()
             for key in ('dedicated', 'shared')}
-    return content.Host(
+    return content.HostSection(
         name=host['name'], guests=guests, rows=rows,
         aggregates=[result.name_aggregate(host['aggregate'])]
         if host['aggregate'] else [],
@@ -122,7 +122,7 @@ def make_rows(classes):
 
 
 def group_refusals(faults):
-    """Return a ``content.Refusal`` for each different fault, a list.
+    """Return a ``content.RefusedServers`` for each different fault, a list.
 
     :param faults: dict, name of a server or host to one of its ``faults``
     """
@@ -135,6 +135,6 @@ def group_refusals(faults):
         heading = reasons.pop(0) if reasons and reasons[0].startswith(
             result.NO_CANDIDATE) else ''
         # The line begins with the step, such as "step 3 (create): ".
-        refusals.append(content.Refusal(
+        refusals.append(content.RefusedServers(
             names, line.partition('): ')[2], reasons, heading))
     return refusals

@@ -50,7 +50,7 @@ def make_host(number, cpus=12):
         len(dedicated), len(shared), capacity.parse_ratio(2), mix=True)
     used = capacity.calculate_used(4 * highs, 4 * lows, 2)
     remaining = capacity.calculate_remaining(sellable, used)
-    return content.Host(
+    return content.HostSection(
         name='compute-%d' % number,
         aggregates=['priority', 'rack-%d' % (number % 10)],
         dedicated=dedicated, shared=shared, guests=guests,

@@ -345,7 +345,7 @@ def test_hostile_names_run_no_script(open_page, browser):
     name += '=\'document.title = "bad"\'>'
     host = pages.make_host(1)
     open_page(content.Page(title='Capacity', data=[name], steps=[
-        content.Step([content.Host(**{
+        content.Step([content.HostSection(**{
             **vars(host), 'name': name, 'aggregates': [name],
             'guests': [content.Guest(**{
                 **vars(host.guests[0]), 'name': name})]})])]))

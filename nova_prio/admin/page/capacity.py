@@ -91,7 +91,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
             timeutils.utcnow().isoformat(' ', 'minutes'))])
 
 
-def _count_units(host: content.Host, units: int) -> content.Host:
+def _count_units(host: content.HostSection, units: int) -> content.HostSection:
     """Return a host with the number of servers that fit."""
     shortage = host.shortage or '"nova-prio explain" tells why'
     return dataclasses.replace(
@@ -101,7 +101,7 @@ def _count_units(host: content.Host, units: int) -> content.Host:
 def list_hosts(context: nova_context.RequestContext,
                hosts: abc.Sequence[host_inventory.HostRecord],
                request: demand.ResourceRequest | None = None,
-               ) -> tuple[list[content.Host], list[str]]:
+               ) -> tuple[list[content.HostSection], list[str]]:
     """Return the content of hosts that have a report.
 
     Send queries for each cell, not for each host.
@@ -134,7 +134,7 @@ def _list_instances(context: nova_context.RequestContext,
 
 def _make_host(host: host_inventory.HostRecord,
                instances: abc.Collection[objects.Instance],
-               request: demand.ResourceRequest | None) -> content.Host:
+               request: demand.ResourceRequest | None) -> content.HostSection:
     """Return the content of a host with a report."""
     report, service = host.report, host.service
     assert report is not None
@@ -149,7 +149,7 @@ def _make_host(host: host_inventory.HostRecord,
                         'servers with a priority.')
     if not host.allows_priority:
         problems.append(content.NO_PRIORITY_AGGREGATE)
-    return content.Host(
+    return content.HostSection(
         name=host.name,
         aggregates=[aggregate.name for aggregate in host.aggregates],
         dedicated=cpus.dedicated, shared=cpus.shared,

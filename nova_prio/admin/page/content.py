@@ -63,7 +63,7 @@ class Guest:
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class HostSection:
     """A host with its servers.
 
     ``dedicated`` and ``shared`` are its CPU sets. ``rows`` is the name of a
@@ -108,7 +108,7 @@ class Host:
             for guest in self.guests)]).lower()
 
 
-class Refusal(typing.NamedTuple):
+class RefusedServers(typing.NamedTuple):
     """Why servers were refused.
 
     ``servers`` are their names, ``message`` is that of Nova, ``reasons`` has a
@@ -129,10 +129,10 @@ class Step:
     without a host.
     """
 
-    hosts: list[Host]
+    hosts: list[HostSection]
     title: str = ''
     outcome: str = ''
-    refusals: list[Refusal] = dataclasses.field(default_factory=list)
+    refusals: list[RefusedServers] = dataclasses.field(default_factory=list)
     unplaced: list[Guest] = dataclasses.field(default_factory=list)
 
     @functools.cached_property
@@ -149,7 +149,7 @@ class Step:
 
 
 class Aggregate(typing.NamedTuple):
-    """The sums of the hosts of an aggregate; see Host."""
+    """The sums of the hosts of an aggregate; see HostSection."""
 
     hosts: int
     rows: dict[str, Row]
@@ -161,9 +161,9 @@ class Page:
     """A page: one step without a title, or the steps of a scenario.
 
     ``data`` is the result of the same run for ``-f json``. ``flavor`` is the
-    name of the flavor of ``Host.units``, ``flavor_row`` its row. ``lead`` are
-    lines below the title, ``notes`` are sentences about the source of the
-    numbers, and ``warnings`` are for the operator.
+    name of the flavor of ``HostSection.units``, ``flavor_row`` its row.
+    ``lead`` are lines below the title, ``notes`` are sentences about the
+    source of the numbers, and ``warnings`` are for the operator.
     """
 
     title: str
@@ -190,7 +190,7 @@ def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
         ''.join, itertools.product(letters, repeat=2))))
 
 
-def summarize(hosts: abc.Iterable[Host]) -> dict[str, Aggregate]:
+def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Aggregate]:
     """Return name of an aggregate -> Aggregate, sorted by name."""
     members = collections.defaultdict(list)
     for host in hosts:
@@ -200,7 +200,7 @@ def summarize(hosts: abc.Iterable[Host]) -> dict[str, Aggregate]:
             for name, found in sorted(members.items())}
 
 
-def _summarize_members(hosts: list[Host]) -> Aggregate:
+def _summarize_members(hosts: list[HostSection]) -> Aggregate:
     """Return the Aggregate of hosts."""
     has_units = hosts[0].units is not None
     return Aggregate(
@@ -208,7 +208,7 @@ def _summarize_members(hosts: list[Host]) -> Aggregate:
         sum(host.units or 0 for host in hosts) if has_units else None)
 
 
-def _sum_rows(hosts: abc.Iterable[Host]) -> dict[str, Row]:
+def _sum_rows(hosts: abc.Iterable[HostSection]) -> dict[str, Row]:
     """Return name of a row -> sum of the Rows of hosts."""
     sums: dict[str, Row] = {}
     for host in hosts:

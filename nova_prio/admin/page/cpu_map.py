@@ -66,7 +66,7 @@ class CPUs(typing.NamedTuple):
     note: str
 
 
-def count_cpus(host: content.Host) -> int:
+def count_cpus(host: content.HostSection) -> int:
     """Return the number of CPUs up to the last one in use."""
     return 1 + max(frozenset().union(
         host.dedicated, host.shared, *(
@@ -74,13 +74,13 @@ def count_cpus(host: content.Host) -> int:
         default=-1)
 
 
-def get_codes(host: content.Host) -> dict[str, str]:
+def get_codes(host: content.HostSection) -> dict[str, str]:
     """Return UUID of a server with pinned vCPUs -> its code on the map."""
     return content.assign_codes(
         [guest.uuid for guest in host.guests if guest.pinned])
 
 
-def draw(host: content.Host) -> list[Block]:
+def draw(host: content.HostSection) -> list[Block]:
     """Return the blocks of the map of a host."""
     codes = get_codes(host)
     total = count_cpus(host)
@@ -96,7 +96,7 @@ def draw(host: content.Host) -> list[Block]:
     return blocks
 
 
-def list_cpus(host: content.Host) -> list[CPUs]:
+def list_cpus(host: content.HostSection) -> list[CPUs]:
     """Return the lines of the table of CPUs of a host."""
     lines: dict[tuple[typing.Any, ...], set[int]] = {}
     for cpu in range(count_cpus(host)):
@@ -111,14 +111,14 @@ def list_cpus(host: content.Host) -> list[CPUs]:
         for (set_name, floating, note), cpus in lines.items()]
 
 
-def _get_set(host: content.Host, cpu: int) -> str:
+def _get_set(host: content.HostSection, cpu: int) -> str:
     """Return the name of the CPU set of a CPU, or ''."""
     if cpu in host.dedicated:
         return 'dedicated'
     return 'shared' if cpu in host.shared else ''
 
 
-def _find_guests(host: content.Host, cpu: int, attribute: str,
+def _find_guests(host: content.HostSection, cpu: int, attribute: str,
                  ) -> tuple[content.Guest, ...]:
     """Return the servers of a CPU.
 
@@ -128,7 +128,7 @@ def _find_guests(host: content.Host, cpu: int, attribute: str,
                  if cpu in getattr(guest, attribute))
 
 
-def _get_note(host: content.Host, cpu: int) -> str:
+def _get_note(host: content.HostSection, cpu: int) -> str:
     """Return why a CPU takes no pinned server, or ''."""
     if cpu in host.blocked:
         return 'blocked by a guest on a stale CPU set, or by an orphan guest'
@@ -138,7 +138,8 @@ def _get_note(host: content.Host, cpu: int) -> str:
     return ''
 
 
-def _get_marks(host: content.Host, codes: abc.Mapping[str, str], lane: str,
+def _get_marks(host: content.HostSection,
+               codes: abc.Mapping[str, str], lane: str,
                total: int) -> dict[int, tuple[str, str, str]]:
     """Return CPU -> kind, text and title of a lane.
 
@@ -154,13 +155,15 @@ def _get_marks(host: content.Host, codes: abc.Mapping[str, str], lane: str,
     return marks
 
 
-def _mark_set(host: content.Host, cpu: int) -> tuple[str, str, str] | None:
+def _mark_set(host: content.HostSection,
+              cpu: int) -> tuple[str, str, str] | None:
     """Return the mark of a CPU in the lane of CPU sets, or None."""
     name = _get_set(host, cpu)
     return (name, name, 'in cpu_%s_set' % name) if name else None
 
 
-def _mark_pinned(host: content.Host, codes: abc.Mapping[str, str], cpu: int,
+def _mark_pinned(host: content.HostSection,
+                 codes: abc.Mapping[str, str], cpu: int,
                  ) -> tuple[str, str, str] | None:
     """Return the mark of a CPU in the lane of pinned servers, or None."""
     guests = _find_guests(host, cpu, 'pinned')
@@ -175,7 +178,7 @@ def _mark_pinned(host: content.Host, codes: abc.Mapping[str, str], cpu: int,
             BLOCKED if is_blocked else HELD, note)
 
 
-def _mark_floating(host: content.Host, cpu: int, lane: str,
+def _mark_floating(host: content.HostSection, cpu: int, lane: str,
                    ) -> tuple[str, str, str] | None:
     """Return the mark of a CPU in a lane of servers that float, or None."""
     guests = [guest for guest in _find_guests(host, cpu, 'floating')

@@ -17,7 +17,7 @@ def guest(name, row='low', pinned=(), floating=DEDICATED | SHARED, **kwargs):
 
 def host(name='mix1', guests=(), **kwargs):
     """Return the host of the example in the design."""
-    return content.Host(**{
+    return content.HostSection(**{
         'name': name, 'aggregates': ['priority'], 'dedicated': DEDICATED,
         'shared': SHARED, 'guests': list(guests), 'rows': {
             'high': content.Row(4, 8, 4), 'low': content.Row(8, 16, 8),

@@ -34,7 +34,7 @@ def test_hostile_names_are_text(name):
             name, guests, aggregates=[name], problems=[name],
             facts=[(name, name)])
         steps = [content.Step([host], name, name, [
-            content.Refusal([name], name, [name])])] * 2
+            content.RefusedServers([name], name, [name])])] * 2
         return render.render(content.Page(
             title=name, steps=steps, data=[{name: name}], lead=[name],
             notes=[name], warnings=[name], flavor=name))
@@ -117,7 +117,8 @@ def test_host_without_rows_says_so():
 
 
 def test_line_above_the_reasons_is_no_item():
-    refusal = content.Refusal(['db'], 'No host.', ['a: full'], 'None for 4:')
+    refusal = content.RefusedServers(
+        ['db'], 'No host.', ['a: full'], 'None for 4:')
     text = render.render(contents.page(contents.host(), steps=[content.Step(
         [contents.host()], refusals=[refusal])]))
     assert ['a: full'] == html.document_fromstring(text).xpath(
