@@ -58,7 +58,7 @@ class HostRecord:
     ``node`` is its compute node, ``cell`` the UUID of its cell, ``service``
     its nova-compute, or None if it is unknown. ``aggregates`` are those with
     this host. ``is_disabled`` says whether ``nova-prio host disable`` has
-    disabled it, as far as Placement was asked.
+    disabled it; it is false if Placement was not asked.
     """
 
     node: objects.ComputeNode

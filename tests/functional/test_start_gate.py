@@ -109,8 +109,7 @@ class StartsOnTheSameHost(_Gate):
         self.start(**HARD)
         self.act(self.server, suspend=None)
         domain = self.refuse('SUSPENDED', resume=None)
-        # Nova ends the task twice, the second time maybe that of the next
-        # resume.
+        # Nova ends the task twice. The second time could end the next resume.
         self.soon(lambda: self.assertIn(
             'Successfully reverted task state from None', self.log.output))
         self.assertTrue(domain.hasManagedSaveImage(0))

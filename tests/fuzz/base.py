@@ -72,7 +72,7 @@ class Operations:
         host is recounted.
         """
         host = server.host
-        is_tracked = host in self._model.down or host is None or (
+        is_tracked = host in self._model.up and (
             server.uuid in self._cloud.computes[host].rt.tracked_instances)
         yield
         if not is_tracked:
