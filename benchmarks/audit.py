@@ -20,8 +20,8 @@ from benchmarks import clock
 from benchmarks import copies
 from benchmarks import explain
 from benchmarks import fleet
-from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import run
+from nova_prio.admin import host_inventory
 from nova_prio_scenario import cloud
 
 HIGH, LOW, ORDINARY = (
@@ -139,7 +139,7 @@ def _memory(size, expected):
         _ours(size, expected, collect)
     finally:
         tracemalloc.stop()
-    part = min(host_view.PAGE, size)
+    part = min(host_inventory.PAGE, size)
     return {'audit.part.hosts': part, 'audit.part.peak_kib': peaks[part - 1],
             'audit.peak_kib': peaks[-1],
             'audit.peak_growth': peaks[-1] / peaks[part - 1]}
