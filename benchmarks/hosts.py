@@ -16,6 +16,7 @@ from nova.objects import fields
 from nova.scheduler import host_manager
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 
 #: CPUs, dedicated CPUs and memory of each NUMA cell.
@@ -36,9 +37,10 @@ def cpus(mix):
 
 def report(mix, pinned, low, vcpus_used):
     """Return the text of the report of a host."""
-    return host_report.HostReport.from_usage(
-        cpus(mix), capacity.calculate_used(pinned, low, 0), vcpus_used,
-        low_by_cell={}).to_stats()
+    return host_report.HostReport.to_stats(
+        capacity_report.CapacityReport.from_usage(
+            cpus(mix), capacity.calculate_used(pinned, low, 0), vcpus_used,
+            low_by_cell={}))
 
 
 @functools.lru_cache

@@ -29,6 +29,7 @@ import sqlalchemy.exc
 from nova_prio.api import flavor_preview
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import traits
 from nova_prio.objects import host_report
 from nova_prio.placement import allocations
@@ -88,7 +89,8 @@ class HostRecord:
         return host_report.STATS_KEY in (self.node.stats or {})
 
     @functools.cached_property
-    def _report_or_problem(self) -> host_report.HostReport | str | None:
+    def _report_or_problem(
+            self) -> capacity_report.CapacityReport | str | None:
         if not self.is_registered:
             return 'nova-compute has not written the resources of the host yet'
         try:
@@ -97,7 +99,7 @@ class HostRecord:
             return str(error)
 
     @property
-    def report(self) -> host_report.HostReport | None:
+    def report(self) -> capacity_report.CapacityReport | None:
         """The report; None with another driver, or if it has a problem."""
         found = self._report_or_problem
         return None if isinstance(found, str) else found

@@ -23,7 +23,7 @@ class OversoldWarnings:
     def warn(self, report, usages):
         """Write a WARNING for each instance that was not warned of yet.
 
-        :param report: HostReport with the rows of the host
+        :param report: ``capacity_report.CapacityReport`` of the host
         :param usages: list of (UUID of an instance, Usage); an instance that
             is resized on the host has two
         """

@@ -30,11 +30,11 @@ from nova_prio.compute import lease_ends
 from nova_prio.compute import oversold_warnings
 from nova_prio.compute import start_gate
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import inventory
 from nova_prio.model import leases
 from nova_prio.model import looks
 from nova_prio.model import usage
-from nova_prio.objects import host_report
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
@@ -257,7 +257,7 @@ class PriorityHost:
         return self._wrong_pins.get_certain()
 
     def report(self, node, inventories, uuid=None):
-        """Return the HostReport of the host as it is now.
+        """Return the CapacityReport of the host as it is now.
 
         :param node: nova.objects.ComputeNode that the tracker keeps
         :param inventories: inventories of the host; the VCPU inventory has the
@@ -271,16 +271,16 @@ class PriorityHost:
         blocked = self.guests.blocked - pinned
         leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
         totals = usage.Totals(used for _, used in self.leases.list_usages())
-        return host_report.HostReport.from_usage(
+        return capacity_report.CapacityReport.from_usage(
             cpus=cpus,
             used=capacity.calculate_used(
                 len(pinned | leased), totals.low_shared,
                 totals.ordinary_shared),
             vcpus_used=node.vcpus_used,
             low_by_cell=totals.low_by_cell,
-            partition_problem=self.partitions.problem,
+            partition_problem=self.partitions.problem or '',
             blocked=blocked,
-            blocked_by=self.guests.blocked_by,
+            blocked_by=capacity_report.shorten_names(self.guests.blocked_by),
             problem=self.problem,
             leased=leased - pinned)
 

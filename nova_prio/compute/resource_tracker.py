@@ -20,6 +20,7 @@ from nova_prio.compat import contract
 from nova_prio.compat import workarounds
 from nova_prio.compute import live_migration_watcher
 from nova_prio.compute import priority_host
+from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 from nova_prio.objects import migration_states
 from nova_prio.placement import disabling
@@ -295,13 +296,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         with self._contain('report its CPUs',
                            refuse_on_error=False) as outcome:
             report = self.get_priority_report(compute_node)
-            text = report.to_stats()
+            text = host_report.HostReport.to_stats(report)
             self.priority_host.oversold_warnings.warn(
                 report, self.priority_host.leases.list_usages())
         if text is None:
             with self._contain('report its problem', refuse_on_error=False):
-                text = host_report.HostReport.from_problem(
-                    outcome.problem, compute_node.vcpus_used).to_stats()
+                report = capacity_report.CapacityReport.from_problem(
+                    outcome.problem, compute_node.vcpus_used)
+                text = host_report.HostReport.to_stats(report)
         stats = self.stats[compute_node.hypervisor_hostname]
         stats.pop(host_report.STATS_KEY, None)
         if text is not None:
@@ -309,8 +311,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         compute_node.stats = stats
 
     def get_priority_report(self, compute_node):
-        """Return the HostReport of a nova.objects.ComputeNode as it is now.
+        """Return the CapacityReport of a compute node as it is now.
 
+        :param compute_node: nova.objects.ComputeNode
         :raises: as ``read_inventories``
         """
         return self.priority_host.report(

@@ -6,70 +6,29 @@ Nova decides the NUMA fit (:mod:`nova_prio.virt.numa`).
 """
 
 from collections import abc
+import dataclasses
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import reasons
 
 
-class Host(typing.Protocol):
-    """A ``host_report.HostReport``, or an object with its attributes."""
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """The resources that an instance requests.
 
-    @property
-    def mix(self) -> bool:
-        """Whether it is a mix host."""
+    ``priority`` is 'high', 'low' or None for an ordinary instance.
+    ``needed_rows`` are the vCPUs of each row that the instance needs, and
+    ``wants_whole_cores`` tells whether it needs cores of its own.
+    """
 
-    @property
-    def floating_cpus(self) -> int:
-        """The number of floating CPUs."""
-
-    @property
-    def shared_cpus(self) -> int:
-        """The number of shared CPUs."""
-
-    @property
-    def sellable(self) -> capacity.Rows:
-        """The sellable vCPUs of each row."""
-
-    @property
-    def partition_problem(self) -> str:
-        """Why the partitions do not work, or an empty text."""
-
-    @property
-    def blocked(self) -> frozenset[int]:
-        """The dedicated CPUs that guests block."""
-
-    @property
-    def blocked_by(self) -> str:
-        """The guests that block them, or an empty text."""
-
-    @property
-    def problem(self) -> str:
-        """Why no priority instance is admitted, or an empty text."""
-
-
-class Request(typing.Protocol):
-    """A ``demand.ResourceRequest``."""
-
-    @property
-    def priority(self) -> str | None:
-        """The priority in force; None if ordinary."""
-
-    @property
-    def needed_rows(self) -> capacity.Rows:
-        """The needed vCPUs of each row."""
-
-    @property
-    def vcpus(self) -> int:
-        """The number of vCPUs."""
-
-    @property
-    def memory_mb(self) -> int:
-        """The memory in MB."""
-
-    @property
-    def wants_whole_cores(self) -> bool:
-        """Whether the instance needs cores of its own."""
+    demand: capacity.Demand
+    priority: str | None
+    needed_rows: capacity.Rows
+    vcpus: int
+    memory_mb: int
+    wants_whole_cores: bool
 
 
 class Refusal(typing.NamedTuple):
@@ -98,8 +57,10 @@ class Refusal(typing.NamedTuple):
             self.reason, self.detail, numbers and ' (%s)' % numbers)
 
 
-def find_refusals(host: Host, request: Request, remaining: capacity.Rows,
-                  free_memory_mb: int) -> abc.Iterator[Refusal]:
+def find_refusals(
+        host: capacity_report.CapacityReport, request: Request,
+        remaining: capacity.Rows, free_memory_mb: int,
+) -> abc.Iterator[Refusal]:
     """Yield each Refusal of an instance by a host.
 
     Call this for priority instances, and on a mix host for all instances. The
@@ -142,7 +103,7 @@ def find_refusals(host: Host, request: Request, remaining: capacity.Rows,
                       available=available)
 
 
-def _describe_blocked(host: Host) -> str:
+def _describe_blocked(host: capacity_report.CapacityReport) -> str:
     """Return the text about the guests that block dedicated CPUs, or ''."""
     if not host.blocked:
         return ''

@@ -6,7 +6,7 @@ An aggregate of such hosts has ``priority_mix=true`` or ``priority=true``. It
 may have other values: clouds use the key ``priority`` for other purposes too.
 """
 
-import typing
+import dataclasses
 
 AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false", the hosts take no new ordinary instances.
@@ -15,9 +15,14 @@ ORDINARY_KEY = 'priority_ordinary'
 KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
 
 
-class Aggregate(typing.Protocol):
-    """A nova.objects.Aggregate, or an object with its metadata."""
+@dataclasses.dataclass(frozen=True)
+class Aggregate:
+    """The attributes of a nova.objects.Aggregate that this package reads.
 
+    A nova.objects.Aggregate may take its place.
+    """
+
+    name: str
     metadata: dict[str, str]
 
 

@@ -166,6 +166,15 @@ def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
         ordinary=min(remaining.low, remaining.ordinary))
 
 
+def add_rows(rows: Rows, more: Rows, times: int) -> Rows:
+    """Return Rows to which other Rows are added so many times.
+
+    :param times: negative to subtract
+    """
+    return Rows(*(amount + times * added
+                  for amount, added in zip(rows, more)))
+
+
 def find_shortages(needed: Rows,
                    available: Rows) -> list[tuple[str, int, int]]:
     """Return the rows that are too small for an instance.

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The report of a nova-compute about its CPUs, for the schedulers."""
+"""The stored form of the report of a nova-compute about its CPUs."""
+
+import functools
 
 from nova import exception
 from nova.virt import hardware
@@ -10,12 +12,11 @@ from oslo_versionedobjects import exception as ovo_exception
 from oslo_versionedobjects import fields
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 
 STATS_KEY = 'nova_prio'
 _VERSION_KEY = 'nova_prio_object.version'
 
-#: Limits of ``blocked_by``: number of names, and characters of each.
-_MAX_NAMES, _MAX_NAME = 3, 64
 _SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
 _USED = [row + '_used' for row in capacity.Rows._fields]
 
@@ -31,10 +32,10 @@ class UnreadableReport(ValueError):
 
 @base.VersionedObjectRegistry.register
 class HostReport(base.VersionedObject):
-    """CPU sets, ratio, and the sellable and used vCPUs of each row of a host.
+    """A ``capacity_report.CapacityReport`` as it is stored.
 
     The report is JSON text in the ``stats`` of the compute node, which the
-    scheduler reads. The report has no time stamp, so that an unchanged report
+    schedulers read. It has no time stamp, so that an unchanged report
     causes no database write. A new minor version may only add fields with a
     default: schedulers read all reports of their own major version.
     """
@@ -50,135 +51,63 @@ class HostReport(base.VersionedObject):
         'mix': fields.BooleanField(),
         'floating_cpus': fields.IntegerField(),  # number of floating CPUs
         'cpu_allocation_ratio': fields.StringField(),  # an exact decimal
-        # vCPUs of all instances at the time of this report. The scheduler
-        # compares the number with vcpus_used of its host state.
         'vcpus_used': fields.IntegerField(),
         # high_sellable, high_used, low_sellable and so on.
         **{name: fields.IntegerField() for name in (*_SELLABLE, *_USED)},
-        # NUMA cell of the host -> vCPUs of the low-priority guests with a NUMA
-        # topology on this cell. The dict has no zeros.
         'low_by_cell': fields.DictOfIntegersField(default={}),
-        # Why the host cannot start guests with a priority: a sentence or ''.
         'partition_problem': fields.StringField(default=''),
-        # Dedicated CPUs that no instance is pinned on, but that guests on
-        # stale CPU sets or orphan guests use.
         'blocked_cpus': fields.StringField(default=''),
-        # Names of the orphan guests on the CPUs of blocked_cpus.
         'blocked_by': fields.StringField(default=''),
-        # Why the host refuses all priority instances: a sentence or ''.
         'problem': fields.StringField(default=''),
-        # Dedicated CPUs that count as used, but that Nova's topology of the
-        # host does not show as pinned: the instance moves, or has just left.
         'leased_cpus': fields.StringField(default=''),
     }
 
     @classmethod
-    def from_usage(cls, cpus, used, vcpus_used, low_by_cell,
-                   partition_problem=None, blocked=frozenset(), blocked_by=(),
-                   problem='', leased=frozenset()):
-        """Return the report of a host; see the fields.
-
-        :param cpus: ``capacity.HostCPUs``
-        :param used: ``capacity.Rows``
-        :param low_by_cell: dict, NUMA cell -> vCPUs
-        :param blocked: frozenset of CPU numbers; ``leased`` likewise
-        :param blocked_by: list of the names of guests
-        """
-        return cls(
+    def to_stats(cls, report):
+        """Return the text of a CapacityReport for the stats of its node."""
+        cpus = report.cpus
+        stored = cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
-            mix=cpus.mix, floating_cpus=len(cpus.floating),
-            cpu_allocation_ratio=str(cpus.ratio), vcpus_used=vcpus_used,
-            **dict(zip(_SELLABLE, cpus.sellable)),
-            **dict(zip(_USED, used)),
+            mix=cpus.mix, floating_cpus=report.floating_cpus,
+            cpu_allocation_ratio=str(cpus.ratio),
+            vcpus_used=report.vcpus_used,
+            **dict(zip(_SELLABLE, report.sellable)),
+            **dict(zip(_USED, report.used)),
             low_by_cell={str(cell): vcpus
-                         for cell, vcpus in low_by_cell.items()},
-            partition_problem=partition_problem or '',
-            blocked_cpus=hardware.format_cpu_spec(blocked),
-            blocked_by=_shorten_names(blocked_by), problem=problem,
-            leased_cpus=hardware.format_cpu_spec(leased))
+                         for cell, vcpus in report.low_by_cell.items()},
+            partition_problem=report.partition_problem,
+            blocked_cpus=hardware.format_cpu_spec(report.blocked),
+            blocked_by=report.blocked_by, problem=report.problem,
+            leased_cpus=hardware.format_cpu_spec(report.leased))
+        stored.obj_reset_changes()
+        return jsonutils.dumps(stored.obj_to_primitive(), sort_keys=True)
 
-    @classmethod
-    def from_problem(cls, problem, vcpus_used):
-        """Return a report for a host whose usage could not be counted.
+    def _to_report(self):
+        """Return the CapacityReport.
 
-        A scheduler that does not know the field ``problem`` must refuse
-        priority instances, too. Therefore the report has no CPUs. Ordinary
-        instances are scheduled as in stock Nova.
-
-        :param problem: sentence for the field ``problem``
-        :param vcpus_used: vCPUs of all instances, as Nova counts them
+        :raises ValueError: if the text of a field is invalid
+        :raises nova.exception.Invalid: if a CPU set is invalid
         """
-        no_cpus = capacity.HostCPUs(
-            frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
-        return cls.from_usage(
-            cpus=no_cpus, used=capacity.Rows(0, 0, 0), vcpus_used=vcpus_used,
-            low_by_cell={}, problem=problem)
+        return capacity_report.CapacityReport(
+            cpus=_make_cpus(self.cpu_dedicated_set, self.cpu_shared_set,
+                            self.cpu_allocation_ratio, self.mix),
+            sellable=self._get_rows(_SELLABLE), used=self._get_rows(_USED),
+            vcpus_used=self.vcpus_used,
+            low_by_cell={int(cell): vcpus
+                         for cell, vcpus in self.low_by_cell.items()},
+            partition_problem=self.partition_problem,
+            blocked=parse_cpu_set(self.blocked_cpus),
+            blocked_by=self.blocked_by, problem=self.problem,
+            leased=parse_cpu_set(self.leased_cpus))
 
-    @property
-    def ratio(self):
-        """The CPU allocation ratio as a Decimal."""
-        return capacity.parse_ratio(self.cpu_allocation_ratio)
-
-    @property
-    def sellable(self):
-        """The sellable ``capacity.Rows``."""
-        return capacity.Rows(*(getattr(self, name) for name in _SELLABLE))
-
-    @property
-    def used(self):
-        """The used ``capacity.Rows``."""
-        return capacity.Rows(*(getattr(self, name) for name in _USED))
-
-    @property
-    def cpus(self):
-        """The CPUs of the host as ``capacity.HostCPUs``."""
-        return capacity.HostCPUs(
-            parse_cpu_set(self.cpu_dedicated_set),
-            parse_cpu_set(self.cpu_shared_set), self.ratio, self.mix)
-
-    @property
-    def shared_cpus(self):
-        """The number of shared CPUs of the host."""
-        return len(parse_cpu_set(self.cpu_shared_set))
-
-    @property
-    def blocked(self):
-        """The CPUs of ``blocked_cpus``, a frozenset of numbers."""
-        return parse_cpu_set(self.blocked_cpus)
-
-    @property
-    def hidden(self):
-        """The free CPUs in Nova's topology that no instance may be pinned on.
-
-        A frozenset: the CPUs of ``blocked_cpus`` and of ``leased_cpus``.
-        """
-        return self.blocked | parse_cpu_set(self.leased_cpus)
-
-    @property
-    def used_or_blocked(self):
-        """The ``capacity.Rows`` that are used or blocked."""
-        return self.used._replace(high=self.high_used + len(self.blocked))
-
-    @property
-    def remaining(self):
-        """The remaining ``capacity.Rows``."""
-        return capacity.calculate_remaining(
-            self.sellable, self.used_or_blocked)
-
-    @property
-    def left(self):
-        """The remaining ``capacity.Rows`` that new instances can have."""
-        return capacity.calculate_left(self.sellable, self.used_or_blocked)
-
-    def to_stats(self):
-        """Return the text for the stats of the compute node."""
-        self.obj_reset_changes()
-        return jsonutils.dumps(self.obj_to_primitive(), sort_keys=True)
+    def _get_rows(self, names):
+        """Return the ``capacity.Rows`` of these fields."""
+        return capacity.Rows(*(getattr(self, name) for name in names))
 
     @classmethod
     def from_stats(cls, stats):
-        """Return the report in the stats of a compute node, or None.
+        """Return the CapacityReport in the stats of a compute node, or None.
 
         :param stats: dict, key -> str, or None
         :raises UnreadableReport: if the report cannot be read
@@ -191,25 +120,22 @@ class HostReport(base.VersionedObject):
             if primitive[_VERSION_KEY].startswith('1.'):
                 # Minor versions only add fields. Unknown fields are ignored.
                 primitive[_VERSION_KEY] = cls.VERSION
-            report = cls.obj_from_primitive(primitive)
-            report.obj_set_defaults()
-            missing = [name for name in cls.fields if name not in report]
+            stored = cls.obj_from_primitive(primitive)
+            stored.obj_set_defaults()
+            missing = [name for name in cls.fields if name not in stored]
             if missing:
                 raise ValueError('it lacks %s' % ', '.join(missing))
-            # These properties raise ValueError if their text is invalid.
-            report.ratio, report.hidden, report.shared_cpus
+            return stored._to_report()
         except (ValueError, TypeError, KeyError, AttributeError,
                 RecursionError, exception.Invalid,
                 ovo_exception.VersionedObjectsException) as error:
             raise UnreadableReport(
                 'the report of the host cannot be read (%s)' % error)
-        return report
 
 
-def _shorten_names(names):
-    """Return a list of names of guests as a text of bounded length."""
-    text = ', '.join(
-        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
-        for name in names[:_MAX_NAMES])
-    others = len(names) - _MAX_NAMES
-    return text + (' and %d more' % others if others > 0 else '')
+@functools.lru_cache(maxsize=64)
+def _make_cpus(dedicated, shared, ratio, mix):
+    """Return ``capacity.HostCPUs``, the same object for equal hosts."""
+    return capacity.HostCPUs(
+        dedicated=parse_cpu_set(dedicated), shared=parse_cpu_set(shared),
+        ratio=capacity.parse_ratio(ratio), mix=mix)

@@ -13,6 +13,7 @@ from nova.objects import fields
 from nova.virt import hardware
 import os_resource_classes as orc
 
+from nova_prio.model import admission
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import leases
@@ -22,20 +23,11 @@ _ISOLATE = fields.CPUThreadAllocationPolicy.ISOLATE
 
 
 @dataclasses.dataclass(frozen=True)
-class ResourceRequest:
-    """The resources that an instance requests, for ``model.admission``.
+class ResourceRequest(admission.Request):
+    """A request that is read from Nova's objects.
 
-    ``priority`` is 'high', 'low' or None for an ordinary instance.
-    ``needed_rows`` are the ``capacity.Rows`` that the instance needs.
     ``wants_whole_cores`` is the result of ``needs_whole_cores``.
     """
-
-    demand: capacity.Demand
-    priority: str | None
-    needed_rows: capacity.Rows
-    vcpus: int
-    memory_mb: int
-    wants_whole_cores: bool
 
     @classmethod
     def from_flavor(cls, flavor, numa_topology, **more):

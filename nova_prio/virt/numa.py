@@ -26,7 +26,7 @@ def limit_to_class(host_topology, report, demand):
     does not count. They count as pinned.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
-    :param report: HostReport, or a ReportView of ``scheduler.host_view``
+    :param report: ``capacity_report.CapacityReport`` of the host
     :param demand: ``capacity.Demand`` of the instance
     :returns: nova.objects.NUMATopology, the same one if nothing changes
     """
@@ -104,7 +104,7 @@ def make_limits(limits, report, ram_ratio):
     nor does a live migration in Nova 31 to 33 (Launchpad bug 2153425).
 
     :param limits: nova.objects.NUMATopologyLimits of the request, or None
-    :param report: HostReport
+    :param report: ``capacity_report.CapacityReport``
     :param ram_ratio: allocation ratio of the memory
     :returns: nova.objects.NUMATopologyLimits, a new one
     """
@@ -126,7 +126,7 @@ def _limit_cell(cell, report, priority):
     cpus = capacity.HostCPUs(
         frozenset(cell.pcpuset), frozenset(cell.cpuset), report.ratio,
         mix=True)
-    low_vcpus = report.low_by_cell.get(str(cell.id), 0)
+    low_vcpus = report.low_by_cell.get(cell.id, 0)
     # The high row does not matter here: it limits no shared vCPUs.
     left = capacity.calculate_left(
         cpus.sellable, capacity.calculate_used(

@@ -225,6 +225,6 @@ class FunctionalTest(cloud.Cloud):
                 cctxt, host, host)
 
     def report(self, host):
-        """Return the HostReport that nova-compute saved last."""
+        """Return the CapacityReport that nova-compute saved last."""
         with self.record(host) as node:
             return host_report.HostReport.from_stats(node.stats)

@@ -35,7 +35,7 @@ FLAVORS = {
     'low': Flavor({'hw:cpu_priority': 'low'}, 3, low=3),
     'low in both cells': Flavor(
         {'hw:cpu_priority': 'low', 'hw:numa_nodes': '2'}, 4, low=4,
-        low_by_cell={'0': 2, '1': 2}),
+        low_by_cell={0: 2, 1: 2}),
     'ordinary': Flavor({}, 2, ordinary=2),
     'pinned': Flavor({'hw:cpu_policy': 'dedicated'}, 1, pinned=1),
     'mixed': Flavor(
@@ -116,7 +116,7 @@ class Accounting(base.FunctionalTest):
             if recount:
                 self.update_host(host)
                 self.assertEqual(
-                    report.to_stats(), self.report(host).to_stats(),
+                    report, self.report(host),
                     '%s recounted\n%s' % (host, history))
 
     def act(self, server, state, **action):
@@ -294,7 +294,7 @@ class Evacuation(Accounting):
         def recount_and_spawn(compute, *args, **kwargs):
             for host in self.up:
                 self.update_host(host)
-            seen.extend(self.report(host).high_used for host in self.up)
+            seen.extend(self.report(host).used.high for host in self.up)
             return stock(compute, *args, **kwargs)
 
         self.useFixture(fixtures.MonkeyPatch(SPAWN, recount_and_spawn))

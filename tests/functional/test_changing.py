@@ -64,7 +64,7 @@ class FullHost(base.FunctionalTest):
 
     def _pinned(self):
         report = self.report('mix1')
-        self.assertEqual(4, report.high_used)
+        self.assertEqual(4, report.used.high)
         return ','.join(cpus for server in self.servers.values()
                         for cpus in self.cpus_of_vcpus(server)
                         if cpus.isdigit())
@@ -74,7 +74,7 @@ class FullHost(base.FunctionalTest):
         report = self.report('mix1')
         self.assertEqual(
             (sellable, 16, 0),
-            (report.low_sellable, report.low_used,
+            (report.sellable.low, report.used.low,
              capacity.calculate_remaining(report.sellable, report.used).low))
         for name, server in self.servers.items():
             self.assertEqual(
@@ -138,7 +138,7 @@ class GrowingHost(base.FunctionalTest):
         self.update_host('mix1')
         # 4 * 2 + 8 * 1 = 16
         self.assertEqual('0-11', self._cpus_of_floating(self.boot(self.low)))
-        self.assertEqual(15, self.report('mix1').low_used)
+        self.assertEqual(15, self.report('mix1').used.low)
         self.assertEqual('0-6,8-9', self._cpus_of_floating(first))
         self._reboot_server(first, hard=True)
         self.assertEqual('0-11', self._cpus_of_floating(first))

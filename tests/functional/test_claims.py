@@ -30,7 +30,7 @@ class Claims(base.FunctionalTest):
             if type(each).__name__ != 'PriorityFilter']
         numa = self.flavor(**{'hw:numa_nodes': '1'})
         self.residents = [self.boot(numa, az='nova:mix1') for _ in range(2)]
-        self.full = self.report('mix1').to_stats()
+        self.full = self.report('mix1')
 
     def _fail(self, server, **action):
         """Request an action that every claim refuses.
@@ -49,11 +49,11 @@ class Claims(base.FunctionalTest):
         self._assert_accounts()
 
     def _assert_accounts(self):
-        self.assertEqual(self.full, self.report('mix1').to_stats())
+        self.assertEqual(self.full, self.report('mix1'))
         self.assertEqual(8, self.resources('mix1', 'usages')['VCPU'])
-        counted = self.report('mix2').to_stats()
+        counted = self.report('mix2')
         self.update_host('mix2')
-        self.assertEqual(counted, self.report('mix2').to_stats())
+        self.assertEqual(counted, self.report('mix2'))
 
     def test_refused_claim_is_rescheduled_to_the_next_host(self):
         """The weigher stacks, so the full host comes first."""
@@ -114,7 +114,7 @@ class Claims(base.FunctionalTest):
         self._forget_and_fail(server, evacuate={'host': 'mix1'})
         self.assertEqual('mix2', self.host_of(server))
         self.assertIn('the ordinary row has 0 of 8', self.log.output)
-        self.assertEqual(self.full, self.report('mix1').to_stats())
+        self.assertEqual(self.full, self.report('mix1'))
 
     def _forget_and_fail(self, server, **action):
         """Request an action that the claim refuses, with an empty log."""

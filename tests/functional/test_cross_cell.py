@@ -39,7 +39,7 @@ class CrossCell(test_audit.Audit):
     def usage(self, host):
         """Return the used CPUs of the high and the low row of a host."""
         report = self.report(host)
-        return report.high_used, report.low_used
+        return report.used.high, report.used.low
 
     def guests(self, host):
         """Return the servers that have a guest on a host."""

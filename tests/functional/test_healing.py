@@ -203,7 +203,7 @@ class Healing(Drift):
         with mock.patch.object(prio_allocations, 'find_drifted',
                                side_effect=AttributeError('new')):
             self.assertEqual('', self.heal())
-        self.assertEqual(0, self.report('mix1').low_used)
+        self.assertEqual(0, self.report('mix1').used.low)
         self.heal()
         self.assert_allocations()
 

@@ -292,7 +292,7 @@ class Isolation(base.FunctionalTest):
 
         :param half: 0 or 1; each half has every second function
         """
-        report = self.report('host1').to_stats()
+        report = self.report('host1')
         found = self.called()
         self.assertEqual(set(), self.REACHED.difference(map(name_of, found)))
         expected, reached, wrong = set(), set(), []
@@ -303,7 +303,7 @@ class Isolation(base.FunctionalTest):
                     self.live_ordinarily()
                 # Two recounts end a lease that is left.
                 self.recount(True, False)
-                self.assertEqual(report, self.report('host1').to_stats())
+                self.assertEqual(report, self.report('host1'))
             except (Exception, SystemExit) as error:
                 wrong.append((name_of(target), repr(error)[:300]))
         self.assertEqual([], wrong)

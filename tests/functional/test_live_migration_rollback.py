@@ -234,7 +234,7 @@ class UnreleasedClaims(base.FunctionalTest):
         for _ in range(2):
             self.update_host('plain')
         self._assert_recounted('plain')
-        self.assertEqual(1, self.report('plain').low_used)
+        self.assertEqual(1, self.report('plain').used.low)
 
     def test_unreleased_claim_raises_no_inventory(self):
         """An error in the release does not affect other instances either."""

@@ -2,6 +2,7 @@
 
 """The command ``nova-prio metrics``, compared with other commands."""
 
+import dataclasses
 import os
 import time
 from unittest import mock
@@ -65,10 +66,9 @@ class Metrics(base.FunctionalTest):
         """Write other values into the report of a host."""
         with self.record(host) as node:
             report = host_report.HostReport.from_stats(node.stats)
-            for name, value in values.items():
-                setattr(report, name, value)
-            node.stats = {**node.stats,
-                          host_report.STATS_KEY: report.to_stats()}
+            text = host_report.HostReport.to_stats(
+                dataclasses.replace(report, **values))
+            node.stats = {**node.stats, host_report.STATS_KEY: text}
             node.save()
 
     def test_numbers_are_those_of_capacity_show(self):
@@ -111,7 +111,7 @@ class Metrics(base.FunctionalTest):
 
     def test_problems_of_hosts(self):
         self.change_report('mix1', partition_problem='It is missing.',
-                           blocked_cpus='2-3', problem='It failed.')
+                           blocked=frozenset({2, 3}), problem='It failed.')
         service, = self.api.get_services(host='plain1', binary='nova-compute')
         self.api.put_service(service['id'], {'status': 'disabled'})
         found = self.measure('--no-audit')

@@ -87,7 +87,7 @@ class Life(mixed.Mixed):
             report = self.report(host)
             self.assertEqual((pcpu, vcpu, vcpu), report.used, host)
             self.update_host(host)
-            self.assertEqual(report.to_stats(), self.report(host).to_stats())
+            self.assertEqual(report, self.report(host))
 
     def _held_on(self, host):
         held = [self.held(server).get(host, (0, 0))

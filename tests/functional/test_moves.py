@@ -81,7 +81,7 @@ class Moves(base.FunctionalTest):
         self.assertEqual([one_move.DONE], self.run_moves(
             (server, fleet.LIVE, 'mix1', 'mix2')))
         self.assertEqual((0, 4), tuple(
-            self.report(host).high_used for host in ('mix1', 'mix2')))
+            self.report(host).used.high for host in ('mix1', 'mix2')))
         with mock.patch.object(servers.Servers, 'is_migrating',
                                return_value=True):
             self.assertEqual([one_move.DONE], self.run_moves(

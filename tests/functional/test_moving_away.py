@@ -57,7 +57,7 @@ class MovingAway(base.FunctionalTest):
 
     def _low_row(self):
         report = self.report('mix1')
-        return report.low_sellable, report.low_used
+        return report.sellable.low, report.used.low
 
     def _guests(self):
         """Return the guests of the full host from libvirt."""
@@ -153,7 +153,7 @@ class OtherOversoldResources(base.FunctionalTest):
         for vcpus in (4, 4, 4, 1):
             self.boot(self.flavor(vcpus))
         self._restart(cpu_shared_set='8-10')
-        self.assertEqual(13, self.report('mix1').ordinary_used)
+        self.assertEqual(13, self.report('mix1').used.ordinary)
         self.boot(self.flavor(1), 'ERROR')
         self.boot(self.flavor(1), 'ERROR', az='nova:mix1')
         self.boot(self.flavor(1, **{'hw:cpu_policy': 'dedicated'}))
@@ -164,7 +164,7 @@ class OtherOversoldResources(base.FunctionalTest):
         for _ in range(3):
             self.boot(unseen)
         self.update_host('mix1')
-        self.assertEqual(12, self.report('mix1').ordinary_used)
+        self.assertEqual(12, self.report('mix1').used.ordinary)
         self.assertEqual(4, self.resources('mix1')['VCPU']['total'])
         self.boot(self.flavor(1))
 

@@ -262,7 +262,7 @@ class Overfull(Removed):
         for host in sorted(self.computes):
             self._set(host, cpu_priority_mix_enable=False)
         report = self.report('mix1')
-        self.assertEqual((14, 8), (report.low_used, report.low_sellable))
+        self.assertEqual((14, 8), (report.used.low, report.sellable.low))
         self.move(self.six, resize={'flavorRef': self.flavor(4, **LOW)})
         self.move(self.fours[0], migrate={'host': 'mix2'})
         self.remove_the_package()

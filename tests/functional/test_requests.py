@@ -392,15 +392,18 @@ class BadHosts(Requests):
             node.save()
 
     def _stats(self, version, **more):
-        primitive = jsonutils.loads(self.report('mix').to_stats())
+        primitive = jsonutils.loads(
+            host_report.HostReport.to_stats(self.report('mix')))
         primitive['nova_prio_object.version'] = version
         primitive['nova_prio_object.data'].update(more)
         return {host_report.STATS_KEY: jsonutils.dumps(primitive)}
 
     def _older_stats(self, version):
         """Return the stats in the format of an older version."""
+        stored = host_report.HostReport.obj_from_primitive(jsonutils.loads(
+            host_report.HostReport.to_stats(self.report('mix'))))
         return {host_report.STATS_KEY: jsonutils.dumps(
-            self.report('mix').obj_to_primitive(target_version=version))}
+            stored.obj_to_primitive(target_version=version))}
 
     def test_wrong_host_records_are_refused_with_a_reason(self):
         # A host that has just started has not been updated again.

@@ -65,7 +65,7 @@ class SeedExample(base.FunctionalTest):
         self.assertEqual(0, self.resources('mix1', 'usages')['VCPU'])
         self.boot_with_hint(self.plain, 'low', 'ACTIVE', count=4)
         self.update_host('mix1')
-        self.assertEqual(16, self.report('mix1').low_used)
+        self.assertEqual(16, self.report('mix1').used.low)
 
     def test_low_guest_with_numa_topology_floats_on_its_cell(self):
         """Its vCPUs float on all CPUs of a host cell."""
@@ -128,4 +128,4 @@ class SeedExample(base.FunctionalTest):
         counted = self.report('mix1')
         self.assertEqual(capacity.Rows(4, 8, 4), counted.used)
         self.update_host('mix1')
-        self.assertEqual(counted.to_stats(), self.report('mix1').to_stats())
+        self.assertEqual(counted, self.report('mix1'))

@@ -24,6 +24,7 @@ from nova.virt.libvirt import driver
 from nova.virt.libvirt import guest
 from oslo_utils.fixture import uuidsentinel as uuids
 
+from nova_prio.objects import host_report
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
 from nova_prio.virt.libvirt import partitions
@@ -79,7 +80,8 @@ class StaleGuests(base.FunctionalTest):
 
     def assert_blocked(self, cpus, name='mix1'):
         self.update_host(name)
-        self.assertEqual(cpus, self.report(name).blocked_cpus)
+        self.assertEqual(
+            host_report.parse_cpu_set(cpus), self.report(name).blocked)
 
     def pins(self, server):
         """Return the CPUs that a server is pinned to."""
@@ -183,7 +185,7 @@ class StaleGuests(base.FunctionalTest):
         def launch_late(of, *args, **kwargs):
             if of.uuid == server['id'] and not seen:
                 self.update_host('mix1')
-                seen.append(self.report('mix1').blocked_cpus)
+                seen.append(self.report('mix1').blocked)
             return launch(of, *args, **kwargs)
 
         self.useFixture(fixtures.MockPatchObject(
@@ -227,7 +229,7 @@ class StaleGuests(base.FunctionalTest):
         self.boot(self.low)
         self.assert_blocked('4-9')
         self.api.get_servers()
-        before = self.report('mix1').to_stats()
+        before = self.report('mix1')
         recount = self.computes['mix1'].rt.update_available_resource
         with mock.patch('nova.virt.libvirt.host.Host.list_instance_domains',
                         side_effect=exception.HypervisorUnavailable(
@@ -246,7 +248,7 @@ class StaleGuests(base.FunctionalTest):
                     error_code=libvirt.VIR_ERR_NO_DOMAIN)):
             self.computes['mix1'].rt.update_available_resource(
                 context.get_admin_context(), 'mix1')
-        self.assertEqual('', self.report('mix1').blocked_cpus)
+        self.assertEqual(set(), self.report('mix1').blocked)
 
     def unreadable_guests(self):
         """Return a context where libvirt fails to show the guests."""
@@ -267,7 +269,7 @@ class StaleGuests(base.FunctionalTest):
 
     def assert_refused_as_before(self, before):
         self.boot(self.high, 'ERROR', az='nova:mix1')
-        self.assertEqual(before, self.report('mix1').to_stats())
+        self.assertEqual(before, self.report('mix1'))
 
     def test_unreadable_guest_blocks_all_dedicated_cpus_with_one_warning(self):
         self.start_seed_host()

@@ -28,8 +28,8 @@ class Switching(base.FunctionalTest):
                           for key in ('total', 'max_unit')))
         self.assertNotIn('CUSTOM_CPU_PRIORITY_MIX', self.traits('mix1'))
         self.assertIn('CUSTOM_CPU_PRIORITY', self.traits('mix1'))
-        self.assertEqual((8, 8), (self.report('mix1').low_sellable,
-                                  self.report('mix1').low_used))
+        self.assertEqual((8, 8), (self.report('mix1').sellable.low,
+                                  self.report('mix1').used.low))
         self.start_seed_host('mix2')
         self._migrate_server(server)
         self._confirm_resize(server)

@@ -199,17 +199,17 @@ class _Comparison:
                 model.Rows._fields, self._model.used(host),
                 self._model.hosts[host].sellable()):
             self._compare('%s: %s row used' % (host, row), used,
-                          getattr(report, row + '_used'))
+                          getattr(report.used, row))
             self._compare('%s: %s row sellable' % (host, row), sellable,
-                          getattr(report, row + '_sellable'))
+                          getattr(report.sellable, row))
         self._compare('%s: low by cell' % host, {
             str(cell): vcpus for cell, vcpus in
             self._model.shared_by_cell(host, low_only=True).items()},
             report.low_by_cell)
-        self._compare('%s: blocked CPUs' % host, '', report.blocked_cpus)
+        self._compare('%s: blocked CPUs' % host, frozenset(), report.blocked)
         self._compare('%s: partitions' % host, '', report.partition_problem)
-        self._compare('%s: report of the tracker' % host, report.to_stats(),
-                      self._cloud.tracked_report(host).to_stats())
+        self._compare('%s: report of the tracker' % host, report,
+                      self._cloud.tracked_report(host))
 
 
 def _cpus_of_vcpus(xml):

@@ -71,8 +71,8 @@ class HostOperations(base.Operations):
 
     def recount(self, host):
         """Run the periodic task of a host, which must change nothing."""
-        before = self._cloud.report(host).to_stats()
+        before = self._cloud.report(host)
         self._cloud.update_host(host)
-        after = self._cloud.report(host).to_stats()
+        after = self._cloud.report(host)
         if before != after:
             raise base.UnexpectedOutcome('%s became %s' % (before, after))

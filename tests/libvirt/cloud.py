@@ -179,7 +179,7 @@ class RealCloud(cloud.Installed, integrated_helpers._IntegratedTestBase):
         return self.computes[self.host.name].driver
 
     def report(self):
-        """Return the latest HostReport of nova-compute."""
+        """Return the latest CapacityReport of nova-compute."""
         return host_report.HostReport.from_stats(
             objects.ComputeNode.get_by_host_and_nodename(
                 context.get_admin_context(), self.host.name,

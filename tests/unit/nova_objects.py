@@ -11,6 +11,7 @@ from nova.virt import hardware
 from oslo_utils.fixture import uuidsentinel as uuids
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 
 objects.register_all()
@@ -85,10 +86,11 @@ def host_state(cpus=CPUS, pinned=(), low=0, ordinary=0, stats=None,
     """
     used = len(pinned) + low + ordinary
     if stats is None:
-        report = host_report.HostReport.from_usage(
+        report = capacity_report.CapacityReport.from_usage(
             cpus, capacity.calculate_used(len(pinned), low, ordinary), used,
             dict(low_by_cell))
-        stats = {host_report.STATS_KEY: report.to_stats()}
+        text = host_report.HostReport.to_stats(report)
+        stats = {host_report.STATS_KEY: text}
     node = objects.ComputeNode(
         uuid=uuids.node, host='host1', hypervisor_hostname='node1',
         updated_at=datetime.datetime.now(datetime.timezone.utc),

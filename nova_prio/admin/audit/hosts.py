@@ -9,6 +9,7 @@ import dataclasses
 import functools
 import typing
 
+from nova.virt import hardware
 import os_resource_classes as orc
 
 from nova_prio.admin.audit import finding
@@ -103,7 +104,7 @@ def _build_expected_inventories(
     """
     assert view.report is not None
     ratio: typing.Any = view.inventories.get(orc.VCPU, {}).get(
-        'allocation_ratio', view.report.cpu_allocation_ratio)
+        'allocation_ratio', view.report.ratio)
     cpus = dataclasses.replace(
         view.report.cpus, ratio=capacity.parse_ratio(ratio))
     stock = inventory.build_cpu_inventories(cpus, view.inventories)
@@ -144,7 +145,7 @@ def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
     ratio = view.inventories.get(orc.VCPU, {}).get('allocation_ratio')
     if ratio is not None and capacity.parse_ratio(ratio) != report.ratio:
         placement = 'ratio=%s' % ratio
-        present['ratio'] = report.cpu_allocation_ratio
+        present['ratio'] = str(report.ratio)
     if used != report.used or placement:
         yield finding.Finding(
             view.name, 'old_report',
@@ -164,4 +165,5 @@ def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
             pins, view.report.cpus.dedicated):
         yield finding.Finding(
             view.name, 'cpu_outside', uuid,
-            needed='CPUs %s' % view.report.cpu_dedicated_set, compute=text)
+            needed='CPUs %s' % hardware.format_cpu_spec(
+                view.report.cpus.dedicated), compute=text)

@@ -9,7 +9,9 @@ and huge pages of instances that leave do not become free.
 
 from __future__ import annotations
 
+import collections
 import copy
+import dataclasses
 import typing
 
 from nova import objects
@@ -182,12 +184,13 @@ def _change_usage(state: host_manager.HostState, flavor: objects.Flavor,
     if report is None:
         return
     needed = demand.ResourceRequest.from_flavor(flavor, topology)
-    report.vcpus_used += sign * flavor.vcpus
-    for row, amount in zip(capacity.Rows._fields, needed.needed_rows):
-        name = row + '_used'
-        setattr(report, name, getattr(report, name) + sign * amount)
+    low_by_cell = collections.Counter(report.low_by_cell)
     if needed.priority == capacity.LOW:
         for cell, vcpus in demand.count_shared_by_cell(topology).items():
-            report.low_by_cell[str(cell)] = (
-                report.low_by_cell.get(str(cell), 0) + sign * vcpus)
-    state.stats = {**state.stats, host_report.STATS_KEY: report.to_stats()}
+            low_by_cell[cell] += sign * vcpus
+    changed = dataclasses.replace(
+        report, low_by_cell=low_by_cell,
+        used=capacity.add_rows(report.used, needed.needed_rows, sign),
+        vcpus_used=report.vcpus_used + sign * flavor.vcpus)
+    text = host_report.HostReport.to_stats(changed)
+    state.stats = {**state.stats, host_report.STATS_KEY: text}

@@ -12,34 +12,29 @@ import nova.conf
 from nova import objects
 
 from nova_prio.admin import host_inventory
+from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import resources
-from nova_prio.objects import host_report
 from nova_prio.virt import demand
 
 #: Key of the aggregate metadata that name an availability zone.
 _ZONE_KEY = 'availability_zone'
 
 
-@dataclasses.dataclass
-class Domain:
-    """The cell or the availability zone of a host, as an aggregate.
+def list_domains(host: host_inventory.HostRecord,
+                 ) -> list[aggregate_metadata.Aggregate]:
+    """Return the domains that the instances of a host must not leave.
 
+    These are the cell and the availability zone of the host, as aggregates.
     Nova moves no instance to another cell: cross-cell migrations need a policy
     that is off by default. The planner moves no instance to another zone: only
     the request specification of an instance tells whether it needs the zone.
     """
-
-    name: str
-    metadata: dict[str, str]
-
-
-def list_domains(host: host_inventory.HostRecord) -> list[Domain]:
-    """Return the domains that the instances of a host must not leave."""
     zones = [each.metadata[_ZONE_KEY] for each in host.aggregates
              if _ZONE_KEY in each.metadata]
-    return [Domain(name, {}) for name in (
+    return [aggregate_metadata.Aggregate(name, {}) for name in (
         'of the cell %s' % host.cell, 'of the availability zone %s' % (
             zones[0] if zones else nova.conf.CONF.default_availability_zone))]
 
@@ -59,7 +54,8 @@ def make_host(host: host_inventory.HostRecord,
     needs = [each.needs for each in guests]
     report = host.report or _make_report(host, needs)
     if host.is_disabled and not report.problem:
-        report.problem = 'The host is disabled for priority instances.'
+        report = dataclasses.replace(
+            report, problem='The host is disabled for priority instances.')
     memory_mb = node.memory_mb_used - sum(
         each.request.memory_mb for each in needs)
     disk_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
@@ -90,7 +86,7 @@ def _calculate_overcommit(total: int, reserved: int, ratio: float) -> int:
 
 def _make_report(host: host_inventory.HostRecord,
                  needs: abc.Iterable[resources.Needs],
-                 ) -> host_report.HostReport:
+                 ) -> capacity_report.CapacityReport:
     """Return a report of a host whose nova-compute wrote none.
 
     The rows are those of the inventories of a host without mix. No priority
@@ -104,7 +100,7 @@ def _make_report(host: host_inventory.HostRecord,
     # Nova counts the dedicated vCPUs in the same number.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
-    return host_report.HostReport.from_usage(
+    return capacity_report.CapacityReport.from_usage(
         cpus=capacity.HostCPUs(dedicated, shared, capacity.parse_ratio(
             node.cpu_allocation_ratio), mix=False),
         used=capacity.calculate_used(
@@ -115,11 +111,11 @@ def _make_report(host: host_inventory.HostRecord,
         'The host has no compute driver for priority instances.')
 
 
-def _make_cell(cell: objects.NUMACell, report: host_report.HostReport,
+def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
                memory_ratio: float) -> resources.Cell:
     """Return a NUMA cell for the planner."""
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
-    low = report.low_by_cell.get(str(cell.id), 0)
+    low = report.low_by_cell.get(cell.id, 0)
     return resources.Cell(
         cpus=capacity.HostCPUs(frozenset(cell.pcpuset),
                                frozenset(cell.cpuset), report.ratio,

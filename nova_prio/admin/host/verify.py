@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections import abc
 import typing
 
+from nova.virt import hardware
+
 from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan as host_plan
 from nova_prio.admin.host import plan_format
@@ -16,7 +18,7 @@ from nova_prio.virt import driver_alias
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.audit import host_view
-    from nova_prio.objects import host_report
+    from nova_prio.model import capacity_report
 
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
            'Remedy')
@@ -92,8 +94,8 @@ def list_lines(
 
 
 def _list_problems(
-        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
-    """Yield a VerifyLine for each problem in a HostReport."""
+        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
+    """Yield a VerifyLine for each problem in a CapacityReport."""
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
                          remedy='See the log of nova-compute on the host.')
@@ -103,7 +105,8 @@ def _list_problems(
                          'root.')
     if report.blocked:
         yield VerifyLine(
-            'blocked CPUs', compute='CPUs ' + report.blocked_cpus,
+            'blocked CPUs',
+            compute='CPUs ' + hardware.format_cpu_spec(report.blocked),
             libvirt=report.blocked_by,
             remedy='Guests on stale CPU sets float on these CPUs: hard reboot '
             'them, or migrate them, and wait for the next update of '
@@ -112,8 +115,8 @@ def _list_problems(
 
 def _compare_options(
         planned_cpus: capacity.HostCPUs,
-        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
-    """Yield a VerifyLine for each option of a HostReport."""
+        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
+    """Yield a VerifyLine for each option of a CapacityReport."""
     present = plan_format.format_options(report.cpus)
     for name, planned in plan_format.format_options(planned_cpus).items():
         line = VerifyLine(
@@ -151,7 +154,7 @@ def _compare_placement(
 
 def _compare_rows(
         planned_cpus: capacity.HostCPUs,
-        report: host_report.HostReport) -> abc.Iterator[VerifyLine]:
+        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
     """Yield a VerifyLine for the sellable vCPUs of each row of a host."""
     for row, planned, present in zip(
             capacity.Rows._fields, planned_cpus.sellable, report.sellable):

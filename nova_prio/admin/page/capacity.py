@@ -14,6 +14,7 @@ from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler.client import report as report_client
+from nova.virt import hardware
 from oslo_utils import timeutils
 
 from nova_prio.admin import aggregate_checks
@@ -158,9 +159,11 @@ def _make_host(host: host_inventory.HostRecord,
         guests=[_make_guest(
             instance, pins[instance.uuid], demand.find_floating_cpus(
                 instance, cpus, host.cells)) for instance in instances],
-        facts=[('Dedicated CPUs', report.cpu_dedicated_set or 'none'),
-               ('Shared CPUs', report.cpu_shared_set or 'none'),
-               ('CPU allocation ratio', report.cpu_allocation_ratio),
+        facts=[('Dedicated CPUs', hardware.format_cpu_spec(
+                    cpus.dedicated) or 'none'),
+               ('Shared CPUs', hardware.format_cpu_spec(
+                   cpus.shared) or 'none'),
+               ('CPU allocation ratio', str(cpus.ratio)),
                ('Mix', 'on' if report.mix else 'off')],
         held=demand.get_host_pins(host.node.numa_topology).difference(
             *pins.values()) - report.blocked,
@@ -228,8 +231,8 @@ def _find_problems(host: host_inventory.HostRecord,
     if report.blocked:
         yield ('CPUs %s take no pinned server: guests on stale CPU sets or '
                'orphan guests use them%s.' % (
-                   report.blocked_cpus, report.blocked_by and
-                   ' (%s)' % report.blocked_by))
+                   hardware.format_cpu_spec(report.blocked),
+                   report.blocked_by and ' (%s)' % report.blocked_by))
     for uuid, text in finding.find_pin_conflicts(pins):
         yield 'Instance %s is pinned to %s. %s' % (
             uuid, text, finding.REMEDIES['pin_conflict'])

@@ -69,7 +69,7 @@ class HostSection:
     ``dedicated`` and ``shared`` are its CPU sets. ``rows`` is the name of a
     row -> Row, empty if the host runs another compute driver. ``facts`` are
     names and values to show. ``held`` are the CPUs that are pinned, but by
-    none of the ``guests``; ``blocked`` are those of ``HostReport.blocked``.
+    none of the ``guests``; ``blocked`` are those of the CapacityReport.
     ``problems`` are sentences. ``units`` is the number of servers of the
     flavor that fit, None without a flavor. ``shortage`` tells why no server
     fits. ``is_open`` tells whether the scheduler may choose the host, and

@@ -36,20 +36,6 @@ class Obstacle(typing.NamedTuple):
     missing: int = 0
 
 
-class _PlainReport(typing.NamedTuple):
-    """Attributes of a Report as plain values, which are read faster."""
-
-    mix: bool
-    floating_cpus: int
-    shared_cpus: int
-    sellable: capacity.Rows
-    used_or_blocked: capacity.Rows
-    partition_problem: str
-    blocked: frozenset[int]
-    blocked_by: str
-    problem: str
-
-
 class _CellSize(typing.NamedTuple):
     """The constant values of a NUMA cell."""
 
@@ -67,8 +53,7 @@ class HostFit:
 
     def __init__(self, host: resources.Host) -> None:
         self.host = host
-        self.report = _PlainReport(*(
-            getattr(host.report, name) for name in _PlainReport._fields))
+        self.report = host.report
         self._cells = [_CellSize(
             cell.cpus.sellable, len(cell.cpus.floating),
             len(cell.cpus.shared), cell.overcommit_mb) for cell in host.cells]

@@ -10,25 +10,8 @@ import typing
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import flavor_cpus
-
-
-class Aggregate(aggregate_metadata.Aggregate, typing.Protocol):
-    """A nova.objects.Aggregate, or an object with its name and metadata."""
-
-    name: str
-
-
-class Report(admission.Host, typing.Protocol):
-    """A ``host_report.HostReport``, or an object with its attributes.
-
-    For a host with another compute driver, ``problem`` must be set: such a
-    host takes no priority instance.
-    """
-
-    @property
-    def used_or_blocked(self) -> capacity.Rows:
-        """The vCPUs of each row that are used or blocked."""
 
 
 class Cell(typing.NamedTuple):
@@ -52,16 +35,17 @@ class Host:
     ``free_memory_mb`` is the memory that no instance has; it is negative if
     memory is overcommitted. Placement sells ``overcommit_mb`` more.
     ``free_disk_gb`` is None if the disks of instances are elsewhere. A host
-    that is not enabled takes no instance.
+    that is not enabled takes no instance. ``report.problem`` must be set for a
+    host with another compute driver, which takes no priority instance.
     """
 
     name: str
-    report: Report
+    report: capacity_report.CapacityReport
     free_memory_mb: int
     overcommit_mb: int = 0
     free_disk_gb: int | None = None
     cells: tuple[Cell, ...] = ()
-    aggregates: tuple[Aggregate, ...] = ()
+    aggregates: tuple[aggregate_metadata.Aggregate, ...] = ()
     is_enabled: bool = True
 
 
@@ -122,14 +106,9 @@ class Usage(typing.NamedTuple):
         for index, guest in zip(cells, needs.cells, strict=True):
             cell = changed[index]
             changed[index] = CellUsage(
-                _add_rows(cell.used, guest.rows, sign),
+                capacity.add_rows(cell.used, guest.rows, sign),
                 cell.free_memory_mb - sign * guest.memory_mb)
         return Usage(
-            _add_rows(self.used, needs.request.needed_rows, sign),
+            capacity.add_rows(self.used, needs.request.needed_rows, sign),
             self.free_memory_mb - sign * needs.request.memory_mb,
             self.free_disk_gb - sign * needs.disk_gb, tuple(changed))
-
-
-def _add_rows(used: capacity.Rows, rows: capacity.Rows,
-              sign: int) -> capacity.Rows:
-    return capacity.Rows(*(a + sign * b for a, b in zip(used, rows)))

@@ -130,7 +130,7 @@ def _find_refusal(host_state, request):
 def _check_aggregates(host_state, report, request):
     """Return the Refusal of a host by its report and aggregates, or None.
 
-    :param report: ``host_view.ReportView``, or None
+    :param report: ``capacity_report.CapacityReport``, or None
     :param request: ``request_view.SchedulingRequest``
     """
     if request.priority is None:
@@ -152,7 +152,7 @@ def _check_capacity(host_state, report, request):
     Remove the allocation candidates with another amount of PCPU than the
     instance has dedicated CPUs.
 
-    :param report: ``host_view.ReportView``, or None
+    :param report: ``capacity_report.CapacityReport``, or None
     :param request: ``request_view.SchedulingRequest``
     """
     # Without mix, Nova itself limits ordinary instances.
@@ -181,7 +181,8 @@ def _check_capacity(host_state, report, request):
 def _check_topology(host_state, report, request):
     """Return the Refusal if the guest NUMA topology does not fit, or None.
 
-    :param report: ``host_report.HostReport``, or None without our driver
+    :param report: ``capacity_report.CapacityReport``, or None without
+        our driver
     """
     topology = host_state.numa_topology
     # A guest may require threads without a NUMA topology.

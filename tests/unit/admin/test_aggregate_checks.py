@@ -10,6 +10,7 @@ from nova_prio.admin import host_inventory
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 from nova_prio.virt import driver_alias
 from tests.unit import nova_objects
@@ -26,8 +27,9 @@ SCHEDULER = {
 def host(name, cpus=nova_objects.CPUS, stats=None, free_ram_mb=0):
     """Return a host with our driver, or with another one if cpus is None."""
     if cpus:
-        stats = {host_report.STATS_KEY: host_report.HostReport.from_usage(
-            cpus, capacity.Rows(0, 0, 0), 0, {}).to_stats()}
+        stats = {host_report.STATS_KEY: host_report.HostReport.to_stats(
+            capacity_report.CapacityReport.from_usage(
+                cpus, capacity.Rows(0, 0, 0), 0, {}))}
     return host_inventory.HostRecord(
         node=objects.ComputeNode(
             host=name, stats=stats, free_ram_mb=free_ram_mb),

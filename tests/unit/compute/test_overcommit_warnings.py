@@ -7,8 +7,8 @@ import pytest
 
 from nova_prio.compute import oversold_warnings
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import usage
-from nova_prio.objects import host_report
 
 LOW = usage.Usage(capacity.Demand('low', 0, 6), {}, 6, 512, 512, {})
 ORDINARY = usage.Usage(capacity.Demand(None, 0, 4), {}, 4, 512, 512, {})
@@ -26,7 +26,7 @@ def log():
 def report_of(usages, ratio, mix=True):
     """Return the report of a host with 4 dedicated and 4 shared CPUs."""
     totals = usage.Totals(used for _, used in usages)
-    return host_report.HostReport.from_usage(
+    return capacity_report.CapacityReport.from_usage(
         capacity.HostCPUs(frozenset(range(4)), frozenset(range(4, 8)),
                           capacity.parse_ratio(ratio), mix),
         capacity.calculate_used(2, totals.low_shared, totals.ordinary_shared),

@@ -5,6 +5,7 @@ import tracemalloc
 import types
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
 from nova_prio.scheduler import host_view
 from tests.unit import nova_objects
@@ -13,11 +14,11 @@ from tests.unit import nova_objects
 def large_host(number):
     """Return the state of a host whose report differs from all others."""
     cells = {cell: number for cell in range(8)}
-    report = host_report.HostReport.from_usage(
+    report = capacity_report.CapacityReport.from_usage(
         nova_objects.CPUS, capacity.calculate_used(4, 30, 4), 38 + number,
         cells)
     return types.SimpleNamespace(
-        stats={host_report.STATS_KEY: report.to_stats()})
+        stats={host_report.STATS_KEY: host_report.HostReport.to_stats(report)})
 
 
 def test_same_text_is_read_once():

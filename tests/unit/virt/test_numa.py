@@ -49,7 +49,7 @@ def test_cell_is_limited_to_remaining_capacity_of_class(
     host = objects.NUMATopology(cells=[cell(1, range(4), (4, 5), used)])
     before = host._to_json()
     limited, = numa.limit_to_class(
-        host, report(ratio, {'1': low}), demand).cells
+        host, report(ratio, {1: low}), demand).cells
     assert cpus == len(limited.cpuset)
     # As Nova counts: usage + wanted <= CPUs * ratio.
     limit = len(limited.cpuset) * float(ratio)
@@ -63,7 +63,7 @@ def test_cells_are_limited_separately():
     host = objects.NUMATopology(cells=[
         cell(0, (0, 1), (2, 3), 4), cell(1, (4, 5), (6, 7), 0)])
     first, second = numa.limit_to_class(
-        host, report(low_by_cell={'0': 4}), LOW).cells
+        host, report(low_by_cell={0: 4}), LOW).cells
     assert ({0, 1, 2, 3}, {4, 5, 6, 7}) == (first.cpuset, second.cpuset)
     # 2 * 2 + 2 * 1 = 6 are sellable of 8 that Nova counts.
     assert (6, 2) == (first.cpu_usage, second.cpu_usage)

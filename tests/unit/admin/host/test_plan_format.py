@@ -11,7 +11,7 @@ from nova_prio.admin import host as admin_host
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import verify
 from nova_prio.model import capacity
-from nova_prio.objects import host_report
+from nova_prio.model import capacity_report
 
 OLD = capacity.HostCPUs(
     frozenset(), frozenset(range(12)), capacity.parse_ratio('16.0'), mix=False)
@@ -113,7 +113,7 @@ def test_equal_ratios_with_different_texts_are_equal():
     cpus = capacity.HostCPUs(
         PLANNED.dedicated, frozenset(range(9, 12)),
         capacity.parse_ratio('2.0'), mix=True)
-    report = host_report.HostReport.from_usage(
+    report = capacity_report.CapacityReport.from_usage(
         cpus, capacity.Rows(0, 0, 0), 0, {})
     assert {'cpu_shared_set'} == {
         line.item for line in verify._compare_options(PLANNED, report)

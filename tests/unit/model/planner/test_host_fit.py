@@ -8,10 +8,10 @@ from nova.virt import hardware
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import host_fit
 from nova_prio.model.planner import resources
-from nova_prio.objects import host_report
 from tests.unit.model.planner import fleets
 
 objects.register_all()
@@ -94,7 +94,7 @@ def test_instance_fits(host, needs):
 
 def test_report_of_a_host_can_be_used():
     cpus = fleets.make_cpus(8, 4)
-    report = host_report.HostReport.from_usage(
+    report = capacity_report.CapacityReport.from_usage(
         cpus, capacity.Rows(2, 4, 0), 6, {}, blocked={0, 1})
     host = resources.Host('host', report, 1000,
                           aggregates=(fleets.PRIORITY,))

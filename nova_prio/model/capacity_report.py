@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the nova-compute of a host reports about its CPUs.
+
+All readers use this record. ``nova_prio.objects.host_report`` stores it.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import dataclasses
+import decimal
+import functools
+import typing
+
+from nova_prio.model import capacity
+
+#: Limits of ``blocked_by``: number of names, and characters of each.
+_MAX_NAMES, _MAX_NAME = 3, 64
+
+
+@dataclasses.dataclass(frozen=True)
+class CapacityReport:
+    """The CPUs of a host, and the sellable and used vCPUs of each row.
+
+    ``vcpus_used`` are the vCPUs of all instances, as Nova counts them at the
+    time of the report. ``low_by_cell`` is NUMA cell of the host -> vCPUs of
+    the low-priority guests with a NUMA topology on this cell, without zeros.
+
+    ``blocked`` are dedicated CPUs that no instance is pinned on, but that
+    guests on stale CPU sets or orphan guests use. ``blocked_by`` names the
+    orphan guests among them. ``leased`` are dedicated CPUs that count as used,
+    but that Nova's topology of the host does not show as pinned: the instance
+    moves, or has just left.
+
+    ``partition_problem`` is why the host cannot start guests with a priority,
+    and ``problem`` why it refuses all priority instances: a sentence or ''.
+    """
+
+    cpus: capacity.HostCPUs
+    sellable: capacity.Rows
+    used: capacity.Rows
+    vcpus_used: int
+    low_by_cell: abc.Mapping[int, int]
+    partition_problem: str = ''
+    blocked: frozenset[int] = frozenset()
+    blocked_by: str = ''
+    problem: str = ''
+    leased: frozenset[int] = frozenset()
+
+    @classmethod
+    def from_usage(
+            cls, cpus: capacity.HostCPUs, used: capacity.Rows, vcpus_used: int,
+            low_by_cell: abc.Mapping[int, int],
+            **more: typing.Any) -> CapacityReport:
+        """Return a report of a host that sells all its CPUs.
+
+        :param more: further fields
+        """
+        return cls(cpus, cpus.sellable, used, vcpus_used, low_by_cell, **more)
+
+    @classmethod
+    def from_problem(cls, problem: str, vcpus_used: int) -> CapacityReport:
+        """Return a report for a host whose usage could not be counted.
+
+        A scheduler that does not know the field ``problem`` must refuse
+        priority instances, too. Therefore the report has no CPUs. Ordinary
+        instances are scheduled as in stock Nova.
+
+        :param problem: sentence for the field ``problem``
+        :param vcpus_used: vCPUs of all instances, as Nova counts them
+        """
+        no_cpus = capacity.HostCPUs(
+            frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
+        return cls.from_usage(
+            cpus=no_cpus, used=capacity.Rows(0, 0, 0), vcpus_used=vcpus_used,
+            low_by_cell={}, problem=problem)
+
+    @property
+    def mix(self) -> bool:
+        """Whether it is a mix host."""
+        return self.cpus.mix
+
+    @property
+    def ratio(self) -> decimal.Decimal:
+        """The CPU allocation ratio."""
+        return self.cpus.ratio
+
+    @functools.cached_property
+    def floating_cpus(self) -> int:
+        """The number of floating CPUs."""
+        return len(self.cpus.floating)
+
+    @property
+    def shared_cpus(self) -> int:
+        """The number of shared CPUs."""
+        return len(self.cpus.shared)
+
+    @property
+    def hidden(self) -> frozenset[int]:
+        """The free CPUs in Nova's topology that no instance may be pinned on.
+
+        These are the blocked and the leased CPUs.
+        """
+        return self.blocked | self.leased
+
+    @property
+    def used_or_blocked(self) -> capacity.Rows:
+        """The vCPUs of each row that are used or blocked."""
+        return self.used._replace(high=self.used.high + len(self.blocked))
+
+    @functools.cached_property
+    def remaining(self) -> capacity.Rows:
+        """The remaining vCPUs of each row."""
+        return capacity.calculate_remaining(
+            self.sellable, self.used_or_blocked)
+
+    @property
+    def left(self) -> capacity.Rows:
+        """The remaining vCPUs of each row that new instances can have."""
+        return capacity.calculate_left(self.sellable, self.used_or_blocked)
+
+
+def shorten_names(names: abc.Sequence[str]) -> str:
+    """Return names of guests as a text of bounded length."""
+    text = ', '.join(
+        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
+        for name in names[:_MAX_NAMES])
+    others = len(names) - _MAX_NAMES
+    return text + (' and %d more' % others if others > 0 else '')
