@@ -176,26 +176,20 @@ def _check_cgroups(
 
 
 def _check_guests(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
-    """Name the guests of this host that Nova 33 cannot live-migrate.
-
-    Bug 2152697: Nova 33 needs an I/O thread in their XML. Nova 34 does not.
-    """
-    if contract.get_nova_release().split('.')[0] != '33':
+    """Name the guests of this host that Nova 33 cannot live-migrate."""
+    if not contract.needs_io_threads():
         return
     from nova_prio.admin.audit import guests
     try:
-        uuids = guests.list_without_io_threads(conf)
+        _, running = guests.read_guests(conf)
     except guests.GuestsUnreadable as error:
         yield WARNING, (
             'The guests of this host are not checked: %s; run this as a user '
             'who may connect to libvirt.' % str(error).rstrip('.'))
         return
-    if uuids:
-        yield WARNING, (
-            'Nova 33 cannot live-migrate the instances %s, whose guests an '
-            'older release started without I/O threads (Launchpad bug '
-            '2152697); first hard reboot each, or migrate it cold.'
-            % ', '.join(uuids))
+    sentence = guests.describe_immovable(running)
+    if sentence:
+        yield WARNING, sentence
 
 
 def _check_databases(find: _FindInDatabases, subject: str,

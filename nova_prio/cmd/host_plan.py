@@ -170,7 +170,7 @@ class Plan(host_selection.HostSelection, report.Report):
                 guest_host, guests, planned_cpus)
         if is_this_host:
             rows += local_checks.check_host(
-                self.conf, planned_cpus, host_command.find_problems())
+                self.conf, planned_cpus, guests, host_command.find_problems())
         else:
             rows.append(local_checks.NOT_SEEN)
         return rows, names

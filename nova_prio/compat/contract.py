@@ -187,6 +187,15 @@ def get_nova_release():
     return version.version_string()
 
 
+def needs_io_threads():
+    """Return whether a guest must have an I/O thread to be live-migrated.
+
+    In Nova 33, each guest with a NUMA topology must (Launchpad bug 2152697).
+    An older release starts its guests without I/O threads.
+    """
+    return get_nova_release().startswith('33.')
+
+
 def get_own_release():
     """Return the version of this package, such as "1.0.0"."""
     return importlib.metadata.version('nova-prio')

@@ -107,8 +107,10 @@ def _describe_blocked(host: capacity_report.CapacityReport) -> str:
     """Return the text about the guests that block dedicated CPUs, or ''."""
     if not host.blocked:
         return ''
-    text = (' (guests on stale CPU sets use %d more until a hard reboot or a '
-            'move of these guests)' % len(host.blocked))
     if host.blocked_by:
-        text += ' (orphan guests among them: %s)' % host.blocked_by
-    return text
+        return (' (guests use %d more until those on stale CPU sets are hard '
+                'rebooted or moved, and the others are pinned to other CPUs '
+                'or shut down with virsh) (orphan guests among them: %s)'
+                % (len(host.blocked), host.blocked_by))
+    return (' (guests on stale CPU sets use %d more until a hard reboot or a '
+            'move of these guests)' % len(host.blocked))

@@ -18,6 +18,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import repairs
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
+from nova_prio.virt.libvirt import partitions
 from tests import commands
 from tests.functional import test_healing as healing
 
@@ -50,6 +51,11 @@ class Audit(healing.Drift):
                 self.host_mappings['mix1'].cell_mapping) as cctxt:
             yield objects.Instance.get_by_uuid(
                 cctxt, server['id'], expected_attrs=['numa_topology'])
+
+    def end_guest(self, server):
+        """End the guest of a server without Nova."""
+        connection = self.computes['mix1'].driver._host.get_connection()
+        connection.lookupByUUIDString(server['id']).destroy()
 
     def found(self, *arguments, status=report.FOUND):
         """Return the findings: a set of (host, kind of finding, consumer)."""
@@ -193,7 +199,10 @@ class Allocations(Audit):
         """nova-compute was killed during the claim."""
         server = self.create('high')
         self.change(server, host=None, vm_state='error')
-        self.update_host('mix1')
+        self.end_guest(server)
+        # The first recount ends the lease, and the second reports that.
+        for _ in range(2):
+            self.update_host('mix1')
         self.assert_repaired({('mix1', 'left_allocation', server['id'])})
         self.expected.pop(server['id'])
         self.assert_allocations()
@@ -206,7 +215,8 @@ class Allocations(Audit):
                         'task_state': 'unshelving'}):
             server = self.create('low')
             self.change(server, host=None, **values)
-            # No host has a lease yet.
+            # No host has a guest or a lease yet.
+            self.end_guest(server)
             held = self.computes['mix1'].driver.priority_host.leases
             for each in held.get(server['id']):
                 held.end(server['id'], each)
@@ -410,6 +420,45 @@ class Hosts(Audit):
                 node.stats = stock
                 node.save()
         self.audit()
+
+    def test_orphan_guest_on_all_dedicated_cpus_is_found(self):
+        """Nova does not know the guest, so it cannot reboot or move it."""
+        connection = self.computes['mix1'].driver._host.get_connection()
+        xml = partitions._PROBE_XML % (
+            'kvm', 'vm-of-operator', uuids.foreign, '0-7,12-19')
+        domain = connection.defineXML(xml)
+        domain.XMLDesc = lambda flags: xml
+        domain.create()
+        self.update_host('mix1')
+        row, = self.audit('--fix', status=report.FOUND)
+        self.assertEqual(
+            ('mix1', 'blocked_cpus', 'CPUs 0-7,12-19', 'vm-of-operator'),
+            (row['Host'], row['Finding'], row['Compute'], row['Libvirt']))
+        self.assertIn('virsh vcpupin', row['Remedy'])
+        _, rows, _ = commands.run('host', 'verify', 'mix1')
+        self.assertEqual(
+            [row['Remedy']],
+            [line['Remedy'] for line in rows if line['Libvirt']])
+        domain.destroy()
+        self.update_host('mix1')
+        self.audit()
+
+    def test_old_report_of_a_host_that_is_down(self):
+        """No next update corrects the report."""
+        self.create('low')
+        with self.record('mix1') as node:
+            text = node.stats['nova_prio'].replace(
+                '"low_used": 3', '"low_used": 4')
+            node.stats = {**node.stats, 'nova_prio': text}
+            node.save()
+        row, = self.audit(status=report.FOUND)
+        self.assertEqual(finding.REMEDIES['old_report'], row['Remedy'])
+        service, = self.api.get_services(host='mix1', binary='nova-compute')
+        self.api.put_service_force_down(service['id'], True)
+        row, = self.audit(status=report.FOUND)
+        self.assertEqual(
+            'nova-compute is down, and its report is out of date: start it. ' +
+            finding.REMEDIES['old_report'], row['Remedy'])
 
     def test_pins_to_used_and_shared_cpus_are_found(self):
         high, pinned = self.create('high'), self.create('pinned')

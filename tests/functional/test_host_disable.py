@@ -357,7 +357,7 @@ class HostDisable(colocation.Colocation):
             self.assertIn(traits.CPU_PRIORITY_DISABLED, self.traits('mix1'))
             self.assertNotIn(traits.CPU_PRIORITY, self.traits('mix1'))
             self.assertEqual(
-                {'blocked CPUs', 'traits'}, set(self.verify(
+                {'blocked_cpus', 'traits'}, set(self.verify(
                     '--plan', str(self.kept))))
             self.restart_compute_service('mix1')
         disabled = self.traits('mix1')

@@ -9,10 +9,12 @@ from nova import exception
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import services
 from nova_prio.cmd import report
+from nova_prio.compat import contract
 from tests.functional import maintenance
 
 PRE_LIVE_MIGRATION = (
     'nova.virt.libvirt.driver.LibvirtDriver.pre_live_migration')
+UPDATE_NUMA_XML = 'nova.virt.libvirt.migration._update_numa_xml'
 LIVE_MIGRATION = 'nova.compute.rpcapi.ComputeAPI.live_migration'
 
 
@@ -156,6 +158,22 @@ class HostDrain(maintenance.Maintenance):
             ['SHELVED_OFFLOADED'] * 2,
             [self.api.get_server(each['id'])['status']
              for each in (large, suspended)])
+
+    def test_guest_that_nova_33_cannot_live_migrate_is_named(self):
+        """Its XML has no I/O thread, which an older release started."""
+        server = self.boot(self.high, az='nova:mix1')
+        with (mock.patch.object(contract, 'get_nova_release',
+                                return_value='33.0.2'),
+              mock.patch(UPDATE_NUMA_XML, side_effect=AttributeError())):
+            rows = self.drain('mix1', status=report.FOUND)
+        self.assertRegex(rows[server['id']]['Reason'],
+                         'is in the state error; Nova refused .*Launchpad '
+                         'bug 2152697.: then hard reboot it')
+        self.api.post_server_action(
+            server['id'], {'reboot': {'type': 'HARD'}})
+        self._wait_for_state_change(server, 'ACTIVE')
+        self.drain('mix1')
+        self.assertEqual('mix2', self.host_of(server))
 
     def test_cold_migration_is_the_next_way_if_it_is_allowed(self):
         server = self.boot(self.high, az='nova:mix1')

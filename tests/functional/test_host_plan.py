@@ -4,6 +4,7 @@
 """The command ``nova-prio host plan``, compared with the changed host."""
 
 import pathlib
+import re
 from unittest import mock
 
 import fixtures
@@ -12,6 +13,7 @@ from nova import exception
 
 from nova_prio.admin.audit import guests
 from nova_prio.cmd import report
+from nova_prio.compat import contract
 from nova_prio.compute import oversold_warnings
 from tests import commands
 from tests.functional import colocation
@@ -248,6 +250,26 @@ class HostPlan(colocation.Colocation):
             return self.plan(
                 '--dedicated', '0-7', '--shared', '8-11', '--ratio', '2',
                 *arguments, here='mix1', **kwargs)
+
+    def test_guest_that_nova_33_cannot_live_migrate_is_named(self):
+        """Its XML has no I/O thread, which an older release started."""
+        self.start_stock_host(dedicated='0-7', shared='8-11')
+        server = self.boot(self.pinned)
+        self.boot(self.plain)
+        xml = re.sub('<iothread.*?/>', '', self.guest_xml(server['id']))
+        for release, seen in (('33.0.2', xml), ('33.0.2', None),
+                              ('34.0.0', xml)):
+            with (mock.patch.object(contract, 'get_nova_release',
+                                    return_value=release),
+                  mock.patch.object(self, 'guest_xml',
+                                    **{'return_value': xml} if seen else
+                                    {'wraps': self.guest_xml})):
+                plan = self.on_the_host()
+            row = plan.get(('host', 'live migration'))
+            self.assertEqual(
+                seen is not None and release == '33.0.2', row is not None)
+            if row:
+                self.assertIn('instances %s, ' % server['id'], row['Remedy'])
 
     def test_plan_on_the_host_itself(self):
         """With and without the databases, kernel and guests are checked."""

@@ -34,6 +34,11 @@ REMEDIES = {
                          'nova-prio that the controllers have too.',
     'old_report': 'nova-compute should correct the report in its next update: '
                   'if it does not, see its log.',
+    'blocked_cpus': 'Reboot hard or migrate the instances whose guests float '
+                    'on stale CPU sets: on the host, the audit lists them as '
+                    'old_cpuset. Nova does not know the orphan guests that '
+                    'are named: pin them to other CPUs with virsh vcpupin and '
+                    'virsh emulatorpin, or shut them down.',
     'oversold': 'Migrate instances away, or set the CPU sets, '
                 'cpu_priority_mix_enable and the CPU allocation ratio as they '
                 'were.',

@@ -13,6 +13,7 @@ from nova.virt import hardware
 from oslo_utils import importutils
 
 from nova_prio.admin.audit import finding
+from nova_prio.compat import contract
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt.libvirt import config_checks
@@ -233,15 +234,19 @@ def read_guests(
                 select_nova_guests(domain.XMLDesc(0) for domain in domains))
 
 
-def list_without_io_threads(conf: cfg.ConfigOpts) -> list[str]:
-    """Return the UUIDs of guests with a NUMA topology and no I/O thread.
+def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
+    """Return a sentence about guests that Nova 33 cannot live-migrate, or ''.
 
-    :param conf: Nova's configuration
-    :raises GuestsUnreadable: if libvirt does not answer
+    :param running: the guests of this host
     """
-    _, running = read_guests(conf)
-    return [guest.uuid for guest in running
-            if guest.has_cells and not guest.has_io_threads]
+    uuids = [guest.uuid for guest in running
+             if guest.has_cells and not guest.has_io_threads]
+    if not uuids or not contract.needs_io_threads():
+        return ''
+    return ('Nova 33 cannot live-migrate the instances %s, whose guests an '
+            'older release started without I/O threads (Launchpad bug '
+            '2152697); first hard reboot each, or migrate it cold.'
+            % ', '.join(uuids))
 
 
 def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:

@@ -54,6 +54,12 @@ def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
         if oversold:
             yield finding.Finding(
                 view.name, 'oversold', compute=', '.join(oversold))
+        if view.report.blocked:
+            yield finding.Finding(
+                view.name, 'blocked_cpus',
+                compute='CPUs ' + hardware.format_cpu_spec(
+                    view.report.blocked),
+                libvirt=view.report.blocked_by, note=_note_if_down(view))
 
 
 def _check_traits(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
@@ -150,7 +156,15 @@ def _check_report(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
         yield finding.Finding(
             view.name, 'old_report',
             needed=finding.format_amounts(used._asdict()),
-            placement=placement, compute=finding.format_amounts(present))
+            placement=placement, compute=finding.format_amounts(present),
+            note=_note_if_down(view))
+
+
+def _note_if_down(view: host_view.HostView) -> str:
+    """Return a sentence if the nova-compute of a host is down, else ''."""
+    if view.is_up:
+        return ''
+    return 'nova-compute is down, and its report is out of date: start it.'
 
 
 def _check_pins(view: host_view.HostView) -> abc.Iterator[finding.Finding]:

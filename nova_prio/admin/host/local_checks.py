@@ -11,6 +11,7 @@ from nova.compute import vm_states
 from nova.objects import fields
 from nova.virt import hardware
 
+from nova_prio.admin.audit import guests as audit_guests
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
@@ -22,7 +23,6 @@ if typing.TYPE_CHECKING:
     from nova import objects
     from oslo_config import cfg
 
-    from nova_prio.admin.audit import guests as audit_guests
     from nova_prio.admin.audit import host_view
 
 #: States in which an instance has a guest, or gets the same guest back.
@@ -39,6 +39,7 @@ NOT_SEEN = plan_format.PlanRow(
 
 
 def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
+               guests: abc.Iterable[guest_xml.Guest],
                cgroup_problems: abc.Iterable[str],
                ) -> abc.Iterator[plan_format.PlanRow]:
     """Yield a PlanRow for each problem of the plan on this host.
@@ -68,6 +69,11 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
     for problem in cgroup_problems:
         yield plan_format.PlanRow(plan_format.HOST, 'partitions',
                                   'not prepared', 'prepared', remedy=problem)
+    immovable = audit_guests.describe_immovable(guests)
+    if immovable:
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'live migration',
+            'guests without I/O threads', remedy=immovable)
 
 
 def check_guests(host: audit_guests.GuestHost,

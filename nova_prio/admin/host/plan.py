@@ -14,6 +14,7 @@ import typing
 
 import os_resource_classes as orc
 
+from nova_prio.admin.audit import finding
 from nova_prio.admin.host import local_checks
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
@@ -236,10 +237,12 @@ def _list_host_problems(view: host_view.HostView,
                       'moved: plan again when they are at rest.',
                       is_blocking=True)
     if blocked:
-        yield problem('blocked CPUs', local_checks.format_cpus(blocked), '',
-                      'Guests on stale CPU sets float on these CPUs. Run the '
-                      'audit on the host: it lists these guests as '
-                      'old_cpuset.')
+        report = view.report
+        assert report is not None
+        names = report.blocked_by and ' (%s)' % report.blocked_by
+        yield problem('blocked CPUs',
+                      local_checks.format_cpus(blocked) + names, '',
+                      finding.REMEDIES['blocked_cpus'])
     if not view.allows_priority:
         yield problem('aggregate', 'none for priority instances',
                       'priority_mix=true', 'Add the host to a host aggregate '

@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections import abc
 import typing
 
-from nova.virt import hardware
-
 from nova_prio.admin.audit import finding
 from nova_prio.admin.host import plan as host_plan
 from nova_prio.admin.host import plan_format
@@ -103,14 +101,6 @@ def _list_problems(
         yield VerifyLine('partitions', compute=report.partition_problem,
                          remedy='Run "nova-prio-host prepare" on the host as '
                          'root.')
-    if report.blocked:
-        yield VerifyLine(
-            'blocked CPUs',
-            compute='CPUs ' + hardware.format_cpu_spec(report.blocked),
-            libvirt=report.blocked_by,
-            remedy='Guests on stale CPU sets float on these CPUs: hard reboot '
-            'them, or migrate them, and wait for the next update of '
-            'nova-compute. Until then, no instance is pinned to these CPUs.')
 
 
 def _compare_options(

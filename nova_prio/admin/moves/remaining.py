@@ -9,8 +9,9 @@ import typing
 
 from nova.compute import vm_states
 
-from nova_prio.admin.moves import drain_plan
 from nova_prio.admin.moves import one_move
+from nova_prio.compat import contract
+from nova_prio.model.planner import fleet as planner_fleet
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.moves import drain as drain_module
@@ -42,40 +43,54 @@ def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
     """
     drain.make_plan()
     details = drain.cloud.details
-    classes = {each.uuid: each.needs.class_name
-               for each in drain.cloud.instances}
+    instances = {each.uuid: each for each in drain.cloud.instances}
     listed = set()
     for move in drain.plan.moves:
         listed.add(move.uuid)
-        yield Row(move.uuid, classes[move.uuid], move.way, move.source,
+        instance = instances[move.uuid]
+        yield Row(move.uuid, instance.needs.class_name, move.way, move.source,
                   move.destination or '', PLANNED,
                   drain.skipped.get(move.uuid) or
-                  _describe_refusal(drain.refusals.get(move.uuid, ())),
+                  _describe_refusals(drain, instance),
                   details[move.uuid].name)
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
     for each in drain.list_guests():
         if each.uuid not in listed:
             is_running = details[each.uuid].task_state is not None
             yield Row(
-                each.uuid, classes[each.uuid], '', each.host or '', '',
+                each.uuid, each.needs.class_name, '', each.host or '', '',
                 RUNNING if is_running else LEFT,
-                _explain(drain, misses.get(each.uuid), each.uuid),
+                _explain(drain, misses.get(each.uuid), each),
                 details[each.uuid].name)
     for migration in drain.list_open():
         uuid = migration.uuid
         yield Row(
-            uuid, classes.get(uuid, ''), migration.migration_type,
+            uuid,
+            instances[uuid].needs.class_name if uuid in instances else '',
+            migration.migration_type,
             migration.source, migration.destination or '',
             *_describe_migration(migration),
             details[uuid].name if uuid in details else '')
 
 
-def _describe_refusal(refusals: abc.Sequence[drain_plan.Refusal]) -> str:
-    """Return the last refusal of Nova, a clause, or ''."""
+def _describe_refusals(drain: drain_module.Drain,
+                       instance: planner_fleet.Instance) -> str:
+    """Return what Nova refused last, and what may be the cause, or ''."""
+    refusals = drain.refusals.get(instance.uuid)
     if not refusals:
         return ''
     move, reason = refusals[-1]
-    return 'Nova refused the %s: %s' % (one_move.describe(move), reason)
+    text = 'Nova refused the %s: %s' % (one_move.describe(move), reason)
+    has_failed_live = any(
+        each.move.way == planner_fleet.LIVE and each.move.destination
+        for each in refusals)
+    if has_failed_live and instance.needs.cells and (
+            contract.needs_io_threads()):
+        text += ('; Nova 33 cannot live-migrate it if an older release '
+                 'started its guest (Launchpad bug 2152697): then hard reboot '
+                 'it, which also ends the state error, and drain the host '
+                 'again')
+    return text
 
 
 def _describe_migration(migration: unfinished.Unfinished) -> tuple[str, str]:
@@ -89,10 +104,11 @@ def _describe_migration(migration: unfinished.Unfinished) -> tuple[str, str]:
 
 
 def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
-             uuid: str) -> str:
+             instance: planner_fleet.Instance) -> str:
     """Return why an instance is left, a clause."""
+    uuid = instance.uuid
     details = drain.cloud.details[uuid]
-    refusals = drain.refusals.get(uuid, ())
+    refusal = _describe_refusals(drain, instance)
     if details.vm_state == vm_states.SHELVED:
         reason = 'is shelved: only --allow shelve removes it from the host'
     elif details.obstacle:
@@ -103,6 +119,6 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
         reason = ''
     else:
         reason = drain.verdicts.describe(uuid)
-        if not reason and not refusals:
+        if not reason and not refusal:
             reason = miss.reason
-    return '; '.join(filter(None, (reason, _describe_refusal(refusals))))
+    return '; '.join(filter(None, (reason, refusal)))

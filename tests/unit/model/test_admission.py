@@ -110,5 +110,7 @@ def test_detail_names_row_and_blocking_guests():
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
         make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
-    assert refusal.detail.endswith(
-        ' (orphan guests among them: vm-a, vm-b)')
+    assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests use 2 '
+            'more until those on stale CPU sets are hard rebooted or moved, '
+            'and the others are pinned to other CPUs or shut down with virsh) '
+            '(orphan guests among them: vm-a, vm-b)' == refusal.detail)
