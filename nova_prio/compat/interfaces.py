@@ -221,6 +221,7 @@ NAMES = {
             compute_uuids) _get_instance_info(context, compute)
             _init_instance_info get_filtered_hosts(hosts, spec_obj)
             get_host_states_by_uuids(context, compute_uuids, spec_obj)
+            host_state_cls(host, node, cell)
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
             host_manager) setup_instance_group(context, request_spec)
         nova.scheduler.weights WeighedHost(obj, weight)

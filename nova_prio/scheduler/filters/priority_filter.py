@@ -184,13 +184,15 @@ def _check_topology(host_state, report, request):
     :param report: ``capacity_report.CapacityReport``, or None without
         our driver
     """
-    topology = host_state.numa_topology
     # A guest may require threads without a NUMA topology.
-    if request.requires_threads and topology and not topology.has_threads:
-        return admission.Refusal('no_threads')
+    if request.requires_threads:
+        topology = host_state.numa_topology
+        if topology and not topology.has_threads:
+            return admission.Refusal('no_threads')
     if request.numa_fit is None:
         # The guest has no NUMA topology.
         return None
+    topology = host_state.numa_topology
     if not topology:
         return admission.Refusal('no_numa_topology')
     cpu_ratio = host_state.cpu_allocation_ratio
