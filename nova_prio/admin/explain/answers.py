@@ -61,6 +61,36 @@ class Answer:
         self.is_curable = bool(missing) and MOVABLE.issuperset(missing)
 
 
+class Answers:
+    """The answers about one request.
+
+    ``of_node`` is UUID of a compute node -> Answer.
+
+    :param names: UUID of a compute node -> its name in an answer
+    """
+
+    def __init__(self, names: abc.Mapping[str, str]) -> None:
+        self._names = names
+        self.of_node: dict[str, Answer] = {}
+
+    def add(self, uuid: str, result: str, reason: str) -> Answer:
+        """Add and return the answer about a node with a UUID."""
+        answer = Answer(self._names[uuid], result, reason)
+        self.of_node[uuid] = answer
+        return answer
+
+    def refuse(self, state: host_manager.HostState, spec: objects.RequestSpec,
+               result: str, refusal: admission.Refusal) -> Answer:
+        """Add and return the answer about a host with a Refusal."""
+        answer = self.add(state.uuid, result, '%s: %s' % (
+            refusal.reason, refusal.detail))
+        answer.set_missing(get_missing(
+            state, request_view.read_request(spec), refusal))
+        # Moves may free a NUMA cell.
+        answer.is_curable |= refusal.reason == 'numa_topology'
+        return answer
+
+
 def weigh(spec: objects.RequestSpec, found: abc.Mapping[str, Answer],
           passing: abc.Sequence[host_manager.HostState]) -> None:
     """Set the rank and the weight of the hosts that pass.

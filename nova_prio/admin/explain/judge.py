@@ -25,12 +25,10 @@ from nova_prio.admin.explain import candidates
 from nova_prio.admin.explain import hosts as explain_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
-from nova_prio.model import admission
 from nova_prio.model import reasons
 from nova_prio.placement import refused_providers
 from nova_prio.scheduler import config_checks
 from nova_prio.scheduler import request_filter as prio_filter
-from nova_prio.scheduler import request_view
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
@@ -39,6 +37,7 @@ if typing.TYPE_CHECKING:
 
 #: Reasons of PriorityFilter for which nova-compute also refuses.
 _CLAIM_REASONS = {*reasons.FILTER_AND_CLAIM, 'numa_topology'}
+_ALL_ON_OTHERS = 'all its allocations are on other providers'
 
 
 class Judge:
@@ -86,8 +85,9 @@ class Judge:
             refuses a request
         """
         decision = self.decide(spec)
-        answers.weigh(spec, {state.uuid: self._answers[state.uuid]
-                             for state in decision.passing}, decision.passing)
+        answers.weigh(spec, {
+            state.uuid: decision.answers[self.get_name(state)]
+            for state in decision.passing}, decision.passing)
         return sorted(decision.answers.values(), key=answers.get_position)
 
     def decide(self, spec: objects.RequestSpec,
@@ -100,13 +100,12 @@ class Judge:
             run the filters on the hosts that are only short of resources, to
             find those that no move makes fit
         """
-        self._answers: dict[str, answers.Answer] = {}
-        decision = self._decide(spec, list(self._exclude_by_records(spec)),
-                                before_moves)
+        found = answers.Answers(self._names)
+        decision = self._decide(spec, found, before_moves)
         for state in decision.passing:
-            self._make(state.uuid, answers.PASSES, '').is_curable = True
+            found.add(state.uuid, answers.PASSES, '').is_curable = True
         return decision._replace(answers={
-            each.host: each for each in self._answers.values()})
+            each.host: each for each in found.of_node.values()})
 
     def filter_one(self, spec: objects.RequestSpec,
                    state: host_manager.HostState) -> answers.Answer | None:
@@ -115,12 +114,12 @@ class Judge:
         for each in self.hosts.enabled_filters:
             if not self.hosts.run_filter(each, [state], spec):
                 state.allocation_candidates = offered
-                self._describe_refusal(each, state, spec)
-                return self._answers[state.uuid]
+                return _describe_refusal(
+                    each, state, spec, answers.Answers(self._names))
         if state.allocation_candidates:
             return None
-        return self._make(state.uuid, answers.PLACEMENT,
-                          'all its allocations are on other providers')
+        return answers.Answer(
+            self.get_name(state), answers.PLACEMENT, _ALL_ON_OTHERS)
 
     def get_uuid(self, name: str) -> str:
         """Return the UUID of the node with a name, as in answers."""
@@ -131,33 +130,25 @@ class Judge:
         """Return the name of a host, as in answers."""
         return self._names[state.uuid]
 
-    def _make(self, uuid: str, result: str, reason: str) -> answers.Answer:
-        """Note and return the answer about a node with a UUID."""
-        answer = answers.Answer(self._names[uuid], result, reason)
-        self._answers[uuid] = answer
-        return answer
-
     def _exclude_by_records(self, spec: objects.RequestSpec,
-                            ) -> abc.Iterator[str]:
+                            found: answers.Answers) -> abc.Iterator[str]:
         """Answer for the nodes that a record excludes; yield the others."""
         ignored = {name.lower() for name in spec.ignore_hosts or ()}
         enabled = {cell.uuid for cell in self.hosts.enabled_cells}
         for node, cell in self.hosts.nodes:
             if cell not in enabled:
-                self._make(node.uuid, answers.CELL, 'its cell is disabled')
+                found.add(node.uuid, answers.CELL, 'its cell is disabled')
             elif node.host.lower() in ignored:
-                self._make(
+                found.add(
                     node.uuid, answers.SCHEDULER,
                     'the server is on this host; a move needs another host')
             else:
                 yield node.uuid
 
-    def _decide(self, spec: objects.RequestSpec, uuids: list[str],
+    def _decide(self, spec: objects.RequestSpec, found: answers.Answers,
                 before_moves: bool) -> candidates.Decision:
-        """Return the Decision without the answers.
-
-        :param uuids: UUIDs of the nodes without an answer
-        """
+        """Return the Decision without its answers, which go to ``found``."""
+        uuids = list(self._exclude_by_records(spec, found))
         result = reason = ''
         try:
             request_filter.process_reqspec(self._context, spec)
@@ -171,8 +162,8 @@ class Judge:
             result, reason = answers.SCHEDULER, str(error)
         if reason:
             for uuid in uuids:
-                self._make(uuid, result,
-                           host_inventory.format_first_line(reason))
+                found.add(
+                    uuid, result, host_inventory.format_first_line(reason))
             return candidates.Decision(spec)
         offered = candidates.read(self._client, request)
         in_tree = request.get_request_group(None).in_tree
@@ -183,33 +174,33 @@ class Judge:
             if in_tree in (None, uuid):
                 refused.append(uuid)
             else:
-                self._make(uuid, answers.PLACEMENT,
-                           'the request names another host')
+                found.add(uuid, answers.PLACEMENT,
+                          'the request names another host')
         candidates.answer_not_offered(
             self._client, request, refused, self._aggregate_names,
-            offered.is_complete, self._make)
+            offered.is_complete, found.add)
         utils.setup_instance_group(self._context, spec)
-        states = self._make_states(spec, [
+        states = self._make_states(spec, found, [
             uuid for uuid in uuids
             if before_moves or uuid in offered.of_provider])
         return candidates.Decision(
             spec, request=request, offered=offered.of_provider,
-            passing=self._filter(spec, states, offered.of_provider),
+            passing=self._filter(spec, found, states, offered.of_provider),
             free=offered.free)
 
-    def _make_states(self, spec: objects.RequestSpec, uuids: list[str],
-                     ) -> list[host_manager.HostState]:
+    def _make_states(self, spec: objects.RequestSpec, found: answers.Answers,
+                     uuids: list[str]) -> list[host_manager.HostState]:
         """Return the states of the hosts that may fit, now or after moves."""
-        wanted = [uuid for uuid in uuids if uuid not in self._answers or
-                  self._answers[uuid].is_curable]
+        wanted = {uuid for uuid in uuids if uuid not in found.of_node or
+                  found.of_node[uuid].is_curable}
         states = list(self.hosts.get_host_states_by_uuids(
             self._context, wanted, spec))
-        for uuid in set(wanted).difference(state.uuid for state in states):
-            self._make(uuid, answers.CELL, 'the server is in another cell, or '
-                       'no nova-compute is known')
+        for uuid in wanted.difference(state.uuid for state in states):
+            found.add(uuid, answers.CELL, 'the server is in another cell, or '
+                      'no nova-compute is known')
         return states
 
-    def _filter(self, spec: objects.RequestSpec,
+    def _filter(self, spec: objects.RequestSpec, found: answers.Answers,
                 states: list[host_manager.HostState],
                 offered: abc.Mapping[str, list[candidates.Candidate]],
                 ) -> list[host_manager.HostState]:
@@ -222,8 +213,8 @@ class Judge:
         """
         named = self.hosts.run_filter(None, states, spec)
         for state in _list_removed(states, named):
-            self._make(state.uuid, answers.SCHEDULER,
-                       'the request names another host')
+            found.add(state.uuid, answers.SCHEDULER,
+                      'the request names another host')
         passing = [each for each in named if each.uuid in offered]
         short = [each for each in named if each.uuid not in offered]
         for state in passing:
@@ -234,7 +225,7 @@ class Judge:
                 refusal = answers.find_refusal(state, spec)
                 if refusal and refusal.reason in _CLAIM_REASONS:
                     passing.remove(state)
-                    self._refuse(state, spec, answers.COMPUTE, refusal)
+                    found.refuse(state, spec, answers.COMPUTE, refusal)
             return passing
         for each in self.hosts.enabled_filters:
             kept = self.hosts.run_filter(each, passing, spec)
@@ -243,45 +234,19 @@ class Judge:
             for state in removed:
                 # The filter has removed those that it refuses.
                 state.allocation_candidates = list(offered[state.uuid])
-                self._describe_refusal(each, state, spec)
+                _describe_refusal(each, state, spec, found)
             if not explain_hosts.is_priority_filter(each):
                 kept = self.hosts.run_filter(each, short, spec)
                 for state in _list_removed(short, kept):
-                    self._answers[state.uuid].is_curable = False
+                    found.of_node[state.uuid].is_curable = False
                 short = kept
             short += [state for state in removed
-                      if self._answers[state.uuid].is_curable]
+                      if found.of_node[state.uuid].is_curable]
         for state in list(passing):
             if not state.allocation_candidates:
                 passing.remove(state)
-                self._make(state.uuid, answers.PLACEMENT,
-                           'all its allocations are on other providers')
+                found.add(state.uuid, answers.PLACEMENT, _ALL_ON_OTHERS)
         return passing
-
-    def _describe_refusal(self, the_filter: filters.BaseHostFilter,
-                          state: host_manager.HostState,
-                          spec: objects.RequestSpec) -> None:
-        """Answer for a host that a filter refuses."""
-        refusal = None
-        if explain_hosts.is_priority_filter(the_filter):
-            refusal = answers.find_refusal(state, spec)
-        if refusal:
-            self._refuse(state, spec, answers.PRIORITY_FILTER, refusal)
-        else:
-            self._make(state.uuid, type(the_filter).__name__,
-                       'the host does not pass this filter: %s'
-                       % explain_hosts.describe_filter(the_filter))
-
-    def _refuse(self, state: host_manager.HostState,
-                spec: objects.RequestSpec, result: str,
-                refusal: admission.Refusal) -> None:
-        """Answer for a host that PriorityFilter refuses."""
-        answer = self._make(state.uuid, result, '%s: %s' % (
-            refusal.reason, refusal.detail))
-        answer.set_missing(answers.get_missing(
-            state, request_view.read_request(spec), refusal))
-        # Moves may free a NUMA cell.
-        answer.is_curable |= refusal.reason == 'numa_topology'
 
 
 def _list_removed(before: abc.Iterable[host_manager.HostState],
@@ -290,3 +255,17 @@ def _list_removed(before: abc.Iterable[host_manager.HostState],
     """Return the host states that a filter has removed."""
     kept = {state.uuid for state in after}
     return [state for state in before if state.uuid not in kept]
+
+
+def _describe_refusal(
+        the_filter: filters.BaseHostFilter, state: host_manager.HostState,
+        spec: objects.RequestSpec, found: answers.Answers) -> answers.Answer:
+    """Add and return the answer about a host that a filter refuses."""
+    refusal = None
+    if explain_hosts.is_priority_filter(the_filter):
+        refusal = answers.find_refusal(state, spec)
+    if refusal:
+        return found.refuse(state, spec, answers.PRIORITY_FILTER, refusal)
+    return found.add(state.uuid, type(the_filter).__name__,
+                     'the host does not pass this filter: %s'
+                     % explain_hosts.describe_filter(the_filter))
