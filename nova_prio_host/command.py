@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line of ``nova-prio-host``."""
+"""The command line of ``nova-prio-host``.
+
+:mod:`nova_prio_host.hierarchies` explains the terms of cgroups.
+"""
 
 import argparse
 import contextlib
-import functools
 import io
 import json
 import pathlib
@@ -20,8 +22,9 @@ from nova_prio_host import metrics
 # guests weigh no more than the services of the host.
 HIGH_WEIGHT = 100
 LOW_WEIGHT = hierarchies.IDLE
+MOST_WEIGHT = 10000
 COMMANDS = ('prepare', 'check', 'metrics')
-#: Options that a file of options cannot have: prepare does not take them.
+#: Options that the configuration file cannot have: prepare does not take them.
 NOT_IN_FILE = ('--json', '--output')
 #: Suffix of a memory size -> number of bytes.
 SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
@@ -30,18 +33,37 @@ SUFFIXES = {'': 1, 'K': 2 ** 10, 'M': 2 ** 20, 'G': 2 ** 30, 'T': 2 ** 40}
 def parse_number(text, least=1, most=None, word=None):
     """Return the whole number in an argument, or the allowed word.
 
+    :param most: the largest number, None for any
+    :param word: a text that is allowed beside numbers, None for none
     :raises argparse.ArgumentTypeError: if the text is not allowed
     """
     if text == word:
         return text
-    if re.fullmatch('[0-9]{1,9}', text) and least <= int(text) and (
-            most is None or int(text) <= most):
-        return int(text)
+    if re.fullmatch('[0-9]{1,9}', text):
+        number = int(text)
+        if number >= least and (most is None or number <= most):
+            return number
     end = 'on' if most is None else 'to %d' % most
     and_word = ', and ' + word if word else ''
     raise argparse.ArgumentTypeError(
         '%r is given; allowed are whole numbers from %d %s%s' % (
             text, least, end, and_word))
+
+
+def parse_weight(text):
+    """Return the weight in an argument, a number.
+
+    :raises argparse.ArgumentTypeError: if the text is no weight
+    """
+    return parse_number(text, most=MOST_WEIGHT)
+
+
+def parse_low_weight(text):
+    """Return the weight of low priority in an argument, a number or IDLE.
+
+    :raises argparse.ArgumentTypeError: if the text is neither of them
+    """
+    return parse_number(text, most=MOST_WEIGHT, word=hierarchies.IDLE)
 
 
 def parse_memory_size(text):
@@ -59,14 +81,13 @@ def parse_memory_size(text):
 
 
 def build_parser():
-    """Return the parser of the command line and of the options in a file."""
+    """Return the parser of the command line and of the configuration file."""
     parser = argparse.ArgumentParser(
         prog='nova-prio-host', description='Prepare, check or measure the '
         'cgroups of a host for guests of high and low priority.',
         epilog='Options are also read from /%s. Options on the command line '
         'override them.' % host.CONFIGURATION)
     parser.add_argument('command', choices=COMMANDS)
-    parse_weight = functools.partial(parse_number, most=10000)
     parser.add_argument(
         '--high-weight', type=parse_weight, default=HIGH_WEIGHT,
         metavar='WEIGHT',
@@ -74,8 +95,8 @@ def build_parser():
         'rest of the host, 1 to 10000 (default: %(default)s, as the services '
         'of the host)')
     parser.add_argument(
-        '--low-weight', default=LOW_WEIGHT, metavar='WEIGHT',
-        type=functools.partial(parse_weight, word=hierarchies.IDLE),
+        '--low-weight', type=parse_low_weight, default=LOW_WEIGHT,
+        metavar='WEIGHT',
         help='CPU weight of all low-priority guests together, idle or 1 to '
         '10000 (default: %(default)s)')
     parser.add_argument(
@@ -105,8 +126,9 @@ def build_parser():
 
 
 def read_options(path, parser):
-    """Return the options in a file, a list of words.
+    """Return the options in the configuration file, a list of words.
 
+    :param path: pathlib.Path of the file
     :param parser: argparse.ArgumentParser, which exits at a wrong line
     """
     options = []
@@ -123,10 +145,25 @@ def read_options(path, parser):
     return options
 
 
+def format_prepare(argv):
+    """Return the command line that prepares the host with the given options.
+
+    The remedies name this command, so that it solves the problems.
+
+    :param argv: list of the arguments of any command
+    """
+    words = ['nova-prio-host', 'prepare']
+    for word in argv:
+        if word not in COMMANDS and word != '--json':
+            words.append(word)
+    return shlex.join(words)
+
+
 def run(argv):
-    """Run the command; return the options, and the problems, a list of str.
+    """Run the command.
 
     :param argv: list of arguments without the name of the program
+    :returns: (argparse.Namespace of the options, list of the problems as str)
     """
     parser = build_parser()
     options = parser.parse_args(argv)
@@ -140,23 +177,29 @@ def run(argv):
         path = options.root / host.CONFIGURATION
         if path.exists():
             parser.prog += ' (with %s)' % path
-            options = parser.parse_args([*read_options(path, parser), *argv])
-        # The remedies name the command that solves the problems.
-        options.to_prepare = shlex.join(['nova-prio-host', 'prepare', *(
-            word for word in argv
-            if word not in (*COMMANDS, '--json'))])
+            # The last value of an option counts, that of the command line.
+            words = read_options(path, parser) + list(argv)
+            options = parser.parse_args(words)
+        options.to_prepare = format_prepare(argv)
         if options.command == 'metrics':
-            # The problems are one of the metrics.
+            # One of the metrics is the number of problems.
             metrics.write(options)
             return options, []
-        problems = getattr(host.CgroupHost(options), options.command)()
+        cgroup_host = host.CgroupHost(options)
+        if options.command == 'prepare':
+            problems = cgroup_host.prepare()
+        else:
+            problems = cgroup_host.check()
     except OSError as error:
         problems = ['%s: %s.' % (error.filename, error.strerror)]
     return options, problems
 
 
 def find_problems(argv=('check',)):
-    """Return the problems of the host and of the arguments, a list of str."""
+    """Return the problems of the host and of the arguments, a list of str.
+
+    :param argv: list or tuple of arguments without the name of the program
+    """
     with contextlib.redirect_stderr(io.StringIO()) as errors:
         try:
             _, problems = run(argv)
@@ -167,8 +210,14 @@ def find_problems(argv=('check',)):
 
 
 def main(argv=None):
-    """Run the command; return 0, or 1 if there are problems."""
-    options, problems = run(sys.argv[1:] if argv is None else argv)
+    """Run the command; return 0, or 1 if there are problems.
+
+    :param argv: list of arguments without the name of the program, None for
+        those of this process
+    """
+    if argv is None:
+        argv = sys.argv[1:]
+    options, problems = run(argv)
     if options.json:
         print(json.dumps(problems, indent=2))
     else:
