@@ -1,7 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``openstack priority capacity list``."""
+"""The command ``openstack priority capacity list``.
 
+A row is the limit of a host for one kind of vCPUs. The high row limits the
+pinned vCPUs, which Nova calls dedicated. The low row limits the shared vCPUs,
+which float among the shared CPUs of the host. On a mix host, low-priority
+instances also float on the dedicated CPUs. The sold vCPUs of a row are in use,
+the sellable vCPUs are the limit.
+
+The traits of :mod:`nova_prio.model.traits` tell which hosts run the compute
+driver of this package, and which of them are mix hosts.
+"""
+
+import collections
 import math
 
 from openstack import exceptions as sdk_exceptions
@@ -12,11 +23,6 @@ from nova_prio.model import flavor_cpus
 from nova_prio.model import flavor_specs
 from nova_prio.model import provider_rows
 from nova_prio.model import traits
-
-#: Columns of the amounts: High Sold, High Sellable and so on.
-AMOUNTS = ['%s %s' % (row.title(), amount.title())
-           for row in provider_rows.CLASS_OF_ROW
-           for amount in provider_rows.Row._fields]
 
 
 class ListCapacity(command.Lister):
@@ -51,34 +57,61 @@ class ListCapacity(command.Lister):
         return parser
 
     def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+        """Return the names of the columns, and the rows of the table."""
         connection = self.app.client_manager.sdk_connection
-        request = needs_enabled = None
+        request = {}
+        needs_enabled = False
         if parsed_args.flavor:
             request, needs_enabled = _read_flavor(
                 connection.compute, parsed_args.flavor)
         query = {}
         if parsed_args.aggregate:
-            query['member_of'] = 'in:' + ','.join(
-                connection.compute.find_aggregate(
-                    name, ignore_missing=False).uuid
-                for name in parsed_args.aggregate)
-        rows = []
-        for provider, found in _list_hosts(connection.placement, query):
-            inventories, usages = _read_resources(
-                connection.placement, provider)
-            is_enabled = traits.CPU_PRIORITY in found
-            row = [provider.name, traits.CPU_PRIORITY_MIX in found, is_enabled]
-            for name in provider_rows.CLASS_OF_ROW:
-                row += provider_rows.get_row(name, inventories, usages)
+            uuids = _find_aggregates(connection.compute, parsed_args.aggregate)
+            query['member_of'] = 'in:' + ','.join(uuids)
+        table = []
+        for provider, host_traits in _list_hosts(connection.placement, query):
+            usages = _read_usages(connection.placement, provider)
+            inventories = _read_inventories(connection.placement, provider)
+            is_enabled = traits.CPU_PRIORITY in host_traits
+            is_mix = traits.CPU_PRIORITY_MIX in host_traits
+            values = [provider.name, is_mix, is_enabled]
+            for row_name in provider_rows.CLASS_OF_ROW:
+                values += provider_rows.get_row(row_name, inventories, usages)
             if request:
-                row.append(provider_rows.count_instances(
-                    request, inventories, usages)
-                    if is_enabled or not needs_enabled else 0)
-            rows.append(row)
-        return (['Host', 'Mix', 'Enabled', *AMOUNTS,
-                 *(['Units'] if request else [])],
-                sorted(rows))
+                units = 0
+                if is_enabled or not needs_enabled:
+                    units = provider_rows.count_instances(
+                        request, inventories, usages)
+                values.append(units)
+            table.append(values)
+        columns = _list_columns()
+        if request:
+            columns.append('Units')
+        return columns, sorted(table)
+
+
+def _list_columns():
+    """Return the names of the columns, without that of a flavor, a list.
+
+    The columns of the rows are High Sold, High Sellable and so on.
+    """
+    columns = ['Host', 'Mix', 'Enabled']
+    for row_name in provider_rows.CLASS_OF_ROW:
+        for amount_name in provider_rows.Row._fields:
+            columns.append('%s %s' % (row_name.title(), amount_name.title()))
+    return columns
+
+
+def _find_aggregates(compute, names):
+    """Return the UUIDs of aggregates, a list.
+
+    :param names: list of the names or IDs of the aggregates
+    """
+    uuids = []
+    for name in names:
+        aggregate = compute.find_aggregate(name, ignore_missing=False)
+        uuids.append(aggregate.uuid)
+    return uuids
 
 
 def _read_flavor(compute, name):
@@ -86,12 +119,13 @@ def _read_flavor(compute, name):
 
     :param name: name or ID of the flavor
     :returns: (dict, resource class -> amount; bool)
+    :raises osc_lib.exceptions.CommandError: if the flavor cannot be read
     """
     flavor = compute.find_flavor(
         name, ignore_missing=False, get_extra_specs=True)
     specs = flavor_cpus.add_policy(flavor.extra_specs)
-    disk_gb = (flavor.disk + flavor.ephemeral +
-               math.ceil((flavor.swap or 0) / 1024))
+    swap_gb = math.ceil((flavor.swap or 0) / 1024)
+    disk_gb = flavor.disk + flavor.ephemeral + swap_gb
     try:
         request = flavor_cpus.get_placement_request(
             flavor.vcpus, flavor.ram, disk_gb, specs)
@@ -106,30 +140,39 @@ def _list_hosts(placement, query):
 
     Three requests find the traits of all hosts.
 
-    :param query: further filters of resource providers
+    :param query: dict, name -> value, further filters of resource providers
+    :returns: tuples (resource provider of openstacksdk, set of those of its
+        traits that this package defines)
     """
     # Placement refuses a filter by a trait that does not exist.
-    existing = {trait.name for trait in placement.traits(
-        name='in:' + ','.join(traits.ALL))}
-    providers, traits_of = {}, {}
-    for trait in sorted(existing):
+    existing = placement.traits(name='in:' + ','.join(traits.ALL))
+    trait_names = {trait.name for trait in existing}
+    providers = {}
+    traits_of = collections.defaultdict(set)
+    for trait_name in sorted(trait_names):
         for provider in placement.resource_providers(
-                required=trait, **query):
+                required=trait_name, **query):
             providers[provider.id] = provider
-            traits_of.setdefault(provider.id, set()).add(trait)
-    for uuid, found in traits_of.items():
-        if traits.has_our_driver(found):
-            yield providers[uuid], found
+            traits_of[provider.id].add(trait_name)
+    for uuid, host_traits in traits_of.items():
+        if traits.has_our_driver(host_traits):
+            yield providers[uuid], host_traits
 
 
-def _read_resources(placement, provider):
-    """Return the inventories and the usages of a resource provider.
+def _read_inventories(placement, provider):
+    """Return the inventories of a resource provider.
 
-    :returns: (dict, resource class -> inventory; dict, resource class ->
-        amount)
+    :returns: dict, resource class -> inventory
+    """
+    inventories = placement.resource_provider_inventories(provider)
+    return {inventory.resource_class: inventory for inventory in inventories}
+
+
+def _read_usages(placement, provider):
+    """Return the used amounts of a resource provider.
+
+    :returns: dict, resource class -> amount
     """
     response = placement.get('/resource_providers/%s/usages' % provider.id)
     sdk_exceptions.raise_from_response(response)
-    return ({inventory.resource_class: inventory for inventory in
-             placement.resource_provider_inventories(provider)},
-            response.json()['usages'])
+    return response.json()['usages']

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands ``openstack priority server list`` and ``... project list``."""
+"""The commands ``openstack priority server list`` and ``... project list``.
+
+The class of a server is high, low or ordinary: the priority that is in force,
+or none. Its dedicated vCPUs are pinned to host CPUs, its shared vCPUs float.
+"""
 
 import collections
+import dataclasses
 
 from openstack import exceptions as sdk_exceptions
 from osc_lib.command import command
@@ -14,6 +19,15 @@ from nova_prio.model import flavor_specs
 
 #: The first microversion that shows the flavor embedded in a server.
 MICROVERSION = '2.47'
+
+
+@dataclasses.dataclass
+class Total:
+    """The number of servers of a project in a class, and of their vCPUs."""
+
+    servers: int = 0
+    dedicated_vcpus: int = 0
+    shared_vcpus: int = 0
 
 
 class ServerLister(command.Lister):
@@ -49,10 +63,10 @@ class ServerLister(command.Lister):
         if parsed_args.project:
             query['project_id'] = _find_project(
                 connection.identity, parsed_args.project)
+        # Nova ignores a project unless all projects are listed.
+        all_projects = bool(parsed_args.all_projects or parsed_args.project)
         for server in connection.compute.servers(
-                all_projects=bool(
-                    parsed_args.all_projects or parsed_args.project),
-                microversion=MICROVERSION, **query):
+                all_projects=all_projects, microversion=MICROVERSION, **query):
             specs = server.flavor.extra_specs or {}
             demand = None
             try:
@@ -73,16 +87,23 @@ class ListServer(ServerLister):
     """
 
     def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
-        return (
-            ('ID', 'Name', 'Project', 'Host', 'Status', 'Priority', 'Class',
-             'Dedicated vCPUs', 'Shared vCPUs'),
-            [(server.id, server.name, server.project_id,
-              server.compute_host or '', server.status,
-              (server.flavor.extra_specs or {}).get(
-                  flavor_specs.EXTRA_SPEC, ''),
-              class_name, *_get_vcpus(demand))
-             for server, class_name, demand in self.list_servers(parsed_args)])
+        """Return the names of the columns, and the rows of the table."""
+        columns = ('ID', 'Name', 'Project', 'Host', 'Status', 'Priority',
+                   'Class', 'Dedicated vCPUs', 'Shared vCPUs')
+        table = []
+        for server, class_name, demand in self.list_servers(parsed_args):
+            extra_specs = server.flavor.extra_specs or {}
+            priority = extra_specs.get(flavor_specs.EXTRA_SPEC, '')
+            # Unknown numbers are empty.
+            dedicated_vcpus = shared_vcpus = ''
+            if demand is not None:
+                dedicated_vcpus = demand.dedicated
+                shared_vcpus = demand.shared
+            table.append((
+                server.id, server.name, server.project_id,
+                server.compute_host or '', server.status, priority,
+                class_name, dedicated_vcpus, shared_vcpus))
+        return columns, table
 
 
 class ListProject(ServerLister):
@@ -97,28 +118,27 @@ class ListProject(ServerLister):
     """
 
     def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
-        # (project, class) -> [servers, dedicated vCPUs, shared vCPUs]
-        sums = collections.defaultdict(lambda: [0, 0, 0])
+        """Return the names of the columns, and the rows of the table."""
+        columns = ('Project', 'Class', 'Servers', 'Dedicated vCPUs',
+                   'Shared vCPUs')
+        # (ID of the project, name of the class) -> Total
+        totals = collections.defaultdict(Total)
         for server, class_name, demand in self.list_servers(parsed_args):
             # Each user may see whether host_id is empty.
-            if not server.host_id or demand is None:
-                continue
-            numbers = sums[server.project_id, class_name]
-            for index, number in enumerate(
-                    (1, demand.dedicated, demand.shared)):
-                numbers[index] += number
-        return (
-            ('Project', 'Class', 'Servers', 'Dedicated vCPUs',
-             'Shared vCPUs'),
-            [(*key, *numbers) for key, numbers in sorted(
-                sums.items(), key=lambda item: (
-                    item[0][0], flavor_cpus.CLASSES.index(item[0][1])))])
-
-
-def _get_vcpus(demand):
-    """Return the dedicated and shared vCPUs, '' if they are unknown."""
-    return ('', '') if demand is None else (demand.dedicated, demand.shared)
+            if server.host_id and demand is not None:
+                total = totals[server.project_id, class_name]
+                total.servers += 1
+                total.dedicated_vcpus += demand.dedicated
+                total.shared_vcpus += demand.shared
+        table = []
+        for project_id in sorted({project_id for project_id, _ in totals}):
+            for class_name in flavor_cpus.CLASSES:
+                total = totals.get((project_id, class_name))
+                if total is not None:
+                    table.append((
+                        project_id, class_name, total.servers,
+                        total.dedicated_vcpus, total.shared_vcpus))
+        return columns, table
 
 
 def _find_project(identity, name):
