@@ -116,7 +116,8 @@ class Hierarchy:
         elif idle.exists() and systemd_slice is None:
             yield steps.make_value_step(idle, '1')
         elif steps.read_file(idle) != '1':
-            # Kernels before 5.15, systemd before 252, systemd on cgroup v1.
+            # Kernels before 5.15, systemd before 252 and systemd on cgroup v1
+            # know no idle. The lowest weight takes its place.
             accepted = () if systemd_slice is None else self.SYSTEMD_IDLE
             yield steps.make_value_step(
                 number, str(self.CPU.least), systemd_slice, accepted)
@@ -176,7 +177,7 @@ class CgroupV2(Hierarchy):
     def plan_settings(self, path, name, options, systemd_slice=None):
         """Yield the steps of the options, with those of the memory.
 
-        :param systemd_slice: SystemdSlice or None, as for Hierarchy
+        :param systemd_slice: SystemdSlice or None, as in the base class
         """
         yield from super().plan_settings(path, name, options, systemd_slice)
         if name == HIGH and 'memory' in self.controllers:

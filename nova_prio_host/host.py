@@ -41,7 +41,8 @@ class Systemd:
 
     A slice is a unit of systemd with a cgroup. machined is the service of
     systemd that registers virtual machines. Each partition has a slice, and
-    its unit file has the weights.
+    its unit file has the weights. A drop-in is a further file of a unit, in
+    which an operator overrides settings of the unit file.
 
     :param root: pathlib.Path of the root directory of the host
     :param host_hierarchies: list of the Hierarchies of the host
@@ -166,7 +167,10 @@ def _run_systemctl(arguments):
 
 
 class CgroupHost:
-    """Checks or prepares one host.
+    """Checks or prepares one host, or the image of a host.
+
+    An image is the file system of a host that does not run. It has no cgroups,
+    so that only the unit files can be written.
 
     :param options: argparse.Namespace of nova-prio-host; in addition,
         ``to_prepare`` is the command line that prepares the host
@@ -178,7 +182,6 @@ class CgroupHost:
         self.cgroups = root / 'sys/fs/cgroup'
         self.hierarchies = list(hierarchies.find_hierarchies(self.cgroups))
         self.has_systemd = (root / 'run/systemd/system').is_dir()
-        # The file system of a host that does not run.
         self.is_image = (root != pathlib.Path('/') and
                          not self.hierarchies and
                          (root / 'etc/systemd/system').is_dir())
