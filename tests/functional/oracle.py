@@ -18,7 +18,6 @@ _SECONDS = 1
 REFUSED = 'cannot start on its CPUs'
 #: The start gate writes a WARNING if a lease has ended too early.
 _NOT_LEASED = 'which were not leased to its instance'
-_ROWS = 'high', 'low', 'ordinary'
 _RESERVED_MEMORY_MB = 512
 
 
@@ -84,9 +83,9 @@ class Oracle:
                 yield '%s: the guest %s runs on %s, leased are %s' % (
                     host, uuid, sorted(cpus), leased.get(uuid))
         report = self._get_report_of_tracker(host)
-        for row in _ROWS:
-            used, sellable = (getattr(report, '%s_%s' % (row, name))
-                              for name in ('used', 'sellable'))
+        for row in report.sellable._fields:
+            used = getattr(report.used, row)
+            sellable = getattr(report.sellable, row)
             if used > sellable:
                 yield '%s: %d of %d in the %s row are used' % (
                     host, used, sellable, row)

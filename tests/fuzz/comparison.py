@@ -202,10 +202,9 @@ class _Comparison:
                           getattr(report.used, row))
             self._compare('%s: %s row sellable' % (host, row), sellable,
                           getattr(report.sellable, row))
-        self._compare('%s: low by cell' % host, {
-            str(cell): vcpus for cell, vcpus in
-            self._model.shared_by_cell(host, low_only=True).items()},
-            report.low_by_cell)
+        self._compare('%s: low by cell' % host,
+                      self._model.shared_by_cell(host, low_only=True),
+                      report.low_by_cell)
         self._compare('%s: blocked CPUs' % host, frozenset(), report.blocked)
         self._compare('%s: partitions' % host, '', report.partition_problem)
         self._compare('%s: report of the tracker' % host, report,
