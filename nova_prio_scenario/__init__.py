@@ -3,6 +3,7 @@
 """Scenarios: hosts, steps on these hosts, and the result.
 
 * :mod:`nova_prio_scenario.document`: reads and checks a scenario file (pure)
+* :mod:`nova_prio_scenario.checks`: items and steps that contradict (pure)
 * :mod:`nova_prio_scenario.schema`: the rules of a file as JSON schema (pure)
 * :mod:`nova_prio_scenario.verbs`: the steps of a scenario (pure)
 * :mod:`nova_prio_scenario.cloud`: a stock Nova and Placement

@@ -42,9 +42,10 @@ class Play(command.Command):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
         default = os.environ.get(DEFAULT_FILE)
+        # FILE may be omitted only if it has a default.
+        nargs = '?' if default else None
         parser.add_argument(
-            'file', metavar='FILE', nargs='?' if default else None,
-            default=default,
+            'file', metavar='FILE', nargs=nargs, default=default,
             help='the scenario, YAML; - for standard input (default: the '
                  'value of the environment variable %s)' % DEFAULT_FILE)
         parser.add_argument(
@@ -67,10 +68,11 @@ class Play(command.Command):
         except Exception as error:
             if self.app.options.debug:
                 raise
-            is_sentence = isinstance(error, (result.PlayFailed, ImportError))
-            self._show_progress('Cannot play the scenario: %s%s' % (
-                '' if is_sentence else type(error).__name__ + ': ',
-                ' '.join(str(error).split())))
+            message = ' '.join(str(error).split())
+            # The texts of these errors are sentences.
+            if not isinstance(error, (result.PlayFailed, ImportError)):
+                message = '%s: %s' % (type(error).__name__, message)
+            self._show_progress('Cannot play the scenario: %s' % message)
             return FAILED
         if parsed_args.format == 'json':
             self.app.stdout.write(
@@ -92,6 +94,8 @@ class Play(command.Command):
     def _play(self, scenario, makes_page):
         """Play a Document; return the Result, and the HTML of a page or None.
 
+        :param scenario: document.Document
+        :param makes_page: whether to return a page
         :raises document.BadScenario: if Nova refuses a part of the file
         :raises result.PlayFailed: if Nova fails
         """
@@ -116,10 +120,13 @@ class Play(command.Command):
             with refusals.convert_refused_start(result.PlayFailed), (
                     cloud.Cloud.running(scenario.affinity_domains)) as running:
                 self._show_progress('Nova and Placement started')
-                played = player.Player(
-                    running, scenario, self._show_progress, recorder).play()
-            return played, recorder and html.render(
-                recorder.make_page(played))
+                scenario_player = player.Player(
+                    running, scenario, progress=self._show_progress,
+                    recorder=recorder)
+                played = scenario_player.play()
+            if recorder is None:
+                return played, None
+            return played, html.render(recorder.make_page(played))
 
 
 @contextlib.contextmanager
@@ -142,6 +149,7 @@ def _end_process_on_signal(directory):
     :param directory: the directory of all temporary files, to be removed
     """
     def end(number, frame):
+        # The arguments are those of each signal handler of Python.
         for name in SIGNALS:
             signal.signal(name, signal.SIG_IGN)
         try:

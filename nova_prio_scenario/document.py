@@ -3,23 +3,25 @@
 """Reads a scenario file, and names the line of each error in it; pure.
 
 ``doc/source/user/scenario.rst`` describes the format. A path is a tuple of
-keys and list positions in the file, such as ``('hosts', 0, 'cpus')``.
+keys and list positions in the file, such as ``('hosts', 0, 'cpus')``. A rule
+is the JSON schema of a value (:mod:`nova_prio_scenario.schema`).
 """
 
 import yaml
 
-from nova_prio_scenario import result
+from nova_prio_scenario import checks
 from nova_prio_scenario import schema
 from nova_prio_scenario import verbs
 
-DEFAULT_IMAGE = 'default'
+#: Name of the image that each scenario has.
+DEFAULT_IMAGE = checks.DEFAULT_IMAGE
 #: Keys whose values are text for Nova, although YAML may read a number.
 _TEXT_KEYS = frozenset([
     'aggregate', 'extra_specs', 'properties', 'dedicated', 'shared'])
-_NEEDS_PRIO = "true needs the driver 'prio'"
-_STEP = schema.mapping({
-    **{name: schema.mapping(verb.properties, default=None)
-       for name, verb in verbs.VERBS.items()}, 'expect': schema.TEXT})
+# The rule of a step has a key for each verb: a step has one of these keys.
+_STEP_KEYS = {name: schema.mapping(verb.properties, default=None)
+              for name, verb in verbs.VERBS.items()}
+_STEP = schema.mapping(_STEP_KEYS | {'expect': schema.TEXT})
 #: The rule of a whole file.
 RULE = schema.mapping({
     'description': schema.TEXT,
@@ -47,7 +49,7 @@ class Document:
     ``hosts``, ``flavors``, ``images`` and ``server_groups`` are lists of
     dicts with all keys of their rules, ``steps`` is a list of
     :class:`nova_prio_scenario.verbs.Step`. ``affinity_domains`` is the option
-    of nova-scheduler, a list of texts.
+    of nova-scheduler, a list of texts. ``description`` is a text or None.
 
     :param text: YAML
     :param name: name of the file in the errors
@@ -55,34 +57,30 @@ class Document:
     """
 
     def __init__(self, text, name):
+        """Read and check a text; the class describes the parameters."""
         self._name = name
         self._lines = {}  # path to number
         self._duplicates = []  # (path, sentence) of each duplicate key
         # Without a text: it only converts the nodes of the text below.
         self._loader = yaml.SafeLoader('')
         value = self._parse(text)
-        problems = [*self._duplicates, *schema.find_problems(RULE, value)]
+        problems = list(self._duplicates)
+        problems += schema.find_problems(RULE, value)
         # Shorter paths are about a whole list or about the whole file.
         if all(len(path) > 1 for path, _ in problems):
             value = schema.with_defaults(RULE['properties'], value)
             # Only well-formed items and steps are checked further.
             broken = {path[:2] for path, _ in problems}
-            problems += _check_items(value, broken)
-            problems += _check_steps(value, broken)
+            problems += checks.check_items(value, broken)
+            problems += checks.check_steps(value, broken)
         if problems:
-            # A set: jsonschema may find the same problem twice.
-            lines = {(self._get_line(path), self.describe(path, sentence))
-                     for path, sentence in problems}
-            raise BadScenario('\n'.join(line for _, line in sorted(lines)))
+            raise self._make_error(problems)
         self.description = value['description']
         self.affinity_domains = value['affinity_domains']
-        items = {key: [schema.with_defaults(properties, item)
-                       for item in value[key]]
-                 for key, properties in schema.ITEMS.items()}
-        self.hosts = items['hosts']
-        self.flavors = items['flavors']
-        self.images = items['images']
-        self.server_groups = items['server_groups']
+        self.hosts = _complete_items(value, 'hosts')
+        self.flavors = _complete_items(value, 'flavors')
+        self.images = _complete_items(value, 'images')
+        self.server_groups = _complete_items(value, 'server_groups')
         self.steps = [_make_step(step) for step in value['steps']]
 
     def _parse(self, text):
@@ -129,6 +127,19 @@ class Document:
             mapping[key] = self._read(item, path + (key,))
         return mapping
 
+    def _make_error(self, problems):
+        """Return the BadScenario of all problems, in the order of the file.
+
+        :param problems: list of (path, sentence)
+        """
+        # A set: jsonschema may find the same problem twice.
+        descriptions = set()  # (line number, text)
+        for path, sentence in problems:
+            descriptions.add(
+                (self._get_line(path), self.describe(path, sentence)))
+        texts = [text for _, text in sorted(descriptions)]
+        return BadScenario('\n'.join(texts))
+
     def _get_line(self, path):
         """Return the line of a path, or of the path that should contain it."""
         while path not in self._lines:
@@ -137,17 +148,33 @@ class Document:
 
     def describe(self, path, sentence):
         """Return a problem as text: FILE:LINE: key 'KEY': SENTENCE."""
-        key = ''.join('[%d]' % part if isinstance(part, int) else '.' + part
-                      for part in path).lstrip('.')
-        return '%s:%d: %s%s' % (self._name, self._get_line(path),
-                                key and 'key %r: ' % key, sentence)
+        key = ''
+        for part in path:
+            if isinstance(part, int):
+                key += '[%d]' % part
+            else:
+                key += '.' + part
+        key = key.lstrip('.')
+        if key:
+            sentence = 'key %r: %s' % (key, sentence)
+        return '%s:%d: %s' % (self._name, self._get_line(path), sentence)
 
 
 def _make_step(step):
     """Return the verbs.Step of a step in the file, a dict with one verb."""
     name, = step.keys() - {'expect'}
     args = schema.with_defaults(verbs.VERBS[name].properties, step[name])
-    return verbs.Step(name, args, step.get('expect'))
+    return verbs.Step(name=name, args=args, expect=step.get('expect'))
+
+
+def _complete_items(value, key):
+    """Return the items of a list with all keys, a list of dicts.
+
+    :param value: dict, the file with all its keys
+    :param key: key of ``schema.ITEMS``
+    """
+    return [schema.with_defaults(schema.ITEMS[key], item)
+            for item in value[key]]
 
 
 def load(path):
@@ -156,7 +183,9 @@ def load(path):
     :param path: path of the file; '-' for standard input
     :raises BadScenario: if the file cannot be read or breaks a rule
     """
-    name, file = ('<stdin>', 0) if path == '-' else (path, path)
+    name = file = path
+    if path == '-':
+        name, file = '<stdin>', 0  # the descriptor of standard input
     try:
         with open(file, encoding='utf-8', closefd=file != 0) as stream:
             return Document(stream.read(), name)
@@ -165,124 +194,3 @@ def load(path):
     except UnicodeDecodeError as error:
         problem = 'is not UTF-8 text: %s' % error.reason
     raise BadScenario('%s: %s' % (name, problem))
-
-
-def _check_items(value, broken):
-    """Yield (path, sentence) for each item that contradicts itself or others.
-
-    :param value: dict, the file with all its keys
-    :param broken: set of paths of items and steps that are not well-formed
-    """
-    for key, properties in schema.ITEMS.items():
-        names = {DEFAULT_IMAGE} if key == 'images' else set()
-        for position, item in enumerate(value[key]):
-            path = (key, position)
-            if path in broken:
-                continue
-            if item['name'] in names:
-                yield path + ('name',), '%r is already used' % item['name']
-            names.add(item['name'])
-            if key == 'hosts':
-                for name, sentence in _check_host(
-                        schema.with_defaults(properties, item)):
-                    yield path + (name,), sentence
-    *wider, last = value['affinity_domains']
-    if last != 'host':
-        yield ('affinity_domains', len(wider)), (
-            'the last domain must be host, not %r' % last)
-
-
-def _check_host(host):
-    """Yield (key, sentence) for each key of a host that contradicts others.
-
-    :param host: dict with all keys of ``schema.HOST``
-    """
-    parts = host['cells'] * host['threads']
-    if host['cpus'] % parts:
-        yield 'cpus', '%d is not a multiple of %d (cells times threads)' % (
-            host['cpus'], parts)
-    sets = {'dedicated': frozenset(), 'shared': frozenset()}
-    for key in sets:
-        if host[key] is not None:
-            sets[key], sentence = _parse_cpu_set(host[key], host['cpus'])
-            if sentence:
-                yield key, sentence
-    both = sets['dedicated'] & sets['shared']
-    if both:
-        yield 'shared', '%r and dedicated %r have CPUs in common: %s' % (
-            host['shared'], host['dedicated'], result.format_cpus(both))
-    if host['mix'] and None in (host['dedicated'], host['shared']):
-        yield 'mix', 'true needs both dedicated and shared'
-    if host['mix'] and host['driver'] == 'stock':
-        yield 'mix', _NEEDS_PRIO
-
-
-def _parse_cpu_set(text, cpus):
-    """Return the frozenset of a CPU set, and a sentence that blames it, or ''.
-
-    :param cpus: number of CPUs of the host
-    """
-    try:
-        found = result.parse_cpus(text)
-    except ValueError as error:
-        return frozenset(), '%r is not a CPU set: %s' % (text, error)
-    missing = found.difference(range(cpus))
-    if missing:
-        return found, '%r has CPUs that the host lacks: %s; it has 0-%d' % (
-            text, result.format_cpus(missing), cpus - 1)
-    return found, '' if found else '%r has no CPUs' % text
-
-
-def _check_change(args, host):
-    """Yield (key, sentence) for each value of host-change that is wrong.
-
-    Whether a host starts with a change is for Nova to decide.
-
-    :param args: dict, the keys of the step in the file
-    :param host: dict, the host in the file
-    """
-    for key in ('dedicated', 'shared'):
-        if key in args:
-            _, sentence = _parse_cpu_set(args[key], host['cpus'])
-            if sentence:
-                yield key, sentence
-    if args.get('mix') and host.get('driver') == 'stock':
-        yield 'mix', _NEEDS_PRIO
-
-
-def _check_steps(value, broken):
-    """Yield (path, sentence) for each step that cannot be taken.
-
-    The check ends before a step that is not well-formed, because the existing
-    servers are unknown from there on.
-
-    :param value: dict, the file with all its keys
-    :param broken: set of paths of items and steps that are not well-formed
-    """
-    names = {'server': set(), 'down': set(), **{
-        kind: {item['name'] for item in value[key]
-               if isinstance(item, dict) and isinstance(item.get('name'), str)}
-        for kind, key in (('flavor', 'flavors'), ('image', 'images'),
-                          ('group', 'server_groups'), ('host', 'hosts'))}}
-    names['image'].add(DEFAULT_IMAGE)
-    hosts = {host['name']: host for position, host in enumerate(value['hosts'])
-             if ('hosts', position) not in broken}
-    for position, step in enumerate(value['steps']):
-        path = ('steps', position)
-        if path in broken:
-            break
-        found = [name for name in verbs.VERBS if name in step]
-        if len(found) != 1:
-            yield path, 'has %s; a step must have one of %s' % (
-                ' and '.join(found) or 'no verb', ', '.join(verbs.VERBS))
-        for name in found:
-            problems = [*verbs.check(name, step[name], names)]
-            if name == 'host-change' and step[name]['host'] in hosts:
-                problems += _check_change(
-                    step[name], hosts[step[name]['host']])
-            for key, sentence in problems:
-                yield path + (name, key), sentence
-            outcomes = verbs.VERBS[name].outcomes
-            if step.get('expect', outcomes[0]) not in outcomes:
-                yield path + ('expect',), '%r is not one of %s' % (
-                    step['expect'], ', '.join(outcomes))

@@ -11,13 +11,13 @@ class HostOperations:
     def host_down(self, name):
         """Stop a host, and force its service down as an operator does."""
         self.computes[name].stop()
-        self._force_down(name, True)
+        self._force_down(name, is_down=True)
         self.hosts_down.add(name)
 
     def host_up(self, name):
         """Start a host that is down, with the guests it had."""
         self.restart_compute_service(name)
-        self._force_down(name, False)
+        self._force_down(name, is_down=False)
         self.hosts_down.remove(name)
         self.update_host(name)
 
@@ -49,20 +49,22 @@ class HostOperations:
 
         If it does not start, start it with its former options again.
 
-        :param options: parameters of ``Cloud.start_host`` that set options
+        :param options: dict, parameter of ``Cloud.start_host`` that sets an
+            option, to its new value
         :raises BaseException: the error with which nova-compute did not start
         """
-        before, compute = self._host_options[name], self.computes[name]
+        options_before = self._host_options[name]
+        compute = self.computes[name]
         provider = self.compute_rp_uuids[name]
         connection = self.mock_conn.return_value
         # The running nova-compute keeps the former dict.
-        self._host_options[name] = {
-            **before, **host_options.make_options(**options)}
+        changed_options = host_options.make_options(**options)
+        self._host_options[name] = options_before | changed_options
         try:
             self.restart_compute_service(name)
         except BaseException:
             # Nova's test code does not expect the error.
-            self._host_options[name] = before
+            self._host_options[name] = options_before
             self.computes[name] = compute
             self.compute_rp_uuids[name] = provider
             self.mock_conn.return_value = connection
@@ -71,9 +73,13 @@ class HostOperations:
         self.update_host(name)
 
     def get_options(self, name, *parameters):
-        """Return the options of a host, a dict.
+        """Return the options of a host, a dict, parameter to value.
 
-        :param parameters: parameters of ``Cloud.start_host`` that set options
+        :param parameters: tuple, parameters of ``Cloud.start_host`` that set
+            options
         """
-        return {parameter: self._host_options[name][
-            host_options.NAMES[parameter]] for parameter in parameters}
+        values = {}
+        for parameter in parameters:
+            option = host_options.NAMES[parameter]
+            values[parameter] = self._host_options[name][option]
+        return values

@@ -3,8 +3,8 @@
 """Options for each host of one process.
 
 Nova has one configuration per process, but the process of an embedded cloud
-runs many computes. The options of a host are a dict, (name of the group or
-None, name of the option) to value.
+runs the nova-compute of many hosts. The options of a host are a dict, (name of
+the group or None, name of the option) to value.
 """
 
 import contextlib
@@ -34,7 +34,10 @@ def get_current():
 
 
 def make_options(**values):
-    """Return the options that parameters of ``cloud.Cloud.start_host`` set."""
+    """Return the options that parameters of ``cloud.Cloud.start_host`` set.
+
+    :param values: dict, parameter to value
+    """
     return {NAMES[name]: value for name, value in values.items()}
 
 
@@ -46,18 +49,24 @@ class HostOptionsFixture(fixtures.Fixture):
         get = cfg.ConfigOpts._get
 
         def get_for_host(conf, name, group=None, namespace=None):
+            """Return an option of the host; parameters as of ``_get``."""
             value = get(conf, name, group, namespace)
             options = _OPTIONS.get() or self._starting
             if not options or namespace is not None:
                 return value
-            return options.get((getattr(group, 'name', group), name), value)
+            # A group is a cfg.OptGroup, its name, or None.
+            group_name = getattr(group, 'name', group)
+            return options.get((group_name, name), value)
 
         self.useFixture(fixtures.MonkeyPatch(
             'oslo_config.cfg.ConfigOpts._get', get_for_host))
 
     @contextlib.contextmanager
     def starting(self, options):
-        """Show the options of a host to all threads: its start uses some."""
+        """Show the options of a host to all threads: its start uses some.
+
+        :param options: dict, see the module
+        """
         self._starting = options
         try:
             yield
@@ -67,7 +76,10 @@ class HostOptionsFixture(fixtures.Fixture):
 
 @contextlib.contextmanager
 def use(options):
-    """Show the options of one host to this thread."""
+    """Show the options of one host to this thread.
+
+    :param options: dict, see the module
+    """
     token = _OPTIONS.set(options)
     try:
         yield
@@ -82,23 +94,28 @@ def run_with(manager, options, guest_xmls):
     their methods has these options.
 
     :param manager: nova.compute.manager.ComputeManager
+    :param options: dict, see the module
     :param guest_xmls: dict, server id to str, to be filled with the domain
         XML that the driver generates
     """
     for part in manager.driver, manager.rt:
-        part.__class__ = functools.update_wrapper(
-            _make_subclass(part.__class__, options, guest_xmls),
-            part.__class__, updated=())
+        stock = part.__class__
+        subclass = _make_subclass(stock, options, guest_xmls)
+        # The subclass has the name and the module of the stock class.
+        part.__class__ = functools.update_wrapper(subclass, stock, updated=())
 
 
 def _make_subclass(stock, options, guest_xmls):
     """Return a subclass whose methods run with the options of a host.
 
     :param stock: class of the driver or of the tracker
+    :param options: dict, see the module
+    :param guest_xmls: dict, as of :func:`run_with`
     """
     class OnHost(stock):
 
         def __getattribute__(self, name):
+            """Return an attribute; a method as one that uses the options."""
             value = super().__getattribute__(name)
             if not inspect.ismethod(value):
                 return value

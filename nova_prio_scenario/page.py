@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Records the hosts after each step, for the page of a scenario."""
+"""Records the hosts after each step, for the page of a scenario.
+
+The page shows the rows of each host: the capacity of a host for servers of one
+class, 'high', 'low' or 'ordinary'.
+"""
 
 import dataclasses
 import types
@@ -37,22 +41,24 @@ class Recorder:
         # A server keeps its CPUs in the result until the last step.
         servers = [dataclasses.replace(server, cpus=None, partition=None)
                    for server in servers]
-        for server in servers:
-            stage.update_server(server)
         guests = {}  # name of a host or None to list of Guest
         for server in servers:
+            stage.update_server(server)
             if server.status != 'DELETED':
                 guests.setdefault(server.host, []).append(make_guest(server))
+        hosts = []
+        for host in self._document.hosts:
+            # The state of a host may override values of the file.
+            shown = host | stage.get_host(host)
+            hosts.append(make_host(shown, guests.get(host['name'], []),
+                                   stage.get_pinned_cpus(host)))
+        faults_of_step = {}  # name of a server or host to its fault
+        for name, faults in result.list_faults(servers, host_faults):
+            if number in faults:
+                faults_of_step[name] = faults[number]
         self._steps.append(content.Step(
-            hosts=[make_host(
-                # The state of a host may override values of the file.
-                {**host, **stage.get_host(host)},
-                guests.get(host['name'], []), stage.get_pinned_cpus(host))
-                for host in self._document.hosts],
-            title=title, outcome=outcome,
-            refusals=group_refusals({
-                name: faults[number] for name, faults in
-                result.list_faults(servers, host_faults) if number in faults}),
+            hosts=hosts, title=title, outcome=outcome,
+            refusals=group_refusals(faults_of_step),
             unplaced=guests.get(None, [])))
 
     def make_page(self, played):
@@ -80,45 +86,87 @@ def make_host(host, guests, pinned):
     :param guests: list of ``content.Guest``
     :param pinned: frozenset, the CPUs that Nova counts as pinned
     """
-    problems = [text for key, value, text in (
-        ('state', 'down', 'The host is down.'),
-        ('status', 'disabled', 'nova-compute is disabled: the scheduler omits '
-         'this host.')) if host[key] == value]
+    problems = []
+    if host['state'] == 'down':
+        problems.append('The host is down.')
+    if host['status'] == 'disabled':
+        problems.append(
+            'nova-compute is disabled: the scheduler omits this host.')
     is_open = not problems
-    aggregate = types.SimpleNamespace(metadata=host['aggregate'] or {})
-    is_marked = aggregate_metadata.allows_priority(aggregate)
+    metadata = host['aggregate'] or {}
+    allows_priority = aggregate_metadata.allows_priority(
+        types.SimpleNamespace(metadata=metadata))
     rows = make_rows(host['classes'])
-    if rows and not is_marked:
+    if rows and not allows_priority:
         problems.append(content.NO_PRIORITY_AGGREGATE)
-    sets = {key: result.parse_cpus(host[key]) if host[key] else frozenset()
-            for key in ('dedicated', 'shared')}
+    aggregates = []
+    if metadata:
+        aggregates.append(result.name_aggregate(metadata))
+    pinned_by_no_guest = set(pinned)
+    for guest in guests:
+        pinned_by_no_guest -= guest.pinned
     return content.HostSection(
-        name=host['name'], guests=guests, rows=rows,
-        aggregates=[result.name_aggregate(host['aggregate'])]
-        if host['aggregate'] else [],
-        facts=[('CPUs', str(host['cpus'])),
-               ('Dedicated CPUs', host['dedicated'] or 'none'),
-               ('Shared CPUs', host['shared'] or 'none'),
-               ('CPU allocation ratio', str(host['ratio'] or "Nova's")),
-               ('Mix', 'on' if host['mix'] else 'off'),
-               ('Driver', host['driver'])],
-        held=pinned.difference(*(guest.pinned for guest in guests)),
-        problems=problems, is_open=is_open,
-        takes_priority=bool(rows) and is_marked, **sets)
+        name=host['name'],
+        guests=guests,
+        rows=rows,
+        aggregates=aggregates,
+        facts=_list_facts(host),
+        dedicated=_parse_set(host['dedicated']),
+        shared=_parse_set(host['shared']),
+        held=frozenset(pinned_by_no_guest),
+        problems=problems,
+        is_open=is_open,
+        takes_priority=bool(rows) and allows_priority)
+
+
+def _list_facts(host):
+    """Return the names and values that the page shows, a list of pairs.
+
+    :param host: dict, the host in the scenario file and in the result
+    """
+    mix = 'on' if host['mix'] else 'off'
+    return [('CPUs', str(host['cpus'])),
+            ('Dedicated CPUs', host['dedicated'] or 'none'),
+            ('Shared CPUs', host['shared'] or 'none'),
+            ('CPU allocation ratio', str(host['ratio'] or "Nova's")),
+            ('Mix', mix),
+            ('Driver', host['driver'])]
+
+
+def _parse_set(text):
+    """Return the CPUs of a CPU set, a frozenset.
+
+    :param text: str; None for no CPUs
+    """
+    if not text:
+        return frozenset()
+    return result.parse_cpus(text)
 
 
 def make_rows(classes):
     """Return name of a row -> ``content.Row``; empty without ``classes``.
 
-    :param classes: dict, see ``stage.Stage.get_host``, or None
+    :param classes: dict, see ``stage.Stage.get_host``; None for a host with
+        another compute driver
     """
     if classes is None:
         return {}
-    sellable, used = (
-        capacity.Rows(*(classes[row][key] for row in capacity.Rows._fields))
-        for key in ('sellable', 'used'))
+    sellable = _read_rows(classes, 'sellable')
+    used = _read_rows(classes, 'used')
     return content.make_rows(
         used, sellable, capacity.calculate_left(sellable, used))
+
+
+def _read_rows(classes, key):
+    """Return the capacity.Rows of one number of each row.
+
+    :param classes: dict, see ``stage.Stage.get_host``
+    :param key: 'sellable' or 'used'
+    """
+    return capacity.Rows(
+        high=classes['high'][key],
+        low=classes['low'][key],
+        ordinary=classes['ordinary'][key])
 
 
 def group_refusals(faults):
@@ -132,9 +180,11 @@ def group_refusals(faults):
     refusals = []
     for fault, names in servers.items():
         line, *reasons = fault.split('\n')
-        heading = reasons.pop(0) if reasons and reasons[0].startswith(
-            result.NO_CANDIDATE) else ''
+        heading = ''
+        if reasons and reasons[0].startswith(result.NO_CANDIDATE):
+            heading = reasons.pop(0)
         # The line begins with the step, such as "step 3 (create): ".
+        message = line.partition('): ')[2]
         refusals.append(content.RefusedServers(
-            names, line.partition('): ')[2], reasons, heading))
+            servers=names, message=message, reasons=reasons, heading=heading))
     return refusals

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a scenario as text; pure."""
+"""The result of a scenario as text; pure.
+
+The text has a map of each host. Its lines are the rows of the host: the
+servers of one class, 'high', 'low' or 'ordinary', on the CPUs of the host. A
+mark is the text of one CPU in a line.
+"""
 
 import operator
 import textwrap
@@ -25,25 +30,24 @@ def format_result(result, hosts):
     :param result: :class:`nova_prio_scenario.result.Result`
     :param hosts: list of dicts, the hosts of the scenario file
     """
-    parts = [
-        format_servers(result.servers),
-        *format_faults(result),
-        *(draw_host(host, report, result.servers)
-          for host, report in zip(hosts, result.hosts))]
+    parts = [format_servers(result.servers)]
+    parts.extend(format_faults(result))
+    for host, report in zip(hosts, result.hosts):
+        parts.append(draw_host(host, report, result.servers))
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
 
 def format_servers(servers):
     """Return the table of the servers."""
-    rows = []
+    lines = []
     for server in servers:
         cpus = ', '.join(_name_cpus(pinned=server.pinned_on,
                                     floats=server.floats_on))
-        rows.append([server.name, *(value or '-' for value in (
-            server.priority, server.status, server.host, cpus,
-            server.partition))])
+        lines.append([
+            server.name, server.priority or '-', server.status or '-',
+            server.host or '-', cpus or '-', server.partition or '-'])
     return tables.format_table(
-        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'], rows)
+        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'], lines)
 
 
 def format_faults(result):
@@ -57,11 +61,16 @@ def format_faults(result):
         for refusal in faults.items():
             names.setdefault(refusal, []).append(name)
     for refusal in sorted(names, key=operator.itemgetter(0)):
-        yield ', '.join([*names[refusal], refusal[1].replace('\n', '\n  ')])
+        _, fault = refusal
+        indented_fault = fault.replace('\n', '\n  ')
+        yield '%s, %s' % (', '.join(names[refusal]), indented_fault)
 
 
 def _name_cpus(**cpu_sets):
-    """Return texts such as "shared 8-11", without the empty sets."""
+    """Return texts such as "shared 8-11", without the empty sets.
+
+    :param cpu_sets: dict, name to CPU numbers
+    """
     return ['%s %s' % (name, data.format_cpus(cpus))
             for name, cpus in cpu_sets.items() if cpus]
 
@@ -80,67 +89,85 @@ def draw_host(host, report, servers):
               if server.host == host['name'] and server.cpus is not None]
     codes = content.assign_codes([
         _name_guest(guest) for guest in guests if guest.pinned_on])
-    is_boxed = host['cpus'] <= BOXED_CPUS
-    width = BOX_WIDTH if is_boxed else max(map(len, codes.values()), default=1)
-    # Row to dict of CPU to code, and (row, CPUs) to names of servers.
-    pinned, floating = {}, {}
+    pinned = {}  # row to dict of CPU to code
+    floating = {}  # (row, CPUs) to names of servers
     # The order of the rows is alphabetical: high, low, ordinary.
     for guest in sorted(guests, key=operator.attrgetter('row')):
+        name = _name_guest(guest)
         for cpu in guest.pinned_on:
-            pinned.setdefault(guest.row, {})[cpu] = codes[
-                _name_guest(guest)]
+            pinned.setdefault(guest.row, {})[cpu] = codes[name]
         if guest.floats_on:
-            floating.setdefault((guest.row, guest.floats_on), []).append(
-                _name_guest(guest))
-    lines = [*pinned.items(), *(
-        (row, dict.fromkeys(cpus, '~' * width)) for row, cpus in floating)]
-    draw = _draw_boxes if is_boxed else _draw_letters
-    return '\n'.join([
-        ', '.join(_describe(host, report)), *draw(host['cpus'], width, lines),
-        *_list_names(codes, floating), *_list_usage(report)])
+            key = (guest.row, guest.floats_on)
+            floating.setdefault(key, []).append(name)
+    if host['cpus'] <= BOXED_CPUS:
+        draw, width = _draw_boxes, BOX_WIDTH
+    else:
+        code_widths = [len(code) for code in codes.values()]
+        draw, width = _draw_letters, max(code_widths, default=1)
+    marked_rows = list(pinned.items())
+    for row, cpus in floating:
+        marked_rows.append((row, dict.fromkeys(cpus, '~' * width)))
+    lines = [', '.join(_describe(host, report))]
+    lines.extend(draw(host['cpus'], width, marked_rows))
+    lines.extend(_list_names(codes, floating))
+    lines.extend(_list_usage(report))
+    return '\n'.join(lines)
 
 
 def _name_guest(server):
     """Return the name of a server on the map."""
-    return server.name + (' (stopped)' if server.status == 'SHUTOFF' else '')
+    if server.status == 'SHUTOFF':
+        return server.name + ' (stopped)'
+    return server.name
 
 
 def _describe(host, report):
-    """Yield the name and state, the CPU sets and the domains of a host."""
-    marks = [mark for mark, is_shown in (
-        ('down', report['state'] == 'down'),
-        ('disabled', report['status'] == 'disabled')) if is_shown]
-    yield 'host %s%s: %d CPUs' % (
-        host['name'], ' (%s)' % ', '.join(marks) if marks else '',
-        host['cpus'])
+    """Yield the name and state, the CPU sets and the domains of a host.
+
+    A domain is a failure domain: the value of a key of aggregate metadata.
+
+    :param host: dict, the host in the scenario file
+    :param report: dict, the host in the result
+    """
+    states = []
+    if report['state'] == 'down':
+        states.append('down')
+    if report['status'] == 'disabled':
+        states.append('disabled')
+    name = host['name']
+    if states:
+        name = '%s (%s)' % (name, ', '.join(states))
+    yield 'host %s: %d CPUs' % (name, host['cpus'])
     # A step may have changed the sets of the file.
-    yield from _name_cpus(**{
-        key: data.parse_cpus(report[key]) for key in ('dedicated', 'shared')
-        if report[key]})
+    for key in ('dedicated', 'shared'):
+        if report[key]:
+            cpus = data.parse_cpus(report[key])
+            yield '%s %s' % (key, data.format_cpus(cpus))
     for domain in report['domains'].items():
         yield '%s %s' % domain
 
 
 def _label(label, content):
+    """Return a line of the map that begins with a label."""
     return label.ljust(LABEL_WIDTH) + content
 
 
-def _draw_boxes(cpus, width, lines):
-    """Yield a row of numbered boxes, then one row for each of the ``lines``.
+def _draw_boxes(cpus, width, marked_rows):
+    """Yield a line of numbered boxes, then a line of boxes for each row.
 
-    A row has one box for each CPU.
+    A line has one box for each CPU.
 
     :param cpus: number of CPUs
     :param width: number of characters of a mark
-    :param lines: list of (label, dict of CPU to mark)
+    :param marked_rows: list of (row, dict of CPU to mark)
     """
     numbers = {cpu: str(cpu) for cpu in range(cpus)}
-    for label, marks in [('CPU', numbers), *lines]:
-        yield _label(label, '|%s|' % '|'.join(
-            marks.get(cpu, '').rjust(width) for cpu in range(cpus)))
+    for label, marks in [('CPU', numbers)] + marked_rows:
+        boxes = [marks.get(cpu, '').rjust(width) for cpu in range(cpus)]
+        yield _label(label, '|%s|' % '|'.join(boxes))
 
 
-def _draw_letters(cpus, width, lines):
+def _draw_letters(cpus, width, marked_rows):
     """Yield blocks of lines with a mark for each CPU, in groups of eight.
 
     The arguments are those of :func:`_draw_boxes`.
@@ -148,14 +175,14 @@ def _draw_letters(cpus, width, lines):
     per_block = GROUP * max(GROUPS_PER_LINE // width, 1)
     for start in range(0, cpus, per_block):
         block = range(start, min(start + per_block, cpus))
-        yield _label('CPU', ' '.join(
-            str(first).ljust(GROUP * width) for first in block[::GROUP])
-        ).rstrip()
-        for label, marks in lines:
+        # The first CPU of each group is above the group.
+        numbers = [str(first).ljust(GROUP * width) for first in block[::GROUP]]
+        yield _label('CPU', ' '.join(numbers)).rstrip()
+        for row, marks in marked_rows:
             if not marks.keys().isdisjoint(block):
                 text = ''.join(marks.get(cpu, '.' * width) for cpu in block)
-                yield _label(label, ' '.join(
-                    textwrap.wrap(text, GROUP * width)))
+                groups = textwrap.wrap(text, GROUP * width)
+                yield _label(row, ' '.join(groups))
 
 
 def _list_names(codes, floating):
@@ -164,29 +191,42 @@ def _list_names(codes, floating):
     :param codes: dict, name of a server with pinned vCPUs to its code
     :param floating: dict, (row, CPUs) to names of the servers that float there
     """
-    lines = [('pinned', ['%s %s' % (code, name)
-                         for name, code in codes.items()])] if codes else []
+    if codes:
+        yield _fill('pinned', [
+            '%s %s' % (code, name) for name, code in codes.items()])
     for (row, cpus), names in floating.items():
-        where = ' (%s, over %s)' % (row, data.format_cpus(cpus))
-        lines.append(('floats', [*names[:-1], names[-1] + where]))
-    for label, items in lines:
-        # A line must not end within an item.
-        content = ', '.join(item.replace(' ', '\xa0') for item in items)
-        yield textwrap.fill(
-            _label(label, content), 80, subsequent_indent=' ' * LABEL_WIDTH,
-            break_long_words=False,
-            break_on_hyphens=False).replace('\xa0', ' ')
+        last = '%s (%s, over %s)' % (names[-1], row, data.format_cpus(cpus))
+        yield _fill('floats', names[:-1] + [last])
+
+
+def _fill(label, items):
+    """Return a label and texts, in lines of 80 columns."""
+    # A line must not end within an item.
+    unbroken_items = [item.replace(' ', '\xa0') for item in items]
+    text = textwrap.fill(
+        _label(label, ', '.join(unbroken_items)), 80,
+        subsequent_indent=' ' * LABEL_WIDTH, break_long_words=False,
+        break_on_hyphens=False)
+    return text.replace('\xa0', ' ')
 
 
 def _list_usage(report):
-    """Yield the sold vCPUs of each row, and the CPU usage in Placement."""
+    """Yield the sold vCPUs of each row, and the CPU usage in Placement.
+
+    A vCPU is sold if a server has it.
+
+    :param report: dict, the host in the result
+    """
     if report['classes'] is not None:
-        yield _label('sold', ', '.join(
-            '%d of %d %s (%d left)' % (row.sold, row.sellable, name, row.left)
-            for name, row in page.make_rows(report['classes']).items()))
+        rows = page.make_rows(report['classes'])
+        usage = ['%d of %d %s (%d left)' % (
+            row.sold, row.sellable, name, row.left)
+            for name, row in rows.items()]
+        yield _label('sold', ', '.join(usage))
     for name in sorted(report['inventory'].keys() & {'PCPU', 'VCPU'}):
-        total, reserved, ratio = (report['inventory'][name][key] for key in (
-            'total', 'reserved', 'allocation_ratio'))
+        inventory = report['inventory'][name]
+        total, reserved = inventory['total'], inventory['reserved']
+        ratio = inventory['allocation_ratio']
         used = sum(allocation['resources'].get(name, 0)
                    for allocation in report['allocations'].values())
         yield _label('placement', (

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The result of a scenario as data, and CPU sets as text; pure."""
+"""The result of a scenario as data, and CPU sets as text; pure.
+
+A row of a host is its capacity for servers of one class. The classes are
+'high', 'low' and 'ordinary'; an ordinary server has no priority. A fault is
+the text of a refusal.
+"""
 
 import dataclasses
 
@@ -23,8 +28,9 @@ class Server:
     confined to a NUMA cell, ``cpus`` has a list of host CPUs for each vCPU.
 
     ``priority`` is 'high', 'low' or None; for a refused server, it is the
-    requested priority. ``faults`` is a dict, number of a refused step to text:
-    the step and Nova's message in the first line, then a line for each reason.
+    requested priority. ``partition`` is the cgroup of the guest, None without
+    one. ``faults`` is a dict, number of a refused step to text: the step and
+    Nova's message in the first line, then a line for each reason.
     """
 
     name: str
@@ -52,7 +58,11 @@ class Server:
         lists = self._get_cpu_lists()
         if not lists:
             return frozenset(self.cpus or ())
-        return frozenset().union(*(cpus for cpus in lists if len(cpus) > 1))
+        floating = set()
+        for cpus in lists:
+            if len(cpus) > 1:
+                floating.update(cpus)
+        return frozenset(floating)
 
     def _get_cpu_lists(self):
         """Return the host CPUs of each vCPU; [] if all vCPUs float."""
@@ -82,29 +92,38 @@ class Result:
 
     def to_dict(self):
         """Return the dict that ``--format json`` prints."""
+        hosts = []
+        for host in self.hosts:
+            fault = _join_faults(self.host_faults.get(host['name'], {}))
+            hosts.append(host | {'fault': fault})
         return {'servers': [server.to_dict() for server in self.servers],
-                'hosts': [
-                    {**host, 'fault': _join_faults(
-                        self.host_faults.get(host['name'], {}))}
-                    for host in self.hosts]}
+                'hosts': hosts}
 
 
 def list_faults(servers, host_faults):
     """Return (name, ``faults``) of all servers, and of hosts with a fault.
 
-    The arguments are those of :class:`Result`.
+    :param servers: list of Server
+    :param host_faults: dict, name of a host to ``faults`` as of a Server
     """
-    return [*((server.name, server.faults) for server in servers),
-            *host_faults.items()]
+    named_faults = [(server.name, server.faults) for server in servers]
+    named_faults.extend(host_faults.items())
+    return named_faults
 
 
 def _join_faults(faults):
-    """Return the texts of faults as one text, or None."""
+    """Return the texts of faults as one text; None without faults.
+
+    :param faults: dict, number of a refused step to text
+    """
     return '\n'.join(faults.values()) or None
 
 
 def name_aggregate(metadata):
-    """Return the name of the host aggregate with a dict of metadata."""
+    """Return the name of the host aggregate with these metadata.
+
+    :param metadata: dict, str to str
+    """
     return ','.join('%s=%s' % pair for pair in sorted(metadata.items()))
 
 
@@ -116,25 +135,37 @@ def parse_cpus(text):
     included, excluded = set(), set()
     for part in text.split(','):
         first, dash, last = part.lstrip('^').partition('-')
-        cpus = range(int(first), int(last if dash else first) + 1)
+        if not dash:
+            last = first
+        cpus = range(int(first), int(last) + 1)
         if not cpus:
             raise ValueError('range %s ends before it starts' % part)
-        (excluded if part.startswith('^') else included).update(cpus)
+        if part.startswith('^'):
+            excluded.update(cpus)
+        else:
+            included.update(cpus)
     return frozenset(included - excluded)
 
 
 def format_cpus(cpus):
-    """Return CPU numbers as text such as "0-2,5"; "" if there are none."""
+    """Return CPU numbers as text such as "0-2,5"; "" if there are none.
+
+    :param cpus: set of CPU numbers, or another iterable
+    """
     cpus = sorted(cpus)
     firsts = [cpu for cpu in cpus if cpu - 1 not in cpus]
     lasts = [cpu for cpu in cpus if cpu + 1 not in cpus]
-    return ','.join(
-        str(first) if first == last else '%d-%d' % (first, last)
-        for first, last in zip(firsts, lasts))
+    ranges = []
+    for first, last in zip(firsts, lasts):
+        if first == last:
+            ranges.append(str(first))
+        else:
+            ranges.append('%d-%d' % (first, last))
+    return ','.join(ranges)
 
 
 def parse_guest(xml, host_cpus):
-    """Return the CPUs, as in :class:`Server`, and the partition of a guest.
+    """Return the CPUs and the partition of a guest, both as in Server.
 
     :param xml: str, the domain XML
     :param host_cpus: number of CPUs of the host; a guest without pins and

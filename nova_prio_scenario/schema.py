@@ -2,60 +2,94 @@
 
 """The rules of a scenario file as JSON schema; pure.
 
-The ``description`` of each rule completes the sentence "VALUE is not ...".
-``default`` is the value of an omitted key; a key without it is required.
+A rule is a dict, the JSON schema of one value. Its ``description`` completes
+the sentence "VALUE is not ...". ``default`` is the value of an omitted key; a
+key whose rule has no default is required.
 """
 
-import itertools
 import re
 
 import jsonschema
 
-# Later drafts of JSON schema take 4.0 for a whole number, Nova does not. Only
-# YAML's .nan differs from itself.
+
+def _is_number(checker, value):
+    """Return whether a value is a number.
+
+    A value of YAML's .nan is not a number; no other value differs from itself.
+
+    :param checker: jsonschema.TypeChecker, which calls this function
+    """
+    return type(value) in (int, float) and value == value
+
+
+# Later drafts of JSON schema take 4.0 for a whole number, Nova does not.
 _Validator = jsonschema.validators.extend(
     jsonschema.Draft4Validator,
     type_checker=jsonschema.Draft4Validator.TYPE_CHECKER.redefine(
-        'number', lambda checker, value: (
-            type(value) in (int, float) and value == value)))
+        'number', _is_number))
 
 
 def _whole(minimum, maximum, **more):
-    """Return the rule of a whole number."""
-    return {'type': 'integer', 'minimum': minimum, 'maximum': maximum,
-            'description': 'a whole number from %d to %d' % (
-                minimum, maximum), **more}
+    """Return the rule of a whole number.
+
+    :param more: dict, more keywords of the rule, such as ``default``
+    """
+    rule = {
+        'type': 'integer',
+        'minimum': minimum,
+        'maximum': maximum,
+        'description': 'a whole number from %d to %d' % (minimum, maximum),
+    }
+    rule.update(more)
+    return rule
 
 
 def _one_of(*values, **more):
-    """Return the rule of a text that is one of some values."""
-    return {'enum': list(values),
-            'description': 'one of %s' % ', '.join(values), **more}
+    """Return the rule of a text that is one of some values.
+
+    :param values: tuple of texts
+    :param more: dict, more keywords of the rule, such as ``default``
+    """
+    rule = {
+        'enum': list(values),
+        'description': 'one of %s' % ', '.join(values),
+    }
+    rule.update(more)
+    return rule
 
 
 def list_of(items, description, **more):
     """Return the rule of a list.
 
-    :param items: the rule of each item
+    :param items: dict, the rule of each item
+    :param description: the items as text, in the plural
+    :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {'type': 'array', 'items': items,
-            'description': 'a list of %s' % description, **more}
+    rule = {
+        'type': 'array',
+        'items': items,
+        'description': 'a list of %s' % description,
+    }
+    rule.update(more)
+    return rule
 
 
 def mapping(properties, **more):
     """Return the rule of a mapping with these keys and no others.
 
     :param properties: dict, key to rule
+    :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {
+    rule = {
         'type': 'object',
         'description': 'a mapping with the keys %s' % ', '.join(properties),
         'properties': properties,
         'required': [key for key, rule in properties.items()
                      if 'default' not in rule],
         'additionalProperties': False,
-        **more,
     }
+    rule.update(more)
+    return rule
 
 
 NAME = {'type': 'string', 'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z',
@@ -79,6 +113,8 @@ CPU_SET = {
     'description': 'a CPU set such as "0-7,^3"',
     'default': None,
 }
+#: A failure domain: a host, or the hosts whose aggregates have the same value
+#: of this key.
 DOMAIN = {'type': 'string', 'pattern': r'^[^\s,]+\Z',
           'description': 'a key of aggregate metadata, without comma or space'}
 RATIO = {'type': 'number', 'minimum': 0, 'exclusiveMinimum': True,
@@ -121,6 +157,7 @@ def with_defaults(properties, value):
     """Return a copy of a mapping with all keys.
 
     :param properties: dict, key to rule
+    :param value: dict, key to value
     """
     return {key: value.get(key, rule.get('default'))
             for key, rule in properties.items()}
@@ -130,22 +167,27 @@ def find_problems(rule, value):
     """Yield (path, sentence) for each mistake in a value.
 
     A path is a tuple of keys and list positions, such as ('hosts', 0, 'cpus').
+
+    :param rule: dict
+    :param value: value of any type that YAML has
     """
     for error in _Validator(rule).iter_errors(value):
         path = tuple(error.absolute_path)
         rules = error.schema.get('properties')
         if error.validator == 'additionalProperties':
-            split = _find_split_sets(rules, error.instance)
-            for key, parts in split.items():
+            split_sets = _find_split_sets(rules, error.instance)
+            unknown_keys = error.instance.keys() - rules.keys()
+            for key, parts in split_sets.items():
                 yield path + (key,), (
                     'YAML ends %s at the first comma; quote the value: '
                     '%s: "%s"' % (parts[0], key, ','.join(parts)))
-            for key in error.instance.keys() - rules.keys() - set(
-                    itertools.chain(*split.values())):
-                yield path + (key,), 'is unknown; allowed: %s' % (
-                    ', '.join(rules))
+                unknown_keys.difference_update(parts)
+            allowed_keys = ', '.join(rules)
+            for key in unknown_keys:
+                yield path + (key,), 'is unknown; allowed: %s' % allowed_keys
         elif error.validator == 'required':
-            for key in set(error.validator_value) - error.instance.keys():
+            missing_keys = set(error.validator_value) - error.instance.keys()
+            for key in missing_keys:
                 yield path + (key,), 'is missing; it must be %s' % (
                     rules[key]['description'])
         elif error.validator == 'minItems':
@@ -165,17 +207,18 @@ def _find_split_sets(rules, value):
     :param value: dict in the order of the file
     :returns: dict, key of a CPU set to the list of its parts
     """
-    split = {}
-    key = None
+    split_sets = {}
+    key = None  # the CPU set that the next keys may continue
     for name, part in value.items():
         if name in rules:
             key = name if rules[name] is CPU_SET else None
         elif (key and value[key] is not None and part is None and
               re.match(CPU_SET['pattern'], name)):
-            split.setdefault(key, [str(value[key])]).append(name)
+            parts = split_sets.setdefault(key, [str(value[key])])
+            parts.append(name)
         else:
             key = None
-    return split
+    return split_sets
 
 
 def _format(value):

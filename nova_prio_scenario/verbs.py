@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The verbs of a scenario's steps; pure. A new verb is an entry of VERBS."""
+"""The verbs of a scenario's steps; pure. A new verb is an entry of VERBS.
+
+A step is one operation of a user or an operator, such as "resize server db".
+Its verb is the kind of the operation. The ``args`` of a step are a dict, key
+of the step to its value. The keys are those of ``Verb.properties``.
+"""
 
 from collections import abc
 import dataclasses
@@ -19,9 +24,10 @@ class Verb:
     ``properties`` is a dict, key of the step to its rule (see ``schema``).
     ``outcomes`` are the values that ``expect`` may have; the first one means
     that the step worked. ``action`` is a function, (args of the step, dict of
-    flavor name to id) to the body of a server action. The action has worked if
-    the server then has ``status`` and its newest migration the status
-    ``migration``; None stands for any status.
+    flavor name to id) to the body of a server action, a dict. It is None if
+    the step is no server action. The action has worked if the server then has
+    ``status`` and its newest migration the status ``migration``; None stands
+    for any status.
     """
 
     properties: dict
@@ -34,70 +40,122 @@ class Verb:
 def _server_verb(outcome, action=None, status=None, migration=None, **more):
     """Return a verb about one server, which Nova may refuse.
 
-    :param more: the rules of the other keys
+    :param outcome: what the server is if the step worked
+    :param action: function, as in :class:`Verb`; None for no server action
+    :param status: as in :class:`Verb`, None for any
+    :param migration: as in :class:`Verb`, None for any
+    :param more: dict, the rules of the other keys
     """
-    return Verb({'server': schema.NAME, **more}, (outcome, 'refused'),
-                action, status, migration)
+    properties = {'server': schema.NAME}
+    properties.update(more)
+    return Verb(properties=properties, outcomes=(outcome, 'refused'),
+                action=action, status=status, migration=migration)
 
 
-def _to_host(args):
-    """Return the parameters of a move; None lets the scheduler choose."""
-    return {'host': args['host']} if args['host'] else None
+# The functions of Verb.action. Their parameters are the args of the step, and
+# a dict, flavor name to id.
+
+def _resize(args, flavors):
+    return {'resize': {'flavorRef': flavors[args['flavor']]}}
+
+
+def _migrate(args, flavors):
+    # Without a host, the scheduler chooses the destination.
+    if not args['host']:
+        return {'migrate': None}
+    return {'migrate': {'host': args['host']}}
+
+
+def _confirm(args, flavors):
+    return {'confirmResize': None}
+
+
+def _revert(args, flavors):
+    return {'revertResize': None}
+
+
+def _live_migrate(args, flavors):
+    return {'os-migrateLive': {
+        'host': args['host'], 'block_migration': 'auto'}}
+
+
+def _shelve(args, flavors):
+    return {'shelve': None}
+
+
+def _unshelve(args, flavors):
+    return {'unshelve': None}
+
+
+def _evacuate(args, flavors):
+    # Without a host, the scheduler chooses the destination.
+    if not args['host']:
+        return {'evacuate': {}}
+    return {'evacuate': {'host': args['host']}}
+
+
+def _stop(args, flavors):
+    return {'os-stop': None}
+
+
+def _start(args, flavors):
+    return {'os-start': None}
+
+
+def _reboot(args, flavors):
+    kind = 'HARD' if args['hard'] else 'SOFT'
+    return {'reboot': {'type': kind}}
 
 
 _OPTIONAL_NAME = dict(schema.NAME, default=None)
 _OFF = dict(schema.BOOLEAN, default=False)
-#: How a resize or migration ends.
-_END = {'confirm': dict(schema.BOOLEAN, default=True), 'revert': _OFF}
+_ON = dict(schema.BOOLEAN, default=True)
 
-#: The options that host-change can change.
+#: The options that host-change can change, key to rule.
 CHANGES = {'dedicated': schema.CPU_SET, 'shared': schema.CPU_SET,
            'ratio': schema.RATIO, 'mix': dict(schema.BOOLEAN, default=None)}
 
-#: Name to Verb.
+_HOST = {'host': schema.NAME}
+_CREATE = {
+    'name': schema.NAME, 'count': schema.COUNT, 'multi': _OFF,
+    'flavor': schema.NAME, 'image': _OPTIONAL_NAME, 'hint': schema.PRIORITY,
+    'group': _OPTIONAL_NAME, 'host': _OPTIONAL_NAME, 'force': _OFF,
+}
+
+#: Name to Verb. The keys confirm and revert tell how a resize or a migration
+#: ends.
 VERBS = {
-    'create': Verb(
-        {'name': schema.NAME, 'count': schema.COUNT, 'multi': _OFF,
-         'flavor': schema.NAME, 'image': _OPTIONAL_NAME,
-         'hint': schema.PRIORITY, 'group': _OPTIONAL_NAME,
-         'host': _OPTIONAL_NAME, 'force': _OFF}, ('active', 'refused')),
+    'create': Verb(properties=_CREATE, outcomes=('active', 'refused')),
     'delete': _server_verb('deleted'),
     'resize': _server_verb(
-        'resized', lambda args, flavors: {
-            'resize': {'flavorRef': flavors[args['flavor']]}},
-        'VERIFY_RESIZE', 'finished', **_END, flavor=schema.NAME),
+        'resized', action=_resize, status='VERIFY_RESIZE',
+        migration='finished', confirm=_ON, revert=_OFF, flavor=schema.NAME),
     'migrate': _server_verb(
-        'migrated', lambda args, flavors: {'migrate': _to_host(args)},
-        'VERIFY_RESIZE', 'finished', host=_OPTIONAL_NAME, **_END),
+        'migrated', action=_migrate, status='VERIFY_RESIZE',
+        migration='finished', host=_OPTIONAL_NAME, confirm=_ON, revert=_OFF),
     'confirm': _server_verb(
-        'confirmed', lambda *_: {'confirmResize': None}, None, 'confirmed'),
-    'revert': _server_verb(
-        'reverted', lambda *_: {'revertResize': None}, None, 'reverted'),
+        'confirmed', action=_confirm, migration='confirmed'),
+    'revert': _server_verb('reverted', action=_revert, migration='reverted'),
     'live-migrate': _server_verb(
-        'migrated', lambda args, flavors: {'os-migrateLive': {
-            'host': args['host'], 'block_migration': 'auto'}},
-        'ACTIVE', 'completed', host=_OPTIONAL_NAME),
+        'migrated', action=_live_migrate, status='ACTIVE',
+        migration='completed', host=_OPTIONAL_NAME),
     'shelve': _server_verb(
-        'shelved', lambda *_: {'shelve': None}, 'SHELVED_OFFLOADED'),
-    'unshelve': _server_verb(
-        'active', lambda *_: {'unshelve': None}, 'ACTIVE'),
-    'host-down': Verb({'host': schema.NAME}, ('down',)),
+        'shelved', action=_shelve, status='SHELVED_OFFLOADED'),
+    'unshelve': _server_verb('active', action=_unshelve, status='ACTIVE'),
+    'host-down': Verb(properties=_HOST, outcomes=('down',)),
     # Nova leaves the server stopped, unless it was in ERROR before.
     'evacuate': _server_verb(
-        'evacuated', lambda args, flavors: {
-            'evacuate': _to_host(args) or {}},
-        None, 'done', host=_OPTIONAL_NAME),
-    'stop': _server_verb('stopped', lambda *_: {'os-stop': None}, 'SHUTOFF'),
-    'start': _server_verb('active', lambda *_: {'os-start': None}, 'ACTIVE'),
+        'evacuated', action=_evacuate, migration='done', host=_OPTIONAL_NAME),
+    'stop': _server_verb('stopped', action=_stop, status='SHUTOFF'),
+    'start': _server_verb('active', action=_start, status='ACTIVE'),
     'reboot': _server_verb(
-        'active', lambda args, flavors: {'reboot': {
-            'type': 'HARD' if args['hard'] else 'SOFT'}}, 'ACTIVE', hard=_OFF),
-    'host-up': Verb({'host': schema.NAME}, ('up',)),
-    'host-disable': Verb({'host': schema.NAME}, ('disabled',)),
-    'host-enable': Verb({'host': schema.NAME}, ('enabled',)),
-    'host-drain': Verb({'host': schema.NAME}, ('drained', 'refused')),
-    'host-change': Verb({'host': schema.NAME, **CHANGES},
-                        ('changed', 'refused')),
+        'active', action=_reboot, status='ACTIVE', hard=_OFF),
+    'host-up': Verb(properties=_HOST, outcomes=('up',)),
+    'host-disable': Verb(properties=_HOST, outcomes=('disabled',)),
+    'host-enable': Verb(properties=_HOST, outcomes=('enabled',)),
+    'host-drain': Verb(properties=_HOST, outcomes=('drained', 'refused')),
+    'host-change': Verb(properties=_HOST | CHANGES,
+                        outcomes=('changed', 'refused')),
 }
 
 
@@ -107,8 +165,9 @@ def list_servers(args):
     :param args: dict, the keys of a step ``create``
     """
     count = args.get('count', 1)
-    return [args['name']] if count == 1 else [
-        '%s-%d' % (args['name'], number + 1) for number in range(count)]
+    if count == 1:
+        return [args['name']]
+    return ['%s-%d' % (args['name'], number) for number in range(1, count + 1)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,18 +185,25 @@ class Step:
     @property
     def title(self):
         """The step with the names of its servers or host, as text."""
+        if self.name == 'create':
+            return self._get_create_title()
+        target = self.args.get('server') or self.args['host']
+        details = self._get_details() or self._get_changes()
+        return '%s %s%s' % (self.name, target, details)
+
+    def _get_create_title(self):
+        """Return a step ``create`` with the names of its servers, as text."""
         args = self.args
-        if self.name != 'create':
-            return '%s %s%s' % (self.name, args.get('server') or args['host'],
-                                self._get_details() or self._get_changes())
         servers = list_servers(args)
-        details = [args['flavor'], *(
-            '%s %s' % (word, args[key]) for key, word in (
-                ('image', 'image'), ('hint', 'hint'), ('group', 'group'),
-                ('host', 'on')) if args[key])]
-        return 'create %s%s (%s)' % (
-            servers[0], ' to ' + servers[-1] if len(servers) > 1 else '',
-            ', '.join(details))
+        names = servers[0]
+        if len(servers) > 1:
+            names = '%s to %s' % (servers[0], servers[-1])
+        details = [args['flavor']]
+        for key, word in (('image', 'image'), ('hint', 'hint'),
+                          ('group', 'group'), ('host', 'on')):
+            if args[key]:
+                details.append('%s %s' % (word, args[key]))
+        return 'create %s (%s)' % (names, ', '.join(details))
 
     @property
     def short_title(self):
@@ -167,7 +233,7 @@ class Step:
 
 
 def list_changes(args):
-    """Return the options that a step changes, a dict.
+    """Return the options that a step changes, a dict, option to value.
 
     :param args: dict, the keys of a step about a host
     """
@@ -182,13 +248,14 @@ def check(name, args, names):
 
     :param name: name of the verb
     :param args: dict, the keys of the step in the file
-    :param names: dict, key of REFERENCES to existing names, and 'down' to
-        the names of the hosts that are down; the step updates it
+    :param names: dict, key of REFERENCES to the set of existing names, and
+        'down' to the names of the hosts that are down; the step updates it
     """
     for key, kind in REFERENCES.items():
         if key in args and args[key] not in names[key]:
+            allowed = ', '.join(sorted(names[key])) or 'none'
             yield key, '%r is no known %s; allowed: %s' % (
-                args[key], kind, ', '.join(sorted(names[key])) or 'none')
+                args[key], kind, allowed)
     if args.get('revert') and args.get('confirm') is False:
         yield 'revert', 'true contradicts confirm: false'
     if args.get('force') and 'host' not in args:
