@@ -16,15 +16,14 @@ import sysconfig
 from unittest import mock
 import urllib.parse
 
-import fixtures
 from oslo_utils import units
-from sqlalchemy.dialects.sqlite import pysqlite
 from sqlalchemy import pool
-from sqlalchemy import util
 
+from nova_prio_scenario import fake_hosts
 from nova_prio_scenario import host_operations
 from nova_prio_scenario import host_options
 from nova_prio_scenario import result
+from nova_prio_scenario import shared_sql
 
 # The paste file of an installed wheel of Nova.
 _PASTE = os.path.join(
@@ -63,8 +62,6 @@ PRIORITY_DRIVER = 'prio.PriorityLibvirtDriver'
 STOCK_DRIVER = 'libvirt.LibvirtDriver'
 # Nova's tests replace this function: see Cloud.setUp().
 _TARGET_CELL = context.target_cell
-# SQL that SQLAlchemy has compiled for any database of this process.
-_COMPILED_SQL = util.LRUCache(5000)
 
 
 class Installed:
@@ -95,12 +92,13 @@ class Installed:
         self.flags(enabled=True, group='nova_prio')
         if 'disable_fallback_pcpu_query' in CONF.workarounds:
             self.flags(disable_fallback_pcpu_query=True, group='workarounds')
+        enabled_filters = list(CONF.filter_scheduler.enabled_filters)
+        enabled_filters.append('PriorityFilter')
         self.flags(
             available_filters=[
                 'nova.scheduler.filters.all_filters',
                 'nova_prio.scheduler.filters.all_filters'],
-            enabled_filters=[
-                *CONF.filter_scheduler.enabled_filters, 'PriorityFilter'],
+            enabled_filters=enabled_filters,
             weight_classes=[
                 'nova.scheduler.weights.all_weighers',
                 'nova_prio.scheduler.weights.all_weighers'],
@@ -113,7 +111,11 @@ class Installed:
         """Keep the attributes, because pytest reads some after the test."""
 
     def _join_aggregate(self, name, metadata):
-        """Add a host to the aggregate with this metadata; create it once."""
+        """Add a host to the aggregate with this metadata; create it once.
+
+        :param name: name of the host
+        :param metadata: dict, str to str
+        """
         key = result.name_aggregate(metadata)
         if key not in self._aggregates:
             self._aggregates[key] = self._create_aggregate(key)
@@ -137,6 +139,7 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
     affinity_domains = ('host',)
 
     def setUp(self):
+        """Start Nova and Placement without a host."""
         self._host_options = {}  # name to options, see host_options
         self._guest_xmls = {}  # server id to domain XML
         self.hosts_down = set()
@@ -151,7 +154,7 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         # closing the files of sqlite.
         self.stub_out('oslo_db.sqlalchemy.engines.pool.NullPool',
                       pool.QueuePool)
-        self._share_compiled_sql()
+        self.useFixture(shared_sql.SharedSQLFixture())
         super().setUp()
         # In the replacement of Nova's tests, threads wait for each other
         # before they switch between the databases of cells, and can deadlock.
@@ -175,45 +178,15 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         self.stub_out('futurist._utils.WorkItem.run', run_and_continue)
         self._options_fixture = self.useFixture(
             host_options.HostOptionsFixture())
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.host.Host.get_online_cpus',
-            new=lambda host: host.get_available_cpus()))
-        # Nova runs the command uptime in each update of a host.
-        self.stub_out('nova.virt.libvirt.driver.LibvirtDriver.'
-                      'get_host_uptime', lambda driver: 'up')
-        # There are no disks to move on a resize or a cold migration.
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.driver.LibvirtDriver.'
-            'migrate_disk_and_power_off', return_value='{}'))
-
-    def _share_compiled_sql(self):
-        """Let all databases of this process use the same compiled SQL.
-
-        Each cloud has databases of its own. Compiling their SQL again takes an
-        eighth of the processor time. The key of a statement contains the
-        dialect, and each database has another dialect object. Therefore these
-        objects must be equal.
-        """
-        dialect = pysqlite.SQLiteDialect_pysqlite
-        self.useFixture(fixtures.MockPatchObject(
-            dialect, '__hash__', lambda each: hash(type(each))))
-        self.useFixture(fixtures.MockPatchObject(
-            dialect, '__eq__', lambda each, other: type(each) is type(other)))
-        create = pkgutil.resolve_name(
-            'oslo_db.sqlalchemy.engines.create_engine')
-
-        def create_engine(*args, **kwargs):
-            engine = create(*args, **kwargs)
-            engine.update_execution_options(compiled_cache=_COMPILED_SQL)
-            return engine
-
-        self.stub_out('oslo_db.sqlalchemy.engines.create_engine',
-                      create_engine)
+        self.useFixture(fake_hosts.FakeHostsFixture())
 
     @classmethod
     @contextlib.contextmanager
     def running(cls, affinity_domains=affinity_domains):
-        """Yield a running cloud, for use outside of a test."""
+        """Yield a running cloud, for use outside of a test.
+
+        :param affinity_domains: tuple or list, the option of nova-scheduler
+        """
         cloud = cls('_clear_attrs')
         cloud.affinity_domains = affinity_domains
         try:
@@ -225,13 +198,17 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
     def _get_connection(self, *args, **kwargs):
         """Return a connection to Nova's fake libvirt."""
         # Nova refuses hosts of 16 CPUs and more because of its mock of
-        # get_online_cpus, which setUp() has replaced. Nova's fake returns the
-        # memory of a host in KiB, libvirt-python in MiB.
+        # get_online_cpus, which fake_hosts has replaced. Nova's fake returns
+        # the memory of a host in KiB, libvirt-python in MiB.
         with mock.patch.object(self, 'assertGreater'):
             connection = super()._get_connection(*args, **kwargs)
         info = connection.getInfo()
         info[1] //= units.Ki
-        connection.getInfo = lambda: list(info)
+
+        def get_info():
+            return list(info)
+
+        connection.getInfo = get_info
         return connection
 
     def start_compute(self, hostname='compute1', *args, **kwargs):
@@ -262,15 +239,16 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
             which hosts with the same metadata share; None or {} for none
         :param nova_cell: name of Nova's cell; None for the first cell
         """
-        self._host_options[name] = {
-            (None, 'host'): name,
-            **host_options.make_options(
-                driver=driver, ratio=ratio, mix=mix, dedicated=dedicated,
-                shared=shared, low_emulator_set=low_emulator_set)}
-        self.start_compute(name, fakelibvirt.HostInfo(
+        options = {(None, 'host'): name}
+        options.update(host_options.make_options(
+            driver=driver, ratio=ratio, mix=mix, dedicated=dedicated,
+            shared=shared, low_emulator_set=low_emulator_set))
+        self._host_options[name] = options
+        host_info = fakelibvirt.HostInfo(
             cpu_nodes=cells, cpu_sockets=1,
             cpu_cores=cpus // (cells * threads), cpu_threads=threads,
-            kB_mem=memory_mb * units.Ki), cell_name=nova_cell)
+            kB_mem=memory_mb * units.Ki)
+        self.start_compute(name, host_info, cell_name=nova_cell)
         if aggregate:
             self._join_aggregate(name, aggregate)
         # nova-scheduler knows the ratio from the second update on.
@@ -294,10 +272,11 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         ``migrated_xml`` is the domain XML of the last live migration.
         """
         def migrate(domain, destination, params, flags):
+            """Move a domain; parameters as of ``Domain.migrateToURI3``."""
             self.migrated_xml = params['destination_xml']
             host = urllib.parse.urlparse(destination).netloc
-            self.computes[host].driver._host.get_connection().defineXML(
-                self.migrated_xml).create()
+            connection = self.computes[host].driver._host.get_connection()
+            connection.defineXML(self.migrated_xml).create()
             self._guest_xmls[domain.UUIDString()] = self.migrated_xml
             domain.destroy()
             domain.undefine()

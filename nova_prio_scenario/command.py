@@ -149,7 +149,7 @@ def _end_process_on_signal(directory):
     :param directory: the directory of all temporary files, to be removed
     """
     def end(number, frame):
-        # The arguments are those of each signal handler of Python.
+        """End the process; the parameters are those of a signal handler."""
         for name in SIGNALS:
             signal.signal(name, signal.SIG_IGN)
         try:

@@ -41,6 +41,7 @@ class HostOperations:
         self._set_status(name, 'enabled')
 
     def _set_status(self, name, status):
+        """Set the status of a service, 'enabled' or 'disabled'."""
         self.admin_api.put_service(
             self.get_service(name)['id'], {'status': status})
 

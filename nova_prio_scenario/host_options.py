@@ -45,6 +45,7 @@ class HostOptionsFixture(fixtures.Fixture):
     """Lets the options of :func:`use` override the options of the process."""
 
     def _setUp(self):
+        """Replace the function that reads every option."""
         self._starting = None
         get = cfg.ConfigOpts._get
 
@@ -122,6 +123,7 @@ def _make_subclass(stock, options, guest_xmls):
 
             @functools.wraps(value)
             def method(*args, **kwargs):
+                """Call the method with the options of the host."""
                 with use(options):
                     result = value(*args, **kwargs)
                 if name == '_get_guest_xml':

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Takes the steps of a scenario through the API of a stock Nova."""
+"""Takes the steps of a scenario through the API of a stock Nova.
+
+A step has a verb, such as ``resize``, and ``args``, a dict with the keys of
+the verb (:mod:`nova_prio_scenario.verbs`). An outcome is how a step ended for
+one server or host, such as 'resized' or 'refused'.
+"""
 
 import collections
 
 from nova import exception
-from nova.scheduler.client import report
 from nova.tests.functional.api import client
-import tenacity
 
-from nova_prio.placement import refused_providers
 from nova_prio_scenario import migrations
 from nova_prio_scenario import refusals
 from nova_prio_scenario import result
 from nova_prio_scenario import schema
 from nova_prio_scenario import stage
 from nova_prio_scenario import verbs
-
-#: Seconds to wait for the end of a step, and between two requests.
-PATIENCE_SECONDS = 60
-INTERVAL_SECONDS = 0.03
+from nova_prio_scenario import waiting
 
 
 class Player:
@@ -28,11 +27,13 @@ class Player:
     :param cloud: :class:`nova_prio_scenario.cloud.Cloud`, running
     :param document: :class:`nova_prio_scenario.document.Document`
     :param progress: callable, called with each line of progress
-    :param recorder: :class:`nova_prio_scenario.page.Recorder`, or None
+    :param recorder: :class:`nova_prio_scenario.page.Recorder`; None without a
+        page
     :raises nova_prio_scenario.document.BadScenario: as ``stage.Stage``
     """
 
     def __init__(self, cloud, document, progress, recorder=None):
+        """Set up the cloud; the class describes the parameters."""
         self._cloud = cloud
         self._document = document
         self._progress = progress
@@ -41,7 +42,7 @@ class Player:
         self._host_faults = {}  # name to faults, as those of a Server
         cloud.let_guests_migrate()
         self._watch = cloud.useFixture(refusals.SchedulerWatch())
-        self._stage = stage.Stage(cloud, document, progress)
+        self._stage = stage.Stage(cloud, document, progress=progress)
 
     def play(self):
         """Take all steps.
@@ -61,48 +62,65 @@ class Player:
             for host in self._document.hosts:
                 if host['name'] not in self._cloud.hosts_down:
                     self._cloud.update_host(host['name'])
-            summary = outcomes[0] if len(outcomes) == 1 else ', '.join(
-                '%d %s' % (count, outcome) for outcome, count in
-                collections.Counter(outcomes).items())
+            summary = _summarize(outcomes)
             self._progress('[%d/%d] %s: %s' % (
                 number, len(steps), step.title, summary))
             if step.expect and set(outcomes) != {step.expect}:
+                path = ('steps', number - 1, 'expect')
                 surprises.append(self._document.describe(
-                    ('steps', number - 1, 'expect'),
-                    '%r was expected, but %s is %s' % (
+                    path, '%r was expected, but %s is %s' % (
                         step.expect, step.title, summary)))
-            self._record(step.title, number, summary)
-        for server in self._servers.values():
+            self._record(step.title, number=number, outcome=summary)
+        servers = list(self._servers.values())
+        for server in servers:
             self._stage.update_server(server)
+        hosts = [self._stage.get_host(host) for host in self._document.hosts]
         return result.Result(
-            list(self._servers.values()),
-            [self._stage.get_host(host) for host in self._document.hosts],
-            surprises, self._host_faults)
+            servers=servers, hosts=hosts, surprises=surprises,
+            host_faults=self._host_faults)
 
-    def _record(self, *step):
-        """Record the hosts after a step, if a recorder needs it."""
+    def _record(self, title, number=0, outcome=''):
+        """Record the hosts after a step, if a recorder needs it.
+
+        The parameters are those of ``page.Recorder.record``.
+        """
         if self._recorder:
             self._recorder.record(
-                self._stage, self._servers.values(), self._host_faults,
-                *step)
+                self._stage, self._servers.values(), self._host_faults, title,
+                number=number, outcome=outcome)
 
     def _take(self, step):
         """Take a step; return its outcomes, one for each server or host."""
         args = step.args
         if step.name == 'create':
-            names = verbs.list_servers(args)
-            requests = [names] if args['multi'] else [[name] for name in names]
-            return [outcome for names in requests
-                    for outcome in self._create(names, args)]
+            return self._create_all(args)
         if 'server' not in args:
             works = self._operate(step.name, args['host'])
         else:
             server = self._servers[args['server']]
-            # A server without an id was refused by nova-api.
-            works = server.id is not None and (
-                self._delete(server) if step.name == 'delete' else
-                self._change(server, step.name, args))
-        return [verbs.VERBS[step.name].outcomes[0] if works else 'refused']
+            if server.id is None:
+                # nova-api refused to create the server.
+                works = False
+            elif step.name == 'delete':
+                works = self._delete(server)
+            else:
+                works = self._change(server, step.name, args)
+        if not works:
+            return ['refused']
+        return [verbs.VERBS[step.name].outcomes[0]]
+
+    def _create_all(self, args):
+        """Create servers with one request or more; return their outcomes.
+
+        :param args: dict, the keys of the verb ``create``
+        """
+        names = verbs.list_servers(args)
+        if args['multi']:
+            return self._create(names, args)
+        outcomes = []
+        for name in names:
+            outcomes += self._create([name], args)
+        return outcomes
 
     def _operate(self, name, host):
         """Take a step about a host; return whether it worked.
@@ -124,33 +142,35 @@ class Player:
         The scheduler chooses the destinations.
         """
         self._cloud.host_disable(host)
-        api, works = self._cloud.api, True
+        api, have_all_moved = self._cloud.api, True
         for server in self._servers.values():
             if server.id is None or server.status == 'DELETED':
                 continue
             if host in migrations.get_hosts(api, server.id):
                 is_running = api.get_server(server.id)['status'] == 'ACTIVE'
                 verb = 'live-migrate' if is_running else 'migrate'
-                works &= self._change(server, verb, schema.with_defaults(
-                    verbs.VERBS[verb].properties, {}))
-        return works
+                args = schema.with_defaults(verbs.VERBS[verb].properties, {})
+                if not self._change(server, verb, args):
+                    have_all_moved = False
+        return have_all_moved
 
     def _change_host(self, host):
         """Change the options of a host; return whether it starts with them."""
+        changes = verbs.list_changes(self._step.args)
         try:
             with refusals.convert_refused_start(
                     exception.InvalidConfiguration):
-                self._cloud.host_change(
-                    host, **verbs.list_changes(self._step.args))
+                self._cloud.host_change(host, **changes)
         except exception.NovaException as error:
-            self._host_faults.setdefault(host, {})[self._number] = (
-                self._format_fault(str(error)))
+            faults = self._host_faults.setdefault(host, {})
+            faults[self._number] = self._format_fault(str(error))
             return False
         return True
 
     def _create(self, names, args):
         """Create servers with one request.
 
+        :param names: list of the names of the servers
         :param args: dict, the keys of the verb ``create``
         :returns: list of 'active' or 'refused', one for each name
         """
@@ -168,10 +188,13 @@ class Player:
                 server.priority = self._stage.get_requested_priority(args)
                 self._refuse(server, stage.get_message(error))
             return ['refused'] * len(names)
-        ids = {names[0]: created['id']} if len(names) == 1 else {
-            item['name']: item['id'] for item in self._cloud.api.api_get(
+        if len(names) == 1:
+            ids = {names[0]: created['id']}
+        else:
+            found = self._cloud.api.api_get(
                 '/servers/detail?reservation_id=%s'
-                % created['reservation_id']).body['servers']}
+                % created['reservation_id']).body['servers']
+            ids = {item['name']: item['id'] for item in found}
         for server in servers:
             server.id = ids[server.name]
         return [self._await_build(server) for server in servers]
@@ -182,8 +205,9 @@ class Player:
         :param text: the message of Nova
         :param reasons: iterable of sentences
         """
-        server.faults[self._number] = '\n'.join([
-            self._format_fault(text), *reasons])
+        lines = [self._format_fault(text)]
+        lines.extend(reasons)
+        server.faults[self._number] = '\n'.join(lines)
         return False
 
     def _format_fault(self, text):
@@ -193,65 +217,19 @@ class Player:
 
     def _await_build(self, server):
         """Wait until a server is active or in error; return the outcome."""
-        # Nova adds the fault after it has set the status.
-        shown = self._await(
-            server, 'neither active nor refused', lambda shown:
-            shown['status'] == 'ACTIVE' or
-            (shown['status'] == 'ERROR' and 'fault' in shown))
+        shown = waiting.wait(
+            self._cloud.api, server, waiting.is_built,
+            problem='neither active nor refused')
         if shown['status'] == 'ACTIVE':
             return 'active'
         self._refuse(
             server, shown['fault']['message'].strip(), self._find_reasons())
         return 'refused'
 
-    def _await(self, server, problem, is_reached):
-        """Wait for a state of a server; return the server as the API shows it.
-
-        :param problem: what the server is after the timeout, for the error
-        :param is_reached: function, server as the API shows it (None if it
-            is deleted) to bool
-        :raises result.PlayFailed: after the timeout
-        """
-        def show():
-            try:
-                return self._cloud.api.get_server(server.id)
-            except client.OpenStackApiNotFoundException:
-                return None
-
-        try:
-            return tenacity.Retrying(
-                retry=tenacity.retry_if_not_result(is_reached),
-                wait=tenacity.wait_fixed(INTERVAL_SECONDS),
-                stop=tenacity.stop_after_delay(PATIENCE_SECONDS))(show)
-        except tenacity.RetryError as error:
-            raise result.PlayFailed('%s is %s after %d seconds' % (
-                server.name, problem, PATIENCE_SECONDS)) from error
-
     def _find_reasons(self, own_host=None):
-        """Yield why no host takes the request, one sentence for each host.
-
-        :param own_host: name of the host that the server must leave, or None
-        """
-        request = self._watch.request
-        if request is None:
-            return
-        if not self._watch.has_candidates:
-            yield result.NO_CANDIDATE + '%s:' % ', '.join(
-                '%s %d' % resource for resource in sorted(
-                    request.merged_resources().items()))
-        unknown = refused_providers.find_unknown_names(
-            report.report_client_singleton(), request)
-        if unknown:
-            yield unknown
-            return
-        aggregates = self._cloud.api.api_get(
-            '/os-aggregates').body['aggregates']
-        yield from refusals.explain(
-            request, refusals.list_providers(self._cloud.placement),
-            {aggregate['uuid']: aggregate['name'] for aggregate in aggregates},
-            {host: ('the host is down' if host in self._cloud.hosts_down
-                    else reason)
-             for host, reason in self._watch.refusals.items()}, own_host)
+        """Return why no host takes the request, as refusals.find_reasons."""
+        return refusals.find_reasons(
+            self._watch, self._cloud, own_host=own_host)
 
     def _change(self, server, name, args):
         """Send the action of a verb to a server; return whether it worked.
@@ -278,18 +256,16 @@ class Player:
             if 'NoValidHost' not in text:
                 raise result.PlayFailed('Nova cannot change %s: %s' % (
                     server.name, text)) from error
-        shown = self._await(
-            server, 'not done with its task', lambda shown:
-            shown['OS-EXT-STS:task_state'] is None and
-            migrations.is_settled(api, server.id))
+        shown = waiting.wait(
+            api, server, waiting.is_idle, problem='not done with its task')
         migration = migrations.get_newest(api, server.id).get('status')
         if (verb.status not in (None, shown['status']) or
                 verb.migration not in (None, migration)):
+            text = 'The server ends as %s.' % shown['status']
+            if self._watch.request:
+                text = 'No valid host was found.'
             own_host = shown['OS-EXT-SRV-ATTR:host']
-            return self._refuse(
-                server, 'No valid host was found.' if self._watch.request else
-                'The server ends as %s.' % shown['status'],
-                self._find_reasons(own_host))
+            return self._refuse(server, text, self._find_reasons(own_host))
         if args.get('revert'):
             return self._change(server, 'revert', {})
         if args.get('confirm'):
@@ -302,6 +278,16 @@ class Player:
             self._cloud.api.delete_server(server.id)
         except client.OpenStackApiException as error:
             return self._refuse(server, stage.get_message(error))
-        self._await(server, 'not deleted', lambda shown: shown is None)
+        waiting.wait(self._cloud.api, server, waiting.is_deleted,
+                     problem='not deleted')
         server.status = 'DELETED'
         return True
+
+
+def _summarize(outcomes):
+    """Return the outcomes of a step as text, such as "2 active, 1 refused"."""
+    if len(outcomes) == 1:
+        return outcomes[0]
+    counts = collections.Counter(outcomes)
+    return ', '.join(
+        '%d %s' % (count, outcome) for outcome, count in counts.items())

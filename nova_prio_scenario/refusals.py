@@ -4,7 +4,8 @@
 
 Nova keeps neither the refusals of the filters nor the request to Placement:
 :class:`SchedulerWatch` records both. If Placement leaves a host out of its
-answer, :mod:`nova_prio.placement.obstacles` finds the reason.
+answer, :mod:`nova_prio.placement.obstacles` finds the reason. A provider is
+the resource provider of a host in Placement, and has the name of the host.
 """
 
 import contextlib
@@ -16,6 +17,8 @@ from nova.scheduler.client import report
 from nova.scheduler import filters
 
 from nova_prio.placement import obstacles
+from nova_prio.placement import refused_providers
+from nova_prio_scenario import result
 
 PRIORITY_FILTER_LOGGER = 'nova_prio.scheduler.filters.priority_filter'
 
@@ -43,6 +46,7 @@ class SchedulerWatch(fixtures.Fixture):
     """
 
     def _setUp(self):
+        """Record the answers of the filters and of Placement from now on."""
         self.clear()
         # PriorityFilter overrides filter_all and does not call _filter_one.
         handler = logging.Handler()
@@ -61,13 +65,18 @@ class SchedulerWatch(fixtures.Fixture):
         self.refusals = {}
 
     def _wrap(self, owner, name, record):
-        """Pass the arguments and the result of a method to a function."""
+        """Pass the arguments and the result of a method to a function.
+
+        :param owner: class of the method
+        :param name: name of the method
+        :param record: function, called with the arguments and the result
+        """
         method = getattr(owner, name)
 
         def call_and_record(*args):
-            result = method(*args)
-            record(*args, result)
-            return result
+            answer = method(*args)
+            record(*args, answer)
+            return answer
 
         self.useFixture(
             fixtures.MockPatchObject(owner, name, call_and_record))
@@ -86,9 +95,46 @@ class SchedulerWatch(fixtures.Fixture):
                 'refused by %s' % type(host_filter).__name__)
 
     def _record_candidates(self, client, context, request, answer):
-        """Record a ResourceRequest, and whether Placement has candidates."""
+        """Record a ResourceRequest, and whether Placement has candidates.
+
+        :param answer: tuple of Nova, beginning with the list of candidates;
+            None if Placement failed
+        """
         self.request = request
         self.has_candidates = bool(answer and answer[0])
+
+
+def find_reasons(watch, cloud, own_host=None):
+    """Yield why no host takes the last request, one sentence for each host.
+
+    If Placement has no candidate, a line with the resources is the first one.
+
+    :param watch: SchedulerWatch
+    :param cloud: :class:`nova_prio_scenario.cloud.Cloud`, running
+    :param own_host: name of the host that the server must leave in a move;
+        None if the request is for a new server
+    """
+    request = watch.request
+    if request is None:
+        return
+    if not watch.has_candidates:
+        resources = sorted(request.merged_resources().items())
+        amounts = ['%s %d' % resource for resource in resources]
+        yield '%s%s:' % (result.NO_CANDIDATE, ', '.join(amounts))
+    unknown = refused_providers.find_unknown_names(
+        report.report_client_singleton(), request)
+    if unknown:
+        yield unknown
+        return
+    aggregates = cloud.api.api_get('/os-aggregates').body['aggregates']
+    aggregate_names = {
+        aggregate['uuid']: aggregate['name'] for aggregate in aggregates}
+    sentences = dict(watch.refusals)
+    for host in cloud.hosts_down & sentences.keys():
+        sentences[host] = 'the host is down'
+    yield from explain(
+        request, list_providers(cloud.placement), aggregate_names, sentences,
+        own_host=own_host)
 
 
 def list_providers(placement):
@@ -102,8 +148,8 @@ def list_providers(placement):
     providers = placement.get('/resource_providers').body['resource_providers']
     for provider in providers:
         for key in ('inventories', 'usages', 'traits', 'aggregates'):
-            provider[key] = placement.get('/resource_providers/%s/%s' % (
-                provider['uuid'], key), version='1.19').body[key]
+            path = '/resource_providers/%s/%s' % (provider['uuid'], key)
+            provider[key] = placement.get(path, version='1.19').body[key]
     return providers
 
 
@@ -118,9 +164,11 @@ def explain(request, providers, aggregate_names, refusals, own_host=None):
         None if the request is for a new server
     """
     for provider in sorted(providers, key=operator.itemgetter('name')):
-        reason = refusals.get(provider['name']) or '; '.join(
-            obstacle.text for obstacle in obstacles.find_obstacles(
-                request, provider, aggregate_names))
+        reason = refusals.get(provider['name'])
+        if not reason:
+            found = obstacles.find_obstacles(
+                request, provider, aggregate_names)
+            reason = '; '.join(obstacle.text for obstacle in found)
         if not reason and provider['name'] == own_host:
             reason = 'the server is on this host; a move needs another host'
         yield '%s: %s' % (provider['name'], reason or 'no reason found')

@@ -4,7 +4,7 @@
 
 A row of a host is its capacity for servers of one class. The classes are
 'high', 'low' and 'ordinary'; an ordinary server has no priority. A fault is
-the text of a refusal.
+the text of a refusal. A vCPU floats if it is not pinned to one host CPU.
 """
 
 import dataclasses

@@ -52,57 +52,72 @@ def _server_verb(outcome, action=None, status=None, migration=None, **more):
                 action=action, status=status, migration=migration)
 
 
-# The functions of Verb.action. Their parameters are the args of the step, and
-# a dict, flavor name to id.
+# The functions of Verb.action: ``args`` are the args of the step, ``flavors``
+# is a dict, flavor name to id.
 
 def _resize(args, flavors):
+    """Return the body of a resize to another flavor."""
     return {'resize': {'flavorRef': flavors[args['flavor']]}}
 
 
 def _migrate(args, flavors):
-    # Without a host, the scheduler chooses the destination.
+    """Return the body of a cold migration.
+
+    Without a host, the scheduler chooses the destination.
+    """
     if not args['host']:
         return {'migrate': None}
     return {'migrate': {'host': args['host']}}
 
 
 def _confirm(args, flavors):
+    """Return the body that confirms a resize or a migration."""
     return {'confirmResize': None}
 
 
 def _revert(args, flavors):
+    """Return the body that reverts a resize or a migration."""
     return {'revertResize': None}
 
 
 def _live_migrate(args, flavors):
+    """Return the body of a live migration."""
     return {'os-migrateLive': {
         'host': args['host'], 'block_migration': 'auto'}}
 
 
 def _shelve(args, flavors):
+    """Return the body that shelves a server."""
     return {'shelve': None}
 
 
 def _unshelve(args, flavors):
+    """Return the body that unshelves a server."""
     return {'unshelve': None}
 
 
 def _evacuate(args, flavors):
-    # Without a host, the scheduler chooses the destination.
+    """Return the body that evacuates a server.
+
+    Without a host, the scheduler chooses the destination.
+    """
     if not args['host']:
         return {'evacuate': {}}
     return {'evacuate': {'host': args['host']}}
 
 
 def _stop(args, flavors):
+    """Return the body that stops a server."""
     return {'os-stop': None}
 
 
 def _start(args, flavors):
+    """Return the body that starts a server."""
     return {'os-start': None}
 
 
 def _reboot(args, flavors):
+    """Return the body of a hard or soft reboot."""
     kind = 'HARD' if args['hard'] else 'SOFT'
     return {'reboot': {'type': kind}}
 

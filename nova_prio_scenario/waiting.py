@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Waits for the end of a step about a server.
+
+``api`` is the client of an administrator. ``shown`` is a server as the API
+shows it, a dict; None if the server is deleted.
+"""
+
+from nova.tests.functional.api import client
+import tenacity
+
+from nova_prio_scenario import migrations
+from nova_prio_scenario import result
+
+#: Seconds to wait for the end of a step, and between two requests.
+PATIENCE_SECONDS = 60
+INTERVAL_SECONDS = 0.03
+
+
+def wait(api, server, is_reached, problem):
+    """Wait for a state of a server; return the server as the API shows it.
+
+    :param server: result.Server
+    :param is_reached: function, (api, shown) to bool
+    :param problem: what the server is after the timeout, for the error
+    :returns: dict; None if the server is deleted
+    :raises result.PlayFailed: after the timeout
+    """
+    attempts = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type(tenacity.TryAgain),
+        wait=tenacity.wait_fixed(INTERVAL_SECONDS),
+        stop=tenacity.stop_after_delay(PATIENCE_SECONDS))
+    try:
+        return attempts(_show_if_reached, api, server.id, is_reached)
+    except tenacity.RetryError as error:
+        raise result.PlayFailed('%s is %s after %d seconds' % (
+            server.name, problem, PATIENCE_SECONDS)) from error
+
+
+def _show_if_reached(api, server_id, is_reached):
+    """Return a server as the API shows it, if it has reached a state.
+
+    :param is_reached: function, (api, shown) to bool
+    :raises tenacity.TryAgain: if the server has not reached the state
+    """
+    try:
+        shown = api.get_server(server_id)
+    except client.OpenStackApiNotFoundException:
+        shown = None
+    if not is_reached(api, shown):
+        raise tenacity.TryAgain
+    return shown
+
+
+def is_built(api, shown):
+    """Return whether the build of a server has ended, well or not."""
+    if shown['status'] == 'ACTIVE':
+        return True
+    # Nova adds the fault after it has set the status.
+    return shown['status'] == 'ERROR' and 'fault' in shown
+
+
+def is_idle(api, shown):
+    """Return whether a server has neither a task nor an open migration."""
+    return (shown['OS-EXT-STS:task_state'] is None and
+            migrations.is_settled(api, shown['id']))
+
+
+def is_deleted(api, shown):
+    """Return whether a server is deleted."""
+    return shown is None
