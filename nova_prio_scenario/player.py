@@ -142,7 +142,8 @@ class Player:
         The scheduler chooses the destinations.
         """
         self._cloud.host_disable(host)
-        api, have_all_moved = self._cloud.api, True
+        api = self._cloud.api
+        have_all_moved = True
         for server in self._servers.values():
             if server.id is None or server.status == 'DELETED':
                 continue
@@ -216,7 +217,10 @@ class Player:
             self._number, self._step.short_title, text)
 
     def _await_build(self, server):
-        """Wait until a server is active or in error; return the outcome."""
+        """Wait until a server is active or in error; return the outcome.
+
+        :param server: result.Server
+        """
         shown = waiting.wait(
             self._cloud.api, server, waiting.is_built,
             problem='neither active nor refused')
@@ -227,7 +231,10 @@ class Player:
         return 'refused'
 
     def _find_reasons(self, own_host=None):
-        """Return why no host takes the request, as refusals.find_reasons."""
+        """Return why no host takes the request, as refusals.find_reasons.
+
+        :param own_host: name of the host that a move leaves; None for a create
+        """
         return refusals.find_reasons(
             self._watch, self._cloud, own_host=own_host)
 

@@ -147,9 +147,9 @@ def _describe(host, report):
         yield '%s %s' % domain
 
 
-def _label(label, content):
+def _label(label, text):
     """Return a line of the map that begins with a label."""
-    return label.ljust(LABEL_WIDTH) + content
+    return label.ljust(LABEL_WIDTH) + text
 
 
 def _draw_boxes(cpus, width, marked_rows):
@@ -200,7 +200,10 @@ def _list_names(codes, floating):
 
 
 def _fill(label, items):
-    """Return a label and texts, in lines of 80 columns."""
+    """Return a label and texts, in lines of 80 columns.
+
+    :param items: list of texts
+    """
     # A line must not end within an item.
     unbroken_items = [item.replace(' ', '\xa0') for item in items]
     text = textwrap.fill(

@@ -177,7 +177,7 @@ VERBS = {
 def list_servers(args):
     """Return the names of the new servers: NAME, or NAME-1 to NAME-COUNT.
 
-    :param args: dict, the keys of a step ``create``
+    :param args: dict, the args of a step ``create``
     """
     count = args.get('count', 1)
     if count == 1:
