@@ -225,6 +225,8 @@ NAMES = {
         nova.scheduler.utils resources_from_request_spec(ctxt, spec_obj,
             host_manager) setup_instance_group(context, request_spec)
         nova.scheduler.weights WeighedHost(obj, weight)
+        nova.scheduler.weights.compute:BuildFailureWeigher
+            weight_multiplier(host_state)
         nova.servicegroup:API get_updated_time(member) service_is_up(member)
         nova.virt.hardware get_pci_numa_policy_constraint(flavor, image_meta)
     """,

@@ -6,7 +6,9 @@ from unittest import mock
 
 import fixtures
 from keystoneauth1 import exceptions as ks_exceptions
+from nova import exception
 from oslo_db import exception as db_exception
+import tenacity
 
 from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
@@ -64,6 +66,38 @@ class Stages(Explained):
             self.assertIn('%d of 4 hosts pass as of now' % len(expected),
                           self.said)
         self.assertIn('Not evaluated: the weighers of nova.', self.said)
+
+    def test_host_with_failed_builds_is_named(self):
+        """Nova avoids it until a build succeeds there."""
+        with mock.patch.object(self.computes['mix1'].driver, 'spawn',
+                               side_effect=exception.NovaException()):
+            for _ in range(2):
+                self.boot(self.low, az='nova:mix1', state='ERROR')
+        # nova-compute counts a failed build after the instance has failed.
+        self.wait_for_failed_builds(2)
+        self.update_host('mix1')
+        reason = ('2 builds have failed here since the last success: Nova '
+                  'prefers hosts with fewer')
+        for multiplier, expected in ((1000000.0, reason), (0.0, '')):
+            self.flags(build_failure_weight_multiplier=multiplier,
+                       group='filter_scheduler')
+            row = self.explain('--flavor', self.low)['mix1']
+            self.assertEqual(
+                ('passes', expected), (row['Result'], row['Reason']))
+        self.flags(build_failure_weight_multiplier=1000000.0,
+                   group='filter_scheduler')
+        self.boot(self.low, az='nova:mix1')
+        self.wait_for_failed_builds(0)
+        self.update_host('mix1')
+        self.assertEqual(
+            '', self.explain('--flavor', self.low)['mix1']['Reason'])
+
+    @tenacity.retry(wait=tenacity.wait_fixed(0.1), reraise=True,
+                    stop=tenacity.stop_after_delay(30))
+    def wait_for_failed_builds(self, number):
+        """Wait until the nova-compute of mix1 counts failed builds."""
+        stats = self.computes['mix1'].rt.stats['mix1']
+        self.assertEqual(number, stats['failed_builds'])
 
     def test_request_filters_restrict_traits_and_aggregates(self):
         rows = self.explain('--flavor', self.high)

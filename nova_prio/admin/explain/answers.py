@@ -9,6 +9,7 @@ import dataclasses
 import typing
 
 from nova.scheduler import weights
+from nova.scheduler.weights import compute as weights_compute
 import os_resource_classes as orc
 
 from nova_prio.model import admission
@@ -106,6 +107,20 @@ def weigh(spec: objects.RequestSpec, found: abc.Mapping[str, Answer],
                      key=lambda each: (-(each.weight or 0), each.host))
     for rank, answer in enumerate(weighed, start=1):
         answer.rank = rank
+
+
+def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
+                           state: host_manager.HostState) -> str:
+    """Return why Nova takes a host that passes only last, a clause, or ''.
+
+    :param weighers: the enabled weighers
+    """
+    for weigher in weighers:
+        if (isinstance(weigher, weights_compute.BuildFailureWeigher) and
+                state.failed_builds and weigher.weight_multiplier(state) < 0):
+            return ('%d builds have failed here since the last success: Nova '
+                    'prefers hosts with fewer' % state.failed_builds)
+    return ''
 
 
 def get_position(each: Answer) -> tuple[typing.Any, ...]:

@@ -103,7 +103,8 @@ class Judge:
         found = answers.Answers(self._names)
         decision = self._decide(spec, found, before_moves)
         for state in decision.passing:
-            found.add(state.uuid, answers.PASSES, '').is_curable = True
+            reason = answers.describe_failed_builds(self.hosts.weighers, state)
+            found.add(state.uuid, answers.PASSES, reason).is_curable = True
         return decision._replace(answers={
             each.host: each for each in found.of_node.values()})
 
