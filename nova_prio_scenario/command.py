@@ -78,8 +78,9 @@ class Play(command.Command):
             self.app.stdout.write(
                 json.dumps(played.to_dict(), indent=2) + '\n')
         else:
-            colors.write(self.app.stdout, render.format_result(
-                played, scenario.hosts))
+            stdout = self.app.stdout
+            stdout.write(render.format_result(
+                played, scenario.hosts, colors.get_painter(stdout)))
         for surprise in played.surprises:
             self._show_progress(surprise)
         if page is not None:
@@ -88,7 +89,7 @@ class Play(command.Command):
 
     def _show_progress(self, line):
         """Write a line to standard error."""
-        colors.write(self.app.stderr, line + '\n')
+        self.app.stderr.write(line + '\n')
         self.app.stderr.flush()
 
     def _play(self, scenario, makes_page):
@@ -122,7 +123,8 @@ class Play(command.Command):
                 self._show_progress('Nova and Placement started')
                 scenario_player = player.Player(
                     running, scenario, progress=self._show_progress,
-                    recorder=recorder)
+                    recorder=recorder,
+                    paint=colors.get_painter(self.app.stderr))
                 played = scenario_player.play()
             if recorder is None:
                 return played, None

@@ -7,13 +7,13 @@ the verb (:mod:`nova_prio_scenario.verbs`). An outcome is how a step ended for
 one server or host, such as 'resized' or 'refused'.
 """
 
-import collections
-
 from nova import exception
 from nova.tests.functional.api import client
 
+from nova_prio.cmd import colors
 from nova_prio_scenario import migrations
 from nova_prio_scenario import refusals
+from nova_prio_scenario import render
 from nova_prio_scenario import result
 from nova_prio_scenario import schema
 from nova_prio_scenario import stage
@@ -29,15 +29,18 @@ class Player:
     :param progress: callable, called with each line of progress
     :param recorder: :class:`nova_prio_scenario.page.Recorder`; None without a
         page
+    :param paint: function that returns a text of a line in a color
     :raises nova_prio_scenario.document.BadScenario: as ``stage.Stage``
     """
 
-    def __init__(self, cloud, document, progress, recorder=None):
+    def __init__(self, cloud, document, progress, recorder=None,
+                 paint=colors.leave):
         """Set up the cloud; the class describes the parameters."""
         self._cloud = cloud
         self._document = document
         self._progress = progress
         self._recorder = recorder
+        self._paint = paint
         self._servers = {}  # name to result.Server
         self._host_faults = {}  # name to faults, as those of a Server
         cloud.let_guests_migrate()
@@ -62,9 +65,10 @@ class Player:
             for host in self._document.hosts:
                 if host['name'] not in self._cloud.hosts_down:
                     self._cloud.update_host(host['name'])
-            summary = _summarize(outcomes)
+            summary = render.summarize(outcomes)
             self._progress('[%d/%d] %s: %s' % (
-                number, len(steps), step.title, summary))
+                number, len(steps), step.title,
+                render.summarize(outcomes, self._paint)))
             if step.expect and set(outcomes) != {step.expect}:
                 path = ('steps', number - 1, 'expect')
                 surprises.append(self._document.describe(
@@ -289,12 +293,3 @@ class Player:
                      problem='not deleted')
         server.status = 'DELETED'
         return True
-
-
-def _summarize(outcomes):
-    """Return the outcomes of a step as text, such as "2 active, 1 refused"."""
-    if len(outcomes) == 1:
-        return outcomes[0]
-    counts = collections.Counter(outcomes)
-    return ', '.join(
-        '%d %s' % (count, outcome) for outcome, count in counts.items())

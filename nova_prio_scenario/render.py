@@ -7,10 +7,12 @@ servers of one class, 'high', 'low' or 'ordinary', on the CPUs of the host. A
 mark is the text of one CPU in a line.
 """
 
+import collections
 import operator
 import textwrap
 
 from nova_prio.admin.page import content
+from nova_prio.cmd import colors
 from nova_prio.cmd import tables
 from nova_prio_scenario import page
 from nova_prio_scenario import result as data
@@ -22,22 +24,41 @@ BOX_WIDTH = 2
 GROUP = 8
 GROUPS_PER_LINE = 8
 LABEL_WIDTH = 10
+#: Row of a map to its color.
+COLORS = {'high': colors.CYAN, 'low': colors.MAGENTA}
 
 
-def format_result(result, hosts):
+def format_result(result, hosts, paint=colors.leave):
     """Return the whole result: servers, refusals, and a map of each host.
 
     :param result: :class:`nova_prio_scenario.result.Result`
     :param hosts: list of dicts, the hosts of the scenario file
+    :param paint: function that returns a text in a color
     """
-    parts = [format_servers(result.servers)]
-    parts.extend(format_faults(result))
+    parts = [format_servers(result.servers, paint)]
+    parts.extend(format_faults(result, paint))
     for host, report in zip(hosts, result.hosts):
-        parts.append(draw_host(host, report, result.servers))
+        parts.append(draw_host(host, report, result.servers, paint))
     return '\n\n'.join(part.rstrip() for part in parts) + '\n'
 
 
-def format_servers(servers):
+def summarize(outcomes, paint=colors.leave):
+    """Return the outcomes of a step as text.
+
+    :param outcomes: list with an outcome for each server or host
+    :param paint: function that returns a text in a color
+    """
+    parts = []
+    for outcome, count in collections.Counter(outcomes).items():
+        text = outcome
+        if len(outcomes) > 1:
+            text = '%d %s' % (count, outcome)
+        color = colors.RED if outcome == 'refused' else None
+        parts.append(paint(text, color))
+    return ', '.join(parts)
+
+
+def format_servers(servers, paint=colors.leave):
     """Return the table of the servers."""
     lines = []
     for server in servers:
@@ -47,10 +68,11 @@ def format_servers(servers):
             server.name, server.priority or '-', server.status or '-',
             server.host or '-', cpus or '-', server.partition or '-'])
     return tables.format_table(
-        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'], lines)
+        ['name', 'priority', 'status', 'host', 'CPUs', 'partition'], lines,
+        paint=paint)
 
 
-def format_faults(result):
+def format_faults(result, paint=colors.leave):
     """Yield the refusals by step, with the servers that share each one.
 
     :param result: :class:`nova_prio_scenario.result.Result`
@@ -63,7 +85,10 @@ def format_faults(result):
     for refusal in sorted(names, key=operator.itemgetter(0)):
         _, fault = refusal
         indented_fault = fault.replace('\n', '\n  ')
-        yield '%s, %s' % (', '.join(names[refusal]), indented_fault)
+        # A fault begins with its step, as in "step 3 (create): ".
+        step, end, reason = indented_fault.partition('):')
+        subject = '%s, %s' % (', '.join(names[refusal]), step + end)
+        yield paint(subject, colors.RED) + reason
 
 
 def _name_cpus(**cpu_sets):
@@ -75,7 +100,7 @@ def _name_cpus(**cpu_sets):
             for name, cpus in cpu_sets.items() if cpus]
 
 
-def draw_host(host, report, servers):
+def draw_host(host, report, servers, paint=colors.leave):
     """Return a map of the CPUs of a host, with the servers on each CPU.
 
     Each server with pinned vCPUs gets a letter, its code. Servers that float
@@ -84,6 +109,7 @@ def draw_host(host, report, servers):
     :param host: dict, the host in the scenario file
     :param report: dict, the host in the result
     :param servers: all Servers of the result
+    :param paint: function that returns a text in a color
     """
     guests = [server for server in servers
               if server.host == host['name'] and server.cpus is not None]
@@ -108,9 +134,10 @@ def draw_host(host, report, servers):
     for row, cpus in floating:
         marked_rows.append((row, dict.fromkeys(cpus, '~' * width)))
     lines = [', '.join(_describe(host, report))]
-    lines.extend(draw(host['cpus'], width, marked_rows))
+    for row, line in draw(host['cpus'], width, marked_rows):
+        lines.append(paint(line, COLORS.get(row)))
     lines.extend(_list_names(codes, floating))
-    lines.extend(_list_usage(report))
+    lines.extend(_list_usage(report, paint))
     return '\n'.join(lines)
 
 
@@ -153,7 +180,7 @@ def _label(label, text):
 
 
 def _draw_boxes(cpus, width, marked_rows):
-    """Yield a line of numbered boxes, then a line of boxes for each row.
+    """Yield (label, line) of numbered boxes, then of the boxes of each row.
 
     A line has one box for each CPU.
 
@@ -164,11 +191,11 @@ def _draw_boxes(cpus, width, marked_rows):
     numbers = {cpu: str(cpu) for cpu in range(cpus)}
     for label, marks in [('CPU', numbers)] + marked_rows:
         boxes = [marks.get(cpu, '').rjust(width) for cpu in range(cpus)]
-        yield _label(label, '|%s|' % '|'.join(boxes))
+        yield label, _label(label, '|%s|' % '|'.join(boxes))
 
 
 def _draw_letters(cpus, width, marked_rows):
-    """Yield blocks of lines with a mark for each CPU, in groups of eight.
+    """Yield (label, line) with a mark for each CPU, in groups of eight.
 
     The arguments are those of :func:`_draw_boxes`.
     """
@@ -177,12 +204,12 @@ def _draw_letters(cpus, width, marked_rows):
         block = range(start, min(start + per_block, cpus))
         # The first CPU of each group is above the group.
         numbers = [str(first).ljust(GROUP * width) for first in block[::GROUP]]
-        yield _label('CPU', ' '.join(numbers)).rstrip()
+        yield 'CPU', _label('CPU', ' '.join(numbers)).rstrip()
         for row, marks in marked_rows:
             if not marks.keys().isdisjoint(block):
                 text = ''.join(marks.get(cpu, '.' * width) for cpu in block)
                 groups = textwrap.wrap(text, GROUP * width)
-                yield _label(row, ' '.join(groups))
+                yield row, _label(row, ' '.join(groups))
 
 
 def _list_names(codes, floating):
@@ -213,18 +240,27 @@ def _fill(label, items):
     return text.replace('\xa0', ' ')
 
 
-def _list_usage(report):
+def _format_usage(used, total, name, paint):
+    """Return a number of used vCPUs; it is red if it is too large."""
+    color = None
+    if used > total:
+        color = colors.RED
+    return paint('%d of %d %s' % (used, total, name), color)
+
+
+def _list_usage(report, paint):
     """Yield the sold vCPUs of each row, and the CPU usage in Placement.
 
     A vCPU is sold if a server has it.
 
     :param report: dict, the host in the result
+    :param paint: function that returns a text in a color
     """
     if report['classes'] is not None:
-        rows = page.make_rows(report['classes'])
-        usage = ['%d of %d %s (%d left)' % (
-            row.sold, row.sellable, name, row.left)
-            for name, row in rows.items()]
+        usage = []
+        for name, row in page.make_rows(report['classes']).items():
+            sold = _format_usage(row.sold, row.sellable, name, paint)
+            usage.append('%s (%d left)' % (sold, row.left))
         yield _label('sold', ', '.join(usage))
     for name in sorted(report['inventory'].keys() & {'PCPU', 'VCPU'}):
         inventory = report['inventory'][name]
@@ -232,7 +268,8 @@ def _list_usage(report):
         ratio = inventory['allocation_ratio']
         used = sum(allocation['resources'].get(name, 0)
                    for allocation in report['allocations'].values())
+        sellable = int((total - reserved) * ratio)
+        usage_text = _format_usage(used, sellable, name, paint)
         yield _label('placement', (
-            '%d of %d %s (total %d, reserved %d, allocation ratio %s)' % (
-                used, int((total - reserved) * ratio), name, total, reserved,
-                ratio)))
+            '%s (total %d, reserved %d, allocation ratio %s)' % (
+                usage_text, total, reserved, ratio)))

@@ -3,7 +3,6 @@
 """The command ``nova-prio audit``."""
 
 import functools
-import sys
 
 from osc_lib import exceptions
 import tqdm
@@ -20,7 +19,7 @@ COLUMNS = ('Host', 'Finding', 'Consumer', 'Needed', 'Placement', 'Compute',
 #: Exit status if all was repaired, as that of ``nova-manage placement audit``.
 FIXED = 4
 #: State of a row, exit status, last line. The first outcome applies whose
-#: state a row has; None stands for any state (``Report.set_outcome``).
+#: state a row has; None stands for any state (``report.find_outcome``).
 _OUTCOMES = (
     ('failed', report.FAILED, 'Not all hosts could be checked or repaired: '
      'correct the rows of state "failed", and run this command again.'),
@@ -34,7 +33,7 @@ _OUTCOMES = (
 MAX_NAMES = 10
 
 
-class Audit(changes.Changes, report.Report):
+class Audit(report.Report):
     """Find and repair differences between Nova, Placement and the hosts.
 
     For each host, compare the expected allocations of its instances with the
@@ -47,11 +46,11 @@ class Audit(changes.Changes, report.Report):
     check or a repair failed.
     """
 
-    dry_run_help = 'with --fix: show the repairs and change nothing'
-
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        changes.add_options(
+            parser, 'with --fix: show the repairs and change nothing')
         parser.add_argument(
             '--host', action='append', metavar='HOST',
             help='check this host (repeat option to check multiple hosts)')
@@ -66,23 +65,21 @@ class Audit(changes.Changes, report.Report):
             'are being changed or moved')
         return parser
 
-    def run(self, parsed_args):
-        """Check the arguments, and run the command."""
+    def act(self, context, parsed_args):
+        """List and repair the findings; return the exit status."""
         if parsed_args.dry_run and not parsed_args.fix:
             raise exceptions.CommandError(
                 '--dry-run is given without --fix; add --fix, because without '
                 'it nothing is repaired.')
         report.check_columns(parsed_args, COLUMNS)
-        return super().run(parsed_args)
-
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
         # The configuration of a compute host has no databases.
-        audit = (self._audit_cloud if self.conf.api_database.connection
-                 else self._audit_guests)
+        if controller.get_conf().api_database.connection:
+            found = _audit_cloud(self.app, context, parsed_args)
+        else:
+            found = _audit_guests(parsed_args)
         rows, states = [], set()
         try:
-            for row in audit(parsed_args):
+            for row in found:
                 rows.append(row)
                 states.add(row[COLUMNS.index('State')])
         except KeyboardInterrupt:
@@ -90,105 +87,111 @@ class Audit(changes.Changes, report.Report):
             states.add('failed')
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
-        self.set_outcome(states, _OUTCOMES)
-        return report.place_names(parsed_args, COLUMNS, rows, 'Consumer')
+        self.show(parsed_args, *report.place_names(
+            parsed_args, COLUMNS, rows, 'Consumer'))
+        return self.end(*report.find_outcome(states, _OUTCOMES))
 
-    @property
-    def _is_compute(self):
-        """Whether the configuration is that of a priority host."""
-        return self.conf.compute_driver == driver_alias.DRIVER
 
-    def _audit_guests(self, parsed_args):
-        """Yield the rows of this compute host, without Nova's databases."""
-        from nova_prio.admin.audit import guests
-        conf = self.conf
-        if not self._is_compute:
-            raise exceptions.CommandError(
-                'There is nothing to audit: [api_database] connection is not '
-                "set, and [DEFAULT] compute_driver is '%s'. Give the "
-                "configuration of nova-manage, or of a nova-compute with "
-                "'%s', with --config-file."
-                % (conf.compute_driver, driver_alias.DRIVER))
-        if parsed_args.fix:
-            raise exceptions.CommandError(
-                '--fix is given, but [api_database] connection is not set; '
-                'run this command where nova-manage runs.')
-        for name in parsed_args.host or ():
-            self.check_is_this_host(name)
-        guest_host, running = controller.read_guests(conf)
-        findings = list(guests.check(conf.host, guest_host, running))
-        for finding in findings:
-            yield (*_make_row(finding, 'found'), '')
-        if parsed_args.all and not findings:
-            yield (conf.host, '', '', '', '', '',
-                   guests.summarize(guest_host, running), 'ok', '', '')
+def _is_compute():
+    """Return whether the configuration is that of a priority host."""
+    return controller.get_conf().compute_driver == driver_alias.DRIVER
 
-    def _audit_cloud(self, parsed_args):
-        """Yield the rows of the hosts of the cloud."""
-        from nova import objects
 
-        from nova_prio.admin.audit import guests
-        from nova_prio.admin.audit import run
-        names = parsed_args.host
-        total = len(names or objects.HostMappingList.get_all(self.context))
-        if parsed_args.fix and not parsed_args.dry_run:
-            # A finding may be out of date if the operator answers late, so ask
-            # before the hosts are read.
-            self.confirm(parsed_args, 'Check %d host%s, and repair all '
-                         'findings?' % (total, '' if total == 1 else 's'))
-        audit = run.CloudAudit(
-            self.context, self.placement,
-            self.conf.host if self._is_compute else None,
-            functools.partial(guests.read_guests, self.conf))
-        busy_hosts = []
-        # Repairs are logged above the progress, which disable=None shows on a
-        # terminal only.
-        with tqdm_logging.logging_redirect_tqdm([self.app.LOG]):
-            for findings, view in tqdm.tqdm(
-                    audit.run(names), unit=' hosts', leave=False, total=total,
-                    disable=None, file=sys.stderr):
-                for finding in findings:
-                    row = self._repair_if_asked(
-                        audit, view, finding, parsed_args)
-                    yield (*row, view.names.get(finding.consumer, '')
-                           if view else '')
-                if view and view.has_tasks_or_moves:
-                    busy_hosts.append(view.name)
-                if view and parsed_args.all:
-                    state = '' if findings else 'ok'
-                    yield (*_make_row(
-                        audit.summarize(view),
-                        'in motion' if view.has_tasks_or_moves else state), '')
-        if busy_hosts:
-            self.app.LOG.warning(
-                'On %d hosts, in-flight instances and migrations, inventories '
-                'and reports were not checked: %s%s.',
-                len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]),
-                ', ...' if len(busy_hosts) > MAX_NAMES else '')
+def _audit_guests(parsed_args):
+    """Yield the rows of this compute host, without Nova's databases."""
+    from nova_prio.admin.audit import guests
+    conf = controller.get_conf()
+    if not _is_compute():
+        raise exceptions.CommandError(
+            'There is nothing to audit: [api_database] connection is not set, '
+            "and [DEFAULT] compute_driver is '%s'. Give the configuration of "
+            "nova-manage, or of a nova-compute with '%s', with --config-file."
+            % (conf.compute_driver, driver_alias.DRIVER))
+    if parsed_args.fix:
+        raise exceptions.CommandError(
+            '--fix is given, but [api_database] connection is not set; run '
+            'this command where nova-manage runs.')
+    for name in parsed_args.host or ():
+        report.check_is_this_host(name)
+    guest_host, running = controller.read_guests(conf)
+    findings = list(guests.check(conf.host, guest_host, running))
+    for finding in findings:
+        yield (*_make_row(finding, 'found'), '')
+    if parsed_args.all and not findings:
+        yield (conf.host, '', '', '', '', '',
+               guests.summarize(guest_host, running), 'ok', '', '')
 
-    def _repair_if_asked(self, audit, view, finding, parsed_args):
-        """Repair a Finding if the options ask for it; return its row.
 
-        The row is that of :func:`_make_row`.
+def _audit_cloud(app, context, parsed_args):
+    """Yield the rows of the hosts of the cloud."""
+    from nova import objects
 
-        :param audit: ``run.CloudAudit``
-        :param view: HostView of the host
-        """
-        from nova_prio.admin.audit import finding as kinds
-        from nova_prio.placement import allocations
-        if finding.kind == kinds.UNREAD:
-            return _make_row(finding, 'failed')
-        if finding.repair is None or not parsed_args.fix:
-            return _make_row(finding, 'found')
-        if parsed_args.dry_run:
-            return _make_row(finding, 'to be fixed')
-        try:
-            audit.repair(view, finding)
-        except allocations.PlacementRefused as error:
-            return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
-        self.log_change('Host %s: repaired %s%s.', finding.host, finding.kind,
-                        ' of ' + finding.consumer if finding.consumer else '')
-        return _make_row(finding, 'fixed', '')
+    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import run
+    names = parsed_args.host
+    total = len(names or objects.HostMappingList.get_all(context))
+    if parsed_args.fix and not parsed_args.dry_run:
+        # A finding may be out of date if the operator answers late, so ask
+        # before the hosts are read.
+        changes.confirm(
+            app, parsed_args, 'Check %d host%s, and repair all findings?'
+            % (total, '' if total == 1 else 's'))
+    conf = controller.get_conf()
+    audit = run.CloudAudit(
+        context, controller.make_placement_client(),
+        conf.host if _is_compute() else None,
+        functools.partial(guests.read_guests, conf))
+    busy_hosts = []
+    # Repairs are logged above the progress, which disable=None shows on a
+    # terminal only.
+    with tqdm_logging.logging_redirect_tqdm([app.LOG]):
+        for findings, view in tqdm.tqdm(
+                audit.run(names), unit=' hosts', leave=False, total=total,
+                disable=None):
+            for finding in findings:
+                row = _repair_if_asked(app, audit, view, finding, parsed_args)
+                name = view.names.get(finding.consumer, '') if view else ''
+                yield (*row, name)
+            if not view:
+                continue
+            state = '' if findings else 'ok'
+            if view.has_tasks_or_moves:
+                busy_hosts.append(view.name)
+                state = 'in motion'
+            if parsed_args.all:
+                yield (*_make_row(audit.summarize(view), state), '')
+    if busy_hosts:
+        app.LOG.warning(
+            'On %d hosts, in-flight instances and migrations, inventories '
+            'and reports were not checked: %s%s.',
+            len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]),
+            ', ...' if len(busy_hosts) > MAX_NAMES else '')
+
+
+def _repair_if_asked(app, audit, view, finding, parsed_args):
+    """Repair a Finding if the options ask for it; return its row.
+
+    The row is that of :func:`_make_row`.
+
+    :param audit: ``run.CloudAudit``
+    :param view: HostView of the host
+    """
+    from nova_prio.admin.audit import finding as kinds
+    from nova_prio.placement import allocations
+    if finding.kind == kinds.UNREAD:
+        return _make_row(finding, 'failed')
+    if finding.repair is None or not parsed_args.fix:
+        return _make_row(finding, 'found')
+    if parsed_args.dry_run:
+        return _make_row(finding, 'to be fixed')
+    try:
+        audit.repair(view, finding)
+    except allocations.PlacementRefused as error:
+        return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
+    changes.log_change(
+        app, 'Host %s: repaired %s%s.', finding.host, finding.kind,
+        ' of ' + finding.consumer if finding.consumer else '')
+    return _make_row(finding, 'fixed', '')
 
 
 def _make_row(finding, state, remedy=None):

@@ -3,12 +3,12 @@
 """The commands ``nova-prio capacity show`` and ``... solve``."""
 
 import collections
-import itertools
 
 from cliff import show
 from osc_lib import exceptions
 
 from nova_prio.cmd import capacity_loss
+from nova_prio.cmd import colors
 from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
@@ -65,8 +65,8 @@ class Show(report.Report):
             'some do not fit (only with --host and --aggregate)')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the vCPUs, or the losses; return the exit status."""
         from nova_prio.admin import host_inventory
         if parsed_args.after_loss:
             for option in 'by_aggregate', 'flavor', 'html':
@@ -75,59 +75,38 @@ class Show(report.Report):
                         '--%s is given with --after-loss; allowed with '
                         '--after-loss are --host and --aggregate.'
                         % option.replace('_', '-'))
-        hosts, silent_cells = host_inventory.list_hosts(self.context)
-        request, units = None, {}
+        hosts, silent_cells = host_inventory.list_hosts(context)
+        flavor = request = None
+        units = {}
         if parsed_args.flavor:
-            flavor = controller.find_flavor(self.context, parsed_args.flavor)
+            flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
-            units = self._count_units(flavor)
-        self.warn_of_silent_cells(silent_cells)
-        by_aggregate = parsed_args.by_aggregate
-        # Name of a host or an aggregate -> column -> sum.
-        sums = collections.defaultdict(collections.Counter)
-        selected = list(self._select_hosts(hosts, parsed_args))
+            units = _count_units(self.app, context, flavor)
+        report.warn_of_silent_cells(self.app, silent_cells)
+        selected = list(_select_hosts(self.app, hosts, parsed_args))
         if parsed_args.after_loss:
-            return self._list_losses(selected, parsed_args)
-        for host in selected:
-            numbers = {**_count(host), 'Units': units.get(host.name, 0)}
-            for name in _get_aggregates(host) if by_aggregate else [host.name]:
-                sums[name].update(numbers)
-
-        def list_rows(amounts):
-            """Return the names of the columns, and the rows."""
-            columns = [*(['Hosts'] if by_aggregate else []), *amounts,
-                       *(['Units'] if request else [])]
-            return (['Aggregate' if by_aggregate else 'Host', *columns],
-                    [[name, *(_get_value(column, numbers)
-                              for column in columns)]
-                     for name, numbers in sorted(sums.items())])
-
+            return self._show_losses(context, selected, parsed_args)
+        sums = _sum_up(selected, units, parsed_args.by_aggregate)
+        names = ['Aggregate' if parsed_args.by_aggregate else 'Host']
+        totals = ['Hosts'] if parsed_args.by_aggregate else []
+        unit_columns = ['Units'] if flavor else []
+        columns = [*names, *totals, *COLUMNS, *unit_columns]
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
-            columns, rows = list_rows(COLUMNS)
             output_file.write('--html', parsed_args.html, render.render(
                 capacity_page.build(
-                    self.context, self.conf, hosts, silent_cells, selected,
-                    request, units, parsed_args.flavor,
-                    [dict(zip(columns, row)) for row in rows])))
-        return list_rows(
-            ROWS if tables.is_for_reading(parsed_args) else COLUMNS)
+                    context, controller.get_conf(), hosts, silent_cells,
+                    selected, request, units, parsed_args.flavor,
+                    [dict(zip(columns, row))
+                     for row in _make_rows(columns, sums)])))
+        if tables.is_for_reading(parsed_args):
+            columns = [*names, *totals, *ROWS, *unit_columns]
+        self.show(parsed_args, columns, _make_rows(columns, sums))
+        return report.CLEAN
 
-    def _count_units(self, flavor):
-        """Return how many instances of a flavor fit, dict, host -> number."""
-        from nova_prio.admin.explain import judge
-        from nova_prio.admin.explain import requests
-        from nova_prio.admin.explain import units
-        of_cloud = judge.Judge(self.context, self.placement)
-        found = units.count(of_cloud, requests.build_request(
-            self.context, self.conf, flavor, {}, None))
-        for doubt in of_cloud.list_doubts():
-            self.app.LOG.warning('The units may not fit: %s.', doubt)
-        return found
-
-    def _list_losses(self, hosts, parsed_args):
-        """Return the columns, and the rows of ``capacity_loss``.
+    def _show_losses(self, context, hosts, parsed_args):
+        """List the losses of hosts; return the exit status.
 
         :param hosts: the hosts to lose, each a ``HostRecord``
         """
@@ -139,40 +118,86 @@ class Show(report.Report):
             for name in _get_aggregates(host):
                 if name in (parsed_args.aggregate or [name]):
                     members[name].append(host.name)
+        placement = controller.make_placement_client()
         losses = list(loss.list_losses(
-            cloud.read_fleet(self.context, self.placement),
+            cloud.read_fleet(context, placement),
             dict(sorted(members.items())),
-            verdicts.Verdicts(self.context, self.placement).find_refusing))
-        self.set_outcome({each.is_survivable for each in losses},
-                         capacity_loss.OUTCOMES)
-        is_table = tables.is_for_reading(parsed_args)
-        return (capacity_loss.TABLE if is_table else capacity_loss.COLUMNS,
-                [capacity_loss.make_row(each, is_table) for each in losses])
+            verdicts.Verdicts(context, placement).find_refusing))
+        columns, make_row = capacity_loss.COLUMNS, capacity_loss.make_row
+        if tables.is_for_reading(parsed_args):
+            columns = capacity_loss.TABLE
+            make_row = capacity_loss.make_table_row
+        self.show(parsed_args, columns, [make_row(each) for each in losses])
+        return self.end(*report.find_outcome(
+            {each.is_survivable for each in losses}, capacity_loss.OUTCOMES))
 
-    def _select_hosts(self, hosts, parsed_args):
-        """Yield the hosts with a report that --host and --aggregate select."""
-        selected = hosts
-        for option, get_names in (('host', lambda host: [host.name]),
-                                  ('aggregate', _get_aggregates)):
-            wanted = set(getattr(parsed_args, option) or ())
-            unknown = wanted.difference(*map(get_names, hosts))
-            if unknown:
-                report.refuse('--' + option, min(unknown),
-                              'names of %ss with computes' % option)
-            if wanted:
-                selected = [host for host in selected
-                            if wanted.intersection(get_names(host))]
-        for host in selected:
-            if host.problem:
-                self.app.LOG.warning('Host %s is omitted: %s.', host.name,
-                                     host.problem)
-            elif host.report:
-                yield host
+
+def _count_units(app, context, flavor):
+    """Return how many instances of a flavor fit, dict, host -> number."""
+    from nova_prio.admin.explain import judge
+    from nova_prio.admin.explain import requests
+    from nova_prio.admin.explain import units
+    of_cloud = judge.Judge(context, controller.make_placement_client())
+    found = units.count(of_cloud, requests.build_request(
+        context, controller.get_conf(), flavor, {}, None))
+    for doubt in of_cloud.list_doubts():
+        app.LOG.warning('The units may not fit: %s.', doubt)
+    return found
+
+
+def _select_hosts(app, hosts, parsed_args):
+    """Yield the hosts with a report that --host and --aggregate select."""
+    selected = hosts
+    for option, get_names in (('host', lambda host: [host.name]),
+                              ('aggregate', _get_aggregates)):
+        wanted = set(getattr(parsed_args, option) or ())
+        unknown = wanted.difference(*map(get_names, hosts))
+        if unknown:
+            report.refuse('--' + option, min(unknown),
+                          'names of %ss with computes' % option)
+        if wanted:
+            selected = [host for host in selected
+                        if wanted.intersection(get_names(host))]
+    for host in selected:
+        if host.problem:
+            app.LOG.warning('Host %s is omitted: %s.', host.name, host.problem)
+        elif host.report:
+            yield host
 
 
 def _get_aggregates(host):
     """Return the names of the aggregates of a host, a list."""
     return [aggregate.name for aggregate in host.aggregates]
+
+
+def _sum_up(hosts, units, by_aggregate):
+    """Return the sums of each host, or of each aggregate.
+
+    :param hosts: list of ``HostRecord``
+    :param units: dict, name of a host -> number of instances
+    :returns: dict, name -> column -> number
+    """
+    sums = collections.defaultdict(collections.Counter)
+    for host in hosts:
+        numbers = {'Hosts': 1, 'Units': units.get(host.name, 0)}
+        for row in capacity.Rows._fields:
+            for amount, rows in (('Sold', host.report.used),
+                                 ('Sellable', host.report.sellable),
+                                 ('Left', host.report.left)):
+                numbers['%s %s' % (row.title(), amount)] = getattr(rows, row)
+        for name in _get_aggregates(host) if by_aggregate else [host.name]:
+            sums[name].update(numbers)
+    return sums
+
+
+def _make_rows(columns, sums):
+    """Return the rows of some columns, sorted by name.
+
+    :param columns: names of columns, the first one that of the name
+    :param sums: what :func:`_sum_up` returns
+    """
+    return [[name, *(_get_value(column, numbers) for column in columns[1:])]
+            for name, numbers in sorted(sums.items())]
 
 
 def _get_value(column, numbers):
@@ -184,16 +209,10 @@ def _get_value(column, numbers):
     if column not in ROWS:
         return numbers[column]
     row = column.split()[0]
-    return '%d/%d (%d)' % tuple(
+    sold, sellable, left = (
         numbers['%s %s' % (row, amount)] for amount in AMOUNTS)
-
-
-def _count(host):
-    """Return dict, column -> number, of one ``HostRecord``."""
-    # Used, sellable and remaining vCPUs of each row, in the order of COLUMNS.
-    amounts = zip(host.report.used, host.report.sellable, host.report.left)
-    return {'Hosts': 1,
-            **dict(zip(COLUMNS, itertools.chain.from_iterable(amounts)))}
+    text = '%d/%d (%d)' % (sold, sellable, left)
+    return tables.ColoredText(text, colors.RED) if sold > sellable else text
 
 
 class Solve(show.ShowOne):

@@ -33,28 +33,31 @@ class Gain(report.Report):
             'hint priority=low')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the gains of the hosts; return the exit status."""
         from nova import objects
 
         from nova_prio.admin import host_inventory
         aggregates = {aggregate.name: aggregate for aggregate in
-                      objects.AggregateList.get_all(self.context)}
+                      objects.AggregateList.get_all(context)}
         if parsed_args.aggregate not in aggregates:
             report.refuse('AGGREGATE', parsed_args.aggregate,
                           allowed='names of host aggregates')
-        hosts, silent_cells = host_inventory.list_hosts(self.context)
+        hosts, silent_cells = host_inventory.list_hosts(context)
         vcpus_per_instance = None
         if parsed_args.flavor:
-            vcpus_per_instance = _get_low_vcpus(
-                self.context, parsed_args.flavor)
+            vcpus_per_instance = _get_low_vcpus(context, parsed_args.flavor)
         hosts_by_name = {host.name: host for host in hosts}
         rows = [_make_row(name, hosts_by_name.get(name), silent_cells,
                           vcpus_per_instance)
                 for name in sorted(aggregates[parsed_args.aggregate].hosts)]
-        self.last_line = _summarize(rows, has_flavor=bool(vcpus_per_instance))
-        columns = [*COLUMNS, *([UNITS] if vcpus_per_instance else []), NOTE]
-        return columns, [[row[column] for column in columns] for row in rows]
+        columns = [*COLUMNS, UNITS, NOTE]
+        if not vcpus_per_instance:
+            columns.remove(UNITS)
+        self.show(parsed_args, columns, [
+            [row[column] for column in columns] for row in rows])
+        return self.end(report.CLEAN, _summarize(
+            rows, has_flavor=bool(vcpus_per_instance)))
 
 
 def _get_low_vcpus(context, wanted):

@@ -15,7 +15,7 @@ COLUMNS = ['Aggregate', 'Host', 'Largest', *(
     for number in ('Fit', 'All')),
     'Missing High', 'Missing Low', 'Missing Ordinary', 'Missing Memory MB',
     'Missing Disk GB', 'Bound By Affinity']
-#: Outcomes of ``report.Report.set_outcome``; the states are whether all guests
+#: Outcomes of ``report.find_outcome``; the states are whether all guests
 #: of a host fit.
 OUTCOMES = [
     (False, report.FOUND,
@@ -30,28 +30,36 @@ OUTCOMES = [
 ]
 
 
-def make_row(loss, is_table):
-    """Return the values of ``TABLE`` or ``COLUMNS``, a list.
+def make_row(loss):
+    """Return the values of ``COLUMNS``, a list.
 
     :param loss: ``admin.fleet.loss.Loss``
     """
-    numbers = [(loss.fitting[name], loss.guests[name])
-               for name in flavor_cpus.CLASSES]
-    if is_table:
-        return [loss.aggregate,
-                loss.host + (' (largest)' if loss.is_largest else ''),
-                *('%d/%d' % pair for pair in numbers),
-                format_missing(loss)]
+    numbers = []
+    for name in flavor_cpus.CLASSES:
+        numbers += [loss.fitting[name], loss.guests[name]]
     addition = loss.addition
-    return [loss.aggregate, loss.host, loss.is_largest,
-            *(number for pair in numbers for number in pair),
+    return [loss.aggregate, loss.host, loss.is_largest, *numbers,
             *addition.rows, addition.memory_mb, addition.disk_gb, loss.bound]
 
 
-def format_missing(loss):
+def make_table_row(loss):
+    """Return the values of ``TABLE``, a list.
+
+    :param loss: ``admin.fleet.loss.Loss``
+    """
+    host = loss.host
+    if loss.is_largest:
+        host += ' (largest)'
+    return [loss.aggregate, host,
+            *('%d/%d' % (loss.fitting[name], loss.guests[name])
+              for name in flavor_cpus.CLASSES), _format_missing(loss)]
+
+
+def _format_missing(loss):
     """Return the missing resources as a text, or '' if all guests fit."""
-    amounts = list(filter(None, [str(loss.addition)]))
+    amounts = [str(loss.addition)]
     if loss.bound:
         amounts.append('a move of %d guests of affinity groups together'
                        % loss.bound)
-    return ', '.join(amounts)
+    return ', '.join(filter(None, amounts))

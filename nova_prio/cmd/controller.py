@@ -11,6 +11,25 @@ from nova_prio.admin import config_files
 from nova_prio.compat import contract
 
 
+def add_config_options(parser):
+    """Add the option --config-file."""
+    parser.add_argument(
+        '--config-file', action='append', default=[], metavar='PATH',
+        help='read this nova.conf (repeat option to read multiple files; '
+        'default: the files that the services of Nova read)')
+
+
+@contextlib.contextmanager
+def use_nova(parsed_args):
+    """Configure Nova; yield an administrator's context.
+
+    :raises CommandError: if Nova, its configuration, a database or Placement
+        fails
+    """
+    with configure_nova(parsed_args) as context, report_errors():
+        yield context
+
+
 @contextlib.contextmanager
 def configure_nova(parsed_args):
     """Configure Nova and its databases; yield an administrator's context.
@@ -77,6 +96,18 @@ def report_errors():
                         'nova.conf.')
         raise exceptions.CommandError(
             sentence % str(error).rstrip('.')) from error
+
+
+def get_conf():
+    """Return Nova's ``oslo_config.cfg.ConfigOpts``."""
+    import nova.conf
+    return nova.conf.CONF
+
+
+def make_placement_client():
+    """Return a nova.scheduler.client.report.SchedulerReportClient."""
+    from nova.scheduler.client import report
+    return report.SchedulerReportClient()
 
 
 def find_flavor(context, wanted):

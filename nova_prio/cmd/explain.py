@@ -50,14 +50,17 @@ class Explain(report.Report):
             help='list this host (repeat option to list multiple hosts)')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the answers of the hosts; return the exit status."""
         _check_arguments(parsed_args)
         from nova_prio.admin.explain import judge
-        spec = self._make_request(parsed_args)
-        of_cloud = judge.Judge(self.context, self.placement)
+        if parsed_args.flavor:
+            spec = _make_request(context, parsed_args)
+        else:
+            spec = self._read_request(context, parsed_args.server)
+        of_cloud = judge.Judge(context, controller.make_placement_client())
         hosts = of_cloud.answer(spec)
-        self.warn_of_silent_cells(of_cloud.silent_cells)
+        report.warn_of_silent_cells(self.app, of_cloud.silent_cells)
         wanted = set(parsed_args.host or ())
         # The name of a host stands for all its nodes.
         names = {each: {each.host, each.host.partition(':')[0]}
@@ -69,35 +72,21 @@ class Explain(report.Report):
                 % (' in cells that answer' if of_cloud.silent_cells else ''))
         hosts = [each for each in hosts
                  if not wanted or wanted & names[each]]
-        self._conclude(hosts, of_cloud.list_doubts())
-        return COLUMNS, [
+        self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight))
-            for each in hosts]
+            for each in hosts])
+        status, text = _conclude(hosts, of_cloud.list_doubts())
+        return self.end(status, (
+            '%s Not evaluated: the weighers of %s except PriorityWeighter; '
+            'CPU model, storage, networks and ports.' % (text, ', '.join(
+                controller.get_conf().filter_scheduler.weight_classes))))
 
-    def _make_request(self, parsed_args):
-        """Return the nova.objects.RequestSpec of the arguments."""
+    def _read_request(self, context, uuid):
+        """Return the nova.objects.RequestSpec of a server; log its state."""
         from nova_prio.admin.explain import requests
-        from nova_prio.model import flavor_specs
-        if parsed_args.flavor:
-            image = None
-            flavor = controller.find_flavor(self.context, parsed_args.flavor)
-            if parsed_args.image:
-                try:
-                    image = requests.read_image(self.conf, parsed_args.image)
-                except requests.ImageUnreadable as error:
-                    raise exceptions.CommandError(
-                        "--image is '%s', which cannot be read: %s. Allowed "
-                        'are IDs of images that the user in [placement] of '
-                        'nova.conf may read.' % (
-                            parsed_args.image, error)) from error
-            hints = {}
-            if parsed_args.hint is not None:
-                hints[flavor_specs.HINT] = parsed_args.hint
-            return requests.build_request(
-                self.context, self.conf, flavor, hints, image)
         try:
-            server = requests.read_server(self.context, parsed_args.server)
+            server = requests.read_server(context, uuid)
         except requests.ServerRefused as error:
             raise exceptions.CommandError(str(error)) from error
         if server.fault:
@@ -108,26 +97,45 @@ class Explain(report.Report):
                 'host.', server.host)
         return server.spec
 
-    def _conclude(self, hosts, doubts):
-        """Set the exit status and the last line.
 
-        :param hosts: list of ``answers.Answer``
-        :param doubts: list of clauses, why a host that passes may not fit
-        """
-        from nova_prio.admin.explain import answers
-        passing = sum(each.result == answers.PASSES for each in hosts)
-        if not passing:
-            self.status = report.FOUND
-            text = 'No host passes as of now. %s' % _describe_closest(hosts)
-        elif doubts:
-            text = '%d of %d hosts may pass as of now: %s.' % (
-                passing, len(hosts), '; '.join(doubts))
-        else:
-            text = '%d of %d hosts pass as of now.' % (passing, len(hosts))
-        self.last_line = (
-            '%s Not evaluated: the weighers of %s except PriorityWeighter; '
-            'CPU model, storage, networks and ports.' % (
-                text, ', '.join(self.conf.filter_scheduler.weight_classes)))
+def _make_request(context, parsed_args):
+    """Return the nova.objects.RequestSpec of a new server of --flavor."""
+    from nova_prio.admin.explain import requests
+    from nova_prio.model import flavor_specs
+    flavor = controller.find_flavor(context, parsed_args.flavor)
+    conf = controller.get_conf()
+    image = None
+    if parsed_args.image:
+        try:
+            image = requests.read_image(conf, parsed_args.image)
+        except requests.ImageUnreadable as error:
+            raise exceptions.CommandError(
+                "--image is '%s', which cannot be read: %s. Allowed are IDs "
+                'of images that the user in [placement] of nova.conf may '
+                'read.' % (parsed_args.image, error)) from error
+    hints = {}
+    if parsed_args.hint is not None:
+        hints[flavor_specs.HINT] = parsed_args.hint
+    return requests.build_request(context, conf, flavor, hints, image)
+
+
+def _conclude(hosts, doubts):
+    """Return the exit status, and which hosts pass.
+
+    :param hosts: list of ``answers.Answer``
+    :param doubts: list of clauses, why a host that passes may not fit
+    :returns: (exit status, sentences)
+    """
+    from nova_prio.admin.explain import answers
+    passing = sum(each.result == answers.PASSES for each in hosts)
+    if not passing:
+        return report.FOUND, 'No host passes as of now. %s' % (
+            _describe_closest(hosts))
+    numbers = passing, len(hosts)
+    if doubts:
+        return report.CLEAN, '%d of %d hosts may pass as of now: %s.' % (
+            *numbers, '; '.join(doubts))
+    return report.CLEAN, '%d of %d hosts pass as of now.' % numbers
 
 
 class OptionalColumn(columns.FormattableColumn):

@@ -2,7 +2,6 @@
 
 """The command ``nova-prio host drain``."""
 
-import functools
 import sys
 import time
 
@@ -10,6 +9,7 @@ from osc_lib import exceptions
 import tqdm
 
 from nova_prio.cmd import changes
+from nova_prio.cmd import controller
 from nova_prio.cmd import nova_api
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
@@ -17,7 +17,7 @@ from nova_prio.model.planner import fleet
 from nova_prio_host import command as host_command
 
 
-class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
+class Drain(report.Report):
     """Move all instances away from hosts, for maintenance.
 
     List where the instances can go, disable the nova-compute services, and
@@ -35,6 +35,8 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        nova_api.add_cloud_option(parser)
+        changes.add_options(parser)
         parser.add_argument('hosts', nargs='*', metavar='HOST',
                             help='name of a compute host')
         parser.add_argument(
@@ -42,7 +44,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             help='drain the next hosts of this host aggregate')
         parser.add_argument(
             '--batch', default=1, metavar='N',
-            type=functools.partial(host_command.parse_number, least=1),
+            type=host_command.parse_number,
             help='with --aggregate: drain at most N hosts, fewer if the '
             'others would not keep room for the high-priority guests of the '
             'largest host (default: %(default)s)')
@@ -58,7 +60,7 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
         nova_api.add_timeout(parser)
         parser.add_argument(
             '--concurrency', default=1, metavar='N',
-            type=functools.partial(host_command.parse_number, least=1),
+            type=host_command.parse_number,
             help='run at most N moves at once (default: %(default)s)')
         parser.add_argument(
             '--allow', action='append', default=[], choices=fleet.WAYS[1:],
@@ -67,194 +69,214 @@ class Drain(changes.Changes, nova_api.NovaAPI, report.Report):
             'instances, which ends the guest (repeat option to allow both)')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """Drain the hosts, and list what is left; return the exit status."""
+        from nova_prio.admin.moves import drain as drain_module
         from nova_prio.admin.moves import remaining
         end = time.monotonic() + parsed_args.timeout
         report.check_columns(parsed_args, remaining.COLUMNS)
-        if bool(parsed_args.hosts) == bool(parsed_args.aggregate):
-            raise exceptions.CommandError(
-                'Given are %s; allowed is either HOST or --aggregate.' % (
-                    'both HOST and --aggregate' if parsed_args.hosts else
-                    'neither HOST nor --aggregate'))
-        if bool(parsed_args.aggregate) != bool(parsed_args.done):
-            raise exceptions.CommandError(
-                '--aggregate and --done must be given together.')
-        report.check_aggregate(self.context, '--within', parsed_args.within)
-        self._drain, self._end, self._rows = None, '', []
-        self._hosts, cloud = (
-            self._choose_batch(parsed_args) if parsed_args.aggregate else
-            (list(dict.fromkeys(parsed_args.hosts)), None))
-        if self._hosts:
-            self._drain = self._make_drain(parsed_args, self._hosts, cloud)
-            self.warn_of_silent_cells(self._drain.cloud.silent_cells)
-            if not parsed_args.aggregate:
-                self._warn_of_missing_room()
-            self._has_begun = self._drain.can_begin()
-            if not self._has_begun:
-                self._end = 'Nothing was changed: no instance can leave.'
-            elif not parsed_args.dry_run:
-                self._move(parsed_args, end)
-            self._rows = list(remaining.list_rows(self._drain))
-        return report.place_names(
-            parsed_args, remaining.COLUMNS, self._rows, 'Instance')
+        _check_arguments(parsed_args)
+        report.check_aggregate(context, '--within', parsed_args.within)
+        placement = controller.make_placement_client()
 
-    def _make_drain(self, parsed_args, hosts, cloud=None):
-        """Return a planned Drain of hosts."""
-        from nova_prio.admin.moves import drain as drain_module
-        drain = drain_module.Drain(
-            self.context, self.placement, hosts, parsed_args.allow,
-            parsed_args.within)
-        drain.refresh(cloud)
-        drain.make_plan()
-        return drain
+        def make_drain(hosts, cloud=None):
+            """Return a planned Drain of hosts."""
+            drain = drain_module.Drain(
+                context, placement, hosts, parsed_args.allow,
+                parsed_args.within)
+            drain.refresh(cloud)
+            drain.make_plan()
+            return drain
 
-    def _choose_batch(self, parsed_args):
-        """Return the next hosts and the cloud; set the last line if none.
-
-        :returns: (list of names, CloudFleet)
-        """
-        from nova_prio.admin.fleet import cloud as fleet_cloud
-        from nova_prio.admin import host_inventory
-        from nova_prio.admin.moves import batch
-        from nova_prio.admin.moves import services
-        aggregate, done = parsed_args.aggregate, _read_done(parsed_args.done)
-        cloud = fleet_cloud.read_fleet(self.context, self.placement)
-        members = batch.list_members(cloud, aggregate)
-        if not members:
-            report.refuse('--aggregate', aggregate,
-                          'names of host aggregates with hosts')
-        begun = {name for name, service in host_inventory.read_services(
-            self.context).items()
-            if service.disabled_reason == services.REASON}
-        not_returned = sorted(begun.intersection(members, done))
-        remedy = not_returned and (
-            'Drained hosts that are not returned: %s. First run "nova-prio '
-            'host return %s". ' % (
-                ', '.join(not_returned), ' '.join(not_returned))) or ''
-        if not set(members).difference(done):
-            self.status = report.FOUND if remedy else report.CLEAN
-            self.last_line = 'All %d hosts of aggregate %s are in %s%s' % (
-                len(members), aggregate, parsed_args.done,
-                '. ' + remedy if remedy else ': there is nothing to do.')
-            return [], cloud
-        hosts, problem = batch.choose_batch(
-            cloud, aggregate, done, begun, parsed_args.batch,
-            lambda hosts: self._make_drain(parsed_args, hosts, cloud).plan)
-        if not hosts:
-            self.status = report.FOUND
-            self.last_line = (
-                'Nothing was changed: no host of aggregate %s can be drained '
-                'now. %s%s' % (aggregate, remedy, problem))
-        elif problem:
-            self.app.LOG.warning(
-                'Hosts that are drained now: %d. More are not drained, for '
-                'this reason: %s', len(hosts), problem)
-        return list(hosts), cloud
-
-    def _warn_of_missing_room(self):
-        """Warn if the other hosts do not keep room for a lost host."""
-        from nova_prio.admin.moves import batch
-        for warning in batch.list_warnings(
-                self._drain.cloud, self._hosts, self._drain.plan):
-            self.app.LOG.warning('%s', warning)
-
-    def _move(self, parsed_args, end):
-        """Show the plan, ask, and drain the hosts."""
-        from nova_prio.admin.moves import remaining
-        rows = list(remaining.list_rows(self._drain))
-        self._show_plan(rows)
-        left = sum(row.state == remaining.LEFT for row in rows)
-        self.confirm(
-            parsed_args, 'Disable the nova-compute services of %s, and move '
-            'these instances%s?' % (self._names, left and (
-                ' except the %d that cannot leave now' % left) or ''))
-        if parsed_args.done:
-            _append_done(parsed_args.done, [])
-        self._disable()
-        self._run(parsed_args, end)
-        if parsed_args.done:
-            empty = self._drain.list_empty_hosts()
-            _append_done(parsed_args.done, empty)
-            for host in empty:
-                self.log_change('Host %s: it is empty, and is added to %s.',
-                                host, parsed_args.done)
-
-    @property
-    def _names(self):
-        """The names of the hosts, for a sentence."""
-        return ', '.join(self._hosts)
-
-    def _show_plan(self, rows):
-        """Print the plan to standard error."""
-        from nova_prio.admin.moves import remaining
-        if rows:
-            self.app.stderr.write(tables.format_table(
-                list(remaining.COLUMNS[:-1]), [
-                    (report.add_name(row.uuid, row.name), *row[1:-1])
-                    for row in rows]) + '\n')
-
-    def _disable(self):
-        """Disable the services; those that are disabled keep their reason."""
-        from nova_prio.admin.moves import services
-        for host in self._hosts:
-            service = services.read_service(self.nova, host)
-            if service.is_enabled:
-                services.disable(self.nova, service)
-                self.log_change('Host %s: disabled nova-compute.', host)
-
-    def _run(self, parsed_args, end):
-        """Move the instances; an interrupt ends this."""
-        total = len(self._drain.list_guests())
-        # disable=None shows the progress on a terminal only.
-        with tqdm.tqdm(total=total, unit=' instances', desc='have left',
-                       leave=False, disable=None,
-                       file=sys.stderr) as progress:
-            def observe(sentence, has_left):
-                """Log a change, and show the progress."""
-                with tqdm.tqdm.external_write_mode(file=sys.stderr):
-                    self.log_change('%s', sentence)
-                progress.update(has_left)
-
-            try:
-                self._end = self._drain.run(
-                    self.nova, end, observe, parsed_args.concurrency)
-            except KeyboardInterrupt:
-                self._end = 'Interrupted.'
-                self._drain.refresh()
-
-    def conclude(self, parsed_args):
-        """Set the exit status and the last line."""
-        if self._drain is None:
-            return
+        if parsed_args.aggregate:
+            hosts, cloud, status, last_line = _choose_batch(
+                self.app, context, placement, parsed_args, make_drain)
+            if not hosts:
+                self._show(parsed_args, [])
+                return self.end(status, last_line)
+            drain = make_drain(hosts, cloud)
+        else:
+            hosts = list(dict.fromkeys(parsed_args.hosts))
+            drain = make_drain(hosts)
+        report.warn_of_silent_cells(self.app, drain.cloud.silent_cells)
+        if not parsed_args.aggregate:
+            _warn_of_missing_room(self.app, drain, hosts)
+        has_begun = drain.can_begin()
+        problem = ''
+        if not has_begun:
+            problem = 'Nothing was changed: no instance can leave. '
+        elif not parsed_args.dry_run:
+            problem = _move(self.app, parsed_args, drain, hosts, end)
+        rows = list(remaining.list_rows(drain))
+        self._show(parsed_args, rows)
+        names = ', '.join(hosts)
         if parsed_args.dry_run:
-            self._conclude_dry_run()
-        elif self._drain.is_empty():
-            self.last_line = (
+            return self.end(*_conclude_dry_run(names, rows))
+        if drain.is_empty():
+            next_hosts = ''
+            if parsed_args.aggregate:
+                next_hosts = ', and run this command again for the next hosts'
+            return self.end(report.CLEAN, (
                 '%s: no instances. Next: maintain the host, then run '
                 '"nova-prio host return %s"%s.' % (
-                    self._names, ' '.join(self._hosts),
-                    ', and run this command again for the next hosts'
-                    if parsed_args.aggregate else ''))
-        else:
-            self.status = report.FOUND
-            self.last_line = '%sInstances left on %s: %d. %s' % (
-                self._end and self._end + ' ', self._names, len(self._rows),
-                'Run this command again.' if self._has_begun and self._end
-                else 'Act on each as its reason says, and run this command '
-                'again.')
+                    names, ' '.join(hosts), next_hosts)))
+        advice = ('Act on each as its reason says, and run this command '
+                  'again.')
+        if has_begun and problem:
+            advice = 'Run this command again.'
+        return self.end(report.FOUND, '%sInstances left on %s: %d. %s' % (
+            problem, names, len(rows), advice))
 
-    def _conclude_dry_run(self):
-        """Set the exit status and the last line of a plan."""
+    def _show(self, parsed_args, rows):
+        """Print the list to standard output."""
         from nova_prio.admin.moves import remaining
-        planned = sum(row.state == remaining.PLANNED for row in self._rows)
-        left = len(self._rows) - planned
-        self.status = report.FOUND if left else report.CLEAN
-        self.last_line = (
-            'Nothing was changed. Hosts: %s; moves: %d; instances that would '
-            'be left: %d. Run this command without --dry-run to %s.' % (
-                self._names, planned, left,
-                'move the others' if left else 'drain the hosts'))
+        self.show(parsed_args, *report.place_names(
+            parsed_args, remaining.COLUMNS, rows, 'Instance'))
+
+
+def _check_arguments(parsed_args):
+    """Raise CommandError unless either hosts or an aggregate are given."""
+    if bool(parsed_args.hosts) == bool(parsed_args.aggregate):
+        given = 'neither HOST nor --aggregate'
+        if parsed_args.hosts:
+            given = 'both HOST and --aggregate'
+        raise exceptions.CommandError(
+            'Given are %s; allowed is either HOST or --aggregate.' % given)
+    if bool(parsed_args.aggregate) != bool(parsed_args.done):
+        raise exceptions.CommandError(
+            '--aggregate and --done must be given together.')
+
+
+def _choose_batch(app, context, placement, parsed_args, make_drain):
+    """Return the next hosts and the cloud, and what to say if none.
+
+    :param make_drain: function that returns a planned Drain of hosts
+    :returns: (list of names, CloudFleet, exit status, last line)
+    """
+    from nova_prio.admin.fleet import cloud as fleet_cloud
+    from nova_prio.admin import host_inventory
+    from nova_prio.admin.moves import batch
+    from nova_prio.admin.moves import services
+    aggregate, done = parsed_args.aggregate, _read_done(parsed_args.done)
+    cloud = fleet_cloud.read_fleet(context, placement)
+    members = batch.list_members(cloud, aggregate)
+    if not members:
+        report.refuse('--aggregate', aggregate,
+                      'names of host aggregates with hosts')
+    begun = {name for name, service in host_inventory.read_services(
+        context).items() if service.disabled_reason == services.REASON}
+    not_returned = sorted(begun.intersection(members, done))
+    remedy = ''
+    if not_returned:
+        remedy = ('Drained hosts that are not returned: %s. First run '
+                  '"nova-prio host return %s". ' % (
+                      ', '.join(not_returned), ' '.join(not_returned)))
+    if not set(members).difference(done):
+        all_done = 'All %d hosts of aggregate %s are in %s' % (
+            len(members), aggregate, parsed_args.done)
+        if remedy:
+            return [], cloud, report.FOUND, '%s. %s' % (all_done, remedy)
+        return [], cloud, report.CLEAN, (
+            all_done + ': there is nothing to do.')
+    hosts, problem = batch.choose_batch(
+        cloud, aggregate, done, begun, parsed_args.batch,
+        lambda hosts: make_drain(hosts, cloud).plan)
+    if hosts and problem:
+        app.LOG.warning(
+            'Hosts that are drained now: %d. More are not drained, for this '
+            'reason: %s', len(hosts), problem)
+    return list(hosts), cloud, report.FOUND, (
+        'Nothing was changed: no host of aggregate %s can be drained now. '
+        '%s%s' % (aggregate, remedy, problem))
+
+
+def _warn_of_missing_room(app, drain, hosts):
+    """Warn if the other hosts do not keep room for a lost host."""
+    from nova_prio.admin.moves import batch
+    for warning in batch.list_warnings(drain.cloud, hosts, drain.plan):
+        app.LOG.warning('%s', warning)
+
+
+def _move(app, parsed_args, drain, hosts, end):
+    """Show the plan, ask, and drain the hosts.
+
+    :returns: why instances are left, a sentence and a space, or ''
+    """
+    from nova_prio.admin.moves import remaining
+    rows = list(remaining.list_rows(drain))
+    if rows:
+        app.stderr.write(tables.format_table(
+            remaining.COLUMNS[:-1], [
+                (report.add_name(row.uuid, row.name), *row[1:-1])
+                for row in rows]) + '\n')
+    left = sum(row.state == remaining.LEFT for row in rows)
+    exception = ''
+    if left:
+        exception = ' except the %d that cannot leave now' % left
+    changes.confirm(
+        app, parsed_args, 'Disable the nova-compute services of %s, and move '
+        'these instances%s?' % (', '.join(hosts), exception))
+    if parsed_args.done:
+        _append_done(parsed_args.done, [])
+    nova = nova_api.connect(parsed_args)
+    _disable(app, nova, hosts)
+    problem = _run(app, drain, nova, end, parsed_args.concurrency)
+    if parsed_args.done:
+        empty = drain.list_empty_hosts()
+        _append_done(parsed_args.done, empty)
+        for host in empty:
+            changes.log_change(
+                app, 'Host %s: it is empty, and is added to %s.', host,
+                parsed_args.done)
+    return problem and problem + ' '
+
+
+def _disable(app, nova, hosts):
+    """Disable the services; those that are disabled keep their reason."""
+    from nova_prio.admin.moves import services
+    for host in hosts:
+        service = services.read_service(nova, host)
+        if service.is_enabled:
+            services.disable(nova, service)
+            changes.log_change(app, 'Host %s: disabled nova-compute.', host)
+
+
+def _run(app, drain, nova, end, concurrency):
+    """Move the instances; an interrupt ends this.
+
+    :returns: why instances are left, a sentence, or ''
+    """
+    # disable=None shows the progress on a terminal only.
+    with tqdm.tqdm(total=len(drain.list_guests()), unit=' instances',
+                   desc='have left', leave=False, disable=None) as progress:
+        def observe(sentence, has_left):
+            """Log a change, and show the progress."""
+            with tqdm.tqdm.external_write_mode(file=sys.stderr):
+                changes.log_change(app, '%s', sentence)
+            progress.update(has_left)
+
+        try:
+            return drain.run(nova, end, observe, concurrency)
+        except KeyboardInterrupt:
+            drain.refresh()
+            return 'Interrupted.'
+
+
+def _conclude_dry_run(names, rows):
+    """Return the exit status and the last line of a plan.
+
+    :param names: of the hosts, a text
+    """
+    from nova_prio.admin.moves import remaining
+    planned = sum(row.state == remaining.PLANNED for row in rows)
+    left = len(rows) - planned
+    status, rest = report.CLEAN, 'drain the hosts'
+    if left:
+        status, rest = report.FOUND, 'move the others'
+    return status, (
+        'Nothing was changed. Hosts: %s; moves: %d; instances that would be '
+        'left: %d. Run this command without --dry-run to %s.' % (
+            names, planned, left, rest))
 
 
 def _read_done(path):

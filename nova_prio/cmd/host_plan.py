@@ -23,7 +23,7 @@ from nova_prio.model import sizing
 from nova_prio_host import command as host_command
 
 
-class Plan(host_selection.HostSelection, report.Report):
+class Plan(report.Report):
     """Show the effect of other CPU sets, ratio and mix on hosts.
 
     Nothing is changed. List as they are and as they would be: options,
@@ -41,6 +41,7 @@ class Plan(host_selection.HostSelection, report.Report):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        host_selection.add_options(parser)
         for name in ('dedicated', 'shared'):
             parser.add_argument(
                 '--' + name, default='', metavar='CPUS',
@@ -58,57 +59,74 @@ class Plan(host_selection.HostSelection, report.Report):
             'planned again')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the plan, or the hosts; return the exit status."""
         planned_cpus = _parse_cpus(parsed_args)
-        hosts = self.select_hosts(parsed_args)
+        hosts = host_selection.select_hosts(self.app, context, parsed_args)
         directory = parsed_args.output_dir
-        self._sentences = []
+        placement = None
+        if controller.get_conf().api_database.connection:
+            placement = controller.make_placement_client()
         if directory is None:
             if not host_selection.is_one_host(parsed_args):
                 raise exceptions.CommandError(
                     '--output-dir is not given; several hosts need it, '
                     'because each plan is written to a file.')
-            return self._show_plan(parsed_args, planned_cpus)
+            return self._show_plan(
+                parsed_args, planned_cpus, placement, context)
         output_file.make_directory('--output-dir', directory)
-        return self.report_results(self.run_on_hosts(
-            parsed_args, hosts,
-            functools.partial(self._save_plan, planned_cpus, directory)))
+        return host_selection.show_results(
+            self, parsed_args, hosts, functools.partial(
+                self._save_plan, planned_cpus, directory, placement))
 
-    def _show_plan(self, parsed_args, planned_cpus):
-        """Return the columns and rows of the plan of one host."""
+    def _show_plan(self, parsed_args, planned_cpus, placement, context):
+        """List the plan of one host; return the exit status."""
         from nova_prio.admin.host import plan_format
-        rows, names = self._make_plan(
-            self.context, parsed_args.hosts[0], planned_cpus)
+        rows, names = _make_plan(
+            placement, context, parsed_args.hosts[0], planned_cpus)
         steps = [row for row in rows if row.part == plan_format.STEP]
-        readiness = rows[-1].planned
-        if readiness == plan_format.NOT_READY:
-            self.status = report.FOUND
-        self.last_line = 'The host is %s. Next: %s' % (
-            readiness, steps[0].remedy)
-        if not tables.is_for_reading(parsed_args):
-            return _format_rows(rows, names)
-        # For reading, sentences are a list below the table.
-        others = [row._replace(name=report.add_name(
-            row.name, names.get(row.name))) for row in rows
-            if row.part != plan_format.STEP]
-        self._sentences = [
-            *_list('Remedies', (
+        if tables.is_for_reading(parsed_args):
+            # For reading, sentences are a list below the table.
+            others = [row._replace(name=report.add_name(
+                row.name, names.get(row.name))) for row in rows
+                if row.part != plan_format.STEP]
+            columns, shown = _format_rows(others, names)
+            self.show(parsed_args, columns[:4], [row[:4] for row in shown])
+            self._list('Remedies', (
                 ('* %s %s: ' % (row.part, row.name), row.remedy)
-                for row in others if row.remedy)),
-            *_list('Steps', (
-                ('%s. ' % step.name, step.remedy) for step in steps))]
-        columns, shown = _format_rows(others, names)
-        return columns[:4], [row[:4] for row in shown]
+                for row in others if row.remedy))
+            self._list('Steps', (
+                ('%s. ' % step.name, step.remedy) for step in steps))
+        else:
+            self.show(parsed_args, *_format_rows(rows, names))
+        readiness = rows[-1].planned
+        status = report.CLEAN
+        if readiness == plan_format.NOT_READY:
+            status = report.FOUND
+        return self.end(status, 'The host is %s. Next: %s' % (
+            readiness, steps[0].remedy))
 
-    def _save_plan(self, planned_cpus, directory, context, host):
+    def _list(self, title, items):
+        """Print a list under a title; nothing without items.
+
+        :param items: iterable of (label, sentence)
+        """
+        lines = [textwrap.fill(
+            label + sentence, tables.WIDTH, subsequent_indent='   ',
+            break_long_words=False, break_on_hyphens=False)
+            for label, sentence in items]
+        if lines:
+            self.app.stdout.write('\n%s:\n%s\n' % (title, '\n'.join(lines)))
+            self.app.stdout.flush()
+
+    def _save_plan(self, planned_cpus, directory, placement, context, host):
         """Write the plan of a host, if it is ready; return its HostResult."""
         from nova_prio.admin.host import plan_format
         path = plan_format.get_path(directory, host)
         if os.path.exists(path):
             return _check_saved_plan(path, host, planned_cpus)
-        rows, names = self._make_plan(
-            context, host, planned_cpus, must_know_cpus=True)
+        rows, names = _make_plan(
+            placement, context, host, planned_cpus, must_know_cpus=True)
         problems = sum(row.is_blocking for row in rows)
         first_step = next(row.remedy for row in rows
                           if row.part == plan_format.STEP)
@@ -122,58 +140,55 @@ class Plan(host_selection.HostSelection, report.Report):
         output_file.write('--output-dir', path, text.getvalue())
         return host_selection.HostResult(plan_format.READY, 0, first_step)
 
-    def conclude(self, parsed_args):
-        """Print the sentences that are not in the table."""
-        for line in self._sentences:
-            self.app.stdout.write(line + '\n')
-        self.app.stdout.flush()
 
-    def _make_plan(self, context, host, planned_cpus, **kwargs):
-        """Return all PlanRows of a host, the verdict last, and the names.
+def _make_plan(placement, context, host, planned_cpus, **kwargs):
+    """Return all PlanRows of a host, the verdict last, and the names.
 
-        :param kwargs: more arguments of :meth:`_read_rows`
-        :returns: (list of PlanRow, dict: UUID of an instance -> its name)
-        """
-        from nova_prio.admin.host import plan
-        rows, names = self._read_rows(context, host, planned_cpus, **kwargs)
-        return rows + plan.list_steps(host, planned_cpus, rows), names
+    :param kwargs: more arguments of :func:`_read_rows`
+    :returns: (list of PlanRow, dict: UUID of an instance -> its name)
+    """
+    from nova_prio.admin.host import plan
+    rows, names = _read_rows(
+        placement, context, host, planned_cpus, **kwargs)
+    return rows + plan.list_steps(host, planned_cpus, rows), names
 
-    def _read_rows(self, context, host, planned_cpus, must_know_cpus=False):
-        """Return the PlanRows for which this process has the data, and names.
 
-        :param must_know_cpus: whether to raise CommandError if Nova knows that
-            the host does not have the planned CPUs
-        """
-        from nova_prio.admin.host import local_checks
-        from nova_prio.admin.host import plan
-        from nova_prio.admin.host import state
-        rows, names = [], {}
-        is_this_host = self.conf.host == host
-        has_databases = bool(self.conf.api_database.connection)
-        if not has_databases:
-            self.check_is_this_host(host)
-        guests_by_uuid = None
-        if is_this_host:
-            guest_host, guests = controller.read_guests(self.conf)
-            guests_by_uuid = {guest.uuid: guest for guest in guests}
-            _check_cpus_exist(
-                frozenset().union(*guest_host.cells), planned_cpus)
-        if has_databases:
-            view = state.read_state(context, self.placement, host)
-            names = view.names
-            if must_know_cpus and not is_this_host:
-                _check_cpus_exist(
-                    state.find_existing_cpus(view), planned_cpus)
-            rows += plan.make_plan(view, planned_cpus, guests_by_uuid)
-        else:
-            rows += local_checks.check_guests(
-                guest_host, guests, planned_cpus)
-        if is_this_host:
-            rows += local_checks.check_host(
-                self.conf, planned_cpus, guests, host_command.find_problems())
-        else:
-            rows.append(local_checks.NOT_SEEN)
-        return rows, names
+def _read_rows(placement, context, host, planned_cpus, must_know_cpus=False):
+    """Return the PlanRows for which this process has the data, and names.
+
+    :param placement: SchedulerReportClient, or None if the configuration has
+        no databases
+    :param must_know_cpus: whether to raise CommandError if Nova knows that the
+        host does not have the planned CPUs
+    """
+    from nova_prio.admin.host import local_checks
+    from nova_prio.admin.host import plan
+    from nova_prio.admin.host import state
+    conf = controller.get_conf()
+    rows, names = [], {}
+    is_this_host = conf.host == host
+    if not placement:
+        report.check_is_this_host(host)
+    guests_by_uuid = None
+    if is_this_host:
+        guest_host, guests = controller.read_guests(conf)
+        guests_by_uuid = {guest.uuid: guest for guest in guests}
+        _check_cpus_exist(
+            frozenset().union(*guest_host.cells), planned_cpus)
+    if placement:
+        view = state.read_state(context, placement, host)
+        names = view.names
+        if must_know_cpus and not is_this_host:
+            _check_cpus_exist(state.find_existing_cpus(view), planned_cpus)
+        rows += plan.make_plan(view, planned_cpus, guests_by_uuid)
+    else:
+        rows += local_checks.check_guests(guest_host, guests, planned_cpus)
+    if is_this_host:
+        rows += local_checks.check_host(
+            conf, planned_cpus, guests, host_command.find_problems())
+    else:
+        rows.append(local_checks.NOT_SEEN)
+    return rows, names
 
 
 def _format_rows(rows, names):
@@ -213,19 +228,6 @@ def _check_saved_plan(path, host, planned_cpus):
         plan_format.NOT_READY, '', '%s is a plan of a host that was not '
         'ready: delete the file, and run this command again.' % path,
         report.FOUND)
-
-
-def _list(title, items):
-    """Yield the lines of a list under a title; none without items.
-
-    :param items: iterable of (label, sentence)
-    """
-    for number, (label, sentence) in enumerate(items):
-        if number == 0:
-            yield '\n%s:' % title
-        yield textwrap.fill(
-            label + sentence, tables.WIDTH, subsequent_indent='   ',
-            break_long_words=False, break_on_hyphens=False)
 
 
 def _parse_cpus(parsed_args):

@@ -5,11 +5,12 @@
 from osc_lib import exceptions
 
 from nova_prio.cmd import changes
+from nova_prio.cmd import controller
 from nova_prio.cmd import nova_api
 from nova_prio.cmd import report
 
 
-class Return(changes.Changes, nova_api.NovaAPI, report.Report):
+class Return(report.Report):
     """Let hosts take instances again, after "host drain".
 
     Wait for a heartbeat of nova-compute, and compare the state of each host as
@@ -23,6 +24,8 @@ class Return(changes.Changes, nova_api.NovaAPI, report.Report):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        nova_api.add_cloud_option(parser)
+        changes.add_options(parser)
         parser.add_argument('hosts', nargs='+', metavar='HOST',
                             help='name of a compute host')
         parser.add_argument(
@@ -31,62 +34,52 @@ class Return(changes.Changes, nova_api.NovaAPI, report.Report):
             'than that of "host drain"')
         return parser
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the differences, and enable; return the exit status."""
         from nova_prio.admin.host import readiness
         from nova_prio.admin.host import verify
-        from nova_prio.admin.moves import services
-        self._services = {host: services.read_service(self.nova, host)
-                          for host in parsed_args.hosts}
-        for host, service in self._services.items():
+        from nova_prio.admin.moves import services as nova_services
+        nova = nova_api.connect(parsed_args)
+        services = {host: nova_services.read_service(nova, host)
+                    for host in parsed_args.hosts}
+        for host, service in services.items():
             if not (service.is_enabled or parsed_args.force or
-                    service.reason == services.REASON):
+                    service.reason == nova_services.REASON):
                 raise exceptions.CommandError(
                     "HOST is '%s', whose nova-compute was disabled with the "
                     "reason '%s'; allowed are hosts that \"host drain\" has "
                     'disabled. Settle the reason, then give --force.'
                     % (host, service.reason))
-        silent = readiness.wait_for_heartbeats(self.context, self._services)
-        self._differences = {
-            host: readiness.find_differences(
-                self.context, self.placement, host, host in silent)
-            for host in self._services}
-        return ('Host', *verify.COLUMNS), [
-            (host, line.item, *map(report.AmountsColumn, (
-                line.plan, line.placement, line.compute, line.libvirt)),
-             line.state, line.remedy)
-            for host, lines in self._differences.items() for line in lines]
-
-    def conclude(self, parsed_args):
-        """Enable the services; set the exit status and the last line."""
-        from nova_prio.admin.host import verify
-        differing = [host for host, lines in self._differences.items()
-                     if lines]
-        ready = [host for host, service in self._services.items()
+        silent = readiness.wait_for_heartbeats(context, services)
+        placement = controller.make_placement_client()
+        differences = [
+            (host, line) for host in services
+            for line in readiness.find_differences(
+                context, placement, host, host in silent)]
+        self.show(parsed_args, ('Host', *verify.COLUMNS), [
+            (host, *report.format_line(line)) for host, line in differences])
+        differing = list(dict.fromkeys(host for host, _ in differences))
+        ready = [host for host, service in services.items()
                  if host not in differing and not service.is_enabled]
         if ready and not parsed_args.dry_run:
-            self._enable(parsed_args, ready)
+            changes.confirm(
+                self.app, parsed_args, 'Enable the nova-compute services of '
+                '%s?' % ', '.join(ready))
+            for host in ready:
+                nova_services.enable(nova, services[host])
+                changes.log_change(
+                    self.app, 'Host %s: enabled nova-compute.', host)
         if differing:
-            self.status = report.FAILED if any(
-                line.state == verify.UNREAD for lines in
-                self._differences.values() for line in lines) else report.FOUND
-            self.last_line = (
+            status = report.FOUND
+            if any(line.state == verify.UNREAD for _, line in differences):
+                status = report.FAILED
+            return self.end(status, (
                 'Not all values agree on %s: correct them from the top, and '
-                'run this command again.' % ', '.join(differing))
-        elif ready and parsed_args.dry_run:
-            self.last_line = (
+                'run this command again.' % ', '.join(differing)))
+        if ready and parsed_args.dry_run:
+            return self.end(report.CLEAN, (
                 'Nothing was changed. All values agree: run this command '
-                'without --dry-run to enable %s.' % ', '.join(ready))
-        else:
-            self.last_line = (
-                'All values agree, and %s can take instances.'
-                % ', '.join(self._services))
-
-    def _enable(self, parsed_args, hosts):
-        """Enable the services of hosts after a confirmation."""
-        from nova_prio.admin.moves import services
-        self.confirm(parsed_args, 'Enable the nova-compute services of %s?'
-                     % ', '.join(hosts))
-        for host in hosts:
-            services.enable(self.nova, self._services[host])
-            self.log_change('Host %s: enabled nova-compute.', host)
+                'without --dry-run to enable %s.' % ', '.join(ready)))
+        return self.end(report.CLEAN, (
+            'All values agree, and %s can take instances.'
+            % ', '.join(services)))

@@ -4,10 +4,7 @@
 
 import collections
 from concurrent import futures
-import functools
 import os
-import sys
-import threading
 import typing
 
 from osc_lib import exceptions
@@ -53,153 +50,176 @@ class HostResult(typing.NamedTuple):
     status: int = report.CLEAN
 
 
-class HostSelection:
-    """A mix-in for commands that work on one host or on several hosts.
+def add_options(parser):
+    """Add the arguments of commands that work on one host or on several."""
+    parser.add_argument('hosts', nargs='*', metavar='HOST',
+                        help='name of a compute host')
+    parser.add_argument(
+        '--aggregate', action='append', default=[], metavar='NAME',
+        help='take the hosts of this host aggregate (repeat option to take '
+        'those of multiple aggregates)')
+    parser.add_argument(
+        '--all', action='store_true', help='take all compute hosts')
+    parser.add_argument(
+        '--concurrency', default=1, metavar='N',
+        type=host_command.parse_number,
+        help='work on at most N hosts at once (default: %(default)s)')
 
-    It must come before ``report.Report`` in the bases of a command.
+
+def add_plan_option(parser):
+    """Add the option --plan."""
+    parser.add_argument(
+        '--plan', metavar='PATH',
+        help='output of "host plan -f json" from before the host was '
+        'changed, or the directory that "host plan --output-dir" has written')
+
+
+def check_plan(parsed_args):
+    """Raise CommandError if --plan is one file for several hosts."""
+    if (parsed_args.plan is not None and not is_one_host(parsed_args) and
+            not os.path.isdir(parsed_args.plan)):
+        report.refuse('--plan', parsed_args.plan,
+                      'directories of plans, for several hosts')
+
+
+def load_plan(parsed_args, host):
+    """Return the ``SavedPlan`` of a host, or None without --plan."""
+    from nova_prio.admin.host import plan_format
+    if parsed_args.plan is None:
+        return None
+    return plan_format.load_plan(parsed_args.plan, host)
+
+
+def select_hosts(app, context, parsed_args):
+    """Return the names of the hosts in their order, each once.
+
+    A single HOST is not checked: the command may run without databases.
+
+    :param app: the ``main.NovaPrio`` of the command
+    :param context: nova.context.RequestContext
+    :raises CommandError: unless HOST, --aggregate or --all is given, and only
+        one of them; or if an aggregate is unknown or has no hosts, or the
+        cloud has no compute hosts
+    :raises nova.exception.HostMappingNotFound: if a host is unknown
     """
+    from nova import objects
+    given = [name for name, value in (
+        ('HOST', parsed_args.hosts),
+        ('--aggregate', parsed_args.aggregate),
+        ('--all', parsed_args.all)) if value]
+    if len(given) != 1:
+        raise exceptions.CommandError(
+            'Given are %s; allowed is exactly one of HOST, --aggregate and '
+            '--all.' % (' and '.join(given) or 'no hosts'))
+    if parsed_args.all:
+        names = _list_all_hosts(app, context)
+    elif parsed_args.aggregate:
+        names = _list_hosts_of_aggregates(context, parsed_args.aggregate)
+    else:
+        names = parsed_args.hosts
+        if len(names) > 1:
+            for name in names:
+                objects.HostMapping.get_by_host(context, name)
+    return list(dict.fromkeys(names))
 
-    #: Name of the column with ``HostResult.amount``.
-    amount_column = 'Problems'
 
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument('hosts', nargs='*', metavar='HOST',
-                            help='name of a compute host')
-        parser.add_argument(
-            '--aggregate', action='append', default=[], metavar='NAME',
-            help='take the hosts of this host aggregate (repeat option to '
-            'take those of multiple aggregates)')
-        parser.add_argument(
-            '--all', action='store_true', help='take all compute hosts')
-        parser.add_argument(
-            '--concurrency', default=1, metavar='N',
-            type=functools.partial(host_command.parse_number, least=1),
-            help='work on at most N hosts at once (default: %(default)s)')
-        return parser
+def _list_all_hosts(app, context):
+    """Return the names of the hosts with a compute node, sorted."""
+    from nova_prio.admin import host_inventory
+    hosts, silent_cells = host_inventory.list_hosts(context)
+    report.warn_of_silent_cells(app, silent_cells)
+    if not hosts:
+        raise exceptions.CommandError(
+            '--all is given, but Nova has no compute hosts.')
+    return [host.name for host in hosts]
 
-    def select_hosts(self, parsed_args):
-        """Return the names of the hosts in their order, each once.
 
-        A single HOST is not checked: the command may run without databases.
+def _list_hosts_of_aggregates(context, names):
+    """Return the names of the hosts of aggregates, sorted in each."""
+    from nova import objects
+    aggregates = {aggregate.name: aggregate.hosts
+                  for aggregate in objects.AggregateList.get_all(context)}
+    hosts = []
+    for name in names:
+        if not aggregates.get(name):
+            report.refuse('--aggregate', name,
+                          'names of host aggregates with hosts')
+        hosts += sorted(aggregates[name])
+    return hosts
 
-        :raises CommandError: unless HOST, --aggregate or --all is given, and
-            only one of them; or if an aggregate is unknown or has no hosts,
-            the cloud has no compute hosts, or --plan is no directory but there
-            are several hosts
-        :raises nova.exception.HostMappingNotFound: if a host is unknown
-        """
-        from nova import objects
-        given = [name for name, value in (
-            ('HOST', parsed_args.hosts),
-            ('--aggregate', parsed_args.aggregate),
-            ('--all', parsed_args.all)) if value]
-        if len(given) != 1:
-            raise exceptions.CommandError(
-                'Given are %s; allowed is exactly one of HOST, --aggregate '
-                'and --all.' % (' and '.join(given) or 'no hosts'))
-        if (self.takes_plan and parsed_args.plan is not None and
-                not is_one_host(parsed_args) and
-                not os.path.isdir(parsed_args.plan)):
-            report.refuse('--plan', parsed_args.plan,
-                          'directories of plans, for several hosts')
-        if parsed_args.all:
-            names = self._list_all_hosts()
-        elif parsed_args.aggregate:
-            names = self._list_hosts_of_aggregates(parsed_args.aggregate)
-        else:
-            names = parsed_args.hosts
-            if len(names) > 1:
-                for name in names:
-                    objects.HostMapping.get_by_host(self.context, name)
-        return list(dict.fromkeys(names))
 
-    def _list_all_hosts(self):
-        """Return the names of the hosts with a compute node, sorted."""
-        from nova_prio.admin import host_inventory
-        hosts, silent_cells = host_inventory.list_hosts(self.context)
-        self.warn_of_silent_cells(silent_cells)
-        if not hosts:
-            raise exceptions.CommandError(
-                '--all is given, but Nova has no compute hosts.')
-        return [host.name for host in hosts]
+def show_results(command, parsed_args, hosts, act, amount='Problems',
+                 interrupted=None):
+    """Call a function for each host, and list the results.
 
-    def _list_hosts_of_aggregates(self, names):
-        """Return the names of the hosts of aggregates, sorted in each."""
-        from nova import objects
-        aggregates = {
-            aggregate.name: aggregate.hosts
-            for aggregate in objects.AggregateList.get_all(self.context)}
-        hosts = []
-        for name in names:
-            if not aggregates.get(name):
-                report.refuse('--aggregate', name,
-                              'names of host aggregates with hosts')
-            hosts += sorted(aggregates[name])
-        return hosts
+    :param command: ``report.Report``
+    :param amount: name of the column with ``HostResult.amount``
+    :returns: exit status
+    :raises CommandError: if --column names a column that does not exist
 
-    def run_on_hosts(self, parsed_args, hosts, act):
-        """Call a function for each host, in threads; return all results.
+    The other parameters are those of :func:`run_on_hosts`.
+    """
+    columns = 'Host', 'State', amount, 'Next'
+    report.check_columns(parsed_args, columns)
+    results = run_on_hosts(
+        command.app, hosts, act, parsed_args.concurrency, interrupted)
+    command.show(parsed_args, columns, [
+        (host, result.state, result.amount, result.next_step)
+        for host, result in results.items()])
+    return command.end(*summarize(results.values()))
 
-        An error of one host does not stop the others. If Ctrl-C interrupts the
-        command, ``interrupted`` is set, and no further host is begun.
 
-        :param hosts: names of the hosts
-        :param act: function of a RequestContext and of the name of a host that
-            returns a HostResult. If it waits, it must end the wait when
-            ``interrupted`` is set.
-        :returns: dict, name of a host -> HostResult
-        :raises CommandError: if --column names a column that does not exist
-        """
-        from nova import context
-        report.check_columns(parsed_args, self._columns)
-        self.interrupted = threading.Event()
-        # As in Nova's services, the threads share one client of Placement.
-        # Make it here: the property is not locked.
-        assert self.placement
-        with (futures.ThreadPoolExecutor(parsed_args.concurrency) as executor,
-              # Changes are logged above the progress.
-              tqdm_logging.logging_redirect_tqdm([self.app.LOG])):
-            # Threads must not share a context: its database session and its
-            # cell belong to one task.
-            tasks = {host: executor.submit(
-                act, context.get_admin_context(), host) for host in hosts}
-            try:
-                # disable=None shows the progress on a terminal only.
-                for _ in tqdm.tqdm(
-                        futures.as_completed(tasks.values()),
-                        total=len(hosts), unit=' hosts', leave=False,
-                        disable=None, file=sys.stderr):
-                    pass
-            except KeyboardInterrupt:
-                # A task that ends between the two must not begin another one.
-                executor.shutdown(wait=False, cancel_futures=True)
-                self.interrupted.set()
-        return {host: _get_result(task) for host, task in tasks.items()}
+def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
+    """Call a function for each host, in threads; return all results.
 
-    @property
-    def _columns(self):
-        """The names of the columns of the results."""
-        return 'Host', 'State', self.amount_column, 'Next'
+    An error of one host does not stop the others. If Ctrl-C interrupts the
+    command, no further host is begun.
 
-    def report_results(self, results):
-        """Return the columns and rows of results; set status and last line.
+    :param app: the ``main.NovaPrio`` of the command
+    :param hosts: names of the hosts
+    :param act: function of a RequestContext and of the name of a host that
+        returns a HostResult
+    :param concurrency: maximum number of hosts at once
+    :param interrupted: threading.Event that is set after Ctrl-C. If ``act``
+        waits, it must end the wait then.
+    :returns: dict, name of a host -> HostResult
+    """
+    from nova import context
+    with (futures.ThreadPoolExecutor(concurrency) as executor,
+          # Changes are logged above the progress.
+          tqdm_logging.logging_redirect_tqdm([app.LOG])):
+        # Threads must not share a context: its database session and its cell
+        # belong to one task.
+        tasks = {host: executor.submit(
+            act, context.get_admin_context(), host) for host in hosts}
+        try:
+            # disable=None shows the progress on a terminal only.
+            for _ in tqdm.tqdm(futures.as_completed(tasks.values()),
+                               total=len(hosts), unit=' hosts', leave=False,
+                               disable=None):
+                pass
+        except KeyboardInterrupt:
+            # A task that ends between the two must not begin another one.
+            executor.shutdown(wait=False, cancel_futures=True)
+            if interrupted:
+                interrupted.set()
+    return {host: _get_result(task) for host, task in tasks.items()}
 
-        :param results: dict, name of a host -> HostResult
-        """
-        statuses = {result.status for result in results.values()}
-        self.status = next(status for status in (
-            report.FAILED, report.FOUND, report.CLEAN) if status in statuses)
-        counts = collections.Counter(
-            result.state for result in results.values())
-        self.last_line = 'Hosts: %d (%s). Follow the column "Next"%s.' % (
-            len(results), ', '.join(
-                '%s: %d' % item for item in sorted(counts.items())),
-            ', and run this command again' if self.status else '')
-        return self._columns, [
-            (host, result.state, result.amount, result.next_step)
-            for host, result in results.items()]
+
+def summarize(results):
+    """Return the exit status and the last line.
+
+    :param results: iterable of HostResult
+    """
+    results = list(results)
+    statuses = {result.status for result in results}
+    status = next(each for each in (report.FAILED, report.FOUND, report.CLEAN)
+                  if each in statuses)
+    counts = collections.Counter(result.state for result in results)
+    return status, 'Hosts: %d (%s). Follow the column "Next"%s.' % (
+        len(results),
+        ', '.join('%s: %d' % item for item in sorted(counts.items())),
+        ', and run this command again' if status else '')
 
 
 def _get_result(task):

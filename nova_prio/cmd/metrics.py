@@ -2,7 +2,7 @@
 
 """The command ``nova-prio metrics``."""
 
-import itertools
+import functools
 import time
 import types
 
@@ -10,11 +10,12 @@ from cliff import command
 from osc_lib import exceptions
 import prometheus_client
 
+from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 
 
-class Metrics(report.NovaCommand, command.Command):
+class Metrics(command.Command):
     """Print the metrics of the cloud in the text format of Prometheus.
 
     The numbers of the hosts are those of "capacity show", and the findings
@@ -25,6 +26,7 @@ class Metrics(report.NovaCommand, command.Command):
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
+        controller.add_config_options(parser)
         parser.add_argument(
             '--output', metavar='FILE',
             help='write this file for the textfile collector of '
@@ -36,42 +38,45 @@ class Metrics(report.NovaCommand, command.Command):
             'else')
         return parser
 
-    def run(self, parsed_args):
-        """Run the command; after an error, write a file that reports it."""
+    def take_action(self, parsed_args):
+        """Print or write the metrics; after an error, write a report of it."""
+        path = parsed_args.output
         try:
-            return super().run(parsed_args)
+            with controller.use_nova(parsed_args) as context:
+                from nova_prio.admin import metrics
+                placement = controller.make_placement_client()
+                audit = None
+                if not parsed_args.no_audit:
+                    audit = functools.partial(_audit, context, placement)
+                families, silent_cells = metrics.collect(
+                    context, placement, audit)
+                report.warn_of_silent_cells(self.app, silent_cells)
+                text = _format(families)
         except exceptions.CommandError:
             # Without this file, the numbers of the last success would stay.
-            if parsed_args.output is not None:
+            if path is not None:
                 from nova_prio.admin import metrics
-                self._write(parsed_args, metrics.make_families(
-                    metrics.describe_collection(False, time.time())))
+                output_file.write('--output', path, _format(
+                    metrics.make_families(metrics.describe_collection(
+                        False, time.time()))))
             raise
-
-    def take_action(self, parsed_args):
-        """Print or write the metrics."""
-        from nova_prio.admin import metrics
-        families, silent_cells = metrics.collect(
-            self.context, self.placement,
-            None if parsed_args.no_audit else self._audit)
-        self.warn_of_silent_cells(silent_cells)
-        self._write(parsed_args, families)
-
-    def _audit(self):
-        """Return the findings of an audit, an iterator."""
-        from nova_prio.admin.audit import run
-        audit = run.CloudAudit(self.context, self.placement)
-        return itertools.chain.from_iterable(
-            findings for findings, _ in audit.run())
-
-    def _write(self, parsed_args, families):
-        """Write the families to --output, or print them.
-
-        :param families: iterable of Metric of prometheus_client
-        """
-        collected = types.SimpleNamespace(collect=lambda: families)
-        text = prometheus_client.generate_latest(collected)
-        if parsed_args.output is None:
+        if path is None:
             self.app.stdout.write(text.decode())
         else:
-            output_file.write('--output', parsed_args.output, text)
+            output_file.write('--output', path, text)
+
+
+def _audit(context, placement):
+    """Yield the findings of an audit."""
+    from nova_prio.admin.audit import run
+    for findings, _ in run.CloudAudit(context, placement).run():
+        yield from findings
+
+
+def _format(families):
+    """Return the metrics in the text format of Prometheus, bytes.
+
+    :param families: iterable of Metric of prometheus_client
+    """
+    collected = types.SimpleNamespace(collect=lambda: families)
+    return prometheus_client.generate_latest(collected)

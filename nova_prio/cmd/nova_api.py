@@ -12,6 +12,14 @@ from nova_prio_host import command as host_command
 TIMEOUT_SECONDS = 60
 
 
+def add_cloud_option(parser):
+    """Add the option --os-cloud."""
+    parser.add_argument(
+        '--os-cloud', metavar='NAME',
+        help='use the credentials of this cloud in clouds.yaml (default: the '
+        'environment variables OS_*, as the client openstack does)')
+
+
 def add_timeout(parser):
     """Add the option --timeout of the commands that move servers."""
     parser.add_argument(
@@ -21,46 +29,25 @@ def add_timeout(parser):
         'moves (default: %(default)s)')
 
 
-class NovaAPI:
-    """A mix-in for commands that use Nova's API.
+def connect(parsed_args):
+    """Return a ``nova_client.NovaClient`` of an administrator.
 
-    It must come before ``report.NovaCommand`` in the bases of a command.
+    :raises CommandError: if credentials are missing, or Nova's API cannot be
+        found
     """
+    from keystoneauth1 import exceptions as client_exceptions
+    import openstack
+    from openstack import exceptions as sdk_exceptions
 
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--os-cloud', metavar='NAME',
-            help='use the credentials of this cloud in clouds.yaml (default: '
-            'the environment variables OS_*, as the client openstack does)')
-        return parser
-
-    def run(self, parsed_args):
-        """Run the command; return the exit status."""
-        self._cloud = parsed_args.os_cloud
-        return super().run(parsed_args)
-
-    @functools.cached_property
-    def nova(self):
-        """A ``nova_client.NovaClient`` of an administrator.
-
-        :raises CommandError: if credentials are missing, or Nova's API cannot
-            be found
-        """
-        from keystoneauth1 import exceptions as client_exceptions
-        import openstack
-        from openstack import exceptions as sdk_exceptions
-
-        from nova_prio.admin import nova_client
-        try:
-            # This also asks Keystone for the endpoint of Nova.
-            return nova_client.NovaClient(openstack.connect(
-                cloud=self._cloud, app_name='nova-prio',
-                api_timeout=TIMEOUT_SECONDS).compute)
-        except (client_exceptions.ClientException,
-                sdk_exceptions.SDKException) as error:
-            raise exceptions.CommandError(
-                "No connection to Nova's API: %s. To give credentials, source "
-                'the openrc file of an administrator, or give --os-cloud.'
-                % ' '.join(str(error).split()).rstrip('.')) from error
+    from nova_prio.admin import nova_client
+    try:
+        # This also asks Keystone for the endpoint of Nova.
+        return nova_client.NovaClient(openstack.connect(
+            cloud=parsed_args.os_cloud, app_name='nova-prio',
+            api_timeout=TIMEOUT_SECONDS).compute)
+    except (client_exceptions.ClientException,
+            sdk_exceptions.SDKException) as error:
+        raise exceptions.CommandError(
+            "No connection to Nova's API: %s. To give credentials, source "
+            'the openrc file of an administrator, or give --os-cloud.'
+            % ' '.join(str(error).split()).rstrip('.')) from error

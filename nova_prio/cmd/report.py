@@ -3,11 +3,9 @@
 """The base classes of the commands that read Nova's databases."""
 
 import contextlib
-import functools
 import math
 
 from cliff import columns
-from cliff import lister
 from osc_lib import exceptions
 
 from nova_prio.cmd import colors
@@ -104,113 +102,76 @@ def place_names(parsed_args, columns, rows, uuid_column):
         for row in rows]
 
 
-class NovaCommand:
-    """A mix-in for the commands that need the configuration of Nova.
+def warn_of_silent_cells(app, cells):
+    """Log a warning for each cell that does not answer.
 
-    While a command runs, ``context`` is the RequestContext of an
-    administrator. ``status`` is the exit status.
+    :param app: the ``main.NovaPrio`` of the command
+    :param cells: UUIDs of these cells
     """
+    from nova_prio.admin import host_inventory
+    for cell in cells:
+        app.LOG.warning(host_inventory.SILENT_CELL, cell)
 
-    status = CLEAN
-    #: Whether the command has the option --plan.
-    takes_plan = False
+
+def check_is_this_host(host):
+    """Raise CommandError if a host is not the host of this process."""
+    this_host = controller.get_conf().host
+    if host != this_host:
+        raise exceptions.CommandError(
+            "HOST '%s' cannot be checked from this host, '%s': this command "
+            'needs [api_database] connection to check other hosts. Run it on '
+            '%s, or on a controller.' % (host, this_host, host))
+
+
+def find_outcome(states, outcomes):
+    """Return the exit status and the last line for the states of the rows.
+
+    :param states: set of the states of the rows
+    :param outcomes: list of (state, exit status, last line). The first
+        outcome applies whose state is None or among ``states``
+    """
+    for state, status, last_line in outcomes:
+        if state is None or state in states:
+            return status, last_line
+
+
+class Report(tables.Lister):
+    """A command that reads Nova's databases and prints a list.
+
+    A subclass defines :meth:`act`, which calls :meth:`show` and :meth:`end`,
+    and keeps no state.
+    """
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            '--config-file', action='append', default=[], metavar='PATH',
-            help='read this nova.conf (repeat option to read multiple files; '
-            'default: the files that the services of Nova read)')
-        if self.takes_plan:
-            parser.add_argument(
-                '--plan', metavar='PATH',
-                help='output of "host plan -f json" from before the host was '
-                'changed, or the directory that "host plan --output-dir" has '
-                'written')
+        controller.add_config_options(parser)
         return parser
 
     def run(self, parsed_args):
-        """Configure Nova, and run the command; return the exit status."""
-        with self.configure(parsed_args):
-            return super().run(parsed_args) or self.status
+        """Run the command; return the exit status."""
+        return self.take_action(parsed_args)
 
-    @contextlib.contextmanager
-    def configure(self, parsed_args):
-        """Configure Nova, and set ``context``; report errors as sentences."""
-        with controller.configure_nova(parsed_args) as self.context, (
-                controller.report_errors()):
-            yield
+    def take_action(self, parsed_args):
+        """Configure Nova, and act; return the exit status."""
+        with controller.use_nova(parsed_args) as context:
+            return self.act(context, parsed_args)
 
-    @property
-    def conf(self):
-        """Nova's ``oslo_config.cfg.ConfigOpts``."""
-        import nova.conf
-        return nova.conf.CONF
-
-    @functools.cached_property
-    def placement(self):
-        """A nova.scheduler.client.report.SchedulerReportClient."""
-        from nova.scheduler.client import report
-        return report.SchedulerReportClient()
-
-    def warn_of_silent_cells(self, cells):
-        """Log a warning for each cell that does not answer.
-
-        :param cells: UUIDs of these cells
-        """
-        from nova_prio.admin import host_inventory
-        for cell in cells:
-            self.app.LOG.warning(host_inventory.SILENT_CELL, cell)
-
-    def check_is_this_host(self, host):
-        """Raise CommandError if a host is not the host of this process."""
-        if host != self.conf.host:
-            raise exceptions.CommandError(
-                "HOST '%s' cannot be checked from this host, '%s': this "
-                'command needs [api_database] connection to check other '
-                'hosts. Run it on %s, or on a controller.'
-                % (host, self.conf.host, host))
-
-    def load_plan(self, parsed_args, host):
-        """Return the ``SavedPlan`` of a host, or None without --plan."""
-        from nova_prio.admin.host import plan_format
-        return None if parsed_args.plan is None else plan_format.load_plan(
-            parsed_args.plan, host)
-
-
-class Report(tables.Tables, NovaCommand, lister.Lister):
-    """A command that prints a list, and a last line to standard error.
-
-    ``take_action`` or ``conclude`` must set ``last_line``, which tells the
-    operator the next step, unless there is none.
-    """
-
-    last_line = ''
-
-    def produce_output(self, parsed_args, column_names, data):
-        """Print the list and the last line."""
-        super().produce_output(parsed_args, column_names, data)
-        # The last line goes to standard error and must follow the list.
+    def show(self, parsed_args, columns, rows):
+        """Print the list to standard output."""
+        self.formatter = self._formatter_plugins[parsed_args.formatter].obj
+        self.produce_output(parsed_args, columns, rows)
+        # The lines on standard error must follow the list.
         self.app.stdout.flush()
-        self.conclude(parsed_args)
-        if self.last_line:
-            self.app.LOG.warning('%s', self.last_line, extra={
-                'color': _COLORS.get(self.status, colors.GREEN)})
 
-    def conclude(self, parsed_args):
-        """Do nothing; subclasses may act after the list is printed."""
+    def end(self, status, last_line):
+        """Print the last line to standard error; return the exit status.
 
-    def set_outcome(self, states, outcomes):
-        """Set the exit status and the last line by the states of the rows.
-
-        :param states: set of the states of the rows
-        :param outcomes: list of (state, exit status, last line). The first
-            outcome applies whose state is None or among ``states``
+        :param last_line: tells the operator the next step
         """
-        self.status, self.last_line = next(
-            outcome for state, *outcome in outcomes
-            if state is None or state in states)
+        self.app.LOG.warning('%s', last_line, extra={
+            'color': _COLORS.get(status, colors.GREEN)})
+        return status
 
 
 class AmountsColumn(columns.FormattableColumn):
@@ -222,3 +183,10 @@ class AmountsColumn(columns.FormattableColumn):
             return self._value
         from nova_prio.admin.audit import finding
         return finding.format_amounts(self._value) if self._value else 'none'
+
+
+def format_line(line):
+    """Return the values of ``verify.COLUMNS`` of a VerifyLine, a list."""
+    amounts = [AmountsColumn(value) for value in (
+        line.plan, line.placement, line.compute, line.libvirt)]
+    return [line.item, *amounts, line.state, line.remedy]

@@ -6,7 +6,6 @@ A table that is too wide is wrapped between words. If that is not enough, each
 row becomes a list of its fields, as in ``psql``. No value is shortened.
 """
 
-import itertools
 import os
 import re
 import shutil
@@ -14,6 +13,8 @@ import textwrap
 
 from cliff import columns as cliff_columns
 from cliff.formatters import table
+from cliff import lister
+import prettytable
 
 from nova_prio.cmd import colors
 
@@ -21,6 +22,21 @@ from nova_prio.cmd import colors
 WIDTH = 100
 #: Environment variable of cliff with the default of --max-width.
 _WIDTH_VARIABLE = 'CLIFF_MAX_TERM_WIDTH'
+#: Widths of the borders and spaces of a table, and of one of its columns.
+_TABLE_BORDER, _COLUMN_BORDER = 1, 3
+#: The value of prettytable.ALL, which has another name in newer releases.
+_LINE_AFTER_EACH_ROW = 1
+#: Text of a whole cell to its color: the states of Nova's servers, of audit,
+#: explain, host plan and host verify, and a service that refuses hosts.
+_COLORS = {
+    **dict.fromkeys(('ACTIVE', 'fixed', 'ok', 'passes', 'ready'),
+                    colors.GREEN),
+    **dict.fromkeys(('SHUTOFF', 'VERIFY_RESIZE', 'in motion', 'to be fixed'),
+                    colors.YELLOW),
+    **dict.fromkeys((
+        'ERROR', 'REFUSED', 'cell', 'differs', 'failed', 'found',
+        'not ready', 'nova-compute', 'Placement', 'PriorityFilter',
+        'request filter', 'unread'), colors.RED)}
 
 
 class _Wrapper(textwrap.TextWrapper):
@@ -32,18 +48,29 @@ class _Wrapper(textwrap.TextWrapper):
 class TableFormatter(table.TableFormatter):
     """cliff's formatter of tables, with a width and with colors."""
 
+    def add_argument_group(self, parser):
+        """Add the options of tables; the default width is unknown yet."""
+        super().add_argument_group(parser)
+        if _WIDTH_VARIABLE not in os.environ:
+            parser.set_defaults(max_width=None)
+
     def emit_list(self, column_names, data, stdout, parsed_args):
         """Write the table of some rows."""
-        rows = [list(row) for row in data]
+        rows = list(data)
+        width = parsed_args.max_width
+        if width is None:
+            width = WIDTH
+            if stdout.isatty():
+                width = shutil.get_terminal_size().columns
         text = ''
         if rows or parsed_args.print_empty:
-            text = format_table(column_names, rows, _get_width(
-                parsed_args.max_width, stdout))
-        colors.write(stdout, text + '\n')
+            text = format_table(
+                column_names, rows, width, colors.get_painter(stdout))
+        stdout.write(text + '\n')
 
 
-class Tables:
-    """A mix-in for commands of cliff that list rows."""
+class Lister(lister.Lister):
+    """A command of cliff that lists rows."""
 
     def _load_formatter_plugins(self):
         """Return cliff's formatters, a ``stevedore.ExtensionManager``."""
@@ -51,12 +78,15 @@ class Tables:
         formatters['table'].obj = TableFormatter()
         return formatters
 
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
-        if _WIDTH_VARIABLE not in os.environ:
-            parser.set_defaults(max_width=None)
-        return parser
+
+class ColoredText(str):
+    """A text that a table shows in a color."""
+
+    def __new__(cls, text, color):
+        """Return the text; it has the attribute ``color``."""
+        colored = super().__new__(cls, text)
+        colored.color = color
+        return colored
 
 
 def is_for_reading(parsed_args):
@@ -64,59 +94,48 @@ def is_for_reading(parsed_args):
 
     The columns of such a table may differ from those of other formats.
 
-    :param parsed_args: arguments of a command of :class:`Tables`
+    :param parsed_args: arguments of a :class:`Lister`
     """
     return (parsed_args.formatter == 'table' and not parsed_args.columns and
             not parsed_args.sort_columns)
 
 
-def _get_width(max_width, stream):
-    """Return the width of a table, or None for no limit.
-
-    :param max_width: of the command line, or None
-    """
-    if max_width is not None:
-        return max_width if max_width > 0 else None
-    return shutil.get_terminal_size().columns if stream.isatty() else WIDTH
-
-
-def format_table(columns, rows, width=WIDTH):
+def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     """Return the table of some rows, without a line end.
 
     :param columns: list of the names of the columns
     :param rows: list of lists of values; numbers are aligned to the right, if
         the first row has a number
-    :param width: maximum number of characters of a line, or None
+    :param width: maximum number of characters of a line; 0 for no limit
+    :param paint: function that returns a text in a color
     """
-    is_right = [isinstance(value, (int, float)) and
-                not isinstance(value, bool)
-                for value in (rows[0] if rows else columns)]
-    cells = [list(map(_format, row)) for row in [columns, *rows]]
-    longest = _measure(cells, str.splitlines)
-    # The borders and spaces of N columns.
-    free = (width or sum(longest) + 3 * len(columns) + 1) - (
-        3 * len(columns) + 1)
-    if sum(longest) <= free:
-        return _draw(cells, longest, is_right)
-    widths = _measure(cells, _Wrapper.wordsep_simple_re.split)
-    free -= sum(widths)
-    if free < 0:
-        return _list_fields(cells, width)
-    # The columns that need least get their full width.
-    for left, (needed, column) in zip(range(len(widths), 0, -1), sorted(
-            (longest[column] - widths[column], column)
-            for column in range(len(widths)))):
-        added = min(needed, free // left)
-        widths[column] += added
-        free -= added
-    return _draw(cells, widths, is_right, has_dividers=True)
+    columns = list(columns)
+    texts = [[_format(value) for value in row] for row in rows]
+    cells = [columns, *texts]
+    widths = _measure(cells, str.splitlines)
+    borders = _TABLE_BORDER + _COLUMN_BORDER * len(columns)
+    is_wrapped = 0 < width < borders + sum(widths)
+    if is_wrapped:
+        least_widths = _measure(cells, _Wrapper.wordsep_simple_re.split)
+        free = width - borders - sum(least_widths)
+        if free < 0:
+            return _list_fields(columns, texts, width, paint)
+        widths = _share(free, least_widths, widths)
+    lines = [[_wrap(text, width) for text, width in zip(row, widths)]
+             for row in cells]
+    for row, (_, *states) in zip(lines[1:], texts):
+        row[1:] = [_paint(parts, state, paint)
+                   for parts, state in zip(row[1:], states)]
+    first_row = rows[0] if rows else columns
+    return _draw(lines, [type(value) in (int, float) for value in first_row],
+                 is_wrapped)
 
 
 def _format(value):
-    """Return a value as text."""
+    """Return a value as text, which keeps its color."""
     if isinstance(value, cliff_columns.FormattableColumn):
         value = value.human_readable()
-    return str(value)
+    return value if isinstance(value, str) else str(value)
 
 
 def _measure(cells, split):
@@ -128,23 +147,20 @@ def _measure(cells, split):
             for column in zip(*cells)]
 
 
-def _list_fields(cells, width):
-    """Return a table with a line for each field that is not empty.
+def _share(free, least_widths, full_widths):
+    """Return the widths of the columns, which share the free characters.
 
-    :param cells: list of lists of texts, the first with the field names
+    The columns that need least get their full width.
     """
-    names, *rows = cells
-    name_width = max(map(len, names))
-    groups = [['Field', 'Value']]
-    for row in rows:
-        fields = [(name, line) for name, value in zip(names, row) if value
-                  for name, line in itertools.zip_longest(
-                      [name], _wrap(value, width - name_width - 7),
-                      fillvalue='')]
-        groups.append(['\n'.join(lines)
-                       for lines in zip(*fields or [('', '')])])
-    return _draw(groups, _measure(groups, str.splitlines), [False, False],
-                 has_dividers=True)
+    widths = list(least_widths)
+    needs = sorted(
+        (full - least, column) for column, (least, full) in enumerate(
+            zip(least_widths, full_widths)))
+    for position, (needed, column) in enumerate(needs):
+        added = min(needed, free // (len(needs) - position))
+        widths[column] += added
+        free -= added
+    return widths
 
 
 def _wrap(text, width):
@@ -154,22 +170,48 @@ def _wrap(text, width):
             for line in wrapper.wrap(part) or ['']] or ['']
 
 
-def _draw(cells, widths, is_right, has_dividers=False):
+def _paint(lines, text, paint):
+    """Return the lines of a text in its color."""
+    color = getattr(text, 'color', _COLORS.get(text))
+    return [paint(line, color) for line in lines]
+
+
+def _list_fields(columns, rows, width, paint):
+    """Return a table with a line for each field that is not empty.
+
+    :param rows: list of lists of texts
+    """
+    free = width - max(map(len, columns)) - (
+        _TABLE_BORDER + 2 * _COLUMN_BORDER)
+    groups = [[['Field'], ['Value']]]
+    for row in rows:
+        names, values = [], []
+        for name, text in zip(columns, row):
+            if text:
+                lines = _wrap(text, free)
+                names += [name] + [''] * (len(lines) - 1)
+                values += _paint(lines, text, paint)
+        groups.append([names, values])
+    return _draw(groups, [False, False], is_wrapped=True)
+
+
+def _draw(cells, is_right, is_wrapped):
     """Return a table as text.
 
-    :param cells: list of lists of texts, the first with the header
-    :param widths: of the columns
+    :param cells: list of rows, each a list with the lines of each column; the
+        first row is the header
     :param is_right: whether each column is aligned to the right
-    :param has_dividers: whether to draw a line after each row
+    :param is_wrapped: whether to draw a line after each row
     """
-    border = '+%s+' % '+'.join('-' * (width + 2) for width in widths)
-    lines = [border]
-    for number, row in enumerate(cells):
-        for parts in itertools.zip_longest(
-                *map(_wrap, row, widths), fillvalue=''):
-            lines.append('| %s |' % ' | '.join(
-                part.rjust(width) if right else part.ljust(width)
-                for part, width, right in zip(parts, widths, is_right)))
-        if number == 0 or has_dividers:
-            lines.append(border)
-    return '\n'.join(lines if has_dividers else [*lines, border])
+    names, *rows = [['\n'.join(lines) for lines in row] for row in cells]
+    drawn = prettytable.PrettyTable(names)
+    for name, right in zip(names, is_right):
+        drawn.align[name] = 'r' if right else 'l'
+    if is_wrapped:
+        # PrettyTable draws the lines of a header side by side.
+        drawn.header = False
+        drawn.hrules = _LINE_AFTER_EACH_ROW
+        rows.insert(0, names)
+    for row in rows:
+        drawn.add_row(row)
+    return drawn.get_string()

@@ -4,6 +4,7 @@
 
 import collections
 
+from nova_prio.cmd import controller
 from nova_prio.cmd import report
 
 COLUMNS = ('Kind', 'Name', 'Left', 'Remedy')
@@ -21,23 +22,23 @@ class UninstallCheck(report.Report):
     left, 3 if there are leftovers, 1 if a check failed.
     """
 
-    def take_action(self, parsed_args):
-        """Return the names of the columns, and the rows."""
+    def act(self, context, parsed_args):
+        """List the leftovers; return the exit status."""
         from nova_prio.admin import config_files
         from nova_prio.admin import uninstall
+        conf = controller.get_conf()
         rows = list(uninstall.find_leftovers(
-            self.context, self.conf, config_files.find_paths(self.conf)))
+            context, conf, config_files.find_paths(conf)))
+        self.show(parsed_args, COLUMNS, rows)
         counts = collections.Counter(row.kind for row in rows)
         kinds = ', '.join('%s %d' % count for count in counts.items())
         if uninstall.UNREAD in counts:
-            self.status, self.last_line = report.FAILED, (
+            return self.end(report.FAILED, (
                 'Not all could be checked (%s). Correct the rows of kind '
-                '"unread" first, and run this command again.' % kinds)
-        elif rows:
-            self.status, self.last_line = report.FOUND, (
+                '"unread" first, and run this command again.' % kinds))
+        if rows:
+            return self.end(report.FOUND, (
                 'Leftovers: %s. Remove them in the order of the list, and run '
-                'this command again.' % kinds)
-        else:
-            self.last_line = (
-                'There are no leftovers: the package can be uninstalled.')
-        return COLUMNS, rows
+                'this command again.' % kinds))
+        return self.end(report.CLEAN, (
+            'There are no leftovers: the package can be uninstalled.'))

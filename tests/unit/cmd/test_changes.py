@@ -15,27 +15,18 @@ from tests import commands
 QUESTION = 'Disable the host c1?'
 
 
-class Parent:
-    """The base class of the command."""
-
-    def get_parser(self, prog_name):
-        return argparse.ArgumentParser(prog_name)
-
-
-class Command(changes.Changes, Parent):
-    """A command that changes something."""
-
-    def __init__(self, stdin):
-        self.app = types.SimpleNamespace(
-            stdin=stdin, stderr=io.StringIO(), LOG=logging.getLogger('test'))
+def make_app(stdin):
+    """Return the application of a command."""
+    return types.SimpleNamespace(
+        stdin=stdin, stderr=io.StringIO(), LOG=logging.getLogger('test'))
 
 
 def ask(stdin, *arguments):
     """Ask QUESTION; return standard error."""
-    command = Command(stdin)
-    command.confirm(
-        command.get_parser('nova-prio').parse_args(arguments), QUESTION)
-    return command.app.stderr.getvalue()
+    app, parser = make_app(stdin), argparse.ArgumentParser()
+    changes.add_options(parser)
+    changes.confirm(app, parser.parse_args(arguments), QUESTION)
+    return app.stderr.getvalue()
 
 
 @pytest.mark.parametrize('answer', ['y', 'Y', 'yes', ' yes '])
@@ -59,6 +50,7 @@ def test_no_question_with_yes_or_without_terminal(stdin, arguments):
 
 
 def test_change_is_logged_with_its_time(caplog):
-    Command(io.StringIO()).log_change('Host %s: disabled.', 'c1')
+    changes.log_change(
+        make_app(io.StringIO()), 'Host %s: disabled.', 'c1')
     assert re.fullmatch(r'\d{4}-\d\d-\d\d \d\d:\d\d:\d\d Host c1: disabled\.',
                         caplog.messages[0])

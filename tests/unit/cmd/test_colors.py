@@ -1,37 +1,33 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The colors of finished text, and when they are wanted."""
+"""The colors of tables and maps, and when they are wanted."""
 
 import io
 import logging
 
 import pytest
 
+from nova_prio.cmd import capacity
 from nova_prio.cmd import colors
 from nova_prio.cmd import main
+from nova_prio.cmd import tables
+from nova_prio_scenario import render
+from nova_prio_scenario import result
 
 RED, GREEN, YELLOW, CYAN, MAGENTA, END = (
     '\x1b[31m', '\x1b[32m', '\x1b[33m', '\x1b[36m', '\x1b[35m', '\x1b[0m')
 
-TEXT = """\
-+--------+-----------+-------------+
-| failed | Placement | Low         |
-+--------+-----------+-------------+
-| found  | found     | 1           |
-| in the | Placement | 16/16 (0)   |
-| motion | ok        | 18/16 (0)   |
-+--------+-----------+-------------+
-
-s, step 3 (create): No valid host was found.
-  mix-1: refused by ComputeFilter
-
-host mix-1: 12 CPUs, dedicated 0-1
-CPU       | 0| 1|
-high      | A|  |
-low       |~~|~~|
-pinned    A high
-sold      8 of 8 high (0 left), 9 of 8 low (0 left), 0 of 8 ordinary (0 left)
-"""
+COLUMNS = ['failed', 'Placement', 'Low']
+SOLD = capacity.ROWS[0]
+HOST = {'name': 'mix-1', 'cpus': 2}
+REPORT = {
+    'state': 'up', 'status': 'enabled', 'dedicated': '0-1', 'shared': None,
+    'domains': {}, 'inventory': {}, 'allocations': {}, 'classes': {
+        'high': {'used': 8, 'sellable': 8}, 'low': {'used': 9, 'sellable': 8},
+        'ordinary': {'used': 0, 'sellable': 8}}}
+HIGH = result.Server('a', 'A', 'high', 'ACTIVE', 'mix-1', [[0]], None)
+LOW = result.Server('b', 'B', 'low', 'ACTIVE', 'mix-1', [0, 1], None,
+                    {3: 'step 3 (create): No valid host was found.'})
 
 
 class Terminal(io.StringIO):
@@ -47,36 +43,60 @@ def environment(monkeypatch):
     monkeypatch.setenv('TERM', 'xterm')
 
 
-def paint_all(text, *colored):
-    """Return a text with each (color, part) painted once."""
-    for color, part in colored:
-        assert part in text
-        text = text.replace(part, color + part + END, 1)
-    return text
+def sell(sold):
+    """Return a cell with the sold vCPUs of 16."""
+    return capacity._get_value(SOLD, {
+        'High Sold': sold, 'High Sellable': 16, 'High Left': 0})
 
 
-def test_states_rows_and_refusals_have_colors():
-    head, rest = TEXT.split('| found  |')
-    assert colors.highlight(TEXT) == head + '| found  |' + paint_all(
-        rest, (RED, 'found'), (RED, 'Placement'), (GREEN, 'ok'),
-        (RED, '18/16 (0)'), (RED, 's, step 3 (create):'),
-        (CYAN, 'high      | A|  |'),
-        (MAGENTA, 'low       |~~|~~|'), (RED, '9 of 8 low'))
+def test_states_and_oversold_rows_of_a_table_have_colors():
+    """The first column has names; the borders stay where they are."""
+    rows = [['found', 'found', 1], ['in', 'ok', 2], ['a', 'in motion', 3]]
+    text = tables.format_table(COLUMNS, rows, paint=colors.paint)
+    plain = tables.format_table(COLUMNS, rows)
+    for color, state in ((RED, '| found'), (GREEN, '| ok'),
+                         (YELLOW, '| in motion')):
+        painted = state.replace('| ', '| ' + color)
+        assert ' %s%s' % (painted, END) in text
+        text = text.replace(painted + END, state)
+    assert plain == text
 
 
-@pytest.mark.parametrize('line, shown', [
-    ('[1/2] stop s: stopped', '[1/2] stop s: stopped'),
-    ('[2/2] create s (f): refused', '[2/2] create s (f): %srefused%s'
-     % (RED, END)),
-    ('[2/2] create s (f): 1 active, 2 refused',
-     '[2/2] create s (f): 1 active, %s2 refused%s' % (RED, END)),
-    ('high      AABB CCDD ....',
-     '%shigh      AABB CCDD ....%s' % (CYAN, END)),
-    ('plain-1, step 3 (host-change): nova_prio: no',
-     '%splain-1, step 3 (host-change):%s nova_prio: no' % (RED, END)),
-])
-def test_lines(line, shown):
-    assert colors.highlight(line) == shown
+def test_oversold_row_is_red():
+    assert '| %s18/16 (0)%s |' % (RED, END) in tables.format_table(
+        ['Host', 'High'], [['a', sell(18)]], paint=colors.paint)
+    assert '| 16/16 (0) |' in tables.format_table(
+        ['Host', 'High'], [['a', sell(16)]], paint=colors.paint)
+
+
+def test_wrapped_state_is_painted_in_each_line():
+    text = tables.format_table(
+        ['Host', 'State'], [['a', 'to be fixed']], 16, colors.paint)
+    for line in 'to be', 'fixed':
+        assert '| %s%s%s |' % (YELLOW, line, END) in text
+
+
+def test_rows_and_refusals_of_a_scenario_have_colors():
+    text = render.format_result(
+        result.Result([HIGH, LOW], [REPORT]), [HOST], colors.paint)
+    for color, part in (
+            (GREEN, 'ACTIVE'), (RED, 'b, step 3 (create):'),
+            (CYAN, 'high      | A|  |'), (MAGENTA, 'low       |~~|~~|'),
+            (RED, '9 of 8 low')):
+        painted = color + part + END
+        assert painted in text
+        text = text.replace(painted, part)
+    assert '\x1b' not in text
+    assert text == render.format_result(
+        result.Result([HIGH, LOW], [REPORT]), [HOST])
+
+
+@pytest.mark.parametrize('outcomes, shown', [
+    (['stopped'], 'stopped'), (['refused'], RED + 'refused' + END),
+    (['active', 'refused', 'refused'],
+     '1 active, %s2 refused%s' % (RED, END))])
+def test_refused_steps_are_red(outcomes, shown):
+    assert render.summarize(outcomes, colors.paint) == shown
 
 
 @pytest.mark.parametrize('stream, name, value, is_colored', [
@@ -86,9 +106,8 @@ def test_lines(line, shown):
 def test_colors_are_for_terminals(stream, name, value, is_colored,
                                   monkeypatch):
     monkeypatch.setenv(name, value)
-    output = stream()
-    colors.write(output, '[1/1] stop s: refused\n')
-    assert ('\x1b' in output.getvalue()) == is_colored
+    text = colors.get_painter(stream())('refused', colors.RED)
+    assert ('\x1b' in text) == is_colored
 
 
 def test_warnings_are_yellow_and_errors_red():

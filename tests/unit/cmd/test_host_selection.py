@@ -16,59 +16,57 @@ from nova_prio.cmd import report
 HostResult = host_selection.HostResult
 
 
-class Parent:
-    """The base class of the command."""
-
-    placement = True
-    takes_plan = False
-    app = types.SimpleNamespace(LOG=logging.getLogger('test'))
-
-    def get_parser(self, prog_name):
-        parser = argparse.ArgumentParser(prog_name)
-        parser.add_argument('--column', dest='columns', action='append',
-                            default=[])
-        return parser
+APP = types.SimpleNamespace(LOG=logging.getLogger('test'))
 
 
-class Command(host_selection.HostSelection, Parent):
-    """A command that takes several hosts."""
+class Command:
+    """A command that keeps what it is given to print."""
+
+    app = APP
+
+    def show(self, parsed_args, columns, rows):
+        self.columns, self.rows = columns, rows
+
+    def end(self, status, last_line):
+        self.last_line = last_line
+        return status
 
 
 def parse(*arguments):
-    """Return a command, and its parsed arguments."""
-    command = Command()
-    return command, command.get_parser('nova-prio').parse_args(arguments)
+    """Return parsed arguments."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument('--column', dest='columns', action='append',
+                        default=[])
+    host_selection.add_options(parser)
+    return parser.parse_args(arguments)
 
 
-def run(act, *hosts, concurrency=1):
-    """Run a function for hosts; return the command and the results."""
-    command, parsed_args = parse('--concurrency', str(concurrency))
-    return command, command.run_on_hosts(parsed_args, hosts, act)
+def run(act, *hosts, **kwargs):
+    """Run a function for hosts; return the results."""
+    return host_selection.run_on_hosts(APP, hosts, act, **kwargs)
 
 
 @pytest.mark.parametrize('arguments, given', [
     ((), 'no hosts'), (('c1', '--all'), 'HOST and --all'),
     (('c1', '--aggregate', 'a', '--all'), 'HOST and --aggregate and --all')])
 def test_exactly_one_kind_of_argument_must_be_given(arguments, given):
-    command, parsed_args = parse(*arguments)
     with pytest.raises(exceptions.CommandError) as error:
-        command.select_hosts(parsed_args)
+        host_selection.select_hosts(APP, None, parse(*arguments))
     assert ('Given are %s; allowed is exactly one of HOST, --aggregate and '
             '--all.' % given) == str(error.value)
 
 
 def test_wrong_column_is_refused_before_a_change():
-    command, parsed_args = parse('c1', '--column', 'Hosts')
     with pytest.raises(exceptions.CommandError) as error:
-        command.run_on_hosts(parsed_args, ['c1'], pytest.fail)
+        host_selection.show_results(
+            None, parse('c1', '--column', 'Hosts'), ['c1'], pytest.fail)
     assert ("--column is 'Hosts'; allowed are Host, State, Problems, Next."
             == str(error.value))
 
 
 def test_single_host_is_not_looked_up():
     """The command may run on a compute host, without databases."""
-    command, parsed_args = parse('c1')
-    assert ['c1'] == command.select_hosts(parsed_args)
+    assert ['c1'] == host_selection.select_hosts(APP, None, parse('c1'))
 
 
 def test_results_are_in_the_order_of_the_hosts():
@@ -80,7 +78,7 @@ def test_results_are_in_the_order_of_the_hosts():
         waits[host].set()
         return HostResult(host)
 
-    _, results = run(act, 'c1', 'c2', concurrency=2)
+    results = run(act, 'c1', 'c2', concurrency=2)
     assert ['c1', 'c2'] == list(results)
     assert HostResult('c2') == results['c2']
 
@@ -124,13 +122,14 @@ def test_error_of_one_host_does_not_stop_the_others():
             raise KeyError('x')
         return HostResult('ok')
 
-    command, results = run(act, 'c1', 'c2', 'c3')
-    columns, rows = command.report_results(results)
-    assert ('Host', 'State', 'Problems', 'Next') == columns
+    command = Command()
+    status = host_selection.show_results(
+        command, parse(), ['c1', 'c2', 'c3'], act)
+    assert ('Host', 'State', 'Problems', 'Next') == command.columns
     assert [('c1', 'failed', '', 'The host is refused.'),
             ('c2', 'failed', '', "KeyError: 'x'."),
-            ('c3', 'ok', '', '')] == rows
-    assert report.FAILED == command.status
+            ('c3', 'ok', '', '')] == command.rows
+    assert report.FAILED == status
     assert ('Hosts: 3 (failed: 2, ok: 1). Follow the column "Next", and run '
             'this command again.') == command.last_line
 
@@ -138,19 +137,17 @@ def test_error_of_one_host_does_not_stop_the_others():
 @pytest.mark.parametrize('statuses, worst', [
     ((0, 0), 0), ((0, 3), 3), ((3, 1, 0), 1)])
 def test_worst_exit_status_is_that_of_the_command(statuses, worst):
-    command, _ = parse()
-    command.report_results({
-        str(number): HostResult('x', status=status)
-        for number, status in enumerate(statuses)})
-    assert worst == command.status
+    status, _ = host_selection.summarize(
+        HostResult('x', status=status) for status in statuses)
+    assert worst == status
 
 
 def test_interrupt_lets_begun_hosts_end_and_begins_no_other(monkeypatch):
-    begun = threading.Event()
+    begun, interrupted = threading.Event(), threading.Event()
 
     def act(context, host):
         begun.set()
-        assert command.interrupted.wait(60)
+        assert interrupted.wait(60)
         return HostResult('waited')
 
     def interrupt(_, **kwargs):
@@ -158,8 +155,7 @@ def test_interrupt_lets_begun_hosts_end_and_begins_no_other(monkeypatch):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(host_selection.tqdm, 'tqdm', interrupt)
-    command, parsed_args = parse()
-    results = command.run_on_hosts(parsed_args, ['c1', 'c2'], act)
+    results = run(act, 'c1', 'c2', interrupted=interrupted)
     assert {'c1': 'waited', 'c2': 'interrupted'} == {
         host: result.state for host, result in results.items()}
     assert report.FOUND == results['c2'].status

@@ -9,20 +9,6 @@ import pytest
 from nova_prio.cmd import nova_api
 
 
-class Parent:
-    """The base class of the command."""
-
-    def get_parser(self, prog_name):
-        return argparse.ArgumentParser(prog_name)
-
-    def run(self, parsed_args):
-        return self.nova
-
-
-class Command(nova_api.NovaAPI, Parent):
-    """A command that uses Nova's API."""
-
-
 @pytest.fixture(autouse=True)
 def no_credentials(monkeypatch, tmp_path):
     for name in os.environ:
@@ -33,9 +19,10 @@ def no_credentials(monkeypatch, tmp_path):
 
 
 def find_error(*arguments):
-    command = Command()
+    parser = argparse.ArgumentParser()
+    nova_api.add_cloud_option(parser)
     with pytest.raises(exceptions.CommandError) as error:
-        command.run(command.get_parser('nova-prio').parse_args(arguments))
+        nova_api.connect(parser.parse_args(arguments))
     return str(error.value)
 
 

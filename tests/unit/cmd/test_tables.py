@@ -6,7 +6,6 @@ import contextlib
 import io
 import types
 
-from cliff import lister
 import pytest
 
 from nova_prio.admin.audit import finding
@@ -62,7 +61,7 @@ def words(*values):
             for word in str(value).replace(',', ', ').split()}
 
 
-class Listing(tables.Tables, lister.Lister):
+class Listing(tables.Lister):
     """A command that lists the rows of the test."""
 
     def take_action(self, parsed_args):
@@ -184,7 +183,7 @@ def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
         plan_format.PlanRow(plan_format.OPTION, 'cpu_shared_set', '', '8-11'),
         plan_format.PlanRow(plan_format.HOST, UUID, 'x', 'y', SENTENCE)]
     monkeypatch.setattr(
-        host_plan.Plan, '_read_rows', lambda *_: (rows, {UUID: 'web-1'}))
+        host_plan, '_read_rows', lambda *_: (rows, {UUID: 'web-1'}))
     monkeypatch.setattr('nova_prio.cmd.controller.configure_nova',
                         lambda _: contextlib.nullcontext())
     arguments = ['host', 'plan', HOST, '--dedicated', '0-7', '--shared',
