@@ -2,8 +2,6 @@
 
 """The command ``nova-prio audit``."""
 
-import functools
-
 from osc_lib import exceptions
 import tqdm
 from tqdm.contrib import logging as tqdm_logging
@@ -87,21 +85,15 @@ class Audit(report.Report):
             states.add('failed')
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
-        self.show(parsed_args, *report.place_names(
-            parsed_args, COLUMNS, rows, 'Consumer'))
+        self.show(parsed_args, COLUMNS, rows, 'Consumer')
         return self.end(*report.find_outcome(states, _OUTCOMES))
-
-
-def _is_compute():
-    """Return whether the configuration is that of a priority host."""
-    return controller.get_conf().compute_driver == driver_alias.DRIVER
 
 
 def _audit_guests(parsed_args):
     """Yield the rows of this compute host, without Nova's databases."""
     from nova_prio.admin.audit import guests
     conf = controller.get_conf()
-    if not _is_compute():
+    if not controller.is_compute():
         raise exceptions.CommandError(
             'There is nothing to audit: [api_database] connection is not set, '
             "and [DEFAULT] compute_driver is '%s'. Give the configuration of "
@@ -125,22 +117,16 @@ def _audit_guests(parsed_args):
 def _audit_cloud(app, context, parsed_args):
     """Yield the rows of the hosts of the cloud."""
     from nova import objects
-
-    from nova_prio.admin.audit import guests
-    from nova_prio.admin.audit import run
     names = parsed_args.host
     total = len(names or objects.HostMappingList.get_all(context))
-    if parsed_args.fix and not parsed_args.dry_run:
+    if parsed_args.fix:
         # A finding may be out of date if the operator answers late, so ask
         # before the hosts are read.
         changes.confirm(
             app, parsed_args, 'Check %d host%s, and repair all findings?'
             % (total, '' if total == 1 else 's'))
-    conf = controller.get_conf()
-    audit = run.CloudAudit(
-        context, controller.make_placement_client(),
-        conf.host if _is_compute() else None,
-        functools.partial(guests.read_guests, conf))
+    audit = controller.make_audit(
+        context, controller.make_placement_client())
     busy_hosts = []
     # Repairs are logged above the progress, which disable=None shows on a
     # terminal only.

@@ -76,21 +76,21 @@ class Show(report.Report):
                         '--after-loss are --host and --aggregate.'
                         % option.replace('_', '-'))
         hosts, silent_cells = host_inventory.list_hosts(context)
-        flavor = request = None
-        units = {}
+        request, units, unit_columns = None, {}, []
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
             units = _count_units(self.app, context, flavor)
+            unit_columns = ['Units']
         report.warn_of_silent_cells(self.app, silent_cells)
         selected = list(_select_hosts(self.app, hosts, parsed_args))
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
         sums = _sum_up(selected, units, parsed_args.by_aggregate)
-        names = ['Aggregate' if parsed_args.by_aggregate else 'Host']
-        totals = ['Hosts'] if parsed_args.by_aggregate else []
-        unit_columns = ['Units'] if flavor else []
-        columns = [*names, *totals, *COLUMNS, *unit_columns]
+        names = ['Host']
+        if parsed_args.by_aggregate:
+            names = ['Aggregate', 'Hosts']
+        columns = [*names, *COLUMNS, *unit_columns]
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
@@ -101,7 +101,7 @@ class Show(report.Report):
                     [dict(zip(columns, row))
                      for row in _make_rows(columns, sums)])))
         if tables.is_for_reading(parsed_args):
-            columns = [*names, *totals, *ROWS, *unit_columns]
+            columns = [*names, *ROWS, *unit_columns]
         self.show(parsed_args, columns, _make_rows(columns, sums))
         return report.CLEAN
 

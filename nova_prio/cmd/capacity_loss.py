@@ -51,15 +51,12 @@ def make_table_row(loss):
     host = loss.host
     if loss.is_largest:
         host += ' (largest)'
+    # Empty if all guests fit.
+    missing = [str(loss.addition)]
+    if loss.bound:
+        missing.append('a move of %d guests of affinity groups together'
+                       % loss.bound)
     return [loss.aggregate, host,
             *('%d/%d' % (loss.fitting[name], loss.guests[name])
-              for name in flavor_cpus.CLASSES), _format_missing(loss)]
-
-
-def _format_missing(loss):
-    """Return the missing resources as a text, or '' if all guests fit."""
-    amounts = [str(loss.addition)]
-    if loss.bound:
-        amounts.append('a move of %d guests of affinity groups together'
-                       % loss.bound)
-    return ', '.join(filter(None, amounts))
+              for name in flavor_cpus.CLASSES),
+            ', '.join(filter(None, missing))]

@@ -2,9 +2,12 @@
 
 """The options and questions of the commands that change something."""
 
+import functools
 import time
 
 from osc_lib import exceptions
+
+from nova_prio_host import command as host_command
 
 
 def add_options(parser, dry_run_help='change nothing'):
@@ -16,8 +19,16 @@ def add_options(parser, dry_run_help='change nothing'):
         'never asks')
 
 
+def add_timeout(parser, help_text):
+    """Add the option --timeout, a number of seconds."""
+    parser.add_argument(
+        '--timeout', default=3600, metavar='SECONDS',
+        type=functools.partial(host_command.parse_number, least=0),
+        help=help_text + ' (default: %(default)s)')
+
+
 def confirm(app, parsed_args, question):
-    """Ask the operator on a terminal, unless --yes is given.
+    """Ask the operator on a terminal, unless --yes or --dry-run is given.
 
     Call this before the first change.
 
@@ -26,7 +37,7 @@ def confirm(app, parsed_args, question):
         mark
     :raises CommandError: if the answer is not yes
     """
-    if parsed_args.yes or not app.stdin.isatty():
+    if parsed_args.yes or parsed_args.dry_run or not app.stdin.isatty():
         return
     app.stderr.write(question + ' [y/N] ')
     app.stderr.flush()

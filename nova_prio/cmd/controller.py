@@ -3,12 +3,14 @@
 """Configure Nova for the commands, and report its errors as sentences."""
 
 import contextlib
+import functools
 import warnings
 
 from osc_lib import exceptions
 
 from nova_prio.admin import config_files
 from nova_prio.compat import contract
+from nova_prio.virt import driver_alias
 
 
 def add_config_options(parser):
@@ -17,17 +19,6 @@ def add_config_options(parser):
         '--config-file', action='append', default=[], metavar='PATH',
         help='read this nova.conf (repeat option to read multiple files; '
         'default: the files that the services of Nova read)')
-
-
-@contextlib.contextmanager
-def use_nova(parsed_args):
-    """Configure Nova; yield an administrator's context.
-
-    :raises CommandError: if Nova, its configuration, a database or Placement
-        fails
-    """
-    with configure_nova(parsed_args) as context, report_errors():
-        yield context
 
 
 @contextlib.contextmanager
@@ -108,6 +99,24 @@ def make_placement_client():
     """Return a nova.scheduler.client.report.SchedulerReportClient."""
     from nova.scheduler.client import report
     return report.SchedulerReportClient()
+
+
+def is_compute():
+    """Return whether the configuration is that of a priority host."""
+    return get_conf().compute_driver == driver_alias.DRIVER
+
+
+def make_audit(context, placement):
+    """Return a ``run.CloudAudit``, which may read the guests of this host.
+
+    :param placement: nova.scheduler.client.report.SchedulerReportClient
+    """
+    from nova_prio.admin.audit import guests
+    from nova_prio.admin.audit import run
+    conf = get_conf()
+    return run.CloudAudit(
+        context, placement, conf.host if is_compute() else None,
+        functools.partial(guests.read_guests, conf))
 
 
 def find_flavor(context, wanted):

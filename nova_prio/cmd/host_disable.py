@@ -13,7 +13,6 @@ from nova_prio.cmd import changes
 from nova_prio.cmd import controller
 from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
-from nova_prio_host import command as host_command
 
 COLUMNS = ('Instance', 'Name', 'Priority', 'VCPUs', 'Memory MB', 'Reason',
            'Fits On')
@@ -43,21 +42,18 @@ class Disable(report.Report):
         host_selection.add_plan_option(parser)
         host_selection.add_options(parser)
         changes.add_options(parser)
-        parser.add_argument(
-            '--timeout', default=3600, metavar='SECONDS',
-            type=functools.partial(host_command.parse_number, least=0),
-            help='wait as long as this for the instances that must leave each '
-            'host; 0 not to wait (default: %(default)s)')
+        changes.add_timeout(
+            parser, 'wait as long as this for the instances that must leave '
+            'each host; 0 not to wait')
         return parser
 
     def act(self, context, parsed_args):
         """List the instances, or the hosts; return the exit status."""
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         host_selection.check_plan(parsed_args)
-        if not parsed_args.dry_run:
-            changes.confirm(
-                self.app, parsed_args, 'Remove co-location from %s?'
-                % host_selection.format_names(hosts))
+        changes.confirm(
+            self.app, parsed_args, 'Remove co-location from %s?'
+            % host_selection.format_names(hosts))
         placement = controller.make_placement_client()
         interrupted = threading.Event()
         if not host_selection.is_one_host(parsed_args):
@@ -232,10 +228,9 @@ class Enable(report.Report):
     def act(self, context, parsed_args):
         """Enable the hosts, list several; return the exit status."""
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
-        if not parsed_args.dry_run:
-            changes.confirm(
-                self.app, parsed_args, 'Enable %s for priority instances?'
-                % host_selection.format_names(hosts))
+        changes.confirm(
+            self.app, parsed_args, 'Enable %s for priority instances?'
+            % host_selection.format_names(hosts))
         enable = functools.partial(
             _enable, self.app, parsed_args.dry_run,
             controller.make_placement_client())

@@ -11,6 +11,7 @@ import tqdm
 from nova_prio.cmd import changes
 from nova_prio.cmd import controller
 from nova_prio.cmd import nova_api
+from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio.model.planner import fleet
@@ -57,7 +58,7 @@ class Drain(report.Report):
             '--within', metavar='NAME',
             help='move all instances to hosts of this host aggregate: the '
             'command then names the best of these hosts for each instance')
-        nova_api.add_timeout(parser)
+        changes.add_timeout(parser, nova_api.TIMEOUT_HELP)
         parser.add_argument(
             '--concurrency', default=1, metavar='N',
             type=host_command.parse_number,
@@ -71,12 +72,14 @@ class Drain(report.Report):
 
     def act(self, context, parsed_args):
         """Drain the hosts, and list what is left; return the exit status."""
+        from nova_prio.admin.moves import batch
         from nova_prio.admin.moves import drain as drain_module
         from nova_prio.admin.moves import remaining
         end = time.monotonic() + parsed_args.timeout
         report.check_columns(parsed_args, remaining.COLUMNS)
         _check_arguments(parsed_args)
-        report.check_aggregate(context, '--within', parsed_args.within)
+        if parsed_args.within is not None:
+            report.get_aggregate_hosts(context, '--within', parsed_args.within)
         placement = controller.make_placement_client()
 
         def make_drain(hosts, cloud=None):
@@ -92,7 +95,7 @@ class Drain(report.Report):
             hosts, cloud, status, last_line = _choose_batch(
                 self.app, context, placement, parsed_args, make_drain)
             if not hosts:
-                self._show(parsed_args, [])
+                self.show(parsed_args, remaining.COLUMNS, [], 'Instance')
                 return self.end(status, last_line)
             drain = make_drain(hosts, cloud)
         else:
@@ -100,7 +103,9 @@ class Drain(report.Report):
             drain = make_drain(hosts)
         report.warn_of_silent_cells(self.app, drain.cloud.silent_cells)
         if not parsed_args.aggregate:
-            _warn_of_missing_room(self.app, drain, hosts)
+            for warning in batch.list_warnings(
+                    drain.cloud, hosts, drain.plan):
+                self.app.LOG.warning('%s', warning)
         has_begun = drain.can_begin()
         problem = ''
         if not has_begun:
@@ -108,7 +113,7 @@ class Drain(report.Report):
         elif not parsed_args.dry_run:
             problem = _move(self.app, parsed_args, drain, hosts, end)
         rows = list(remaining.list_rows(drain))
-        self._show(parsed_args, rows)
+        self.show(parsed_args, remaining.COLUMNS, rows, 'Instance')
         names = ', '.join(hosts)
         if parsed_args.dry_run:
             return self.end(*_conclude_dry_run(names, rows))
@@ -126,12 +131,6 @@ class Drain(report.Report):
             advice = 'Run this command again.'
         return self.end(report.FOUND, '%sInstances left on %s: %d. %s' % (
             problem, names, len(rows), advice))
-
-    def _show(self, parsed_args, rows):
-        """Print the list to standard output."""
-        from nova_prio.admin.moves import remaining
-        self.show(parsed_args, *report.place_names(
-            parsed_args, remaining.COLUMNS, rows, 'Instance'))
 
 
 def _check_arguments(parsed_args):
@@ -190,25 +189,17 @@ def _choose_batch(app, context, placement, parsed_args, make_drain):
         '%s%s' % (aggregate, remedy, problem))
 
 
-def _warn_of_missing_room(app, drain, hosts):
-    """Warn if the other hosts do not keep room for a lost host."""
-    from nova_prio.admin.moves import batch
-    for warning in batch.list_warnings(drain.cloud, hosts, drain.plan):
-        app.LOG.warning('%s', warning)
-
-
 def _move(app, parsed_args, drain, hosts, end):
     """Show the plan, ask, and drain the hosts.
 
     :returns: why instances are left, a sentence and a space, or ''
     """
     from nova_prio.admin.moves import remaining
+    from nova_prio.admin.moves import services
     rows = list(remaining.list_rows(drain))
     if rows:
-        app.stderr.write(tables.format_table(
-            remaining.COLUMNS[:-1], [
-                (report.add_name(row.uuid, row.name), *row[1:-1])
-                for row in rows]) + '\n')
+        app.stderr.write(tables.format_table(*report.place_names(
+            remaining.COLUMNS, rows, 'Instance')) + '\n')
     left = sum(row.state == remaining.LEFT for row in rows)
     exception = ''
     if left:
@@ -219,7 +210,12 @@ def _move(app, parsed_args, drain, hosts, end):
     if parsed_args.done:
         _append_done(parsed_args.done, [])
     nova = nova_api.connect(parsed_args)
-    _disable(app, nova, hosts)
+    for host in hosts:
+        service = services.read_service(nova, host)
+        # A service that is disabled keeps its reason.
+        if service.is_enabled:
+            services.disable(nova, service)
+            changes.log_change(app, 'Host %s: disabled nova-compute.', host)
     problem = _run(app, drain, nova, end, parsed_args.concurrency)
     if parsed_args.done:
         empty = drain.list_empty_hosts()
@@ -229,16 +225,6 @@ def _move(app, parsed_args, drain, hosts, end):
                 app, 'Host %s: it is empty, and is added to %s.', host,
                 parsed_args.done)
     return problem and problem + ' '
-
-
-def _disable(app, nova, hosts):
-    """Disable the services; those that are disabled keep their reason."""
-    from nova_prio.admin.moves import services
-    for host in hosts:
-        service = services.read_service(nova, host)
-        if service.is_enabled:
-            services.disable(nova, service)
-            changes.log_change(app, 'Host %s: disabled nova-compute.', host)
 
 
 def _run(app, drain, nova, end, concurrency):
@@ -300,15 +286,10 @@ def _append_done(path, hosts):
 
     :raises CommandError: if the file cannot be written
     """
-    try:
-        with open(path, 'a+') as lines:
-            lines.seek(0)
-            text = lines.read()
-            # An operator may have edited the file.
-            if text and not text.endswith('\n'):
-                lines.write('\n')
-            lines.writelines('%s\n' % host for host in hosts)
-    except OSError as error:
-        raise exceptions.CommandError(
-            "--done is '%s', which cannot be written: %s." % (
-                path, error.strerror)) from error
+    with output_file.report_errors('--done', path), open(path, 'a+') as lines:
+        lines.seek(0)
+        text = lines.read()
+        # An operator may have edited the file.
+        if text and not text.endswith('\n'):
+            lines.write('\n')
+        lines.writelines('%s\n' % host for host in hosts)

@@ -74,7 +74,10 @@ class Plan(report.Report):
                     'because each plan is written to a file.')
             return self._show_plan(
                 parsed_args, planned_cpus, placement, context)
-        output_file.make_directory('--output-dir', directory)
+        with output_file.report_errors(
+                '--output-dir', directory,
+                'is no directory and cannot be made'):
+            os.makedirs(directory, exist_ok=True)
         return host_selection.show_results(
             self, parsed_args, hosts, functools.partial(
                 self._save_plan, planned_cpus, directory, placement))
@@ -83,7 +86,8 @@ class Plan(report.Report):
         """List the plan of one host; return the exit status."""
         from nova_prio.admin.host import plan_format
         rows, names = _make_plan(
-            placement, context, parsed_args.hosts[0], planned_cpus)
+            placement, context, parsed_args.hosts[0], planned_cpus,
+            must_know_cpus=False)
         steps = [row for row in rows if row.part == plan_format.STEP]
         if tables.is_for_reading(parsed_args):
             # For reading, sentences are a list below the table.
@@ -141,19 +145,20 @@ class Plan(report.Report):
         return host_selection.HostResult(plan_format.READY, 0, first_step)
 
 
-def _make_plan(placement, context, host, planned_cpus, **kwargs):
+def _make_plan(placement, context, host, planned_cpus, must_know_cpus):
     """Return all PlanRows of a host, the verdict last, and the names.
 
-    :param kwargs: more arguments of :func:`_read_rows`
+    The parameters are those of :func:`_read_rows`.
+
     :returns: (list of PlanRow, dict: UUID of an instance -> its name)
     """
     from nova_prio.admin.host import plan
     rows, names = _read_rows(
-        placement, context, host, planned_cpus, **kwargs)
+        placement, context, host, planned_cpus, must_know_cpus)
     return rows + plan.list_steps(host, planned_cpus, rows), names
 
 
-def _read_rows(placement, context, host, planned_cpus, must_know_cpus=False):
+def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
     """Return the PlanRows for which this process has the data, and names.
 
     :param placement: SchedulerReportClient, or None if the configuration has

@@ -103,6 +103,8 @@ def select_hosts(app, context, parsed_args):
     :raises nova.exception.HostMappingNotFound: if a host is unknown
     """
     from nova import objects
+
+    from nova_prio.admin import host_inventory
     given = [name for name, value in (
         ('HOST', parsed_args.hosts),
         ('--aggregate', parsed_args.aggregate),
@@ -112,40 +114,23 @@ def select_hosts(app, context, parsed_args):
             'Given are %s; allowed is exactly one of HOST, --aggregate and '
             '--all.' % (' and '.join(given) or 'no hosts'))
     if parsed_args.all:
-        names = _list_all_hosts(app, context)
+        hosts, silent_cells = host_inventory.list_hosts(context)
+        report.warn_of_silent_cells(app, silent_cells)
+        if not hosts:
+            raise exceptions.CommandError(
+                '--all is given, but Nova has no compute hosts.')
+        names = [host.name for host in hosts]
     elif parsed_args.aggregate:
-        names = _list_hosts_of_aggregates(context, parsed_args.aggregate)
+        names = []
+        for aggregate in parsed_args.aggregate:
+            names += report.get_aggregate_hosts(
+                context, '--aggregate', aggregate)
     else:
         names = parsed_args.hosts
         if len(names) > 1:
             for name in names:
                 objects.HostMapping.get_by_host(context, name)
     return list(dict.fromkeys(names))
-
-
-def _list_all_hosts(app, context):
-    """Return the names of the hosts with a compute node, sorted."""
-    from nova_prio.admin import host_inventory
-    hosts, silent_cells = host_inventory.list_hosts(context)
-    report.warn_of_silent_cells(app, silent_cells)
-    if not hosts:
-        raise exceptions.CommandError(
-            '--all is given, but Nova has no compute hosts.')
-    return [host.name for host in hosts]
-
-
-def _list_hosts_of_aggregates(context, names):
-    """Return the names of the hosts of aggregates, sorted in each."""
-    from nova import objects
-    aggregates = {aggregate.name: aggregate.hosts
-                  for aggregate in objects.AggregateList.get_all(context)}
-    hosts = []
-    for name in names:
-        if not aggregates.get(name):
-            report.refuse('--aggregate', name,
-                          'names of host aggregates with hosts')
-        hosts += sorted(aggregates[name])
-    return hosts
 
 
 def show_results(command, parsed_args, hosts, act, amount='Problems',

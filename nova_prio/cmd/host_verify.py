@@ -7,7 +7,6 @@ import functools
 from nova_prio.cmd import controller
 from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
-from nova_prio.virt import driver_alias
 
 
 class Verify(report.Report):
@@ -41,10 +40,9 @@ class Verify(report.Report):
                 functools.partial(_verify, parsed_args, placement))
         host, = hosts
         lines, names = _compare(parsed_args, placement, context, host)
-        self.show(parsed_args, *report.place_names(
-            parsed_args, (*verify.COLUMNS, report.INSTANCE_NAME), [
-                (*report.format_line(line), names.get(line.consumer, ''))
-                for line in lines], 'Item'))
+        self.show(parsed_args, (*verify.COLUMNS, report.INSTANCE_NAME), [
+            (*report.format_line(line), names.get(line.consumer, ''))
+            for line in lines], 'Item')
         agreement = 'All values agree: there is nothing to do.'
         if not _reads_guests(host):
             agreement = (
@@ -83,8 +81,7 @@ def _verify(parsed_args, placement, context, host):
 
 def _reads_guests(host):
     """Return whether this command runs on a host as nova-compute does."""
-    conf = controller.get_conf()
-    return conf.host == host and conf.compute_driver == driver_alias.DRIVER
+    return controller.get_conf().host == host and controller.is_compute()
 
 
 def _compare(parsed_args, placement, context, host):
@@ -92,15 +89,11 @@ def _compare(parsed_args, placement, context, host):
 
     :returns: (list of VerifyLine, dict: UUID of an instance -> its name)
     """
-    from nova_prio.admin.audit import guests
-    from nova_prio.admin.audit import run
     from nova_prio.admin.host import state
     from nova_prio.admin.host import verify
     plan = host_selection.load_plan(parsed_args, host)
     view = state.read_state(context, placement, host)
-    audit = run.CloudAudit(
-        context, placement, host if _reads_guests(host) else None,
-        functools.partial(guests.read_guests, controller.get_conf()))
+    audit = controller.make_audit(context, placement)
     # The host has one compute node, so the audit has one result.
     (findings, _), = audit.run([host])
     lines = verify.list_lines(view, findings, audit.summarize(view), plan)

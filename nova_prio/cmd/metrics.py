@@ -42,7 +42,8 @@ class Metrics(command.Command):
         """Print or write the metrics; after an error, write a report of it."""
         path = parsed_args.output
         try:
-            with controller.use_nova(parsed_args) as context:
+            with (controller.configure_nova(parsed_args) as context,
+                  controller.report_errors()):
                 from nova_prio.admin import metrics
                 placement = controller.make_placement_client()
                 audit = None

@@ -2,14 +2,13 @@
 
 """The connection to Nova's API of the commands that change servers."""
 
-import functools
-
 from osc_lib import exceptions
-
-from nova_prio_host import command as host_command
 
 #: Maximum time to wait for an answer of an API.
 TIMEOUT_SECONDS = 60
+#: What --timeout means for the commands that move servers.
+TIMEOUT_HELP = ('start no move after this time; Nova goes on with the running '
+                'moves')
 
 
 def add_cloud_option(parser):
@@ -18,15 +17,6 @@ def add_cloud_option(parser):
         '--os-cloud', metavar='NAME',
         help='use the credentials of this cloud in clouds.yaml (default: the '
         'environment variables OS_*, as the client openstack does)')
-
-
-def add_timeout(parser):
-    """Add the option --timeout of the commands that move servers."""
-    parser.add_argument(
-        '--timeout', default=3600, metavar='SECONDS',
-        type=functools.partial(host_command.parse_number, least=0),
-        help='start no move after this time; Nova goes on with the running '
-        'moves (default: %(default)s)')
 
 
 def connect(parsed_args):

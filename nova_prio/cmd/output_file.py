@@ -17,29 +17,25 @@ def write(option, path, text):
     """
     # A rename is atomic in one directory only.
     temporary = '%s.%d' % (path, os.getpid())
-    try:
-        with contextlib.ExitStack() as on_error:
-            # Other users may have to read the file, as any new file.
-            with open(temporary, 'wb') as file:
-                on_error.callback(os.unlink, temporary)
-                file.write(text.encode() if isinstance(text, str) else text)
-            os.replace(temporary, path)
-            on_error.pop_all()
-    except OSError as error:
-        raise exceptions.CommandError(
-            "%s is '%s', which cannot be written: %s." % (
-                option, path, error.strerror)) from error
+    with report_errors(option, path), contextlib.ExitStack() as on_error:
+        # Other users may have to read the file, as any new file.
+        with open(temporary, 'wb') as file:
+            on_error.callback(os.unlink, temporary)
+            file.write(text.encode() if isinstance(text, str) else text)
+        os.replace(temporary, path)
+        on_error.pop_all()
 
 
-def make_directory(option, path):
-    """Make a directory, unless it exists.
+@contextlib.contextmanager
+def report_errors(option, path, problem='cannot be written'):
+    """Raise CommandError for an error of a file or a directory.
 
     :param option: name of the option with the path, such as '--output-dir'
-    :raises CommandError: if the directory cannot be made
+    :param problem: what cannot be done with the path
     """
     try:
-        os.makedirs(path, exist_ok=True)
+        yield
     except OSError as error:
         raise exceptions.CommandError(
-            "%s is '%s', which is no directory and cannot be made: %s." % (
-                option, path, error.strerror)) from error
+            "%s is '%s', which %s: %s." % (
+                option, path, problem, error.strerror)) from error

@@ -30,21 +30,21 @@ def refuse(argument, value, allowed):
         "%s is '%s'; allowed are %s." % (argument, value, allowed))
 
 
-def check_aggregate(context, argument, name,
-                    allowed='names of host aggregates with hosts'):
-    """Refuse a name that is not that of a host aggregate with hosts.
+def get_aggregate_hosts(context, argument, name,
+                        allowed='names of host aggregates with hosts'):
+    """Return the names of the hosts of a host aggregate, sorted.
 
     :param context: nova.context.RequestContext
     :param argument: the argument of the command that has the name
-    :param name: the name, or None if the argument is not given
+    :param name: name of the aggregate
     :param allowed: what the error says is allowed
-    :raises CommandError: if there is no such aggregate
+    :raises CommandError: if there is no such aggregate, or it has no hosts
     """
     from nova import objects
-    names = {each.name for each in objects.AggregateList.get_all(context)
-             if each.hosts}
-    if name is not None and name not in names:
-        refuse(argument, name, allowed)
+    for aggregate in objects.AggregateList.get_all(context):
+        if aggregate.name == name and aggregate.hosts:
+            return sorted(aggregate.hosts)
+    refuse(argument, name, allowed)
 
 
 def check_columns(parsed_args, columns):
@@ -86,16 +86,13 @@ def add_name(text, name):
     return '%s (%s)' % (text, name) if name else text
 
 
-def place_names(parsed_args, columns, rows, uuid_column):
-    """Return columns and rows, with the names of instances in their place.
+def place_names(columns, rows, uuid_column):
+    """Return columns and rows, with the names of instances beside the UUIDs.
 
-    :param columns: names of the columns, the last one INSTANCE_NAME. A table
-        for reading has the names beside the UUIDs instead, because one more
-        column would make it wider.
+    :param columns: names of the columns, the last one INSTANCE_NAME, which
+        the result does not have
     :param uuid_column: name of the column whose texts may end with a UUID
     """
-    if not tables.is_for_reading(parsed_args):
-        return columns, rows
     place = columns.index(uuid_column)
     return columns[:-1], [
         (*row[:place], add_name(row[place], row[-1]), *row[place + 1:-1])
@@ -154,11 +151,19 @@ class Report(tables.Lister):
 
     def take_action(self, parsed_args):
         """Configure Nova, and act; return the exit status."""
-        with controller.use_nova(parsed_args) as context:
+        with (controller.configure_nova(parsed_args) as context,
+              controller.report_errors()):
             return self.act(context, parsed_args)
 
-    def show(self, parsed_args, columns, rows):
-        """Print the list to standard output."""
+    def show(self, parsed_args, columns, rows, uuid_column=None):
+        """Print the list to standard output.
+
+        :param uuid_column: None, or that of :func:`place_names`, which
+            applies to a table for reading: one more column would make the
+            table wider
+        """
+        if uuid_column and tables.is_for_reading(parsed_args):
+            columns, rows = place_names(columns, rows, uuid_column)
         self.formatter = self._formatter_plugins[parsed_args.formatter].obj
         self.produce_output(parsed_args, columns, rows)
         # The lines on standard error must follow the list.

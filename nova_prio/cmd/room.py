@@ -48,7 +48,7 @@ class Plan(report.Report):
             help='use only the hosts of this aggregate for the new servers')
         parser.add_argument(
             '--apply', action='store_true', help='make the moves')
-        nova_api.add_timeout(parser)
+        changes.add_timeout(parser, nova_api.TIMEOUT_HELP)
         return parser
 
     def act(self, context, parsed_args):
@@ -56,9 +56,10 @@ class Plan(report.Report):
         from nova_prio.admin.moves import room as room_module
         end = time.monotonic() + parsed_args.timeout
         flavor = controller.find_flavor(context, parsed_args.flavor)
-        report.check_aggregate(
-            context, '--aggregate', parsed_args.aggregate,
-            allowed='names of aggregates with computes')
+        if parsed_args.aggregate is not None:
+            report.get_aggregate_hosts(
+                context, '--aggregate', parsed_args.aggregate,
+                allowed='names of aggregates with computes')
         number = parsed_args.count
         room = room_module.Room(
             context, controller.make_placement_client(), flavor, number,
