@@ -167,9 +167,9 @@ def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
 
 
 def add_rows(rows: Rows, more: Rows, times: int) -> Rows:
-    """Return Rows to which other Rows are added so many times.
+    """Return ``rows`` plus a multiple of ``more``, row by row.
 
-    :param times: negative to subtract
+    :param times: the multiplier of ``more``; negative to subtract
     """
     return Rows(*(amount + times * added
                   for amount, added in zip(rows, more)))

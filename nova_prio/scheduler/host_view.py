@@ -11,7 +11,7 @@ from nova_prio.virt import numa
 #: Number of reports that a scheduler process keeps, one for each host of a
 #: large site. With its text, the report of a host with two NUMA cells takes
 #: 1.6 KiB, and that of a host with eight cells and blocked CPUs 2.4 KiB: at
-#: most 10 MiB in all. Reading a report takes about 0.05 ms.
+#: most 10 MiB in all. Reading a report takes less than 0.1 ms.
 MOST_REPORTS = 4096
 
 

@@ -111,9 +111,10 @@ def weigh(spec: objects.RequestSpec, found: abc.Mapping[str, Answer],
 
 def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
                            state: host_manager.HostState) -> str:
-    """Return why Nova takes a host that passes only last, a clause, or ''.
+    """Return why Nova prefers other hosts to one that passes, or ''.
 
     :param weighers: the enabled weighers
+    :returns: a clause
     """
     for weigher in weighers:
         if (isinstance(weigher, weights_compute.BuildFailureWeigher) and
