@@ -85,9 +85,12 @@ class Judge:
             refuses a request
         """
         decision = self.decide(spec)
-        answers.weigh(spec, {
-            state.uuid: decision.answers[self.get_name(state)]
-            for state in decision.passing}, decision.passing)
+        passing = {state.uuid: decision.answers[self.get_name(state)]
+                   for state in decision.passing}
+        for state in decision.passing:
+            passing[state.uuid].reason = answers.describe_failed_builds(
+                self.hosts.weighers, state)
+        answers.weigh(spec, passing, decision.passing)
         return sorted(decision.answers.values(), key=answers.get_position)
 
     def decide(self, spec: objects.RequestSpec,
@@ -103,8 +106,7 @@ class Judge:
         found = answers.Answers(self._names)
         decision = self._decide(spec, found, before_moves)
         for state in decision.passing:
-            reason = answers.describe_failed_builds(self.hosts.weighers, state)
-            found.add(state.uuid, answers.PASSES, reason).is_curable = True
+            found.add(state.uuid, answers.PASSES, '').is_curable = True
         return decision._replace(answers={
             each.host: each for each in found.of_node.values()})
 
