@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import abc
 import typing
 
-from nova_prio.compat import contract
+from nova_prio.compat import interfaces
 from nova_prio.model import aggregate_metadata
 from nova_prio.scheduler import config_checks
 from nova_prio.virt import driver_alias
@@ -86,7 +86,7 @@ def find_warnings(
         yield ('No host aggregate has the metadata %s=true, which priority '
                'instances need; set it on one with hosts that run %s.'
                % (_KEY, driver_alias.DRIVER))
-    if contract.SCHEDULER in services:
+    if interfaces.SCHEDULER in services:
         yield from _find_weigher_warnings(conf, aggregates)
 
 

@@ -22,6 +22,7 @@ from nova_prio.admin import aggregate_checks
 from nova_prio.admin import config_files
 from nova_prio.api import config_checks as api_checks
 from nova_prio.compat import contract
+from nova_prio.compat import interfaces
 from nova_prio.scheduler import config_checks as scheduler_checks
 from nova_prio.virt import driver_alias
 
@@ -49,11 +50,11 @@ def list_services(conf: cfg.ConfigOpts) -> list[str]:
     options = conf.filter_scheduler
     classes = [*options.available_filters, *options.weight_classes]
     uses_priorities = {
-        contract.API: conf.nova_prio.enabled,
-        contract.SCHEDULER: (
+        interfaces.API: conf.nova_prio.enabled,
+        interfaces.SCHEDULER: (
             'PriorityFilter' in options.enabled_filters or
             any(name.startswith('nova_prio.') for name in classes)),
-        contract.COMPUTE: conf.compute_driver == _DRIVER}
+        interfaces.COMPUTE: conf.compute_driver == _DRIVER}
     return [service for service in uses_priorities if uses_priorities[service]]
 
 
@@ -93,7 +94,7 @@ def _check_use(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
             "'PriorityFilter' and [nova_prio] enabled is false; with "
             '--config-file, give the file of a service that does.'
             % conf.compute_driver)
-    elif conf.cpu_priority_mix_enable and contract.COMPUTE not in services:
+    elif conf.cpu_priority_mix_enable and interfaces.COMPUTE not in services:
         yield FAILURE, (
             '[DEFAULT] cpu_priority_mix_enable is true, but [DEFAULT] '
             "compute_driver is %s, which does not read it; set it to '%s'."
@@ -106,8 +107,8 @@ def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     If no service uses priorities with ``conf``, as in a new image, check the
     interfaces of all services.
     """
-    everywhere = (contract.API, contract.SCHEDULER, contract.COMPUTE)
-    for service in (*(services or everywhere), contract.COMMANDS):
+    everywhere = (interfaces.API, interfaces.SCHEDULER, interfaces.COMPUTE)
+    for service in (*(services or everywhere), interfaces.COMMANDS):
         for mismatch in contract.find_mismatches(service):
             yield FAILURE, (
                 'Nova does not match this package in %s: %s; install a '
@@ -177,9 +178,9 @@ def _check_cgroups(
 
 def _check_guests(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     """Name the guests of this host that Nova 33 cannot live-migrate."""
-    if not contract.needs_io_threads():
-        return
     from nova_prio.admin.audit import guests
+    if not guests.needs_io_threads():
+        return
     try:
         _, running = guests.read_guests(conf)
     except guests.GuestsUnreadable as error:
@@ -261,13 +262,13 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
     return [
         ('Use of the package', None, _check_use),
         ('Release of Nova', None, _check_release),
-        ('Configuration of nova-api', contract.API, _check_api),
-        ('Configuration of nova-scheduler', contract.SCHEDULER,
+        ('Configuration of nova-api', interfaces.API, _check_api),
+        ('Configuration of nova-scheduler', interfaces.SCHEDULER,
          _check_scheduler),
-        ('Configuration of nova-compute', contract.COMPUTE, _check_compute),
-        ('Cgroups of the compute host', contract.COMPUTE,
+        ('Configuration of nova-compute', interfaces.COMPUTE, _check_compute),
+        ('Cgroups of the compute host', interfaces.COMPUTE,
          functools.partial(_check_cgroups, find_cgroup_problems)),
-        ('Guests of the compute host', contract.COMPUTE, _check_guests),
+        ('Guests of the compute host', interfaces.COMPUTE, _check_guests),
         ('Host aggregates', None, functools.partial(
             _check_databases, _find_aggregate_faults, 'host aggregates')),
         ('Dedicated CPUs of instances', None, functools.partial(

@@ -10,6 +10,7 @@ from nova.api.validation.extra_specs import base
 from oslo_log import log as logging
 
 from nova_prio.compat import contract
+from nova_prio.compat import interfaces
 
 LOG = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ def install_fold():
 
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
-    contract.check(contract.API)
+    contract.check(interfaces.API)
     # These modules need a Nova that matches.
     from nova_prio.api import compute_api
     from nova_prio.compat import hooks

@@ -10,6 +10,7 @@ from osc_lib import exceptions
 
 from nova_prio.admin import config_files
 from nova_prio.compat import contract
+from nova_prio.compat import interfaces
 from nova_prio.virt import driver_alias
 
 
@@ -37,7 +38,7 @@ def configure_nova(parsed_args):
 
         from nova_prio.admin import host_inventory
     from nova_prio.compat import hooks
-    mismatches = contract.find_mismatches(contract.COMMANDS)
+    mismatches = contract.find_mismatches(interfaces.COMMANDS)
     if mismatches:
         raise exceptions.CommandError(
             'Nova %s does not match this package: %s. Install a release of '

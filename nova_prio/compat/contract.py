@@ -27,11 +27,6 @@ TESTED_RELEASES = (31, 32, 33, 34)
 _NAME = re.compile(r'([\w.:]+)(?:\(([^)]*)\))?')
 _LACKS = '%s has no parameter %r in its place'
 
-API = interfaces.API
-SCHEDULER = interfaces.SCHEDULER
-COMPUTE = interfaces.COMPUTE
-COMMANDS = interfaces.COMMANDS
-
 
 class StartRefused(Exception):
     """A service must not start with this Nova or with its configuration.
@@ -185,15 +180,6 @@ def get_nova_release():
     """Return the version of the running Nova, such as "34.0.0"."""
     from nova import version
     return version.version_string()
-
-
-def needs_io_threads():
-    """Return whether a guest must have an I/O thread to be live-migrated.
-
-    In Nova 33, each guest with a NUMA topology must (Launchpad bug 2152697).
-    An older release starts its guests without I/O threads.
-    """
-    return get_nova_release().startswith('33.')
 
 
 def get_own_release():

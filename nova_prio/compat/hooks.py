@@ -23,6 +23,7 @@ import functools
 import types
 
 from nova_prio.compat import contract
+from nova_prio.compat import interfaces
 from nova_prio import conf as prio_conf
 
 
@@ -57,7 +58,7 @@ def install_request_filter(function):
     :returns: whether this call added the function
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
-    contract.check(contract.SCHEDULER)
+    contract.check(interfaces.SCHEDULER)
     from nova.scheduler import request_filter
     is_new = function not in request_filter.ALL_REQUEST_FILTERS
     if is_new:
@@ -76,7 +77,7 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """
     register_options()
-    contract.check(contract.COMPUTE)
+    contract.check(interfaces.COMPUTE)
     from nova.compute import claims
     from nova.compute import resource_tracker
     stock_class, = (each for each in tracker_class.__mro__

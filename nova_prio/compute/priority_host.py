@@ -247,11 +247,6 @@ class PriorityHost:
     # The report and the inventories
 
     @property
-    def problem(self):
-        """Why the host refuses its instances: a sentence or ''."""
-        return self.steps.problem or self.pin_problem
-
-    @property
     def pin_problem(self):
         """Why the host refuses pinned instances: a sentence or ''."""
         return self._wrong_pins.get_certain()
@@ -278,10 +273,10 @@ class PriorityHost:
                 totals.ordinary_shared),
             vcpus_used=node.vcpus_used,
             low_by_cell=totals.low_by_cell,
-            partition_problem=self.partitions.problem or '',
+            partition_problem=self.partitions.problem,
             blocked=blocked,
             blocked_by=capacity_report.shorten_names(self.guests.blocked_by),
-            problem=self.problem,
+            problem=self.steps.problem or self.pin_problem,
             leased=leased - pinned)
 
     def build_inventories(self, stock):

@@ -26,9 +26,9 @@ from nova_prio.scheduler import start
 objects.register_all()
 TRACKER = 'nova_prio.compute.resource_tracker.PriorityResourceTracker'
 #: Our packages that read options of Nova.
-READERS = {contract.API: ['api'], contract.SCHEDULER: ['scheduler'],
-           contract.COMPUTE: ['compute', 'virt'],
-           contract.COMMANDS: ['admin', 'cmd']}
+READERS = {interfaces.API: ['api'], interfaces.SCHEDULER: ['scheduler'],
+           interfaces.COMPUTE: ['compute', 'virt'],
+           interfaces.COMMANDS: ['admin', 'cmd']}
 #: Group and name of an option that is read as an attribute of the
 #: configuration. Names with ``config_`` belong to oslo.config itself.
 OPTION = re.compile(
@@ -98,22 +98,22 @@ def test_base_that_changed_is_named(name, function, words, monkeypatch):
     assert contract.compare_methods(TRACKER) == (
         words and 'nova.compute.resource_tracker.ResourceTracker.%s %s'
         % (name, words))
-    found = contract.find_mismatches(contract.COMPUTE)
+    found = contract.find_mismatches(interfaces.COMPUTE)
     assert bool(found) is bool(words)
-    assert not contract.find_mismatches(contract.SCHEDULER)
+    assert not contract.find_mismatches(interfaces.SCHEDULER)
 
 
 def test_base_of_another_service_that_vanished_is_named(monkeypatch):
     stock, = compute_api.PriorityAPI.__bases__
     monkeypatch.delattr(stock, 'evacuate')
     assert ['nova.compute.api.API.evacuate does not exist'] == (
-        contract.find_mismatches(contract.API))
+        contract.find_mismatches(interfaces.API))
     monkeypatch.undo()
     monkeypatch.setattr(cpu.CPUWeigher, '_weigh_object',
                         lambda self, state, weight_properties: 0)
     assert ["nova.scheduler.weights.cpu.CPUWeigher._weigh_object has no "
             "parameter 'host_state' in its place"] == (
-                contract.find_mismatches(contract.SCHEDULER))
+                contract.find_mismatches(interfaces.SCHEDULER))
 
 
 def test_class_of_ours_that_cannot_be_loaded_is_named():
@@ -126,14 +126,15 @@ def test_class_of_ours_that_cannot_be_loaded_is_named():
 def test_check_imports_only_code_of_its_service(service):
     """Nothing of a service that does not run here."""
     others = {
-        contract.API: ('nova.scheduler.manager', 'nova.virt.libvirt.driver',
-                       'nova_prio.scheduler', 'nova_prio.compute'),
-        contract.SCHEDULER: ('nova.api.openstack.compute.servers',
-                             'nova.compute.manager',
-                             'nova.virt.libvirt.driver',
-                             'nova_prio.api', 'nova_prio.compute'),
-        contract.COMPUTE: ('nova.scheduler.manager', 'nova_prio.api',
-                           'nova_prio.scheduler')}[service]
+        interfaces.API: (
+            'nova.scheduler.manager', 'nova.virt.libvirt.driver',
+            'nova_prio.scheduler', 'nova_prio.compute'),
+        interfaces.SCHEDULER: (
+            'nova.api.openstack.compute.servers', 'nova.compute.manager',
+            'nova.virt.libvirt.driver', 'nova_prio.api', 'nova_prio.compute'),
+        interfaces.COMPUTE: (
+            'nova.scheduler.manager', 'nova_prio.api',
+            'nova_prio.scheduler')}[service]
     assert '[] []' == run("""
         from nova_prio.compat import contract, hooks
         import sys
@@ -180,7 +181,7 @@ def test_lock_of_tracker_lets_its_holder_in_again(threads):
 
 def test_not_enabled_beside_a_nova_that_does_not_match(lacks_a_name):
     assert not hooks.register_options().nova_prio.enabled
-    lacks_a_name(contract.API)
+    lacks_a_name(interfaces.API)
     before = api.API
     assert [] == validators.register()
     assert before is api.API
@@ -222,12 +223,12 @@ def test_options_that_are_read_are_listed(service):
 
 
 @pytest.mark.parametrize('service, group, option', [
-    (contract.COMPUTE, 'compute', 'cpu_dedicated_set'),
-    (contract.COMPUTE, 'libvirt', 'virt_type'),
-    (contract.SCHEDULER, 'filter_scheduler', 'weight_classes'),
-    (contract.API, 'quota', 'driver'),
-    (contract.COMMANDS, 'api_database', 'connection'),
-    (contract.COMPUTE, 'DEFAULT', 'cpu_allocation_ratio'),
+    (interfaces.COMPUTE, 'compute', 'cpu_dedicated_set'),
+    (interfaces.COMPUTE, 'libvirt', 'virt_type'),
+    (interfaces.SCHEDULER, 'filter_scheduler', 'weight_classes'),
+    (interfaces.API, 'quota', 'driver'),
+    (interfaces.COMMANDS, 'api_database', 'connection'),
+    (interfaces.COMPUTE, 'DEFAULT', 'cpu_allocation_ratio'),
 ])
 def test_option_that_vanished_is_named(service, group, option, monkeypatch):
     assert contract.find_mismatches(service) == []
@@ -239,7 +240,7 @@ def test_option_that_vanished_is_named(service, group, option, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    'service', [contract.API, contract.SCHEDULER, contract.COMPUTE])
+    'service', [interfaces.API, interfaces.SCHEDULER, interfaces.COMPUTE])
 def test_service_refuses_a_nova_that_does_not_match(service, lacks_a_name):
     lacks_a_name(service)
     with pytest.raises(contract.StartRefused) as caught:
@@ -252,9 +253,9 @@ def test_service_refuses_a_nova_that_does_not_match(service, lacks_a_name):
 def test_entry_point_ends_the_service_with_one_line(lacks_a_name, caplog):
     @contract.exit_if_refused()
     def enter():
-        contract.check(contract.API)
+        contract.check(interfaces.API)
 
-    lacks_a_name(contract.API)
+    lacks_a_name(interfaces.API)
     with pytest.raises(SystemExit) as caught:
         enter()
     assert 1 == caught.value.code
@@ -273,12 +274,12 @@ def test_scheduler_refuses_its_configuration_without_an_exit():
 
 
 def test_another_service_does_not_care(lacks_a_name):
-    lacks_a_name(contract.API)
-    contract.check(contract.COMPUTE)
+    lacks_a_name(interfaces.API)
+    contract.check(interfaces.COMPUTE)
 
 
 def test_untested_release_is_a_warning(monkeypatch, caplog):
     monkeypatch.setattr(contract, 'TESTED_RELEASES', (1,))
     with caplog.at_level(logging.WARNING):
-        contract.check(contract.COMPUTE)
+        contract.check(interfaces.COMPUTE)
     assert 'is not tested with Nova' in caplog.text

@@ -140,7 +140,7 @@ class Partitions(base.FunctionalTest):
             self.assertEqual(probes, len(self.probed))
             self.missing.add('/low_prio_machine')
             self.boot(self.low, 'ERROR')
-        self.assertIsNone(driver.partitions.problem)
+        self.assertEqual('', driver.partitions.problem)
         self.update_host('mix1')
         self.assertEqual(self._problem_of('/low_prio_machine'),
                          self.report('mix1').partition_problem)

@@ -145,7 +145,7 @@ def test_next_probe_destroys_leftover_guest_of_earlier_probe(cloud, host):
     assert 'injected' in partitions.problem
     assert PROBE_PREFIX in host.virsh('list', '--name')
     cloud.update_host()
-    assert partitions.problem is None
+    assert not partitions.problem
     assert PROBE_PREFIX not in host.virsh('list', '--name')
 
 
@@ -180,7 +180,7 @@ def test_low_emulator_set_limits_emulator_threads(
     cloud.flags(low_emulator_set=hardware.format_cpu_spec(cpus.shared),
                 group='nova_prio')
     cloud.restart_compute()
-    assert cloud.driver.partitions.problem is None
+    assert not cloud.driver.partitions.problem
     for change in hard_reboot, stop_and_start:
         change(cloud, servers['low'], 'low')
         assert {0: cpus.dedicated, 1: cpus.dedicated} == low.affinity

@@ -31,6 +31,7 @@ import pytest
 
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
+from nova_prio.compat import interfaces
 from nova_prio.compute import claims
 from nova_prio.compute import priority_host
 from nova_prio.compute import resource_tracker
@@ -227,7 +228,7 @@ def load():
     """Load nova_prio into this process."""
     hooks.register_options()
     # Check now: Nova's tests mock methods, which then have other parameters.
-    contract.check(contract.COMPUTE)
+    contract.check(interfaces.COMPUTE)
     contract.check = lambda service: None
     CONF.set_default('enabled', True, group='nova_prio')
     # nova-api does this when it starts.

@@ -234,6 +234,15 @@ def read_guests(
                 select_nova_guests(domain.XMLDesc(0) for domain in domains))
 
 
+def needs_io_threads() -> bool:
+    """Return whether a guest must have an I/O thread to be live-migrated.
+
+    In Nova 33, each guest with a NUMA topology must (Launchpad bug 2152697).
+    An older release starts its guests without I/O threads.
+    """
+    return contract.get_nova_release().startswith('33.')
+
+
 def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
     """Return a sentence about guests that Nova 33 cannot live-migrate, or ''.
 
@@ -241,7 +250,7 @@ def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
     """
     uuids = [guest.uuid for guest in running
              if guest.has_cells and not guest.has_io_threads]
-    if not uuids or not contract.needs_io_threads():
+    if not uuids or not needs_io_threads():
         return ''
     return ('Nova 33 cannot live-migrate the instances %s, whose guests an '
             'older release started without I/O threads (Launchpad bug '

@@ -9,8 +9,8 @@ import typing
 
 from nova.compute import vm_states
 
+from nova_prio.admin.audit import guests
 from nova_prio.admin.moves import one_move
-from nova_prio.compat import contract
 from nova_prio.model.planner import fleet as planner_fleet
 
 if typing.TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _describe_refusals(drain: drain_module.Drain,
         each.move.way == planner_fleet.LIVE and each.move.destination
         for each in refusals)
     if has_failed_live and instance.needs.cells and (
-            contract.needs_io_threads()):
+            guests.needs_io_threads()):
         text += ('; Nova 33 cannot live-migrate it if an older release '
                  'started its guest (Launchpad bug 2152697): then hard reboot '
                  'it, which also ends the state error, and drain the host '

@@ -46,13 +46,13 @@ _PROBE_XML = '''<domain type="%s">
 class Partitions:
     """The partitions of a host.
 
-    ``problem`` is a sentence if libvirt cannot start guests in one, else None.
+    ``problem`` is a sentence if libvirt cannot start guests in one, else ''.
 
     :param host: nova.virt.libvirt.host.Host
     """
 
     def __init__(self, host):
-        self.problem = None
+        self.problem = ''
         self._host = host
         self._lock = threading.Lock()
         self._probes = {}  # priority -> latest _Probe
@@ -65,7 +65,7 @@ class Partitions:
     @property
     def needs_probe(self):
         """Whether the next update of the host must probe the partitions."""
-        return self.problem is not None or any(
+        return bool(self.problem) or any(
             probe.started_at < self._failed_at
             for probe in list(self._probes.values()))
 
@@ -136,7 +136,7 @@ class Partitions:
                 'libvirt cannot start a guest in the partition %s (%s); run '
                 'nova-prio-host prepare on the host'
                 % (partition, str(error) or type(error).__name__)
-                for partition, error in errors if error is not None), None)
+                for partition, error in errors if error is not None), '')
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
             elif self.problem and not problem:

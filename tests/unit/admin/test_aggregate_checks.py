@@ -7,8 +7,8 @@ import pytest
 from nova import objects
 from nova_prio.admin import aggregate_checks
 from nova_prio.admin import host_inventory
-from nova_prio.compat import contract
 from nova_prio.compat import hooks
+from nova_prio.compat import interfaces
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
 from nova_prio.objects import host_report
@@ -50,7 +50,7 @@ def found():
             for (group, name), value in merged.items():
                 conf.set_override(name, value, group=group)
             return list(aggregate_checks.find_warnings(
-                conf, [] if options is None else [contract.SCHEDULER],
+                conf, [] if options is None else [interfaces.SCHEDULER],
                 [objects.Aggregate(name=name, hosts=list(members),
                                    metadata=metadata)
                  for name, members, metadata in aggregates], hosts, known))

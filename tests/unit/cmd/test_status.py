@@ -20,6 +20,7 @@ from nova_prio.admin import upgrade_checks
 from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
+from nova_prio.compat import interfaces
 from nova_prio.virt.libvirt import guest_xml
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -160,7 +161,7 @@ def test_check_finds_problem(found, options, check, code, expected):
 def test_mismatch_with_nova_is_failure(found, monkeypatch):
     monkeypatch.setattr(
         contract, 'find_mismatches', lambda service:
-        ['x does not exist'] if service == contract.API else [])
+        ['x does not exist'] if service == interfaces.API else [])
     # Without options, as in a new image, all services are checked.
     for options in [API], []:
         result = found(*options)[RELEASE]
@@ -173,7 +174,7 @@ def test_mismatch_with_nova_is_failure(found, monkeypatch):
 def test_mismatch_with_the_commands_is_failure(found, monkeypatch):
     monkeypatch.setattr(
         contract, 'find_mismatches', lambda service:
-        ['x does not exist'] if service == contract.COMMANDS else [])
+        ['x does not exist'] if service == interfaces.COMMANDS else [])
     result = found(COMPUTE)[RELEASE]
     assert FAILURE == result.code
     assert 'in nova-prio: x does not exist; install' in result.details

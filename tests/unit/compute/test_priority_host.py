@@ -98,10 +98,10 @@ def test_pin_problem_survives_a_recount_that_fails(host):
             host.count(counted('a', 0, 1))
             host.count(counted('b', 1, 2))
             host.end_recount([], set())
-        problem = host.problem
+        problem = host.pin_problem
         assert problem.startswith('Instance b has CPUs of instance a: 1')
         host.begin_recount()
-        assert problem == host.problem
+        assert problem == host.pin_problem
 
 
 def test_floating_instances_are_counted_with_their_own_pages(host):

@@ -99,7 +99,7 @@ def probe_from_many_threads(checked):
 
 def test_each_partition_is_probed_on_its_cpus(checked, connection):
     checked.probe(CPUS)
-    assert checked.problem is None
+    assert not checked.problem
     assert [('/high_prio_machine', '8-9'), ('/low_prio_machine', '10')] == (
         sorted(connection.started))
 
@@ -147,7 +147,7 @@ def test_simultaneous_claims_share_a_probe_for_each_partition(
         ('/high_prio_machine', '/low_prio_machine'), seconds)
     assert probe_from_many_threads(checked) < 5
     assert 2 == len(connection.started)
-    assert checked.problem is None
+    assert not checked.problem
 
 
 def test_simultaneous_claims_share_the_failure_of_a_probe(checked, connection):
@@ -165,7 +165,7 @@ def test_slow_probe_does_not_serialize_its_callers(
     monkeypatch.setattr(partitions, 'WAIT_SECONDS', 0.5)
     connection.seconds = {'/low_prio_machine': 3}
     assert probe_from_many_threads(checked) < 3
-    assert checked.problem is None
+    assert not checked.problem
     assert 2 == len(connection.started)
     assert ['libvirt takes more than'] == [
         record.message[:23] for record in caplog.records
@@ -229,7 +229,7 @@ def test_next_probe_clears_failure(checked, connection):
     checked.probe(CPUS)
     connection.error = None
     checked.probe(CPUS)
-    assert checked.problem is None
+    assert not checked.problem
     assert 4 == len(connection.started)
 
 
