@@ -16,6 +16,8 @@ CLEAN = 'clean'
 NOT_REACHED = 'not reached'
 #: Stands for the disturbance of a run that finds the points.
 NOTHING = 'nothing'
+#: Stands for the disturbance of a sweep.
+SWEEP = 'sweep'
 #: Operations with a source host that is down.
 _ON_DEAD_HOST = frozenset((
     'delete_locally', 'evacuate', 'fail_to_evacuate'))
@@ -51,7 +53,8 @@ def list_triples(patterns='*'):
 def parse(case):
     """Return the Triple and the point of a case.
 
-    :param case: its name, such as "migrate:high:delete_it:Instance.save#3"
+    :param case: its name, such as "migrate:high:delete_it:Instance.save#3", or
+        "migrate:high:sweep:0"
     """
     *triple, point = case.split(':')
     return Triple(*triple), point
@@ -63,6 +66,41 @@ def _makes_sense(triple):
     if triple.operation in _ON_DEAD_HOST:
         return triple.disturbance == 'return_source' or not is_of_source
     return triple.disturbance != 'return_source'
+
+
+def list_sweeps(triples):
+    """Return the pairs (operation, kind) whose sweep plays a Triple."""
+    pairs = dict.fromkeys(
+        (triple.operation, triple.kind) for triple in triples
+        if triple.disturbance not in disturbances.ENDING)
+    # Two kinds of hosts need two clouds.
+    return sorted(pairs, key=lambda pair: kinds.has_mix(pair[1]))
+
+
+def order_disturbances(operation, kind):
+    """Return the names of the disturbances of a sweep, in their order.
+
+    Those that let the operation go on for many points come last, one of each
+    host.
+    """
+    names = [name for name in disturbances.list_names()
+             if name not in disturbances.ENDING and
+             _makes_sense(Triple(operation, kind, name))]
+    generator = random.Random('%s:%s' % (operation, kind))
+    generator.shuffle(names)
+    far = {}
+    for name in names:
+        if disturbances.is_far(name):
+            far.setdefault('source' in name, name)
+    return [name for name in names
+            if not disturbances.is_far(name)] + list(far.values())
+
+
+def draw_ending(triples, seed):
+    """Return a drawn case of each Triple that no sweep plays, as ``draw``."""
+    return [(triple, random.Random('%s:%s' % (seed, triple)).random())
+            for triple in triples
+            if triple.disturbance in disturbances.ENDING]
 
 
 def draw(triples, number, seed):
@@ -90,6 +128,8 @@ class State:
     def __init__(self, path=None):
         self.results = {}  # name of a case -> result
         self.points = {}  # (operation, kind) -> names of its points
+        # name of a sweep -> pairs (disturbance, name of its point)
+        self.stops = {}
         self._path = path
         if path:
             with open(path, 'a+') as lines:
@@ -99,6 +139,8 @@ class State:
                     if 'points' in found:
                         self.points[found['operation'], found['kind']] = (
                             found['points'])
+                    elif 'stops' in found:
+                        self.stops[found['case']] = found['stops']
                     else:
                         self.results[found['case']] = found['result']
 
@@ -111,6 +153,11 @@ class State:
         """Keep the names of the points of an operation on a kind."""
         self.points[operation, kind] = points
         self._write(operation=operation, kind=kind, points=points)
+
+    def add_stops(self, case, stops):
+        """Keep the pairs (disturbance, name of its point) of a sweep."""
+        self.stops[case] = stops
+        self._write(case=case, stops=stops)
 
     def _write(self, **line):
         if self._path:
@@ -126,14 +173,15 @@ class State:
         """Return a table: the points of each operation by disturbance."""
         found = collections.defaultdict(collections.Counter)
         for case, result in self.results.items():
-            operation, kind, disturbance, _ = case.split(':')
+            operation, kind, disturbance, point = case.split(':')
             if disturbance == NOTHING and result == NOT_REACHED:
                 continue
-            row = found['%s:%s' % (operation, disturbance)]
-            row['stops'] += result != NOT_REACHED
-            row['not reached'] += result == NOT_REACHED
-            row['violations'] += result not in (CLEAN, NOT_REACHED)
-            row[kind] += 1
+            for name, _ in self.stops.get(case, [(disturbance, point)]):
+                row = found['%s:%s' % (operation, name)]
+                row['stops'] += result != NOT_REACHED
+                row['not reached'] += result == NOT_REACHED
+                row['violations'] += result not in (CLEAN, NOT_REACHED)
+                row[kind] += 1
         lines = []
         for name, row in sorted(found.items()):
             numbers = [row.pop(each) for each in (

@@ -46,6 +46,7 @@ class ExploredCloud(double_pins.PinnedCloud):
         self._flavors = {}
         self.points = self.useFixture(points.Points())
         self.was_killed = False
+        self._rivals = {}  # host -> a server that a disturbance has created
         self.neighbours = set()
         high, ordinary = kinds.NEIGHBOURS
         for host, flavor in zip(self.HOSTS, high):
@@ -78,6 +79,24 @@ class ExploredCloud(double_pins.PinnedCloud):
         az = 'nova:' + host if host else None
         return self.api.post_server({'server': self._build_server(
             flavor_id=self.flavor_of(flavor), networks='none', az=az)})
+
+    def create_rival(self, flavor, host):
+        """Create a server, which the host may refuse, beside the operation.
+
+        It stays until the next rival takes its place, or until the end of the
+        case.
+        """
+        self._rivals[host] = self.post_server(flavor, host)
+        self.wait_until_built(self._rivals[host])
+
+    def delete_rival(self, host):
+        """Delete the last rival on a host, if there is one."""
+        rival = self._rivals.pop(host, None)
+        if rival:
+            self.request_delete(rival)
+            self._wait_for_assert(
+                lambda: self.assertTrue(self.is_gone(rival)),
+                max_retries=600, sleep=0.1)
 
     def request(self, server, **action):
         """Request an action, which the API may refuse."""
@@ -230,6 +249,7 @@ class ExploredCloud(double_pins.PinnedCloud):
         self.points.end()
         self.was_killed = False
         self.undo()
+        self._rivals.clear()
         for server in self.list_servers():
             self.delete_server(server)
         self.reset_jobs()

@@ -19,8 +19,14 @@ _PERIODIC_TASKS = (
     '_check_instance_build_time', '_poll_rebooting_instances',
     '_poll_unconfirmed_resizes')
 _DELETE_SECONDS = 2
-#: An operation goes on until it ends or blocks.
+#: An operation goes on until it ends or blocks: how many points at most, and
+#: the end of the name of such a disturbance.
 _FAR = 1000
+_FAR_END = '_far'
+#: After one of these, an operation ends or becomes another one.
+ENDING = frozenset((
+    'delete_it', 'delete_it_and_create', 'return_source', 'kill_source',
+    'kill_destination', 'change_aggregate'))
 
 
 class Disturbances:
@@ -49,10 +55,10 @@ class Disturbances:
     def _create_rival(self, host):
         """Take what a recount has freed, if anything."""
         if host not in self._cloud.hosts_down:
+            self._cloud.delete_rival(host)
             for _ in range(2):
                 self._cloud.recount(host)
-            rival = self._cloud.post_server(self._kind.rival, host)
-            self._cloud.wait_until_built(rival)
+            self._cloud.create_rival(self._kind.rival, host)
 
     def create_at_source(self):
         self._create_rival(_SOURCE)
@@ -123,7 +129,7 @@ def _add_splits():
         word = short_name.rpartition('.')[2].strip('_')
         for where, host in (('source', _SOURCE),
                             ('destination', _DESTINATION)):
-            for end, number in (('', 1), ('_far', _FAR)):
+            for end, number in (('', 1), (_FAR_END, _FAR)):
                 def split(self, host=host, read=short_name, number=number):
                     self._split(host, read, number)
 
@@ -137,6 +143,11 @@ _add_splits()
 def list_names():
     """Return the names of all disturbances, a list."""
     return [name for name in vars(Disturbances) if not name.startswith('_')]
+
+
+def is_far(name):
+    """Return whether a disturbance lets the operation go on to its end."""
+    return name.endswith(_FAR_END)
 
 
 def get_victim(name):

@@ -3,6 +3,8 @@
 """Play the cases of the explorer."""
 
 import contextlib
+import functools
+import itertools
 import sys
 import time
 import traceback
@@ -59,11 +61,47 @@ class Explorer:
                  if name == operation and points]
         return known[0] if known else self.list_points(operation, kind)
 
-    def sweep(self, triples):
-        """Play some triples at each point of their operations."""
-        for triple in triples:
-            for point in self.list_points(triple.operation, triple.kind):
-                self.play(triple, point)
+    def play_case(self, case):
+        """Play a case.
+
+        :param case: its name, see ``cases.parse``
+        """
+        triple, point = cases.parse(case)
+        if triple.disturbance == cases.SWEEP:
+            self.play_sweep(triple.operation, triple.kind, int(point))
+        else:
+            self.play(triple, point)
+
+    def sweep(self, operation, kind):
+        """Sweep an operation until each disturbance has had its turn."""
+        first = 0
+        while first < len(cases.order_disturbances(operation, kind)):
+            played = self.play_sweep(operation, kind, first)
+            if not played:
+                return
+            first += played
+
+    def play_sweep(self, operation, kind, first):
+        """Play an operation with a disturbance at each of its points.
+
+        :param first: index of the disturbance at the first point
+        :returns: number of the disturbances that were played
+        """
+        names = cases.order_disturbances(operation, kind)
+        turns = itertools.chain(names[first:], itertools.cycle(names))
+        stops = []
+
+        def choose(point):
+            stops.append((next(turns), point))
+            return stops[-1][0]
+
+        case = '%s:%s:%s:%d' % (operation, kind, cases.SWEEP, first)
+        if case not in self._state.stops:
+            result = self._keep(case, choose)
+            self._state.add_stops(case, stops)
+            if result != cases.CLEAN:
+                print_line('\n'.join(map(' at '.join, stops)))
+        return len(self._state.stops[case])
 
     def play_drawn(self, drawn):
         """Play single stops.
@@ -78,16 +116,29 @@ class Explorer:
                 self.play(triple, points[int(fraction * len(points))])
 
     def play(self, triple, point):
-        """Play a case unless there is a result; keep and print the latter."""
-        name = '%s:%s' % (triple, point)
-        if name in self._state.results and point is not None:
+        """Play a single stop unless there is a result.
+
+        :param point: name of the point, or None to find the points
+        """
+        case = '%s:%s' % (triple, point)
+        if case in self._state.results and point is not None:
             return
-        self._prepare(triple.kind)
+        self._keep(case, lambda reached: (
+            triple.disturbance if reached == point else None))
+
+    def _keep(self, case, choose):
+        """Play a case; keep, print and return its result.
+
+        :param choose: function that takes the name of a point, and returns the
+            name of the disturbance to play there, or None
+        """
+        operation, kind, disturbance, point = case.split(':')
+        self._prepare(kind)
         started = time.monotonic()
         result = cases.CLEAN
         self._reached = []
         try:
-            if not self._play(triple, point):
+            if not self._play(operation, kind, disturbance, choose):
                 result = cases.NOT_REACHED
             self._reached = list(self._cloud.points.reached)
             self._cloud.clean_up()
@@ -96,9 +147,10 @@ class Explorer:
             print_line(traceback.format_exc(limit=-3))
             # The next case must not suffer.
             self._left = 0
-        self._state.add(name, result)
+        self._state.add(case, result)
         print_line('%5.1f s %s %s' % (
-            time.monotonic() - started, name, result))
+            time.monotonic() - started, case, result))
+        return result
 
     def _prepare(self, kind):
         """Start a cloud if there is none, or none for this kind."""
@@ -111,27 +163,27 @@ class Explorer:
             self._left = self._cases_per_cloud
         self._left -= 1
 
-    def _play(self, triple, point):
+    def _play(self, operation, kind, disturbance, choose):
         """Play a case; return whether its point was reached."""
-        cloud, kind = self._cloud, kinds.get(triple.kind)
-        steps = getattr(operations.Operations(cloud, kind),
-                        triple.operation)()
+        cloud = self._cloud
+        steps = getattr(operations.Operations(cloud, kinds.get(kind)),
+                        operation)()
         server = next(steps)
-        victim = disturbances.get_victim(triple.disturbance)
+        played = disturbances.Disturbances(cloud, kinds.get(kind), server)
 
-        def disturb():
-            disturbance = disturbances.Disturbances(cloud, kind, server)
-            getattr(disturbance, triple.disturbance)()
-            cloud.assert_sound()
+        def get_disturbance(point):
+            name = choose(point)
+            return name and functools.partial(_disturb, cloud, played, name)
 
-        cloud.points.begin(point, disturb,
+        victim = disturbances.get_victim(disturbance)
+        cloud.points.begin(get_disturbance,
                            victim and (lambda: cloud.kill(victim)))
         for _ in steps:
             pass
         was_reached = cloud.points.end()
         cloud.assert_sound()
         cloud.undo()
-        if triple.disturbance == 'return_source':
+        if disturbance == 'return_source':
             # If the source was up before the guest had left, Nova ends the
             # guest at the next start.
             cloud.restart_compute_service(operations.SOURCE)
@@ -142,3 +194,12 @@ class Explorer:
         if self._left % _ADMITTING == 0:
             cloud.assert_admits()
         return was_reached
+
+
+def _disturb(cloud, played, name):
+    """Play a disturbance.
+
+    :param played: disturbances.Disturbances
+    """
+    getattr(played, name)()
+    cloud.assert_sound()

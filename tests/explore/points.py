@@ -92,14 +92,15 @@ class _WatchedLock:
 
 
 class Points(fixtures.Fixture):
-    """Stop an operation at one of its points, and run a function there.
+    """Stop an operation at some of its points, and run a function there.
 
     A point is a name, such as "Instance.save#3" for the third call of a
     function. Each host gets locks of its own: in Nova's tests, all hosts of a
     process share them. A nova-compute can be killed: its threads do nothing
     more than to end.
 
-    ``reached`` is the list of the points so far, ``running`` the number of
+    ``reached`` is the list of the points so far, without those of a
+    disturbance while the operation waits for it. ``running`` is the number of
     works that threads of Nova are doing.
     """
 
@@ -109,7 +110,8 @@ class Points(fixtures.Fixture):
         self.running = 0
         self._lock = threading.Lock()
         self._is_counting = False
-        self._stop = self._disturb = self._thread = self._victim = None
+        self._is_waiting = False  # whether the operation waits at a point
+        self._choose = self._thread = self._victim = None
         self._killed = set()
         self._restarts = collections.Counter()  # by id of the owner of locks
         self._waiting = set()  # threads that wait for a fair lock
@@ -231,25 +233,27 @@ class Points(fixtures.Fixture):
 
     # An operation
 
-    def begin(self, stop=None, disturb=None, victim=None):
+    def begin(self, choose, victim=None):
         """Begin to count the points of an operation.
 
-        :param stop: name of the point to stop at, or None to stop nowhere
-        :param disturb: function to call there
-        :param victim: function that kills the nova-compute to be killed
-            there, or None
+        :param choose: function that takes the name of a point, and returns the
+            function to call there, a disturbance, or None to go on. It is not
+            asked while a disturbance goes on
+        :param victim: function that kills the nova-compute to be killed at the
+            point, or None
         """
         with self._lock:
             self.reached = []
             self.error = None
-            self._stop, self._disturb, self._victim = stop, disturb, victim
+            self._choose, self._victim = choose, victim
             self._thread = None
+            self._is_waiting = False
             self._is_counting = True
 
     def end(self):
-        """Wait until the disturbance has ended; return whether it ran.
+        """Wait until the disturbances have ended; return whether one ran.
 
-        :raises: the error of the disturbance
+        :raises: the first error of a disturbance
         """
         with self._lock:
             self._is_counting = False
@@ -285,17 +289,19 @@ class Points(fixtures.Fixture):
 
     def _reach(self, name):
         with self._lock:
-            point, is_stop = self._count(name)
+            disturb = self._count(name)
         if _MANAGER.get() in self._killed:
             raise Killed()
-        if not is_stop:
+        if disturb is None:
             return
         if self._victim is not None:
             self._victim()
         self._resume = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=(disturb,), daemon=True)
         self._thread.start()
         self._wait_for_disturbance()
+        self._is_waiting = False
         if _MANAGER.get() in self._killed:
             raise Killed()
 
@@ -309,16 +315,20 @@ class Points(fixtures.Fixture):
             waiting = waiting + 1 if self._thread in self._waiting else 0
 
     def _count(self, name):
-        """Count a point; return its name, and whether to stop there."""
-        is_of_disturbance = threading.current_thread() is self._thread
+        """Count a point; return the function to call there, or None."""
+        is_of_disturbance = (self._is_waiting or
+                             threading.current_thread() is self._thread)
         if not self._is_counting or is_of_disturbance:
-            return None, False
+            return None
         number = 1 + sum(
             each.partition('#')[0] == name for each in self.reached)
         point = '%s#%d' % (name, number)
         self.reached.append(point)
-        is_stop = point == self._stop and self._thread is None
-        return point, is_stop
+        if self.error or (self._thread and self._thread.is_alive()):
+            return None
+        disturb = self._choose(point)
+        self._is_waiting = disturb is not None
+        return disturb
 
     def _read(self, name):
         """Stop a split recount, and let the operation go on meanwhile."""
@@ -334,8 +344,8 @@ class Points(fixtures.Fixture):
                time.monotonic() < deadline):
             time.sleep(0.01)
 
-    def _run(self):
+    def _run(self, disturb):
         try:
-            self._disturb()
+            disturb()
         except BaseException as error:
             self.error = error

@@ -6,9 +6,10 @@ A case is OPERATION:KIND:DISTURBANCE:POINT. The points of an operation are
 found by a run without a disturbance. What must hold is in
 :mod:`tests.functional.oracle`.
 
-A sweep plays a disturbance at each point of an operation, in one cloud. A
-single stop is one case in a clean cloud. By default, the selected cases are
-swept.
+A sweep plays an operation once, with another disturbance at each of its
+points. A single stop is one case. By default, the selected operations are
+swept, and the disturbances that end an operation are single stops at drawn
+points.
 """
 
 import os
@@ -27,9 +28,8 @@ SEED = 'NOVA_PRIO_EXPLORE_SEED'
 SHARD = 'NOVA_PRIO_EXPLORE_SHARD'
 #: File with the results; cases with a result there are not played again.
 STATE = 'NOVA_PRIO_EXPLORE_STATE'
-#: Number of cases in one cloud; by default 1 for single stops.
+#: Number of cases in one cloud.
 CLOUD = 'NOVA_PRIO_EXPLORE_CLOUD'
-_SWEPT_PER_CLOUD = '200'
 
 
 class Explore(unittest.TestCase):
@@ -39,12 +39,11 @@ class Explore(unittest.TestCase):
         state = cases.State(os.environ.get(STATE))
         selected = _get(CASE, '*')
         number = int(_get(CASES, '0'))
-        player = explorer.Explorer(
-            state, int(_get(CLOUD, '1' if number else _SWEPT_PER_CLOUD)))
+        player = explorer.Explorer(state, int(_get(CLOUD, '20')))
         self.addCleanup(player.close)
         try:
             if selected.count(':') == 3:
-                player.play(*cases.parse(selected))
+                player.play_case(selected)
             else:
                 self._play_selected(player, selected, number)
         finally:
@@ -54,17 +53,19 @@ class Explore(unittest.TestCase):
     def _play_selected(self, player, patterns, number):
         """Play single stops, or sweep.
 
-        :param number: number of single stops, or 0 to sweep
+        :param number: number of the single stops to draw, or 0 to sweep
         """
         triples = cases.list_triples(patterns)
         self.assertTrue(triples, '%s=%s selects no case' % (CASE, patterns))
         shard, count = cases.parse_shard(_get(SHARD, '0/1'))
-        if not number:
-            player.sweep(triples[shard::count])
-            return
         seed = _get(SEED, str(random.randrange(10 ** 6)))
         explorer.print_line('%s=%s' % (SEED, seed))
-        player.play_drawn(cases.draw(triples, number, seed)[shard::count])
+        drawn = (cases.draw(triples, number, seed) if number else
+                 cases.draw_ending(triples, seed))
+        if not number:
+            for operation, kind in cases.list_sweeps(triples)[shard::count]:
+                player.sweep(operation, kind)
+        player.play_drawn(drawn[shard::count])
 
 
 def _get(name, default):

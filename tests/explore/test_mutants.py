@@ -41,7 +41,7 @@ class Mutants(testtools.TestCase):
         state = cases.State()
         player = explorer.Explorer(state)
         self.addCleanup(player.close)
-        player.play(*cases.parse(case))
+        player.play_case(case)
         self.assertEqual([case], state.list_violations())
 
     def let_recounts_end_leases(self):
@@ -58,6 +58,10 @@ class Mutants(testtools.TestCase):
     def test_recount_ends_lease(self):
         self.let_recounts_end_leases()
         self.assert_found(_REVERT)
+
+    def test_sweep_finds_recount_that_ends_lease(self):
+        self.let_recounts_end_leases()
+        self.assert_found('revert:high:%s:0' % cases.SWEEP)
 
     def test_recount_ends_lease_and_gate_is_off(self):
         self.let_recounts_end_leases()

@@ -29,7 +29,7 @@ class Short(unittest.TestCase):
         self.addCleanup(player.close)
         listed = _LISTED.read_text().split()
         for case in listed[half::2]:
-            player.play(*cases.parse(case))
+            player.play_case(case)
         drawn = cases.draw(cases.list_triples(_DRAWN_FROM), _DRAWN, _SEED)
         player.play_drawn(drawn[half::2])
         explorer.print_line(state.format_coverage())
