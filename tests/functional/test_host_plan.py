@@ -256,18 +256,19 @@ class HostPlan(colocation.Colocation):
         self.start_stock_host(dedicated='0-7', shared='8-11')
         server = self.boot(self.pinned)
         self.boot(self.plain)
+        # Only newer releases of Nova start guests with I/O threads.
         xml = re.sub('<iothread.*?/>', '', self.guest_xml(server['id']))
-        for release, seen in (('33.0.2', xml), ('33.0.2', None),
+        threaded = xml.replace('</cputune>', '<iothreadpin iothread="1" '
+                               'cpuset="0"/></cputune>')
+        for release, seen in (('33.0.2', xml), ('33.0.2', threaded),
                               ('34.0.0', xml)):
             with (mock.patch.object(contract, 'get_nova_release',
                                     return_value=release),
-                  mock.patch.object(self, 'guest_xml',
-                                    **{'return_value': xml} if seen else
-                                    {'wraps': self.guest_xml})):
+                  mock.patch.object(self, 'guest_xml', return_value=seen)):
                 plan = self.on_the_host()
             row = plan.get(('host', 'live migration'))
-            self.assertEqual(
-                seen is not None and release == '33.0.2', row is not None)
+            self.assertEqual((release, seen) == ('33.0.2', xml),
+                             row is not None)
             if row:
                 self.assertIn('instances %s, ' % server['id'], row['Remedy'])
 
