@@ -122,7 +122,7 @@ class Show(report.Report):
         losses = list(loss.list_losses(
             cloud.read_fleet(context, placement),
             dict(sorted(members.items())),
-            verdicts.Verdicts(context, placement).find_refusing))
+            verdicts.Verdicts(context, placement)))
         columns, make_row = capacity_loss.COLUMNS, capacity_loss.make_row
         if tables.is_for_reading(parsed_args):
             columns = capacity_loss.TABLE

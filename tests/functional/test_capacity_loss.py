@@ -94,6 +94,27 @@ class CapacityLoss(base.FunctionalTest):
         row = self.show(status=report.FOUND)['priority_mix=true', 'mix1']
         self.assertEqual((0, 1), (row['High Fit'], row['High All']))
 
+    def test_guests_together_take_what_another_host_has_once(self):
+        """Each guest alone fits there; the planner knows no own classes."""
+        self.placement.put('/resource_classes/CUSTOM_LICENSE', None,
+                           version='1.7')
+        for host, total in ('mix1', 2), ('mix2', 1):
+            uuid = self.placement.post('/resource_providers', {
+                'name': 'licenses of ' + host,
+                'parent_provider_uuid': self.compute_rp_uuids[host]},
+                version='1.20').body['uuid']
+            self.placement.put('/resource_providers/%s/inventories' % uuid, {
+                'resource_provider_generation': 0,
+                'inventories': {'CUSTOM_LICENSE': {'total': total}}},
+                version='1.20')
+        licensed = self.flavor(**{'hw:cpu_priority': 'low',
+                                  'resources:CUSTOM_LICENSE': '1'})
+        servers = [self.boot(licensed, az='nova:mix1') for _ in range(2)]
+        row = self.show(status=report.FOUND)['priority_mix=true', 'mix1']
+        self.assertEqual((1, 2), (row['Low Fit'], row['Low All']))
+        self._delete_server(servers[0])
+        self.show()
+
     def test_members_of_an_affinity_group_are_bound(self):
         group = self.api.post_server_groups(
             {'name': 'g', 'policy': 'affinity'})['id']

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import collections
 from collections import abc
+import functools
 import typing
 
+from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan
 
@@ -44,24 +46,27 @@ class Loss(typing.NamedTuple):
 def list_losses(
         cloud: fleet_cloud.CloudFleet,
         members: abc.Mapping[str, abc.Collection[str]],
-        find_refusing: abc.Callable[[str], frozenset[str]],
+        verdicts: verdicts_module.Verdicts,
 ) -> abc.Iterator[Loss]:
     """Yield the loss of each host of aggregates, the largest host first.
 
     :param members: name of an aggregate -> names of its hosts to lose; those
         that are not in ``cloud`` are omitted. The other hosts of the aggregate
         take guests too.
-    :param find_refusing: function, UUID of a guest -> hosts that it can never
-        use
     """
     lost = frozenset().union(*members.values())
-    refused = {each.uuid: find_refusing(each.uuid)
+    refused = {each.uuid: verdicts.find_refusing(each.uuid)
                for each in cloud.instances if each.host in lost}
     for aggregate, names in members.items():
-        fleet = cloud.make_fleet({
-            host.name for host in cloud.hosts
-            if any(each.name == aggregate for each in host.aggregates)
-        }, refused)
+        hosts = {host.name for host in cloud.hosts
+                 if any(each.name == aggregate for each in host.aggregates)}
+        fleet = cloud.make_fleet(hosts, refused)
+
+        def evacuate(name: str, known: verdicts_module.Refused) -> plan.Plan:
+            """Return the evacuations after the loss of a host."""
+            return plan.plan_loss(
+                fleet if known == refused else
+                cloud.make_fleet(hosts, known), name)
 
         def measure(name: str) -> tuple[int, int]:
             """Return the used vCPUs of the high row, and of all rows."""
@@ -71,16 +76,19 @@ def list_losses(
         largest = max(fleet.hosts, key=measure, default='')
         for name in sorted(fleet.hosts.keys() & names,
                            key=lambda each: (each != largest, each)):
-            yield _lose(fleet, aggregate, name, name == largest)
+            evacuations = verdicts_module.plan_with(
+                verdicts, refused, functools.partial(evacuate, name))
+            yield _make_loss(fleet, aggregate, name, name == largest,
+                             evacuations.misses)
 
 
-def _lose(fleet: planner_fleet.Fleet, aggregate: str, name: str,
-          is_largest: bool) -> Loss:
+def _make_loss(fleet: planner_fleet.Fleet, aggregate: str, name: str,
+               is_largest: bool, misses: abc.Sequence[plan.Miss]) -> Loss:
     """Return the Loss of a host.
 
     :param fleet: of the hosts of the aggregate
+    :param misses: for the guests that do not fit
     """
-    misses = plan.plan_loss(fleet, name).misses
     guests = collections.Counter(
         fleet.instances[uuid].needs.class_name
         for uuid in fleet.list_guests(name))

@@ -15,6 +15,7 @@ from nova_prio.admin.explain import candidates
 from nova_prio.admin.explain import copies
 from nova_prio.admin.explain import judge
 from nova_prio.admin.explain import requests
+from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
 if typing.TYPE_CHECKING:
@@ -87,6 +88,9 @@ class Verdicts:
                 refusal = world.arrive(decision, move.uuid, move.destination)
                 if refusal:
                     return Obstacle(move.uuid, move.destination, refusal)
+            if move.way == planner_fleet.EVACUATE:
+                # What becomes free on a lost host is of no use.
+                continue
             instance = requests.read_instance(self._context, move.uuid)
             if instance is not None and instance.host == move.source:
                 world.depart(instance)
