@@ -15,6 +15,7 @@ import os_resource_classes as orc
 
 from nova_prio.model import admission
 from nova_prio.model import capacity
+from nova_prio.model import flavor_cpus
 from nova_prio.model import flavor_specs
 from nova_prio.model import leases
 from nova_prio.model import usage
@@ -47,12 +48,14 @@ class ResourceRequest(admission.Request):
 def get_demand(flavor, numa_topology):
     """Return the ``capacity.Demand`` of an instance: its numbers of CPUs.
 
-    Without a NUMA topology, all vCPUs are shared: they may run on any shared
-    CPU. An isolated emulator thread needs one more dedicated CPU.
+    Without a NUMA topology, shared vCPUs may run on any shared CPU. Dedicated
+    vCPUs have a topology, but not at each moment of a move: Nova forgets it
+    before the move ends. An isolated emulator thread needs one more dedicated
+    CPU.
     """
-    priority = flavor_specs.get_priority(flavor.extra_specs)
     if numa_topology is None:
-        return capacity.Demand(priority, dedicated=0, shared=flavor.vcpus)
+        return flavor_cpus.get_demand(flavor.vcpus, flavor.extra_specs)
+    priority = flavor_specs.get_priority(flavor.extra_specs)
     dedicated = sum(len(cell.pcpuset) for cell in numa_topology.cells)
     shared = sum(len(cell.cpuset) for cell in numa_topology.cells)
     if numa_topology.emulator_threads_isolated:

@@ -36,6 +36,8 @@ def test_demand(flavor, expected):
 def test_flavor_alone_gives_the_same_demand(flavor, expected):
     assert capacity.Demand(*expected) == flavor_cpus.get_demand(
         flavor.vcpus, flavor.extra_specs)
+    # As at some moments of a move.
+    assert capacity.Demand(*expected) == demand.get_demand(flavor, None)
 
 
 @pytest.mark.parametrize('flavor, priority, needed_rows, wants_whole_cores', [
