@@ -31,8 +31,8 @@ def repair(context: nova_context.RequestContext,
            uuid: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Write the expected allocations of an instance if the instance is idle.
 
-    An instance is idle if it has no task and no open migration, and is not
-    being evacuated.
+    An instance is idle if it has no task and no open migration, is not being
+    evacuated, and if its last migration has no allocations.
 
     :param host: host name of the instance
     :param uuid: UUID of the instance
@@ -47,7 +47,8 @@ def repair(context: nova_context.RequestContext,
         # move changes the generation, and Placement refuses the write.
         present = client.get_allocs_for_consumer(context, uuid)
         instance = allocations.get_if_idle(context, uuid)
-        if instance is None or instance.host != host:
+        if (instance is None or instance.host != host or
+                allocations.are_with_migration(context, client, uuid)):
             return None
         sharing = find_sharing_providers(client, provider)
         expected = allocations.get_expected(

@@ -10,6 +10,7 @@ import threading
 import fixtures
 from lxml import etree
 from nova.compute import manager
+from nova.compute import vm_states
 from nova import context
 from nova import objects
 
@@ -71,10 +72,16 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
                 if domain.isActive()}
 
     def recorded_cpus(self, host):
-        """Return the CPUs in the records of the instances on the host."""
+        """Return the CPUs in the records of the instances on the host.
+
+        An instance that was deleted or offloaded has none, although Nova
+        removes its host later.
+        """
         return {instance.uuid: frozenset(demand.get_instance_pins(instance))
                 for instance in self.list_instances()
-                if instance.host == host}
+                if instance.host == host and
+                not vm_states.allow_resource_removal(
+                    instance.vm_state, instance.task_state)}
 
     # The records
 

@@ -6,6 +6,7 @@ import collections
 import time
 import typing
 
+from nova.compute import task_states
 from nova import context
 from nova import objects
 
@@ -83,12 +84,24 @@ class Oracle:
                 yield '%s: the guest %s runs on %s, leased are %s' % (
                     host, uuid, sorted(cpus), leased.get(uuid))
         report = self._get_report_of_tracker(host)
+        offloaded = self._count_offloaded(host)
         for row in report.sellable._fields:
             used = getattr(report.used, row)
             sellable = getattr(report.sellable, row)
-            if used > sellable:
+            if used > sellable + offloaded:
                 yield '%s: %d of %d in the %s row are used' % (
                     host, used, sellable, row)
+
+    def _count_offloaded(self, host):
+        """Return the shared vCPUs of instances that are being offloaded.
+
+        Nova deletes the guest and its allocation first. Without mix, Placement
+        alone decides about the vCPUs of ordinary instances.
+        """
+        leaving = {instance.uuid for instance in self.list_instances()
+                   if instance.task_state == task_states.SHELVING_OFFLOADING}
+        return sum(usage.demand.shared for uuid, usage
+                   in self.leases(host).list_usages() if uuid in leaving)
 
     def _is_named(self, uuid):
         """Return whether a WARNING has named the record of an instance."""
