@@ -10,6 +10,7 @@ methods of ``client`` that only log such an error.
 from __future__ import annotations
 
 from collections import abc
+import contextlib
 import typing
 
 from keystoneauth1 import exceptions as ks_exceptions
@@ -48,6 +49,10 @@ class PlacementRefused(Exception):
 
 class NotInPlacement(PlacementRefused):
     """Placement does not know the object of a request."""
+
+
+class RequestInvalid(PlacementRefused):
+    """A request contradicts itself, or names what Placement does not know."""
 
 
 def select_managed(resources: abc.Mapping[str, int]) -> dict[str, int]:
@@ -303,5 +308,13 @@ def get_json(client: report.SchedulerReportClient, url: str,
 def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     """Return the exception for a failed request."""
     status = response.status_code
+    if status == 400:
+        # The answer of a proxy in front of Placement is no JSON.
+        with contextlib.suppress(ValueError):
+            error, *_ = response.json()['errors']
+            # A general sentence, an empty line, and the reason.
+            reason = ' '.join(error['detail'].partition('\n\n')[2].split())
+            return RequestInvalid('Placement refuses the request: %s'
+                                  % reason.rstrip('.'))
     error_class = NotInPlacement if status == 404 else PlacementRefused
     return error_class('Placement answers %s with status %s' % (url, status))

@@ -72,30 +72,6 @@ def find_obstacles(
     return found
 
 
-def find_unknown_names(client: report.SchedulerReportClient,
-                       request: utils.ResourceRequest) -> str:
-    """Return which names of a request Placement does not know, or ''.
-
-    Placement refuses such a request, so that no host takes the instance.
-    """
-    groups = list(request._rg_by_id.values())
-    traits = set(request._root_required).union(request._root_forbidden, *(
-        each.required_traits | each.forbidden_traits for each in groups))
-    classes = set().union(*(each.resources for each in groups))
-    names = []
-    if traits:
-        known = allocations.get_json(
-            client, '/traits?name=in:' + ','.join(sorted(traits)))['traits']
-        names = ['the trait ' + each for each in sorted(traits - set(known))]
-    if not classes.issubset(orc.STANDARDS):
-        known = {each['name'] for each in allocations.get_json(
-            client, '/resource_classes')['resource_classes']}
-        names += ['the resource class ' + each
-                  for each in sorted(classes - known)]
-    return names and 'Placement does not know %s, which the request names' % (
-        ' and '.join(names)) or ''
-
-
 def _read_summaries(client: report.SchedulerReportClient,
                     wanted: set[str]) -> dict[str, _Provider]:
     """Return the wanted providers that have a free unit of a common class."""

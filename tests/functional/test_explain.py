@@ -215,16 +215,19 @@ class Stages(Explained):
         self.assertIn('2 of 4 hosts may pass as of now: filter OtherFilter '
                       'cannot run here', self.said)
 
-    def test_names_that_placement_does_not_know_are_named(self):
-        for spec, value, words in (
-                ('trait:CUSTOM_NONE', 'required', 'trait CUSTOM_NONE'),
-                ('trait:CUSTOM_NONE', 'forbidden', 'trait CUSTOM_NONE'),
-                ('resources:CUSTOM_NONE', '1', 'resource class CUSTOM_NONE')):
+    def test_placement_names_what_is_wrong_with_a_request(self):
+        image = self.image(**{'trait:HW_CPU_X86_AVX': 'required'})
+        for spec, value, more in (
+                ('trait:CUSTOM_NONE', 'required', ()),
+                ('trait:CUSTOM_NONE', 'forbidden', ()),
+                ('resources:CUSTOM_NONE', '1', ()),
+                ('trait:HW_CPU_X86_AVX', 'forbidden', ('--image', image))):
             rows = self.explain('--flavor', self.flavor(**{spec: value}),
-                                status=3)
-            self.assert_refused(
-                'Placement', 'Placement does not know the %s, which the '
-                'request names' % words, rows['off1'])
+                                *more, status=3)
+            self.assertEqual('Placement', rows['off1']['Result'])
+            self.assertRegex(rows['off1']['Reason'], (
+                '^Placement refuses the request: .*' + spec.split(':')[1]))
+            self.assertNotIn('incorrect', rows['off1']['Reason'])
 
     def test_forced_host_is_refused_by_nova_compute(self):
         for _ in range(2):

@@ -3,11 +3,14 @@
 """``nova-prio explain`` and nova-scheduler agree on drawn requests.
 
 So do the units of ``capacity show --flavor``, and ``room plan`` without moves.
+What is said about moves of servers, by ``explain``, ``host drain`` and
+``capacity show --after-loss``, is compared with real moves.
 
 The environment variable ``NOVA_PRIO_EXPLAIN_REQUESTS`` sets the number of
 requests, and ``NOVA_PRIO_EXPLAIN_SEED`` repeats a drawing.
 """
 
+import contextlib
 import os
 import random
 from unittest import mock
@@ -18,13 +21,19 @@ from nova import exception
 from nova import objects
 from nova.scheduler.client import query
 from nova.scheduler import host_manager
+from nova.tests.functional.api import client
 from oslo_utils import uuidutils
 
 from nova_prio.admin.explain import requests
+from nova_prio.admin.moves import execution
+from nova_prio.cmd import report
 from nova_prio.model import flavor_specs
+from nova_prio.objects import migration_states
 from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
+from tests.functional import devices
+from tests.functional import sdk_connection
 from tests.functional import test_explain
 
 REQUESTS = int(os.environ.get('NOVA_PRIO_EXPLAIN_REQUESTS') or 40)
@@ -35,16 +44,20 @@ PERIOD = 20
 PROMISES = 4
 #: Most servers at the same time.
 SERVERS = 8
-AGGREGATES = (
-    {'priority_mix': 'true'}, {'priority': 'true'}, None,
-    {'priority_ordinary': 'false'},
-    {'priority_mix': 'true', 'priority_ordinary': 'false'})
 
 
-class Drawn(test_explain.Explained):
+class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
+    """Drawn hosts and flavors."""
 
-    # A request takes about a second.
-    TIMEOUT_SCALING_FACTOR = max(1, REQUESTS // 100)
+    ADDITIONAL_FILTERS = ['PciPassthroughFilter',
+                          'AggregateMultiTenancyIsolation']
+    # A request takes some seconds.
+    TIMEOUT_SCALING_FACTOR = max(1, REQUESTS // 50)
+    AGGREGATES = (
+        {'priority_mix': 'true'}, {'priority': 'true'}, None,
+        {'priority_ordinary': 'false'},
+        {'priority_mix': 'true', 'priority_ordinary': 'false'},
+        {'priority_mix': 'true', 'filter_tenant_id': 'another-project'})
 
     def setUp(self):
         super().setUp()
@@ -54,7 +67,8 @@ class Drawn(test_explain.Explained):
         self.hosts = ['host%d' % number for number in range(5)]
         for name in self.hosts[:-1]:
             self.start_drawn_host(name)
-        self.start_host('host4', cpus=8, ratio=2.0, aggregate=AGGREGATES[0],
+        self.start_host('host4', cpus=8, ratio=2.0,
+                        aggregate=self.AGGREGATES[0],
                         driver='libvirt.LibvirtDriver')
         self.placement.put('/traits/CUSTOM_GOLD', None, version='1.6')
         for name in self.hosts[1:3]:
@@ -63,14 +77,16 @@ class Drawn(test_explain.Explained):
             self.placement.put(url, {
                 **body, 'traits': [*body['traits'], 'CUSTOM_GOLD']},
                 version='1.6')
-        # The hosts that nova-scheduler has left after its filters.
+        # The hosts that nova-scheduler had left after its filters, for the
+        # last request; None if no host came to its filters.
         self.filtered = None
         stock = host_manager.HostManager.get_filtered_hosts
 
         def get_filtered_hosts(*args, **kwargs):
             found = list(stock(*args, **kwargs))
-            self.filtered = {state.host for state in found
-                             if state.allocation_candidates}
+            if self.filtered is None:
+                self.filtered = {state.host for state in found
+                                 if state.allocation_candidates}
             return found
 
         self.useFixture(fixtures.MonkeyPatch(
@@ -92,7 +108,7 @@ class Drawn(test_explain.Explained):
             ratio=self.random.choice((1.5, 2.0, 3.0)),
             mix=self.random.random() < 0.6,
             memory_mb=self.random.choice((2048, 8192)),
-            aggregate=self.random.choice(AGGREGATES))
+            aggregate=self.random.choice(self.AGGREGATES))
 
     def draw_flavor(self):
         """Create a flavor; return its ID."""
@@ -128,6 +144,7 @@ class Drawn(test_explain.Explained):
                     ('required', 'forbidden')), 0.15),
                 ('trait:CUSTOM_NONE', 'required', 0.02),
                 ('resources:CUSTOM_NONE', '1', 0.02),
+                ('pci_passthrough:alias', 'function:1', 0.1),
                 ('resources:MEMORY_MB', str(draw.choice(
                     (64, 700, 4000))), 0.1)):
             if draw.random() < chance:
@@ -136,6 +153,39 @@ class Drawn(test_explain.Explained):
             vcpu=vcpus, memory_mb=draw.choice((128, 512, 512, 1536)), disk=0,
             ephemeral=0, swap=0, extra_spec=specs or None), specs
 
+    def create_server(self, flavor, hints, **attributes):
+        """Create a server; return whether it got a host.
+
+        :param attributes: other attributes of the server
+        :returns: None if nova-api refuses the request
+        """
+        body = {'server': self._build_server(
+            flavor_id=flavor, networks='none'), 'os:scheduler_hints': hints}
+        body['server'].update(attributes)
+        answer = self.api.api_post('/servers', body, check_response_status=[
+            202, 400])
+        if answer.status == 400:
+            return None
+        server = self.soon(self.get_created, answer.body['server']['id'])
+        self.servers.append(server)
+        return server['status'] == 'ACTIVE'
+
+    def get_created(self, server_id):
+        """Return a server that is no longer being created."""
+        server = self.api.get_server(server_id)
+        self.assertIn(server['status'], ('ACTIVE', 'ERROR'))
+        return server
+
+    def delete_some(self):
+        """Delete a server if there are many."""
+        if len(self.servers) > SERVERS:
+            self._delete_server(self.servers.pop(
+                self.random.randrange(len(self.servers))))
+
+
+class Drawn(DrawnCloud):
+    """Requests for new servers."""
+
     def draw_aggregates(self):
         """Move one host to another aggregate."""
         host = self.random.choice(self.hosts)
@@ -143,7 +193,7 @@ class Drawn(test_explain.Explained):
             if host in aggregate['hosts']:
                 self.api.post_aggregate_action(
                     aggregate['id'], {'remove_host': {'host': host}})
-        metadata = self.random.choice(AGGREGATES)
+        metadata = self.random.choice(self.AGGREGATES)
         if metadata:
             self._join_aggregate(host, metadata)
 
@@ -184,34 +234,11 @@ class Drawn(test_explain.Explained):
             self.assertTrue(self.ask_scheduler(flavor, {}, number),
                             '%s: %d of %s' % (where, number, said))
 
-    def create_server(self, flavor, hint):
-        """Create a server; return whether it got a host.
-
-        :returns: None if nova-api refuses the request
-        """
-        body = {'server': self._build_server(
-            flavor_id=flavor, networks='none'), 'os:scheduler_hints': hint}
-        answer = self.api.api_post('/servers', body, check_response_status=[
-            202, 400])
-        if answer.status == 400:
-            return None
-        server = self.soon(self.get_created, answer.body['server']['id'])
-        self.servers.append(server)
-        return server['status'] == 'ACTIVE'
-
-    def get_created(self, server_id):
-        """Return a server that is no longer being created."""
-        server = self.api.get_server(server_id)
-        self.assertIn(server['status'], ('ACTIVE', 'ERROR'))
-        return server
-
     def check_request(self, number):
         """Draw a request, and compare both answers."""
         if number % PERIOD == 0:
             self.draw_aggregates()
-        if len(self.servers) > SERVERS:
-            self._delete_server(self.servers.pop(
-                self.random.randrange(len(self.servers))))
+        self.delete_some()
         flavor, specs = self.draw_flavor()
         hint = self.random.choice(({}, {}, {}, {}, {'priority': 'low'},
                                    {'priority': 'high'}))
@@ -226,7 +253,7 @@ class Drawn(test_explain.Explained):
                    if row['Result'] == 'passes'}
         where = 'seed %d, request %d, %s %s: %s %s' % (
             self.seed, number, specs, hint, rows, said)
-        self.filtered = set()
+        self.filtered = None
         if status == 1:
             # nova-api would refuse the request.
             self.assertIsNone(self.create_server(flavor, hint), where)
@@ -241,7 +268,7 @@ class Drawn(test_explain.Explained):
         else:
             has_host = self.ask_scheduler(flavor, hint)
         self.assertEqual(bool(passing), has_host, where)
-        self.assertEqual(passing, self.filtered, where)
+        self.assertEqual(passing, self.filtered or set(), where)
         if number % PROMISES == 0:
             self.check_promises(flavor, where)
 
@@ -252,3 +279,121 @@ class Drawn(test_explain.Explained):
             self.check_request(number)
         # Each outcome must occur, else the drawing tests little.
         self.assertTrue(self.counts[0] and self.counts[3], self.counts)
+
+
+class DrawnMoves(DrawnCloud):
+    """Moves of servers, which Nova then makes."""
+
+    AGGREGATES = (
+        {'priority_mix': 'true'},
+        {'priority_mix': 'true', 'availability_zone': 'zone'},
+        {'priority': 'true'}, {'availability_zone': 'zone'}, None)
+
+    def setUp(self):
+        super().setUp()
+        self.let_guests_migrate()
+        self.useFixture(fixtures.MockPatchObject(
+            execution, 'INTERVAL_SECONDS', 0.05))
+        self.enterContext(
+            sdk_connection.connect(self, self.api_fixture.admin_api))
+        self.groups = [self.api.post_server_groups(
+            {'name': policy, 'policy': policy})['id']
+            for policy in ('affinity', 'anti-affinity', 'soft-affinity')]
+        self.images = [
+            self.image(**properties) for properties in (
+                {'hw_cpu_policy': 'dedicated'},
+                {'trait:CUSTOM_GOLD': 'required'},
+                {'hw_mem_page_size': 'small'}, {'hw_numa_nodes': 2})]
+
+    def draw_server(self):
+        """Create a server; return a text about it, and whether it has a host.
+
+        :returns: (text, None) if nova-api refuses the request
+        """
+        flavor, specs = self.draw_flavor()
+        draw = self.random
+        hints, attributes = {}, {}
+        if draw.random() < 0.4:
+            hints['group'] = draw.choice(self.groups)
+        if draw.random() < 0.3:
+            attributes['availability_zone'] = draw.choice(('zone', 'nova'))
+        if draw.random() < 0.3:
+            attributes['imageRef'] = draw.choice(self.images)
+        return ('%s %s %s' % (specs, hints, attributes),
+                self.create_server(flavor, hints, **attributes))
+
+    def check_move(self, server, where):
+        """Compare ``explain`` with a live migration, or with a failed build.
+
+        :param server: the server as the API showed it
+        """
+        status, rows, said = commands.run('explain', server['id'])
+        passing = {row['Host'] for row in rows or ()
+                   if row['Result'] == 'passes'}
+        where = '%s: %s %s' % (where, rows, said)
+        self.assertEqual(0 if passing else 3, status, where)
+        self.counts[status] += 1
+        host = server['OS-EXT-SRV-ATTR:host']
+        if host is None:
+            self.assertEqual(set(), passing, where)
+            return
+        self.filtered = None
+        # In these tests, the API waits for nova-conductor, and fails with it.
+        with contextlib.suppress(client.OpenStackApiException):
+            self.api.post_server_action(server['id'], {'os-migrateLive': {
+                'host': None, 'block_migration': 'auto'}})
+        found = self.soon(self.get_at_rest, server['id'])
+        self.assertEqual(passing, self.filtered or set(), where)
+        self.assertEqual(bool(passing),
+                         found['OS-EXT-SRV-ATTR:host'] != host, where)
+
+    def get_at_rest(self, server_id):
+        """Return a server that is active, without a task or a migration."""
+        server = self.api.get_server(server_id)
+        self.assertEqual(('ACTIVE', None), (
+            server['status'], server['OS-EXT-STS:task_state']))
+        self.assertFalse([
+            migration for migration in self.migrations_of(server_id)
+            if migration['status'] in migration_states.OPEN_STATUSES])
+        return server
+
+    def check_drain(self, host):
+        """If a dry run says that all servers can leave, all of them leave."""
+        status, _, said = commands.run('host', 'drain', host, '--dry-run')
+        if status == report.CLEAN:
+            self.promises += 1
+            found, rows, said = commands.run('host', 'drain', host, '--yes')
+            self.assertEqual(report.CLEAN, found, '%s %s' % (rows, said))
+            self.host_enable(host)
+
+    def check_loss(self, host):
+        """If the guests fit after a loss, all of them are evacuated."""
+        guests = [server for server in self.api.get_servers()
+                  if server['OS-EXT-SRV-ATTR:host'] == host]
+        status, rows, said = commands.run(
+            'capacity', 'show', '--after-loss', '--host', host)
+        if status != report.CLEAN or not rows or not guests:
+            return
+        self.promises += 1
+        self.host_down(host)
+        for server in guests:
+            with contextlib.suppress(client.OpenStackApiException):
+                self.api.post_server_action(server['id'], {'evacuate': {}})
+            found = self.soon(self.get_at_rest, server['id'])
+            self.assertNotEqual(host, found['OS-EXT-SRV-ATTR:host'],
+                                '%s %s %s' % (server, rows, said))
+        self.host_up(host)
+
+    def test_promises_about_moves_are_kept(self):
+        self.counts = dict.fromkeys((0, 3), 0)
+        self.promises = 0
+        for number in range(REQUESTS):
+            self.delete_some()
+            where, has_host = self.draw_server()
+            where = 'seed %d, request %d, %s' % (self.seed, number, where)
+            if has_host is not None:
+                self.check_move(self.servers[-1], where)
+            if number % PROMISES == PROMISES - 1:
+                check = self.random.choice((self.check_drain, self.check_loss))
+                check(self.random.choice(self.hosts))
+        self.assertTrue(all(self.counts.values()), self.counts)

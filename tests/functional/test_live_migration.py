@@ -11,12 +11,8 @@ from lxml import etree
 from nova.compute import rpcapi
 from nova import exception
 from nova import objects
-from nova.objects import fields
-from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.api import client
 from nova.virt.libvirt import driver
-from oslo_serialization import jsonutils
-from oslo_utils import versionutils
 
 from nova_prio.cmd import audit
 from nova_prio.objects import host_report
@@ -24,6 +20,7 @@ from nova_prio.virt.libvirt import live_migration
 from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import base
+from tests.functional import devices
 
 #: Name of a flavor -> (vCPUs, extra specs).
 FLAVORS = {
@@ -465,33 +462,14 @@ class LiveMigration(base.FunctionalTest):
                 expected_attrs=['migration_context', 'numa_topology'])
 
 
-class Devices(base.FunctionalTest):
+class Devices(devices.FunctionsOnHosts):
     """Guests with a virtual function of each host, which may migrate live."""
 
-    ADDITIONAL_FILTERS = ['PciPassthroughFilter']
-    DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
-              'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
-
-    ALIASES = [jsonutils.dumps({
-        **DEVICE, 'name': 'function',
-        'device_type': fields.PciDeviceType.SRIOV_VF})]
-
     def setUp(self):
-        self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
-                   alias=self.ALIASES, group='pci')
         super().setUp()
         self.let_guests_migrate()
         for name in 'mix1', 'mix2':
             self.start_seed_host(name)
-
-    def start_compute(self, *args, **kwargs):
-        return super().start_compute(
-            *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
-                num_pci=0, num_pfs=1, num_vfs=3),
-            libvirt_version=versionutils.convert_version_to_int(
-                driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
-            qemu_version=versionutils.convert_version_to_int(
-                driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
     def test_guests_start_again_on_their_host(self):
         """A late clean-up keeps the requests for devices."""

@@ -26,7 +26,7 @@ from nova_prio.admin.explain import hosts as explain_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.compat import hooks
 from nova_prio.model import reasons
-from nova_prio.placement import refused_providers
+from nova_prio.placement import allocations
 from nova_prio.scheduler import config_checks
 from nova_prio.scheduler import request_filter as prio_filter
 
@@ -37,6 +37,11 @@ if typing.TYPE_CHECKING:
 
 #: Reasons of PriorityFilter for which nova-compute also refuses.
 _CLAIM_REASONS = {*reasons.FILTER_AND_CLAIM, 'numa_topology'}
+#: Error with which a request ends for all hosts -> result.
+_RESULT_OF_ERROR = {
+    exception.RequestFilterFailed: answers.REQUEST_FILTER,
+    exception.NoValidHost: answers.SCHEDULER,
+    allocations.RequestInvalid: answers.PLACEMENT}
 _ALL_ON_OTHERS = 'all its allocations are on other providers'
 
 
@@ -152,23 +157,16 @@ class Judge:
                 before_moves: bool) -> candidates.Decision:
         """Return the Decision without its answers, which go to ``found``."""
         uuids = list(self._exclude_by_records(spec, found))
-        result = reason = ''
         try:
             request_filter.process_reqspec(self._context, spec)
             request = utils.resources_from_request_spec(
                 self._context, spec, self.hosts)
-            result, reason = answers.PLACEMENT, (
-                refused_providers.find_unknown_names(self._client, request))
-        except exception.RequestFilterFailed as error:
-            result, reason = answers.REQUEST_FILTER, str(error)
-        except exception.NoValidHost as error:
-            result, reason = answers.SCHEDULER, str(error)
-        if reason:
+            offered = candidates.read(self._client, request)
+        except tuple(_RESULT_OF_ERROR) as error:
             for uuid in uuids:
-                found.add(
-                    uuid, result, host_inventory.format_first_line(reason))
+                found.add(uuid, _RESULT_OF_ERROR[type(error)],
+                          host_inventory.format_first_line(str(error)))
             return candidates.Decision(spec)
-        offered = candidates.read(self._client, request)
         in_tree = request.get_request_group(None).in_tree
         refused = []
         for uuid in uuids:

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Hosts with PCI devices."""
+
+from nova.objects import fields
+from nova.tests.fixtures import libvirt as fakelibvirt
+from nova.virt.libvirt import driver
+from oslo_serialization import jsonutils
+from oslo_utils import versionutils
+
+from tests.functional import base
+
+
+class FunctionsOnHosts(base.FunctionalTest):
+    """Each host has three virtual functions; their alias is "function"."""
+
+    ADDITIONAL_FILTERS = ['PciPassthroughFilter']
+    DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
+              'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
+    ALIASES = [jsonutils.dumps({
+        **DEVICE, 'name': 'function',
+        'device_type': fields.PciDeviceType.SRIOV_VF})]
+
+    def setUp(self):
+        self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
+                   alias=self.ALIASES, group='pci')
+        super().setUp()
+
+    def start_compute(self, *args, **kwargs):
+        return super().start_compute(
+            *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
+                num_pci=0, num_pfs=1, num_vfs=3),
+            libvirt_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
+            qemu_version=versionutils.convert_version_to_int(
+                driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
