@@ -113,6 +113,7 @@ class Points(fixtures.Fixture):
         self._is_waiting = False  # whether the operation waits at a point
         self._choose = self._thread = self._victim = None
         self._killed = set()
+        self._followed = set()  # each nova-compute that had a call
         self._restarts = collections.Counter()  # by id of the owner of locks
         self._waiting = set()  # threads that wait for a fair lock
         self._splits = {}  # thread -> (name of a read, points to go on)
@@ -175,9 +176,13 @@ class Points(fixtures.Fixture):
             'oslo_messaging.rpc.dispatcher.RPCDispatcher._do_dispatch')
 
         def dispatch_to(dispatcher, endpoint, *args, **kwargs):
-            manager = getattr(endpoint, 'manager', endpoint)
+            # Nova 34 wraps its endpoints.
+            owner = getattr(endpoint, '_tracker', endpoint)
+            manager = getattr(owner, 'manager', owner)
             is_compute = isinstance(manager, compute_manager.ComputeManager)
             token = _MANAGER.set(manager if is_compute else None)
+            if is_compute:
+                self._followed.add(manager)
             try:
                 return dispatch(dispatcher, endpoint, *args, **kwargs)
             finally:
@@ -266,6 +271,8 @@ class Points(fixtures.Fixture):
 
     def kill(self, manager):
         """Kill a nova-compute: its threads end at their next point."""
+        # Each host has a neighbour: its nova-compute had a call.
+        assert self._followed, 'The calls to nova-compute are not followed.'
         self._killed.add(manager)
 
     def forget_locks(self, options):
