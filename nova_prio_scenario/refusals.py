@@ -16,8 +16,9 @@ import fixtures
 from nova.scheduler.client import report
 from nova.scheduler import filters
 
+from nova_prio.admin.explain import candidates
+from nova_prio.placement import allocations
 from nova_prio.placement import obstacles
-from nova_prio.placement import refused_providers
 from nova_prio_scenario import result
 
 PRIORITY_FILTER_LOGGER = 'nova_prio.scheduler.filters.priority_filter'
@@ -121,10 +122,10 @@ def find_reasons(watch, cloud, own_host=None):
         resources = sorted(request.merged_resources().items())
         amounts = ['%s %d' % resource for resource in resources]
         yield '%s%s:' % (result.NO_CANDIDATE, ', '.join(amounts))
-    unknown = refused_providers.find_unknown_names(
-        report.report_client_singleton(), request)
-    if unknown:
-        yield unknown
+    try:
+        candidates.read(report.report_client_singleton(), request)
+    except allocations.RequestInvalid as error:
+        yield str(error)
         return
     aggregates = cloud.api.api_get('/os-aggregates').body['aggregates']
     aggregate_names = {

@@ -159,23 +159,21 @@ def get_if_idle(context: nova_context.RequestContext,
     return instance if is_idle else None
 
 
-def are_with_migration(context: nova_context.RequestContext,
-                       client: report.SchedulerReportClient,
-                       uuid: str) -> bool:
-    """Return whether the last migration of an instance has allocations.
+def are_with_migration(instance: objects.Instance,
+                       client: report.SchedulerReportClient) -> bool:
+    """Return whether a move away has the allocations of an instance.
 
     A migration has the allocations at the source host. If it fails, Nova ends
     the task of the instance and the migration first, and then moves the
     allocations back to the instance. That fails, and the migration keeps them
     for good, if others have written allocations of the instance meanwhile.
-
-    :param uuid: UUID of the instance
     """
     migrations = objects.MigrationList.get_by_filters(
-        context, {'instance_uuid': uuid})
+        instance._context, {'instance_uuid': instance.uuid})
     last = max(migrations, key=lambda migration: migration.id, default=None)
-    return last is not None and bool(client.get_allocs_for_consumer(
-        context, last.uuid)['allocations'])
+    return (last is not None and last.source_compute == instance.host and
+            bool(client.get_allocs_for_consumer(
+                instance._context, last.uuid)['allocations']))
 
 
 def delete(context: nova_context.RequestContext,

@@ -221,8 +221,9 @@ class ExploredCloud(double_pins.PinnedCloud):
         """Do what an operator does after a nova-compute was killed."""
         for server in self.api.get_servers():
             if server['OS-EXT-STS:task_state'] or server['status'] == 'ERROR':
-                self.request(server, **{
-                    'os-resetState': {'state': 'active'}})
+                state = ('active' if server['OS-EXT-SRV-ATTR:host']
+                         else 'error')
+                self.request(server, **{'os-resetState': {'state': state}})
         with mock.patch.object(audit_migrations, 'QUIET_SECONDS', -1):
             commands.run('audit', '--fix')
         self.was_killed = False

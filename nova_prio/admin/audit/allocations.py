@@ -148,7 +148,7 @@ def _find_fault(host: str, context: nova_context.RequestContext,
             return _find_migration_fault(context, migration)
         return None if _is_of_other_service(client, consumer) else _ORPHANED
     if _is_busy(instance) or allocations.are_with_migration(
-            instance._context, client, consumer):
+            instance, client):
         return None
     if instance.host is None:
         # An instance that is being built gets its host after its allocation.
