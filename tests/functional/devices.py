@@ -12,8 +12,9 @@ from tests.functional import base
 
 
 class FunctionsOnHosts(base.FunctionalTest):
-    """Each host has three virtual functions; their alias is "function"."""
+    """Each host has virtual functions; their alias is "function"."""
 
+    FUNCTIONS = 3  # number on each host
     ADDITIONAL_FILTERS = ['PciPassthroughFilter']
     DEVICE = {'vendor_id': fakelibvirt.PCI_VEND_ID,
               'product_id': fakelibvirt.VF_PROD_ID, 'live_migratable': 'yes'}
@@ -29,7 +30,7 @@ class FunctionsOnHosts(base.FunctionalTest):
     def start_compute(self, *args, **kwargs):
         return super().start_compute(
             *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
-                num_pci=0, num_pfs=1, num_vfs=3),
+                num_pci=0, num_pfs=1, num_vfs=self.FUNCTIONS),
             libvirt_version=versionutils.convert_version_to_int(
                 driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
             qemu_version=versionutils.convert_version_to_int(

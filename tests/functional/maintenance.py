@@ -11,17 +11,25 @@ from tests.functional import base
 from tests.functional import sdk_connection
 
 
+def let_commands_move(cloud):
+    """Let guests migrate, and commands move them without a wait.
+
+    :param cloud: a ``FunctionalTest``
+    """
+    cloud.let_guests_migrate()
+    cloud.useFixture(fixtures.MockPatchObject(
+        execution, 'INTERVAL_SECONDS', 0.05))
+    cloud.enterContext(
+        sdk_connection.connect(cloud, cloud.api_fixture.admin_api))
+
+
 class Maintenance(base.FunctionalTest):
     """Hosts whose guests can migrate, and the commands that maintain them."""
 
     def setUp(self):
         super().setUp()
-        self.let_guests_migrate()
+        let_commands_move(self)
         self.flags(connection='sqlite://', group='api_database')
-        self.useFixture(fixtures.MockPatchObject(
-            execution, 'INTERVAL_SECONDS', 0.05))
-        self.enterContext(
-            sdk_connection.connect(self, self.api_fixture.admin_api))
         for name in 'mix1', 'mix2':
             self.start_seed_host(name)
 

@@ -25,7 +25,6 @@ from nova.tests.functional.api import client
 from oslo_utils import uuidutils
 
 from nova_prio.admin.explain import requests
-from nova_prio.admin.moves import execution
 from nova_prio.cmd import report
 from nova_prio.model import flavor_specs
 from nova_prio.objects import migration_states
@@ -33,7 +32,7 @@ from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
 from tests.functional import devices
-from tests.functional import sdk_connection
+from tests.functional import maintenance
 from tests.functional import test_explain
 
 REQUESTS = int(os.environ.get('NOVA_PRIO_EXPLAIN_REQUESTS') or 40)
@@ -291,11 +290,7 @@ class DrawnMoves(DrawnCloud):
 
     def setUp(self):
         super().setUp()
-        self.let_guests_migrate()
-        self.useFixture(fixtures.MockPatchObject(
-            execution, 'INTERVAL_SECONDS', 0.05))
-        self.enterContext(
-            sdk_connection.connect(self, self.api_fixture.admin_api))
+        maintenance.let_commands_move(self)
         self.groups = [self.api.post_server_groups(
             {'name': policy, 'policy': policy})['id']
             for policy in ('affinity', 'anti-affinity', 'soft-affinity')]

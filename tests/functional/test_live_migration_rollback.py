@@ -12,13 +12,11 @@ import fixtures
 from nova.objects import fields
 from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.api import client
-from nova.virt.libvirt import driver
-from oslo_serialization import jsonutils
-from oslo_utils import versionutils
 
 from nova_prio_scenario import cloud
 from tests.functional import accounts
 from tests.functional import base
+from tests.functional import devices
 from tests.functional import test_live_migration as live
 
 CONDUCTOR = 'nova.conductor.tasks.live_migrate.LiveMigrationTask.'
@@ -253,34 +251,20 @@ class UnreleasedClaims(base.FunctionalTest):
                          accounts.of_host(self, 'plain'))
 
 
-class DevicesInPlacement(_Rollback):
+class DevicesInPlacement(devices.FunctionsOnHosts, _Rollback):
     """Guests with a virtual function that Placement also counts."""
 
-    ADDITIONAL_FILTERS = ['PciPassthroughFilter']
-    DEVICE = live.Devices.DEVICE
+    FUNCTIONS = 4
     FLAVORS = 'high', 'low', 'ordinary'
 
     def setUp(self):
-        self.flags(device_spec=[jsonutils.dumps(self.DEVICE)],
-                   alias=[jsonutils.dumps({
-                       **self.DEVICE, 'name': 'function',
-                       'device_type': fields.PciDeviceType.SRIOV_VF})],
-                   report_in_placement=True, group='pci')
+        self.flags(report_in_placement=True, group='pci')
         self.flags(pci_in_placement=True, group='filter_scheduler')
         super().setUp()
 
     def flavor(self, vcpus=4, **extra_specs):
         return super().flavor(
             vcpus, **{'pci_passthrough:alias': 'function:1', **extra_specs})
-
-    def start_compute(self, *args, **kwargs):
-        return super().start_compute(
-            *args, pci_info=fakelibvirt.HostPCIDevicesInfo(
-                num_pci=0, num_pfs=1, num_vfs=4),
-            libvirt_version=versionutils.convert_version_to_int(
-                driver.MIN_VFIO_PCI_VARIANT_LIBVIRT_VERSION),
-            qemu_version=versionutils.convert_version_to_int(
-                driver.MIN_VFIO_PCI_VARIANT_QEMU_VERSION), **kwargs)
 
     def test_live_migration_succeeds_after_failures(self):
         self._fail_each(

@@ -8,13 +8,12 @@ from unittest import mock
 import fixtures
 from nova import exception
 
-from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
 from nova_prio.cmd import report
 from nova_prio.cmd import room
 from tests import commands
 from tests.functional import base
-from tests.functional import sdk_connection
+from tests.functional import maintenance
 
 
 class RoomPlan(base.FunctionalTest):
@@ -22,11 +21,7 @@ class RoomPlan(base.FunctionalTest):
 
     def setUp(self):
         super().setUp()
-        self.let_guests_migrate()
-        self.useFixture(fixtures.MockPatchObject(
-            execution, 'INTERVAL_SECONDS', 0.05))
-        self.enterContext(
-            sdk_connection.connect(self, self.api_fixture.admin_api))
+        maintenance.let_commands_move(self)
         self.high_6 = self.flavor(6, **{'hw:cpu_priority': 'high'})
 
     def plan(self, flavor, *arguments, status=report.CLEAN):
