@@ -122,11 +122,12 @@ def find_reasons(watch, cloud, own_host=None):
         resources = sorted(request.merged_resources().items())
         amounts = ['%s %d' % resource for resource in resources]
         yield '%s%s:' % (result.NO_CANDIDATE, ', '.join(amounts))
-    try:
-        candidates.read(report.report_client_singleton(), request)
-    except allocations.RequestInvalid as error:
-        yield str(error)
-        return
+        # Nova only logs why Placement refuses a request: ask again.
+        try:
+            candidates.read(report.report_client_singleton(), request)
+        except allocations.RequestInvalid as error:
+            yield str(error)
+            return
     aggregates = cloud.api.api_get('/os-aggregates').body['aggregates']
     aggregate_names = {
         aggregate['uuid']: aggregate['name'] for aggregate in aggregates}

@@ -32,7 +32,7 @@ def repair(context: nova_context.RequestContext,
     """Write the expected allocations of an instance if the instance is idle.
 
     An instance is idle if it has no task and no open migration, is not being
-    evacuated, and if its last move away has no allocations.
+    evacuated, and if no migration from its host has its allocations.
 
     :param host: host name of the instance
     :param uuid: UUID of the instance
@@ -48,7 +48,7 @@ def repair(context: nova_context.RequestContext,
         present = client.get_allocs_for_consumer(context, uuid)
         instance = allocations.get_if_idle(context, uuid)
         if (instance is None or instance.host != host or
-                allocations.are_with_migration(instance, client)):
+                allocations.migration_has_allocations(instance, client)):
             return None
         sharing = find_sharing_providers(client, provider)
         expected = allocations.get_expected(

@@ -159,14 +159,16 @@ def get_if_idle(context: nova_context.RequestContext,
     return instance if is_idle else None
 
 
-def are_with_migration(instance: objects.Instance,
-                       client: report.SchedulerReportClient) -> bool:
-    """Return whether a move away has the allocations of an instance.
+def migration_has_allocations(instance: objects.Instance,
+                              client: report.SchedulerReportClient) -> bool:
+    """Return whether the last migration has the allocations of an instance.
 
-    A migration has the allocations at the source host. If it fails, Nova ends
-    the task of the instance and the migration first, and then moves the
-    allocations back to the instance. That fails, and the migration keeps them
-    for good, if others have written allocations of the instance meanwhile.
+    This concerns a migration from the present host of the instance. During the
+    move, it has the allocations at this host. If the move fails, Nova first
+    ends the task of the instance and the migration, and then moves the
+    allocations back to the instance. If another client writes allocations of
+    the instance between, Nova cannot move them back, and the migration keeps
+    them for good.
     """
     migrations = objects.MigrationList.get_by_filters(
         instance._context, {'instance_uuid': instance.uuid})

@@ -49,8 +49,8 @@ def get_demand(flavor, numa_topology):
     """Return the ``capacity.Demand`` of an instance: its numbers of CPUs.
 
     Without a NUMA topology, shared vCPUs may run on any shared CPU. Dedicated
-    vCPUs have a topology, but not at each moment of a move: Nova forgets it
-    before the move ends. An isolated emulator thread needs one more dedicated
+    vCPUs have a topology, except at the end of a move, when Nova has dropped
+    the migration context. An isolated emulator thread needs one more dedicated
     CPU.
     """
     if numa_topology is None:

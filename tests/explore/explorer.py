@@ -166,10 +166,10 @@ class Explorer:
     def _play(self, operation, kind, disturbance, choose):
         """Play a case; return whether its point was reached."""
         cloud = self._cloud
-        steps = getattr(operations.Operations(cloud, kinds.get(kind)),
-                        operation)()
+        flavors = kinds.get(kind)
+        steps = getattr(operations.Operations(cloud, flavors), operation)()
         server = next(steps)
-        played = disturbances.Disturbances(cloud, kinds.get(kind), server)
+        played = disturbances.Disturbances(cloud, flavors, server)
 
         def get_disturbance(point):
             name = choose(point)

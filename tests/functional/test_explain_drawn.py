@@ -48,7 +48,7 @@ SERVERS = 8
 class DrawnCloud(test_explain.Explained, devices.FunctionsOnHosts):
     """Drawn hosts and flavors."""
 
-    ADDITIONAL_FILTERS = ['PciPassthroughFilter',
+    ADDITIONAL_FILTERS = [*devices.FunctionsOnHosts.ADDITIONAL_FILTERS,
                           'AggregateMultiTenancyIsolation']
     # A request takes some seconds.
     TIMEOUT_SCALING_FACTOR = max(1, REQUESTS // 50)

@@ -147,7 +147,7 @@ def _find_fault(host: str, context: nova_context.RequestContext,
         if migration:
             return _find_migration_fault(context, migration)
         return None if _is_of_other_service(client, consumer) else _ORPHANED
-    if _is_busy(instance) or allocations.are_with_migration(
+    if _is_busy(instance) or allocations.migration_has_allocations(
             instance, client):
         return None
     if instance.host is None:

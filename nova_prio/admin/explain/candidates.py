@@ -65,8 +65,8 @@ def read(client: report.SchedulerReportClient,
     nova-scheduler with PriorityFilter never asks for VCPU in place of PCPU: it
     would not start with the option that allows this.
 
-    :raises nova_prio.placement.allocations.RequestInvalid: if Placement knows
-        no host that the request may use
+    :raises nova_prio.placement.allocations.RequestInvalid: if the request
+        contradicts itself, or names what Placement does not know
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         fails
     """
