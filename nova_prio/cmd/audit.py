@@ -177,7 +177,7 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
     changes.log_change(
         app, 'Host %s: repaired %s%s.', finding.host, finding.kind,
         ' of ' + finding.consumer if finding.consumer else '')
-    return _make_row(finding, 'fixed', '')
+    return _make_row(finding, 'fixed', finding.next_step)
 
 
 def _make_row(finding, state, remedy=None):

@@ -135,6 +135,8 @@ NAMES = {
     """,
     (COMPUTE,): """
         nova.compute.claims Claim MoveClaim NopClaim
+        nova.compute.manager:ComputeManager _set_instance_info(instance,
+            flavor)
         nova.compute.resource_tracker:ResourceTracker _update(context,
             compute_node)
         nova.compute.task_states MIGRATING RESCUING RESIZE_REVERTING SPAWNING

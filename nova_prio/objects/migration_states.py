@@ -8,14 +8,22 @@ a move has ended which still goes on, or the other way round.
 
 from __future__ import annotations
 
+import operator
 import typing
 
 from nova.compute import task_states
 from nova import exception
 from nova import objects
+from oslo_utils import timeutils
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
+
+#: Seconds without a change after which Nova counts as done with a record. At
+#: the end of a move Nova clears the task of the instance, then ends the
+#: migration, then moves allocations. nova-compute saves the progress of a live
+#: migration every few seconds.
+QUIET_SECONDS = 60
 
 # Statuses of a migration that is over.
 _ENDED = frozenset(('confirmed', 'reverted', 'error', 'failed', 'completed',
@@ -31,6 +39,19 @@ def is_open(migration: objects.Migration) -> bool:
     return migration.status not in _ENDED
 
 
+def are_quiet(*records: objects.Instance | objects.Migration,
+              seconds: float | None = None) -> bool:
+    """Return whether nobody has changed the records for some time.
+
+    :param seconds: the time; None for QUIET_SECONDS
+    """
+    if seconds is None:
+        seconds = QUIET_SECONDS
+    return all(timeutils.is_older_than(
+        record.updated_at or record.created_at, seconds)
+        for record in records)
+
+
 def never_began(migration: objects.Migration) -> bool:
     """Return whether a live migration is in its checks, or failed in them.
 
@@ -39,6 +60,18 @@ def never_began(migration: objects.Migration) -> bool:
     return (migration.is_live_migration and
             migration.status in ('accepted', 'error') and
             migration.source_node is None)
+
+
+def has_stayed(instance: objects.Instance,
+               migration: objects.Migration) -> bool:
+    """Return whether an instance is on the source host after a failed move.
+
+    Nova then owes it the allocations that the migration had meanwhile.
+    """
+    newest = get_newest(instance)
+    return (newest is not None and newest.id == migration.id and
+            instance.host == migration.source_compute and
+            migration.status in ('cancelled', 'error', 'failed', 'reverted'))
 
 
 def is_unfinished_evacuation(instance: objects.Instance,
@@ -93,6 +126,13 @@ def get_instance(context: nova_context.RequestContext,
             expected_attrs=['migration_context', 'pci_devices'])
     except exception.InstanceNotFound:
         return None
+
+
+def get_newest(instance: objects.Instance) -> objects.Migration | None:
+    """Return the newest migration of an instance, or None."""
+    migrations = objects.MigrationList.get_by_filters(
+        instance._context, {'instance_uuid': instance.uuid})
+    return max(migrations, key=operator.attrgetter('id'), default=None)
 
 
 def get_last_move(instance: objects.Instance) -> objects.Migration | None:

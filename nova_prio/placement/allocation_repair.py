@@ -31,8 +31,8 @@ def repair(context: nova_context.RequestContext,
            uuid: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Write the expected allocations of an instance if the instance is idle.
 
-    An instance is idle if it has no task and no open migration, is not being
-    evacuated, and if no migration from its host has its allocations.
+    It is idle if :func:`nova_prio.placement.allocations.get_if_idle` says so,
+    and if no migration from its host has its allocations.
 
     :param host: host name of the instance
     :param uuid: UUID of the instance
@@ -42,6 +42,7 @@ def repair(context: nova_context.RequestContext,
         only its DISK_GB; the text says which
     """
     url = '/allocations/' + uuid
+    sharing = find_sharing_providers(client, provider)
     for _ in range(allocations.ATTEMPTS):
         # Read the allocations before the instance: if a move begins later, the
         # move changes the generation, and Placement refuses the write.
@@ -50,7 +51,6 @@ def repair(context: nova_context.RequestContext,
         if (instance is None or instance.host != host or
                 allocations.migration_has_allocations(instance, client)):
             return None
-        sharing = find_sharing_providers(client, provider)
         expected = allocations.get_expected(
             instance,
             compute_utils.is_volume_backed_instance(context, instance))

@@ -142,7 +142,8 @@ def get_if_idle(context: nova_context.RequestContext,
     """Return the instance with a UUID.
 
     :returns: None if the instance does not exist, has a task, has an open
-        migration, or is being evacuated
+        migration, is being evacuated, or if it or one of its migrations
+        changed lately: Nova may not be done with it
     """
     try:
         instance = objects.Instance.get_by_uuid(
@@ -152,11 +153,14 @@ def get_if_idle(context: nova_context.RequestContext,
         return None
     migrations = objects.MigrationList.get_by_filters(
         context, {'instance_uuid': uuid})
-    is_idle = instance.task_state is None and not any(
+    is_moving = any(
         migration_states.is_open(migration) or
         migration_states.is_unfinished_evacuation(instance, migration)
         for migration in migrations)
-    return instance if is_idle else None
+    if (instance.task_state is not None or is_moving or
+            not migration_states.are_quiet(instance, *migrations)):
+        return None
+    return instance
 
 
 def migration_has_allocations(instance: objects.Instance,
@@ -170,9 +174,7 @@ def migration_has_allocations(instance: objects.Instance,
     the instance between, Nova cannot move them back, and the migration keeps
     them for good.
     """
-    migrations = objects.MigrationList.get_by_filters(
-        instance._context, {'instance_uuid': instance.uuid})
-    last = max(migrations, key=lambda migration: migration.id, default=None)
+    last = migration_states.get_newest(instance)
     return (last is not None and last.source_compute == instance.host and
             bool(client.get_allocs_for_consumer(
                 instance._context, last.uuid)['allocations']))
@@ -188,16 +190,19 @@ def delete(context: nova_context.RequestContext,
             'Another client changed the allocations at the same time')
 
 
-def return_to_instance(context: nova_context.RequestContext,
-                       client: report.SchedulerReportClient,
-                       migration: objects.Migration) -> None:
+def move(context: nova_context.RequestContext,
+         client: report.SchedulerReportClient, migration: str,
+         instance: str) -> None:
     """Move the allocations of a migration back to its instance.
 
-    They replace the allocations of the instance on the destination.
+    They replace the allocations of the instance. If there are none, do
+    nothing.
+
+    :param migration: its UUID; ``instance`` likewise
     """
-    present = client.get_allocs_for_consumer(context, migration.uuid)
+    present = client.get_allocs_for_consumer(context, migration)
     if present['allocations'] and not client.move_allocations(
-            context, migration.uuid, migration.instance_uuid):
+            context, migration, instance):
         raise PlacementRefused('Placement refused to move the allocations')
 
 

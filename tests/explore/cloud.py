@@ -4,6 +4,7 @@
 
 import contextlib
 import pkgutil
+import re
 from unittest import mock
 
 import fixtures
@@ -220,12 +221,20 @@ class ExploredCloud(double_pins.PinnedCloud):
     def recover(self):
         """Do what an operator does after a nova-compute was killed."""
         for server in self.api.get_servers():
-            if server['OS-EXT-STS:task_state'] or server['status'] == 'ERROR':
+            newest = migrations.get_newest(self.api, server['id'])
+            is_confirmed = (server['status'] == 'VERIFY_RESIZE' and
+                            newest['status'] == 'confirmed')
+            if (server['OS-EXT-STS:task_state'] or is_confirmed or
+                    server['status'] == 'ERROR'):
                 state = ('active' if server['OS-EXT-SRV-ATTR:host']
                          else 'error')
                 self.request(server, **{'os-resetState': {'state': state}})
-        with mock.patch.object(audit_migrations, 'QUIET_SECONDS', -1):
-            commands.run('audit', '--fix')
+        with mock.patch.object(audit_migrations, '_CONFIRMING_SECONDS', -1):
+            _, rows, _ = commands.run('audit', '--fix')
+        for row in rows:
+            for action, uuid in re.findall(
+                    r'server resize (\w+) (\S+)"', row['Remedy']):
+                self.act({'id': uuid}, **{action + 'Resize': None})
         self.was_killed = False
 
     def assert_admits(self):

@@ -10,6 +10,7 @@ import threading
 import fixtures
 from lxml import etree
 from nova.compute import manager
+from nova.compute import task_states
 from nova.compute import vm_states
 from nova import context
 from nova import objects
@@ -75,11 +76,13 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
         """Return the CPUs in the records of the instances on the host.
 
         An instance that was deleted or offloaded has none, although Nova
-        removes its host later.
+        removes its host later. One whose disk has just moved to this host has
+        still those of the source.
         """
         return {instance.uuid: frozenset(demand.get_instance_pins(instance))
                 for instance in self.list_instances()
                 if instance.host == host and
+                instance.task_state != task_states.RESIZE_MIGRATED and
                 not vm_states.allow_resource_removal(
                     instance.vm_state, instance.task_state)}
 

@@ -324,13 +324,13 @@ class Allocations(Audit):
         self.put(server, **expected['mix1'])
         found = {('mix1', 'left_allocation', server['id'])}
         self.assertEqual(found, self.found())
-        stock = repairs.delete_allocations
+        stock = repairs.remove_allocations
 
         def unshelve_first(*args):
             self.act(server, unshelve={'host': 'mix1'})
             return stock(*args)
 
-        with mock.patch.object(repairs, 'delete_allocations', unshelve_first):
+        with mock.patch.object(repairs, 'remove_allocations', unshelve_first):
             self.assertEqual(
                 found, self.found('--fix', status=report.FAILED))
         self.expected[server['id']] = expected

@@ -16,6 +16,7 @@ from oslo_utils.fixture import uuidsentinel as uuids
 import requests
 
 from nova_prio.compute import allocation_healing
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocations as prio_allocations
 from tests.functional import test_allocations as allocations
 
@@ -212,6 +213,13 @@ class Healing(Drift):
         answer = requests.Response()
         answer.status_code, answer._content = 503, b'<html>'
         return answer
+
+    def test_instance_that_changed_lately_is_not_healed(self):
+        server = self.create('high')
+        self.drift([server])
+        with mock.patch.object(migration_states, 'QUIET_SECONDS', 60):
+            self.assertEqual('', self.heal())
+        self.assertIn(server['id'], self.heal())
 
     def test_move_that_begins_during_healing_prevents_the_write(self):
         server = self.create('high')

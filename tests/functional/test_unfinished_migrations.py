@@ -7,7 +7,6 @@ Until then the instance must use its own CPUs.
 
 from unittest import mock
 
-import fixtures
 from nova import context
 from nova import exception
 from nova import objects
@@ -16,6 +15,7 @@ from nova.tests.functional.api import client
 from nova_prio.admin.audit import migrations
 from nova_prio.cmd import audit as command
 from nova_prio.cmd import report
+from nova_prio.objects import migration_states
 from tests import commands
 from tests.functional import base
 from tests.functional import test_audit
@@ -25,12 +25,6 @@ COLD = {'migrate': {'host': 'mix2'}}
 
 
 class UnfinishedMigrations(test_audit.Audit):
-
-    def setUp(self):
-        super().setUp()
-        # The tests changed the records less than a second ago.
-        self.useFixture(fixtures.MockPatchObject(
-            migrations, 'QUIET_SECONDS', -1))
 
     def migration_of(self, server):
         """Return the newest migration of a server."""
@@ -76,7 +70,7 @@ class UnfinishedMigrations(test_audit.Audit):
                 self.update_host(host)
             self.assertEqual((status, held), state())
         found = 'mix1', 'unfinished_migration', migration.uuid
-        with mock.patch.object(migrations, 'QUIET_SECONDS', 60):
+        with mock.patch.object(migration_states, 'QUIET_SECONDS', 60):
             _, rows, _ = commands.run('audit')
         self.assertNotIn('unfinished_migration',
                          [row['Finding'] for row in rows])
@@ -190,11 +184,8 @@ class UnfinishedMigrations(test_audit.Audit):
         # As long as the migration has allocations, Nova may return them.
         found = {('mix1', 'left_allocation', self.migration_of(server).uuid),
                  ('mix1', 'missing_allocation', server['id'])}
-        self.assertEqual(found, self.found())
-        self.assertEqual(
-            found | {('mix2', 'left_allocation', server['id'])},
-            self.found('--fix', status=command.FIXED))
-        self.audit()
+        # The audit moves them back.
+        self.assert_repaired(found)
         self.assert_own_cpus(server, before)
         self.assert_stable_allocations()
 
@@ -242,6 +233,23 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assert_stable_allocations()
         self.audit()
 
+    def test_allocation_of_resize_on_one_host_returns_to_its_instance(self):
+        server, _ = self.fail_to_migrate()
+        migration = self.migration_of(server)
+        # This resize did not leave the host, and Nova dropped its context.
+        migration.dest_compute = 'mix1'
+        migration.save()
+        with self.instance(server) as instance:
+            instance.drop_migration_context()
+        self.put({'id': migration.uuid, 'host': 'mix1'},
+                 **self.expected[server['id']]['mix1'])
+        self._delete_server_allocations(server['id'])
+        with mock.patch('nova.scheduler.client.report.SchedulerReportClient.'
+                        'move_allocations', return_value=False):
+            self.audit('--fix', status=report.FAILED)
+        self.audit('--fix', status=command.FIXED)
+        self.assert_stable_allocations()
+
     def test_audit_does_not_end_move_that_begins_during_audit(self):
         server, _ = self.fail_to_migrate()
         migration = self.migration_of(server)
@@ -270,6 +278,80 @@ class UnfinishedMigrations(test_audit.Audit):
         self.assertEqual('failed', row['State'])
         self.assert_ended(server, 'pre-migrating', True, 'error')
         self.assert_stable_allocations()
+
+    def kill_in(self, name, task_state, status, server, **request):
+        """Request a move; nova-compute is killed in it and starts again.
+
+        :param name: method of nova-compute that does no more than to save
+            these values
+        """
+        step = base.leave_unfinished(task_state, status)
+        with mock.patch('nova.compute.manager.ComputeManager.' + name, step):
+            self.api.post_server_action(server['id'], request)
+        for host in 'mix1', 'mix2':
+            self.restart_compute_service(host)
+        self.audit()
+
+    def finish(self, server):
+        """An administrator resets the state; return what the audit says."""
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+        self.assertIn(('mix2', 'unfinished_migration',
+                       self.migration_of(server).uuid), self.found())
+        remedies = [row['Remedy'] for row in self.audit(
+            '--fix', status=command.FIXED)]
+        self.assertEqual('VERIFY_RESIZE',
+                         self.api.get_server(server['id'])['status'])
+        self.audit()
+        return ' '.join(remedies)
+
+    def resized(self):
+        """Return a server with another flavor, to be confirmed."""
+        server = self.create('high', host='mix1')
+        self.act(server, 'VERIFY_RESIZE',
+                 resize={'flavorRef': self.flavors['low']})
+        return server
+
+    def assert_moved_back(self, server):
+        self.act(server, revertResize=None)
+        self.assertEqual('mix1', self.host_of(server))
+        self.assert_stable_allocations()
+
+    def test_resize_killed_at_destination_can_be_reverted(self):
+        server = self.create('high', host='mix1')
+        self.kill_in('_finish_resize', 'resize_migrated', 'post-migrating',
+                     server, resize={'flavorRef': self.flavors['low']})
+        self.assertIn('server resize revert %s' % server['id'],
+                      self.finish(server))
+        self.assertEqual('low', self.extra_specs(server)['hw:cpu_priority'])
+        self.assert_moved_back(server)
+
+    def test_revert_killed_at_destination_can_be_repeated(self):
+        server = self.resized()
+        self.kill_in('revert_resize', 'resize_reverting', 'reverting', server,
+                     revertResize=None)
+        self.assertIn('server resize revert %s' % server['id'],
+                      self.finish(server))
+        self.assert_moved_back(server)
+
+    def test_confirmation_killed_at_source_can_be_repeated(self):
+        """Nova may still delete the disk: the audit waits for an hour."""
+        server = self.resized()
+        self.kill_in('confirm_resize', None, 'confirming', server,
+                     confirmResize=None)
+        with mock.patch.object(migrations, '_CONFIRMING_SECONDS', -1):
+            self.assertIn('server resize confirm %s' % server['id'],
+                          self.finish(server))
+        self.act(server, confirmResize=None)
+        self.assertEqual('mix2', self.host_of(server))
+        self.audit()
+
+    def test_resize_with_reset_state_can_be_confirmed(self):
+        """An administrator has reset the state before the confirmation."""
+        server = self.resized()
+        self.assertIn('server resize confirm %s' % server['id'],
+                      self.finish(server))
+        self.assert_moved_back(server)
 
     def test_audit_does_not_end_unconfirmed_resize(self):
         server = self.create('high', host='mix1')

@@ -60,7 +60,7 @@ def check(view: host_view.HostView, context: nova_context.RequestContext,
                 needed=finding.format_amounts({}),
                 placement=finding.format_amounts(resources),
                 repair=functools.partial(
-                    repairs.delete_allocations, view, consumer, fault,
+                    repairs.remove_allocations, view, consumer, fault,
                     find_fault))
     # Repair instances last: they may need the capacity that is freed above.
     yield from _check_instances(view, client)
@@ -168,6 +168,8 @@ def _find_migration_fault(
                      _is_busy(instance) or
                      migrations.keeps_claim(instance, migration)):
         return None
+    if instance and migration_states.has_stayed(instance, migration):
+        return _LEFT_OVER._replace(owner=instance.uuid)
     return _LEFT_OVER
 
 

@@ -67,6 +67,7 @@ class Finding:
     the states in these sources, '' if the audit did not compare a source.
     ``note`` is one more sentence, or ''. ``repair`` repairs the difference,
     see :mod:`nova_prio.admin.audit.repairs`; it is None if no code does.
+    ``next_step`` is what the operator should do after the repair, or ''.
     """
 
     host: str
@@ -77,6 +78,7 @@ class Finding:
     compute: str = ''
     libvirt: str = ''
     note: str = ''
+    next_step: str = ''
     repair: abc.Callable[
         [nova_context.RequestContext, report.SchedulerReportClient],
         None] | None = dataclasses.field(default=None, compare=False)

@@ -7,6 +7,10 @@ good, with its allocation. An instance that did not move also keeps its
 migration context, with the CPUs that were claimed on the other host. Nova
 leaves the context as well if a resize fails on the source host, or if a live
 migration is aborted in the queue. nova-compute repairs none of this.
+
+A resize or cold migration whose disk is on the destination is not ended, but
+marked as finished: then a user can revert or confirm it as usual. Nova has no
+other way back for the disk.
 """
 
 from __future__ import annotations
@@ -15,9 +19,9 @@ from collections import abc
 import functools
 import typing
 
+from nova.compute import vm_states
 from nova import exception
 from nova import objects
-from oslo_utils import timeutils
 
 from nova_prio.admin.audit import finding
 from nova_prio.objects import migration_states
@@ -29,19 +33,22 @@ if typing.TYPE_CHECKING:
 
     from nova_prio.admin.audit import host_view
 
-#: Seconds without a change before a migration counts as unfinished. At the end
-#: of a move Nova clears the task of the instance before it ends the migration,
-#: and nova-compute saves the progress of a live migration every few seconds.
-QUIET_SECONDS = 60
-
 #: Type of a migration -> its statuses while the source host works on it. The
 #: instance then has a task. The source host of an evacuation does not work on
 #: it, but ends it with the status "completed" if it starts meanwhile.
 _SOURCE_STATUSES = {
     'evacuation': (),
     'live-migration': ('queued', 'preparing', 'running'),
-    'migration': ('pre-migrating', 'migrating'),
-    'resize': ('pre-migrating', 'migrating')}
+    'migration': ('pre-migrating', 'migrating', 'post-migrating'),
+    'resize': ('pre-migrating', 'migrating', 'post-migrating')}
+# Status of a cold move whose disk is on the destination -> how a user can end
+# the move after the repair. The status is "finished" beside another state of
+# the instance if an administrator has reset this state.
+_NEXT_ACTIONS = {
+    'post-migrating': ('revert',), 'finished': ('confirm', 'revert'),
+    'confirming': ('confirm',), 'reverting': ('revert',)}
+# While Nova confirms a resize, and deletes a disk, the instance has no task.
+_CONFIRMING_SECONDS = 3600
 
 
 def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
@@ -64,9 +71,15 @@ def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
                 'libvirt may have moved the guest to %s: if it runs there, '
                 'destroy and undefine it before the instance is started again.'
                 % migration.dest_compute)
+        needed, next_step = '%s without a claim' % final_status, ''
+        if final_status == 'finished':
+            needed = 'finished, to be confirmed or reverted'
+            next_step = 'Run %s.' % ' or '.join(
+                '"openstack server resize %s %s"' % (action, instance.uuid)
+                for action in _NEXT_ACTIONS[migration.status])
         yield finding.Finding(
             view.name, 'unfinished_migration', migration.uuid,
-            needed='%s without a claim' % final_status,
+            needed=needed, next_step=next_step,
             placement=finding.format_amounts(
                 view.total_allocations.get(migration.uuid, {})),
             compute=migration.status, note=' '.join(notes),
@@ -106,14 +119,14 @@ def _choose_final_status(host: str,
         instance = migration.instance
     except exception.InstanceNotFound:
         return None
-    if statuses is None or instance.task_state is not None or not all(
-            timeutils.is_older_than(
-                record.updated_at or record.created_at, QUIET_SECONDS)
-            for record in (migration, instance)):
+    if (statuses is None or instance.task_state is not None or
+            not migration_states.are_quiet(migration, instance)):
         return None
     if migration.dest_compute == host and migration_states.never_began(
             migration):
         return 'failed'
+    if _can_be_finished(host, instance, migration):
+        return 'finished'
     if migration.source_compute != host:
         return None
     if keeps_claim(instance, migration):
@@ -125,6 +138,23 @@ def _choose_final_status(host: str,
     has_arrived = instance.host == migration.dest_compute
     return ('completed' if migration.is_live_migration and has_arrived
             else None)
+
+
+def _can_be_finished(host: str, instance: objects.Instance,
+                     migration: objects.Migration) -> bool:
+    """Return whether to mark a cold move as finished.
+
+    :param host: name of the audited host
+    """
+    # Nova sets the old flavor together with the host, when the disk is there.
+    if (migration.cross_cell_move or instance.old_flavor is None or
+            not instance.host == migration.dest_compute == host):
+        return False
+    if migration.status == 'confirming':
+        return migration_states.are_quiet(
+            migration, seconds=_CONFIRMING_SECONDS)
+    return (migration.status in _NEXT_ACTIONS and
+            instance.vm_state != vm_states.RESIZED)
 
 
 def _end(host: str, found: objects.Migration,
@@ -147,11 +177,29 @@ def _end(host: str, found: objects.Migration,
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
     instance = migration.instance
+    if status == 'finished':
+        _finish(instance, migration)
+        return
     if instance.host == migration.source_compute:
-        allocations.return_to_instance(context, client, migration)
+        allocations.move(context, client, migration.uuid, instance.uuid)
     else:
         allocations.delete(context, client, migration.uuid)
     if _has_migration_context(instance, migration):
         instance.drop_migration_context()
     migration.status = status
+    migration.save()
+
+
+def _finish(instance: objects.Instance, migration: objects.Migration) -> None:
+    """Mark a cold move as finished; complete the record of the instance."""
+    # It takes a long time to import, and is rarely needed.
+    from nova.compute import manager
+    if migration.status == 'post-migrating':
+        if migration.old_instance_type_id != migration.new_instance_type_id:
+            manager.ComputeManager._set_instance_info(
+                instance, instance.new_flavor)
+        instance.apply_migration_context()
+    instance.vm_state = vm_states.RESIZED
+    instance.save()
+    migration.status = 'finished'
     migration.save()

@@ -26,11 +26,13 @@ class AllocationFault(typing.NamedTuple):
     """Why a consumer must not have its allocation at a host.
 
     ``kind`` is the kind of finding. ``at_all_hosts`` tells that the consumer
-    must not have allocations at other hosts either.
+    must not have allocations at other hosts either. ``owner`` is the UUID of
+    the instance that must have the allocations instead, or None.
     """
 
     kind: str
     at_all_hosts: bool
+    owner: str | None = None
 
 
 def repair_instance(
@@ -44,12 +46,12 @@ def repair_instance(
             'The instance is being changed or moved')
 
 
-def delete_allocations(
+def remove_allocations(
         view: host_view.HostView, uuid: str, fault: AllocationFault,
         find_fault: abc.Callable[[], AllocationFault | None],
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
-    """Delete the allocations of a consumer that must not have them.
+    """Delete the allocations of a consumer, or move them to their owner.
 
     Read the allocations before ``find_fault`` reads the instance. If Nova
     allocates for the consumer after the first read, the generation of the
@@ -65,6 +67,9 @@ def delete_allocations(
     if resources != view.allocations[uuid] or find_fault() != fault:
         raise allocations.PlacementRefused(
             'The allocation has changed since it was read')
+    if fault.owner:
+        allocations.move(context, client, uuid, fault.owner)
+        return
     kept = {}
     if not fault.at_all_hosts:
         of_host = {provider['uuid'] for provider
