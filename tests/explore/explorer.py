@@ -195,6 +195,8 @@ class Explorer:
             cloud.restart_compute_service(operations.SOURCE)
         if cloud.was_killed:
             cloud.recover()
+        elif operation.startswith('revert'):
+            cloud.delete_left_allocations()
         cloud.assert_exact()
         cloud.assert_sound()
         if self._left % _ADMITTING == 0:
