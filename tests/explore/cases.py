@@ -21,6 +21,10 @@ SWEEP = 'sweep'
 #: Operations with a source host that is down.
 _ON_DEAD_HOST = frozenset((
     'delete_locally', 'evacuate', 'fail_to_evacuate'))
+#: Operations to or from another cell.
+_BETWEEN_CELLS = frozenset((
+    'migrate', 'resize', 'confirm', 'confirm_resize', 'revert',
+    'revert_resize', 'delete_migrated'))
 
 
 class Triple(typing.NamedTuple):
@@ -62,6 +66,9 @@ def parse(case):
 
 def _makes_sense(triple):
     """Return whether a disturbance can change something."""
+    if (kinds.get_suffix(triple.kind) == kinds.BETWEEN_CELLS and
+            triple.operation not in _BETWEEN_CELLS):
+        return False
     is_of_source = 'source' in triple.disturbance
     if triple.operation in _ON_DEAD_HOST:
         return triple.disturbance == 'return_source' or not is_of_source
@@ -73,8 +80,8 @@ def list_sweeps(triples):
     pairs = dict.fromkeys(
         (triple.operation, triple.kind) for triple in triples
         if triple.disturbance not in disturbances.ENDING)
-    # Two kinds of hosts need two clouds.
-    return sorted(pairs, key=lambda pair: kinds.has_mix(pair[1]))
+    # Another cloud takes a long time to start.
+    return sorted(pairs, key=lambda pair: kinds.get_suffix(pair[1]))
 
 
 def order_disturbances(operation, kind):

@@ -231,6 +231,8 @@ class ExploredCloud(double_pins.PinnedCloud):
                 self.request(server, **{'os-resetState': {'state': state}})
         with mock.patch.object(audit_migrations, '_CONFIRMING_SECONDS', -1):
             _, rows, _ = commands.run('audit', '--fix')
+        for host in self.HOSTS:
+            self.update_host(host)
         for row in rows:
             for action, uuid in re.findall(
                     r'server resize (\w+) (\S+)"', row['Remedy']):

@@ -4,8 +4,6 @@
 
 import time
 
-from nova import context
-
 from tests import commands
 from tests.explore import operations
 from tests.explore import points
@@ -103,9 +101,9 @@ class Disturbances:
             if host in self._cloud.hosts_down:
                 continue
             manager = self._cloud.computes[host].manager
-            with self._cloud.host_conf(host):
+            with self._cloud.host_context(host) as cctxt:
                 for task in _PERIODIC_TASKS:
-                    getattr(manager, task)(context.get_admin_context())
+                    getattr(manager, task)(cctxt)
 
     def audit(self):
         commands.run('audit', '--fix')

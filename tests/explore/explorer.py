@@ -12,6 +12,7 @@ from unittest import mock
 
 from nova_prio.objects import migration_states
 from tests.explore import cases
+from tests.explore import cells
 from tests.explore import cloud as explored_cloud
 from tests.explore import disturbances
 from tests.explore import kinds
@@ -19,6 +20,9 @@ from tests.explore import operations
 
 # As in production. After the operation, this time seems to have passed.
 _QUIET_SECONDS = migration_states.QUIET_SECONDS
+_CLOUDS = {'': explored_cloud.ExploredCloud,
+           kinds.WITHOUT_MIX: explored_cloud.ExploredCloudWithoutMix,
+           kinds.BETWEEN_CELLS: cells.ExploredCloudWithCells}
 #: A server is created on each host after every so many cases of a cloud.
 _ADMITTING = 10
 
@@ -112,8 +116,9 @@ class Explorer:
 
         :param drawn: list of (Triple, number from 0 to 1), see ``cases.draw``
         """
-        # Two kinds of hosts need two clouds.
-        by_cloud = sorted(drawn, key=lambda each: kinds.has_mix(each[0].kind))
+        # Another cloud takes a long time to start.
+        by_cloud = sorted(
+            drawn, key=lambda each: kinds.get_suffix(each[0].kind))
         for triple, fraction in by_cloud:
             points = self.list_similar_points(triple.operation, triple.kind)
             if points:
@@ -158,9 +163,7 @@ class Explorer:
 
     def _prepare(self, kind):
         """Start a cloud if there is none, or none for this kind."""
-        wanted = explored_cloud.ExploredCloud
-        if not kinds.has_mix(kind):
-            wanted = explored_cloud.ExploredCloudWithoutMix
+        wanted = _CLOUDS[kinds.get_suffix(kind)]
         if self._left <= 0 or type(self._cloud) is not wanted:
             self.close()
             self._cloud = self._stack.enter_context(wanted.running())

@@ -54,6 +54,12 @@ KINDS = {
     'emulator': Kind(Flavor(3, {**_HIGH, **_EMULATOR}), Flavor(4, _HIGH),
                      _TWO),
 }
+#: Kinds that can move to another cell of Nova.
+_BETWEEN_CELLS = {
+    'low': Kind(Flavor(5, _LOW), Flavor(4), Flavor(23, _LOW)),
+    'ordinary': Kind(Flavor(5), Flavor(4, _LOW), Flavor(7))}
+#: Suffix of a kind on hosts in two cells of Nova.
+BETWEEN_CELLS = '-two-cells'
 #: Suffix of a kind on hosts without mix, where low-priority instances float
 #: on the shared CPUs alone.
 WITHOUT_MIX = '-nomix'
@@ -62,17 +68,24 @@ _ON_SHARED_CPUS = Flavor(7, _LOW)
 
 def list_names():
     """Return the names of all kinds, a list."""
-    return [name + suffix for suffix in ('', WITHOUT_MIX) for name in KINDS]
+    return [*KINDS, *(name + WITHOUT_MIX for name in KINDS),
+            *(name + BETWEEN_CELLS for name in _BETWEEN_CELLS)]
 
 
-def has_mix(name):
-    """Return whether a kind is explored on hosts with mix."""
-    return not name.endswith(WITHOUT_MIX)
+def get_suffix(name):
+    """Return WITHOUT_MIX, BETWEEN_CELLS or '', the cloud of a kind."""
+    for suffix in WITHOUT_MIX, BETWEEN_CELLS:
+        if name.endswith(suffix):
+            return suffix
+    return ''
 
 
 def get(name):
     """Return the Kind of a name."""
-    kind = KINDS[name.removesuffix(WITHOUT_MIX)]
-    if not has_mix(name) and kind.rival.vcpus > _ON_SHARED_CPUS.vcpus:
+    suffix = get_suffix(name)
+    if suffix == BETWEEN_CELLS:
+        return _BETWEEN_CELLS[name.removesuffix(suffix)]
+    kind = KINDS[name.removesuffix(suffix)]
+    if suffix == WITHOUT_MIX and kind.rival.vcpus > _ON_SHARED_CPUS.vcpus:
         return kind._replace(rival=_ON_SHARED_CPUS)
     return kind

@@ -89,16 +89,22 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
     # The records
 
     def list_instances(self):
-        """Return all instances that are not deleted."""
-        return objects.InstanceList.get_by_filters(
-            context.get_admin_context(), {'deleted': False},
-            expected_attrs=_ATTRIBUTES)
+        """Return all instances that are not deleted, in the cells of hosts."""
+        found = []
+        for name, cell in self.cell_mappings.items():
+            if name == 'cell0':
+                continue
+            with context.target_cell(
+                    context.get_admin_context(), cell) as cctxt:
+                found.extend(objects.InstanceList.get_by_filters(
+                    cctxt, {'deleted': False}, expected_attrs=_ATTRIBUTES))
+        return found
 
     def instance(self, server):
         """Return the nova.objects.Instance of a server."""
-        return objects.Instance.get_by_uuid(
-            context.get_admin_context(), server['id'],
-            expected_attrs=_ATTRIBUTES)
+        found, = (instance for instance in self.list_instances()
+                  if instance.uuid == server['id'])
+        return found
 
     def pins(self, server):
         """Return the CPUs in the record of a server."""
@@ -114,11 +120,18 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
 
     # What tests do and wait for
 
+    @contextlib.contextmanager
+    def host_context(self, host):
+        """Yield a context of the cell of a host, with the options of it."""
+        cell = self.host_mappings[host].cell_mapping
+        with self.host_conf(host), context.target_cell(
+                context.get_admin_context(), cell) as cctxt:
+            yield cctxt
+
     def recount(self, host):
         """Recount a host; raise the error that Nova would log."""
-        with self.host_conf(host):
-            self.computes[host].rt.update_available_resource(
-                context.get_admin_context(), host)
+        with self.host_context(host) as cctxt:
+            self.computes[host].rt.update_available_resource(cctxt, host)
 
     def return_hosts(self):
         """Start the hosts that are down; end the guests that Nova forgot."""
@@ -131,10 +144,9 @@ class PinnedCloud(oracle.Oracle, faults.FaultyCloud):
         self.flags(running_deleted_instance_timeout=0)
         for host in self.HOSTS:
             if host not in self.hosts_down:
-                with self.host_conf(host):
+                with self.host_context(host) as cctxt:
                     self.computes[host].manager. \
-                        _cleanup_running_deleted_instances(
-                            context.get_admin_context())
+                        _cleanup_running_deleted_instances(cctxt)
 
     @contextlib.contextmanager
     def calling_once(self, name, function, is_after=False):

@@ -7,7 +7,6 @@ import time
 import typing
 
 from nova.compute import task_states
-from nova import context
 from nova import objects
 
 from nova_prio.virt import demand
@@ -162,7 +161,7 @@ class Oracle:
                     instance.numa_topology))
             if instance.vm_state == 'resized':
                 migration = objects.Migration.get_by_id(
-                    context.get_admin_context(),
+                    instance._context,
                     instance.migration_context.migration_id)
                 if migration.source_compute == host:
                     found.append(_get_need(

@@ -166,7 +166,7 @@ def _find_migration_fault(
     # If the instance was deleted, its migration may still be open.
     if instance and (migration_states.is_open(migration) or
                      _is_busy(instance) or
-                     migrations.keeps_claim(instance, migration)):
+                     migrations.needs_allocations(instance, migration)):
         return None
     if instance and migration_states.has_stayed(instance, migration):
         return _LEFT_OVER._replace(owner=instance.uuid)

@@ -43,10 +43,12 @@ _SOURCE_STATUSES = {
     'resize': ('pre-migrating', 'migrating', 'post-migrating')}
 # Status of a cold move whose disk is on the destination -> how a user can end
 # the move after the repair. The status is "finished" beside another state of
-# the instance if an administrator has reset this state.
+# the instance if an administrator has reset this state. During a revert, Nova
+# sets the status "reverted" before the host.
 _NEXT_ACTIONS = {
     'post-migrating': ('revert',), 'finished': ('confirm', 'revert'),
-    'confirming': ('confirm',), 'reverting': ('revert',)}
+    'confirming': ('confirm',), 'reverting': ('revert',),
+    'reverted': ('revert',)}
 # While Nova confirms a resize, and deletes a disk, the instance has no task.
 _CONFIRMING_SECONDS = 3600
 
@@ -86,8 +88,18 @@ def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
             repair=functools.partial(_end, view.name, migration))
 
 
-def keeps_claim(instance: objects.Instance,
-                migration: objects.Migration) -> bool:
+def needs_allocations(instance: objects.Instance,
+                      migration: objects.Migration) -> bool:
+    """Return whether an ended migration must keep its allocations.
+
+    This holds until the audit ends it, or the user reverts it.
+    """
+    return (_keeps_claim(instance, migration) or
+            _can_be_finished(instance, migration))
+
+
+def _keeps_claim(instance: objects.Instance,
+                 migration: objects.Migration) -> bool:
     """Return whether an instance still has the claim of a failed move.
 
     The claim is on the destination; the instance is on the source host. A
@@ -125,11 +137,12 @@ def _choose_final_status(host: str,
     if migration.dest_compute == host and migration_states.never_began(
             migration):
         return 'failed'
-    if _can_be_finished(host, instance, migration):
+    if host == migration.dest_compute and _can_be_finished(
+            instance, migration):
         return 'finished'
     if migration.source_compute != host:
         return None
-    if keeps_claim(instance, migration):
+    if _keeps_claim(instance, migration):
         return migration.status
     if migration.status not in statuses:
         return None
@@ -140,21 +153,20 @@ def _choose_final_status(host: str,
             else None)
 
 
-def _can_be_finished(host: str, instance: objects.Instance,
+def _can_be_finished(instance: objects.Instance,
                      migration: objects.Migration) -> bool:
-    """Return whether to mark a cold move as finished.
-
-    :param host: name of the audited host
-    """
+    """Return whether to mark a cold move as finished."""
     # Nova sets the old flavor together with the host, when the disk is there.
     if (migration.cross_cell_move or instance.old_flavor is None or
-            not instance.host == migration.dest_compute == host):
+            instance.host != migration.dest_compute or
+            not _has_migration_context(instance, migration)):
         return False
+    if migration.status == 'finished':
+        return instance.vm_state != vm_states.RESIZED
     if migration.status == 'confirming':
         return migration_states.are_quiet(
             migration, seconds=_CONFIRMING_SECONDS)
-    return (migration.status in _NEXT_ACTIONS and
-            instance.vm_state != vm_states.RESIZED)
+    return migration.status in _NEXT_ACTIONS
 
 
 def _end(host: str, found: objects.Migration,
