@@ -60,35 +60,35 @@ class Explain(report.Report):
             spec = self._read_request(context, parsed_args.server)
         of_cloud = judge.Judge(context, controller.make_placement_client())
         hosts = of_cloud.answer(spec)
-        report.warn_of_silent_cells(self.app, of_cloud.silent_cells)
+        report.warn_of_silent_cells(self.app, of_cloud.hosts.silent_cells)
         wanted = set(parsed_args.host or ())
-        # The name of a host stands for all its nodes.
-        names = {each: {each.host, each.host.partition(':')[0]}
-                 for each in hosts}
-        unknown = wanted.difference(*names.values())
+        shown, unknown = [], set(wanted)
+        for each in hosts:
+            # The name of a host stands for all its nodes.
+            names = {each.host, each.host.partition(':')[0]}
+            unknown -= names
+            if not wanted or wanted & names:
+                shown.append(each)
         if unknown:
-            report.refuse(
-                '--host', min(unknown), 'names of compute hosts%s'
-                % (' in cells that answer' if of_cloud.silent_cells else ''))
-        hosts = [each for each in hosts
-                 if not wanted or wanted & names[each]]
+            allowed = 'names of compute hosts'
+            if of_cloud.hosts.silent_cells:
+                allowed += ' in cells that answer'
+            report.refuse('--host', min(unknown), allowed)
         self.show(parsed_args, COLUMNS, [
             (each.host, each.result, each.reason,
              OptionalColumn(each.rank), OptionalColumn(each.weight))
-            for each in hosts])
-        status, text = _conclude(hosts, of_cloud.list_doubts())
+            for each in shown])
+        status, text = _conclude(shown, of_cloud.list_doubts())
+        weighers = controller.get_conf().filter_scheduler.weight_classes
         return self.end(status, (
             '%s Not evaluated: the weighers of %s except PriorityWeighter; '
-            'CPU model, storage, networks and ports.' % (text, ', '.join(
-                controller.get_conf().filter_scheduler.weight_classes))))
+            'CPU model, storage, networks and ports.'
+            % (text, ', '.join(weighers))))
 
     def _read_request(self, context, uuid):
         """Return the nova.objects.RequestSpec of a server; log its state."""
         from nova_prio.admin.explain import requests
-        try:
-            server = requests.read_server(context, uuid)
-        except requests.ServerRefused as error:
-            raise exceptions.CommandError(str(error)) from error
+        server = requests.read_server(context, uuid)
         if server.fault:
             self.app.LOG.warning('The fault of the server: %s', server.fault)
         if server.host:
@@ -131,11 +131,12 @@ def _conclude(hosts, doubts):
     if not passing:
         return report.FOUND, 'No host passes as of now. %s' % (
             _describe_closest(hosts))
-    numbers = passing, len(hosts)
+    text = '%d of %d hosts ' % (passing, len(hosts))
     if doubts:
-        return report.CLEAN, '%d of %d hosts may pass as of now: %s.' % (
-            *numbers, '; '.join(doubts))
-    return report.CLEAN, '%d of %d hosts pass as of now.' % numbers
+        text += 'may pass as of now: %s.' % '; '.join(doubts)
+    else:
+        text += 'pass as of now.'
+    return report.CLEAN, text
 
 
 class OptionalColumn(columns.FormattableColumn):
@@ -148,14 +149,16 @@ class OptionalColumn(columns.FormattableColumn):
 
 def _check_arguments(parsed_args):
     """Raise CommandError unless a server or a flavor is given."""
-    if bool(parsed_args.server) == bool(parsed_args.flavor):
+    server, flavor = parsed_args.server, parsed_args.flavor
+    if server and flavor:
         raise exceptions.CommandError(
-            'Both SERVER and --flavor are given; give only one of them.'
-            if parsed_args.server else
+            'Both SERVER and --flavor are given; give only one of them.')
+    if not server and not flavor:
+        raise exceptions.CommandError(
             'Neither SERVER nor --flavor is given; give one of them.')
     for name in ('hint', 'image'):
         value = getattr(parsed_args, name)
-        if parsed_args.server and value is not None:
+        if server and value is not None:
             raise exceptions.CommandError(
                 "--%s is '%s', which is allowed only with --flavor."
                 % (name, value))
@@ -166,24 +169,18 @@ def _describe_closest(hosts):
     from nova_prio.admin.explain import answers
     closest = answers.find_closest(hosts)
     if closest:
+        texts = []
+        for name, amount in closest.missing.items():
+            text = '%d %s' % (amount, name)
+            if name.endswith(' row'):
+                unit = 'vCPU' if amount == 1 else 'vCPUs'
+                text = '%d %s in the %s' % (amount, unit, name)
+            texts.append(text)
         return 'Closest is %s, which lacks %s (%s).' % (
-            closest.host, ' and '.join(
-                _describe_missing(*item) for item in closest.missing.items()),
-            closest.result)
+            closest.host, ' and '.join(texts), closest.result)
     if not hosts:
         return 'There are no hosts.'
     (result, reason), number = collections.Counter(
         (each.result, each.reason) for each in hosts).most_common(1)[0]
     return ('No host is only short of resources. Most frequent, on %d of %d '
             'hosts: %s (%s).' % (number, len(hosts), reason, result))
-
-
-def _describe_missing(name, amount):
-    """Return a missing amount as text.
-
-    :param name: name of a row, or resource class
-    """
-    if name.endswith(' row'):
-        return '%d %s in the %s' % (
-            amount, 'vCPU' if amount == 1 else 'vCPUs', name)
-    return '%d %s' % (amount, name)

@@ -8,7 +8,6 @@ from collections import abc
 import dataclasses
 import typing
 
-from nova.scheduler import weights
 from nova.scheduler.weights import compute as weights_compute
 import os_resource_classes as orc
 
@@ -17,11 +16,11 @@ from nova_prio.model import capacity
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
-from nova_prio.scheduler.weights import priority_weighter
 
 if typing.TYPE_CHECKING:
     from nova import objects
     from nova.scheduler import host_manager
+    from nova.scheduler import weights
 
 #: Results: where the request ends on a host, in the order of Nova. The result
 #: of a filter is its name.
@@ -29,10 +28,10 @@ CELL, REQUEST_FILTER, PLACEMENT = 'cell', 'request filter', 'Placement'
 SCHEDULER, COMPUTE, PASSES = 'nova-scheduler', 'nova-compute', 'passes'
 PRIORITY_FILTER = 'PriorityFilter'
 
-#: What the planner of moves can free.
-MOVABLE = frozenset((
-    orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB,
-    *(row + ' row' for row in capacity.Rows._fields)))
+#: What the planner of moves can free: rows and resource classes. A row is a
+#: number of vCPUs that a host may sell; see ``nova_prio.model.capacity``.
+MOVABLE = {row + ' row' for row in capacity.Rows._fields}.union(
+    [orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB])
 
 
 @dataclasses.dataclass(eq=False)
@@ -42,10 +41,11 @@ class Answer:
     ``host`` is the name of the host or, if it has several nodes, host and node
     with a colon between them, as in a request. ``result`` is one of the
     constants of this module, or the name of a filter. ``missing`` is a dict,
-    row or resource class -> missing amount; it is empty if the host passes, or
-    refuses for another reason than a shortage. ``rank`` and ``weight`` are
-    those of PriorityWeighter, if the host passes. ``is_curable`` tells whether
-    the host may fit after moves of other instances.
+    row, such as 'high row', or resource class -> missing amount; it is empty
+    if the host passes, or refuses for another reason than a shortage. ``rank``
+    and ``weight`` are those of PriorityWeighter, if the host passes.
+    ``is_curable`` tells whether the host may fit after moves of other
+    instances.
     """
 
     host: str
@@ -60,53 +60,6 @@ class Answer:
         """Set the missing amounts of a host that is only short of them."""
         self.missing = missing
         self.is_curable = bool(missing) and MOVABLE.issuperset(missing)
-
-
-class Answers:
-    """The answers about one request.
-
-    ``of_node`` is UUID of a compute node -> Answer.
-
-    :param names: UUID of a compute node -> its name in an answer
-    """
-
-    def __init__(self, names: abc.Mapping[str, str]) -> None:
-        self._names = names
-        self.of_node: dict[str, Answer] = {}
-
-    def add(self, uuid: str, result: str, reason: str) -> Answer:
-        """Add and return the answer about a node with a UUID."""
-        answer = Answer(self._names[uuid], result, reason)
-        self.of_node[uuid] = answer
-        return answer
-
-    def refuse(self, state: host_manager.HostState, spec: objects.RequestSpec,
-               result: str, refusal: admission.Refusal) -> Answer:
-        """Add and return the answer about a host with a Refusal."""
-        answer = self.add(state.uuid, result, '%s: %s' % (
-            refusal.reason, refusal.detail))
-        answer.set_missing(get_missing(
-            state, request_view.read_request(spec), refusal))
-        # Moves may free a NUMA cell.
-        answer.is_curable |= refusal.reason == 'numa_topology'
-        return answer
-
-
-def weigh(spec: objects.RequestSpec, found: abc.Mapping[str, Answer],
-          passing: abc.Sequence[host_manager.HostState]) -> None:
-    """Set the rank and the weight of the hosts that pass.
-
-    :param found: UUID of a host -> its answer
-    """
-    weigher = priority_weighter.PriorityWeighter()
-    scores = weigher.weigh_objects(
-        [weights.WeighedHost(state, 0.0) for state in passing], spec)
-    for score, state in zip(scores, passing):
-        found[state.uuid].weight = score * weigher.weight_multiplier(state)
-    weighed = sorted(found.values(),
-                     key=lambda each: (-(each.weight or 0), each.host))
-    for rank, answer in enumerate(weighed, start=1):
-        answer.rank = rank
 
 
 def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
@@ -154,18 +107,21 @@ def get_missing(state: host_manager.HostState,
     view = host_view.get_report(state) if refusal.needed else None
     if view is None:
         return {}
-    limits = {**view.sellable._asdict(), 'memory': state.total_usable_ram_mb}
+    limits = {'memory': state.total_usable_ram_mb}
+    for row, vcpus in view.sellable._asdict().items():
+        limits[row + ' row'] = vcpus
     missing = {}
     for each in admission.find_refusals(
             view, request, host_view.get_remaining(state, view, request),
             state.free_ram_mb):
-        row = each.reason.removesuffix('_capacity')
-        if row not in limits:
+        name = each.reason.replace('_capacity', ' row')
+        if name not in limits:
             return {}
         assert each.needed is not None and each.available is not None
         # More than the host has can never be free.
-        if each.needed > limits[row]:
+        if each.needed > limits[name]:
             return {}
-        missing['MEMORY_MB' if row == 'memory' else row + ' row'] = (
-            each.needed - each.available)
+        if name == 'memory':
+            name = orc.MEMORY_MB
+        missing[name] = each.needed - each.available
     return missing

@@ -56,8 +56,10 @@ class Copies:
         :param decision: about the request on the present state
         :param uuid: UUID of the instance
         """
-        answer = decision.answers.get(host) or answers.Answer(
-            host, answers.CELL, 'the host was unknown before')
+        answer = decision.answers.get(host)
+        if answer is None:
+            return answers.Answer(host=host, result=answers.CELL,
+                                  reason='the host was unknown before')
         if not answer.is_curable:
             return answer
         spec = decision.spec
@@ -65,22 +67,23 @@ class Copies:
         state = self._get_state(host)
         trial = _copy_state(state)
         trial.allocation_candidates = candidates.select(
-            decision.offered.get(state.uuid) or
+            decision.placement.of_provider.get(state.uuid) or
             self._make_candidates(decision, state.uuid), self._free)
         if not trial.allocation_candidates:
-            return answers.Answer(host, answers.PLACEMENT, (
-                'after the planned moves, the host has too little free'))
+            return answers.Answer(
+                host=host, result=answers.PLACEMENT, reason='after the '
+                'planned moves, the host has too little free')
         refusal = self._judge.filter_one(spec, trial)
         if refusal:
             return refusal
         candidate = trial.allocation_candidates[0]
         candidates.take(candidate, self._free)
         fitted = consume(trial, spec, candidate)
-        for name in ('free_ram_mb', 'free_disk_mb', 'vcpus_used',
-                     'num_instances', 'pci_stats'):
-            setattr(state, name, getattr(trial, name))
-        state.instances[uuid] = objects.Instance(uuid=uuid)
-        _change_usage(state, spec.flavor, fitted, sign=1)
+        # Each move ends before the next one, so it adds no workload.
+        trial.num_io_ops = state.num_io_ops
+        trial.instances[uuid] = objects.Instance(uuid=uuid)
+        _change_report(trial, spec.flavor, fitted, sign=1)
+        self._states[host] = trial
         return None
 
     def depart(self, instance: objects.Instance) -> None:
@@ -95,7 +98,11 @@ class Copies:
         state.vcpus_used -= flavor.vcpus
         state.num_instances -= 1
         state.instances.pop(instance.uuid, None)
-        _change_usage(state, flavor, instance.numa_topology, sign=-1)
+        topology = instance.numa_topology
+        if state.numa_topology and topology:
+            state.numa_topology = hardware.numa_usage_from_instance_numa(
+                state.numa_topology, topology, free=True)
+        _change_report(state, flavor, topology, sign=-1)
         held = self._client.get_allocs_for_consumer(
             self._context, instance.uuid)['allocations']
         for uuid, allocation in held.items():
@@ -169,17 +176,14 @@ def _copy_state(state: host_manager.HostState) -> host_manager.HostState:
     return copied
 
 
-def _change_usage(state: host_manager.HostState, flavor: objects.Flavor,
-                  topology: objects.InstanceNUMATopology | None,
-                  sign: int) -> None:
-    """Change the NUMA topology and the report of a host.
+def _change_report(state: host_manager.HostState, flavor: objects.Flavor,
+                   topology: objects.InstanceNUMATopology | None,
+                   sign: int) -> None:
+    """Change the report of nova-compute in the state of a host.
 
-    :param topology: as it is fitted to the host
+    :param topology: as it is fitted to the host, or None
     :param sign: 1 if the instance arrives, -1 if it leaves
     """
-    if state.numa_topology and topology:
-        state.numa_topology = hardware.numa_usage_from_instance_numa(
-            state.numa_topology, topology, free=sign < 0)
     report = host_report.HostReport.from_stats(state.stats)
     if report is None:
         return
@@ -192,5 +196,7 @@ def _change_usage(state: host_manager.HostState, flavor: objects.Flavor,
         report, low_by_cell=low_by_cell,
         used=capacity.add_rows(report.used, needed.needed_rows, sign),
         vcpus_used=report.vcpus_used + sign * flavor.vcpus)
-    text = host_report.HostReport.to_stats(changed)
-    state.stats = {**state.stats, host_report.STATS_KEY: text}
+    # The copied states share their stats.
+    state.stats = dict(state.stats)
+    state.stats[host_report.STATS_KEY] = (
+        host_report.HostReport.to_stats(changed))

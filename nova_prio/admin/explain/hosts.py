@@ -31,18 +31,17 @@ class _State(host_manager.HostState):
 
     _numa_topology_text: str
 
-    def update(self, compute: objects.ComputeNode | None = None,
-               *others: typing.Any, **more: typing.Any) -> None:
+    def update(self, compute: objects.ComputeNode,
+               *others: typing.Any) -> None:
         """Update the state from records, as Nova does."""
         # The pools of PCI devices need the NUMA topology at once.
-        if (compute is None or not compute.numa_topology or
-                compute.pci_device_pools):
-            super().update(compute, *others, **more)
+        if not compute.numa_topology or compute.pci_device_pools:
+            super().update(compute, *others)
             return
         self._numa_topology_text = compute.numa_topology
         compute.numa_topology = None
         try:
-            super().update(compute, *others, **more)
+            super().update(compute, *others)
         finally:
             compute.numa_topology = self._numa_topology_text
         self.__dict__.pop('numa_topology', None)
@@ -71,18 +70,24 @@ class Hosts(host_manager.HostManager):
         self.unusable: dict[str, str] = {}
         with start.unchecked():
             super().__init__()
-        if not any(map(is_priority_filter, self.enabled_filters)):
+        if not any(is_priority_filter(each) for each in self.enabled_filters):
             self.enabled_filters = [
-                *(each for each in self.enabled_filters
-                  if type(each).__name__ != 'NUMATopologyFilter'),
-                priority_filter.PriorityFilter()]
+                each for each in self.enabled_filters
+                if type(each).__name__ != 'NUMATopologyFilter']
+            self.enabled_filters.append(priority_filter.PriorityFilter())
         self._records, self._services = super()._get_computes_for_cells(
             context, list(self.cells.values()), None)
-        self.nodes = [(node, cell) for cell, nodes in self._records.items()
-                      for node in nodes]
         self.silent_cells = [cell for cell in self.cells
                              if cell not in self._records]
-        self._uuids = self._read_instances(context)
+        self.nodes: list[tuple[objects.ComputeNode, str]] = []
+        # Name of a host -> UUIDs of its instances.
+        self._uuids: dict[str, list[str]] = collections.defaultdict(list)
+        for cell, nodes in self._records.items():
+            self.nodes += [(node, cell) for node in nodes]
+            with nova_context.target_cell(
+                    context, self.cells[cell]) as cctxt:
+                self._uuids.update(main_db.instance_get_all_uuids_by_hosts(
+                    cctxt, [node.host for node in nodes]))
 
     def host_state_cls(self, host: str, node: str, cell: str,
                        **kwargs: typing.Any) -> host_manager.HostState:
@@ -104,17 +109,6 @@ class Hosts(host_manager.HostManager):
                 self.unusable[name] = host_inventory.format_first_line(error)
         return chosen
 
-    def _read_instances(self, context: nova_context.RequestContext,
-                        ) -> dict[str, list[str]]:
-        """Return the UUIDs of the instances of each host."""
-        found: dict[str, list[str]] = collections.defaultdict(list)
-        for cell, nodes in self._records.items():
-            with nova_context.target_cell(
-                    context, self.cells[cell]) as cctxt:
-                found.update(main_db.instance_get_all_uuids_by_hosts(
-                    cctxt, [node.host for node in nodes]))
-        return found
-
     def _get_instance_info(self, context: nova_context.RequestContext,
                            compute: objects.ComputeNode,
                            ) -> dict[str, objects.Instance]:
@@ -129,10 +123,12 @@ class Hosts(host_manager.HostManager):
     ) -> tuple[dict[str, list[objects.ComputeNode]],
                dict[str, objects.Service]]:
         """Return nodes and services as they were read at first."""
-        return {cell.uuid: [node for node in self._records[cell.uuid]
-                            if node.uuid in compute_uuids]
-                for cell in cells if cell.uuid in self._records
-                }, self._services
+        found = {}
+        for cell in cells:
+            nodes = self._records.get(cell.uuid, ())
+            found[cell.uuid] = [node for node in nodes
+                                if node.uuid in compute_uuids]
+        return found, self._services
 
     def run_filter(self, the_filter: filters.BaseHostFilter | None,
                    states: abc.Iterable[host_manager.HostState],

@@ -18,17 +18,14 @@ from oslo_utils import uuidutils
 
 from nova_prio.admin.audit import host_view
 from nova_prio.api import flavor_preview
+from nova_prio.model import flavor_specs
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
     from oslo_config import cfg
 
-#: The image of a request without an image. Nova may require that the host
-#: supports its format, and each host supports this one.
-_ANY_IMAGE = {'disk_format': 'raw'}
 
-
-class ServerRefused(Exception):
+class ServerRefused(flavor_specs.RequestRefused):
     """The request of a server cannot be read; the text is one sentence."""
 
 
@@ -60,7 +57,6 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
         instance = host_view.find_instance(context, uuid)
         if instance is None:
             raise exception.InstanceNotFound(instance_id=uuid)
-        fault = instance.fault if instance.vm_state == 'error' else None
     except (exception.RequestSpecNotFound,
             exception.InstanceNotFound) as error:
         raise ServerRefused("SERVER is '%s'; allowed are UUIDs of servers."
@@ -71,10 +67,13 @@ def read_server(context: nova_context.RequestContext, uuid: str) -> Server:
             'database of the cell.' % uuid) from error
     except host_view.NotScheduledYet:
         return Server(_make_new(spec))
-    if instance.host is None and instance.vm_state == 'error':
-        return Server(_make_new(spec), fault=fault and fault.message)
-    return Server(_make_move(context, spec, instance), instance.host,
-                  fault and fault.message)
+    fault = None
+    if instance.vm_state == 'error':
+        fault = instance.fault and instance.fault.message
+        if instance.host is None:
+            return Server(_make_new(spec), fault=fault)
+    return Server(spec=_make_move(context, spec, instance),
+                  host=instance.host, fault=fault)
 
 
 def read_instance(context: nova_context.RequestContext,
@@ -140,22 +139,25 @@ def build_request(context: nova_context.RequestContext,
                   ) -> objects.RequestSpec:
     """Return the request for a new instance, as nova-api makes it.
 
-    :param hints: scheduler hints
-    :param image: the image as Nova reads it from Glance, or None
+    :param hints: scheduler hints, such as {'priority': 'high'}
+    :param image: dict, the image as Nova reads it from Glance, or None
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor, image and
         hints contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the request
     """
-    image_meta = objects.ImageMeta.from_dict(image or dict(_ANY_IMAGE))
+    # Nova may require that the host supports the format of the image, and
+    # each host supports this one.
+    image_meta = objects.ImageMeta.from_dict(image or {'disk_format': 'raw'})
     folded_flavor, topology = flavor_preview.fit_request(
         flavor, image_meta, hints)
+    pci_requests = pci_request.get_pci_requests_from_flavor(
+        folded_flavor, affinity_policy=(
+            hardware.get_pci_numa_policy_constraint(
+                folded_flavor, image_meta)))
     spec = objects.RequestSpec.from_components(
         context, uuidutils.generate_uuid(), image_meta, folded_flavor,
-        topology, pci_request.get_pci_requests_from_flavor(
-            folded_flavor, affinity_policy=(
-                hardware.get_pci_numa_policy_constraint(
-                    folded_flavor, image_meta))),
-        {'scheduler_hints': hints}, None, conf.default_schedule_zone,
+        topology, pci_requests, {'scheduler_hints': hints}, None,
+        conf.default_schedule_zone,
         security_groups=objects.SecurityGroupList(objects=[]),
         # Nova's request filter for projects fails without a project.
         project_id=uuidutils.generate_uuid(dashed=False))

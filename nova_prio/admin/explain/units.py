@@ -31,7 +31,7 @@ def count(of_cloud: judge.Judge, spec: objects.RequestSpec,
     """
     decision = of_cloud.decide(spec)
     return {of_cloud.get_name(state): _count_on(
-        of_cloud, state, spec, dict(decision.free), MOST)
+        of_cloud, state, spec, dict(decision.placement.free), MOST)
         for state in decision.passing}
 
 
@@ -43,7 +43,7 @@ def place(of_cloud: judge.Judge, spec: objects.RequestSpec, number: int,
         not all of them fit
     """
     decision = of_cloud.decide(spec)
-    free = decision.free
+    free = decision.placement.free
     found: dict[str, int] = {}
     for state in decision.passing:
         left = number - sum(found.values())
