@@ -7,6 +7,7 @@ import collections
 from cliff import show
 from osc_lib import exceptions
 
+from nova_prio.admin.page import content
 from nova_prio.cmd import capacity_loss
 from nova_prio.cmd import colors
 from nova_prio.cmd import controller
@@ -16,13 +17,13 @@ from nova_prio.cmd import tables
 from nova_prio.model import capacity
 from nova_prio.model import sizing
 
-AMOUNTS = ('Sold', 'Sellable', 'Left')
-#: Columns of the amounts: High Sold, High Sellable and so on.
-COLUMNS = ['%s %s' % (row.title(), amount) for row in capacity.Rows._fields
-           for amount in AMOUNTS]
-#: Columns of a table, with the amounts of a row in one column.
-ROWS = ['%s Sold/Sellable (Left)' % row.title()
-        for row in capacity.Rows._fields]
+#: Columns of the sold, sellable and remaining vCPUs of each row.
+COLUMNS = ['High Sold', 'High Sellable', 'High Left',
+           'Low Sold', 'Low Sellable', 'Low Left',
+           'Ordinary Sold', 'Ordinary Sellable', 'Ordinary Left']
+#: Columns of a table, with the numbers of a row in one column.
+ROWS = ['High Sold/Sellable (Left)', 'Low Sold/Sellable (Left)',
+        'Ordinary Sold/Sellable (Left)']
 
 
 class Show(report.Report):
@@ -86,23 +87,24 @@ class Show(report.Report):
         selected = list(_select_hosts(self.app, hosts, parsed_args))
         if parsed_args.after_loss:
             return self._show_losses(context, selected, parsed_args)
-        sums = _sum_up(selected, units, parsed_args.by_aggregate)
+        sums = _sum_up(selected, units, parsed_args)
         names = ['Host']
         if parsed_args.by_aggregate:
             names = ['Aggregate', 'Hosts']
-        columns = [*names, *COLUMNS, *unit_columns]
+        columns = names + COLUMNS + unit_columns
+        rows = _make_rows(sums, parsed_args)
         if parsed_args.html:
             from nova_prio.admin.page import capacity as capacity_page
             from nova_prio.admin.page import render
-            output_file.write('--html', parsed_args.html, render.render(
-                capacity_page.build(
-                    context, controller.get_conf(), hosts, silent_cells,
-                    selected, request, units, parsed_args.flavor,
-                    [dict(zip(columns, row))
-                     for row in _make_rows(columns, sums)])))
+            page = capacity_page.build(
+                context, controller.get_conf(), hosts, silent_cells, selected,
+                request, units, parsed_args.flavor,
+                data=[dict(zip(columns, row)) for row in rows])
+            output_file.write('--html', parsed_args.html, render.render(page))
         if tables.is_for_reading(parsed_args):
-            columns = [*names, *ROWS, *unit_columns]
-        self.show(parsed_args, columns, _make_rows(columns, sums))
+            columns = names + ROWS + unit_columns
+            rows = _make_rows(sums, parsed_args, is_for_reading=True)
+        self.show(parsed_args, columns, rows)
         return report.CLEAN
 
     def _show_losses(self, context, hosts, parsed_args):
@@ -128,8 +130,9 @@ class Show(report.Report):
             columns = capacity_loss.TABLE
             make_row = capacity_loss.make_table_row
         self.show(parsed_args, columns, [make_row(each) for each in losses])
-        return self.end(*report.find_outcome(
-            {each.is_survivable for each in losses}, capacity_loss.OUTCOMES))
+        status, text = report.find_outcome(
+            {each.is_survivable for each in losses}, capacity_loss.OUTCOMES)
+        return self.end(status, text)
 
 
 def _count_units(app, context, flavor):
@@ -138,8 +141,9 @@ def _count_units(app, context, flavor):
     from nova_prio.admin.explain import requests
     from nova_prio.admin.explain import units
     of_cloud = judge.Judge(context, controller.make_placement_client())
-    found = units.count(of_cloud, requests.build_request(
-        context, controller.get_conf(), flavor, {}, None))
+    request = requests.build_request(
+        context, controller.get_conf(), flavor, hints={}, image=None)
+    found = units.count(of_cloud, request)
     for doubt in of_cloud.list_doubts():
         app.LOG.warning('The units may not fit: %s.', doubt)
     return found
@@ -148,10 +152,12 @@ def _count_units(app, context, flavor):
 def _select_hosts(app, hosts, parsed_args):
     """Yield the hosts with a report that --host and --aggregate select."""
     selected = hosts
-    for option, get_names in (('host', lambda host: [host.name]),
+    for option, get_names in (('host', _get_names),
                               ('aggregate', _get_aggregates)):
         wanted = set(getattr(parsed_args, option) or ())
-        unknown = wanted.difference(*map(get_names, hosts))
+        unknown = set(wanted)
+        for host in hosts:
+            unknown.difference_update(get_names(host))
         if unknown:
             report.refuse('--' + option, min(unknown),
                           'names of %ss with computes' % option)
@@ -165,54 +171,61 @@ def _select_hosts(app, hosts, parsed_args):
             yield host
 
 
+def _get_names(host):
+    """Return the name of a host, a list."""
+    return [host.name]
+
+
 def _get_aggregates(host):
     """Return the names of the aggregates of a host, a list."""
     return [aggregate.name for aggregate in host.aggregates]
 
 
-def _sum_up(hosts, units, by_aggregate):
-    """Return the sums of each host, or of each aggregate.
+def _sum_up(hosts, units, parsed_args):
+    """Return the sums of each host, or of each aggregate, sorted by name.
 
     :param hosts: list of ``HostRecord``
     :param units: dict, name of a host -> number of instances
-    :returns: dict, name -> column -> number
+    :returns: dict, name -> ``content.Aggregate``
     """
-    sums = collections.defaultdict(collections.Counter)
+    sums = {}
     for host in hosts:
-        numbers = {'Hosts': 1, 'Units': units.get(host.name, 0)}
-        for row in capacity.Rows._fields:
-            for amount, rows in (('Sold', host.report.used),
-                                 ('Sellable', host.report.sellable),
-                                 ('Left', host.report.left)):
-                numbers['%s %s' % (row.title(), amount)] = getattr(rows, row)
-        for name in _get_aggregates(host) if by_aggregate else [host.name]:
-            sums[name].update(numbers)
-    return sums
+        names = [host.name]
+        if parsed_args.by_aggregate:
+            names = _get_aggregates(host)
+        rows = content.make_rows(
+            host.report.used, host.report.sellable, host.report.left)
+        for name in names:
+            content.add_host(sums, name, rows, units.get(host.name, 0))
+    return dict(sorted(sums.items()))
 
 
-def _make_rows(columns, sums):
-    """Return the rows of some columns, sorted by name.
+def _make_rows(sums, parsed_args, is_for_reading=False):
+    """Return a list of values for each host or aggregate.
 
-    :param columns: names of columns, the first one that of the name
     :param sums: what :func:`_sum_up` returns
+    :param is_for_reading: whether the columns of the vCPUs are ``ROWS``
     """
-    return [[name, *(_get_value(column, numbers) for column in columns[1:])]
-            for name, numbers in sorted(sums.items())]
+    rows = []
+    for name, total in sums.items():
+        values = [name]
+        if parsed_args.by_aggregate:
+            values.append(total.hosts)
+        for row in total.rows.values():
+            if is_for_reading:
+                values.append(_format_row(row))
+            else:
+                values += row
+        if parsed_args.flavor:
+            values.append(total.units)
+        rows.append(values)
+    return rows
 
 
-def _get_value(column, numbers):
-    """Return the value of a column.
-
-    :param column: one of ``ROWS``, or a key of ``numbers``
-    :param numbers: dict, column -> number
-    """
-    if column not in ROWS:
-        return numbers[column]
-    row = column.split()[0]
-    sold, sellable, left = (
-        numbers['%s %s' % (row, amount)] for amount in AMOUNTS)
-    text = '%d/%d (%d)' % (sold, sellable, left)
-    return tables.ColoredText(text, colors.RED) if sold > sellable else text
+def _format_row(row):
+    """Return the numbers of a ``content.Row`` as a text."""
+    text = '%d/%d (%d)' % row
+    return tables.ColoredText(text, colors.RED) if row.is_oversold else text
 
 
 class Solve(show.ShowOne):
@@ -250,30 +263,29 @@ class Solve(show.ShowOne):
 
     def take_action(self, parsed_args):
         """Return the names and the values to show."""
-        def get_ratio(name):
-            """Return the ratio that an option gives, or None."""
-            return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
-                                     capacity.parse_ratio)
-
-        least = 1 if parsed_args.mix else 0
+        least = int(parsed_args.mix)
         size = sizing.HostSize(
-            report.get_number(
+            dedicated=report.get_number(
                 parsed_args, 'dedicated', least, sizing.MOST_CPUS),
-            report.get_number(parsed_args, 'shared', least, sizing.MOST_CPUS),
-            get_ratio('ratio'), parsed_args.mix)
+            shared=report.get_number(
+                parsed_args, 'shared', least, sizing.MOST_CPUS),
+            ratio=_get_ratio(parsed_args, 'ratio'), mix=parsed_args.mix)
         low = report.get_number(parsed_args, 'low_vcpus', 1,
                                 # MOST_CPUS dedicated, MOST_CPUS shared.
                                 2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
-        overall = get_ratio('overall_ratio')
-        has_target = low is not None or overall is not None
-        missing = size.count(None)
-        if missing != (1 if has_target else 0):
+        overall = _get_ratio(parsed_args, 'overall_ratio')
+        given = 3 - size.count(None)
+        if low is None and overall is None:
+            wanted_number, is_complete = 'without', given == 3
+        else:
+            wanted_number, is_complete = 'with', given == 2
+        if not is_complete:
             raise exceptions.CommandError(
                 '%d of --dedicated, --shared and --ratio are given, %s '
                 '--low-vcpus or --overall-ratio; allowed are all three '
                 'without such a wanted number, or two of them with it.'
-                % (3 - missing, 'with' if has_target else 'without'))
-        if has_target:
+                % (given, wanted_number))
+        if given == 2:
             try:
                 size = sizing.solve(size, low, overall)
             except sizing.NoSolution as error:
@@ -285,10 +297,16 @@ class Solve(show.ShowOne):
                 'dedicated and %d shared CPUs, so nova-compute with '
                 'cpu_priority_mix_enable would not start. Use a larger ratio, '
                 'or --no-mix.' % (size.ratio, size.dedicated, size.shared))
-        return zip(*(
-            ('dedicated', size.dedicated), ('shared', size.shared),
-            ('ratio', float(size.ratio)), ('mix', size.mix),
-            ('high_vcpus', rows.high), ('low_vcpus', rows.low),
-            ('ordinary_vcpus', rows.ordinary),
-            ('overall_ratio', round(float(size.overall_ratio), 4))),
-            strict=True)
+        shown = {
+            'dedicated': size.dedicated, 'shared': size.shared,
+            'ratio': float(size.ratio), 'mix': size.mix,
+            'high_vcpus': rows.high, 'low_vcpus': rows.low,
+            'ordinary_vcpus': rows.ordinary,
+            'overall_ratio': round(float(size.overall_ratio), 4)}
+        return tuple(shown), tuple(shown.values())
+
+
+def _get_ratio(parsed_args, name):
+    """Return the ratio that an option gives, or None."""
+    return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
+                             parse=capacity.parse_ratio)

@@ -8,6 +8,7 @@ import collections
 from collections import abc
 import dataclasses
 import functools
+import operator
 import typing
 
 from nova.compute import vm_states
@@ -24,6 +25,7 @@ from nova_prio.admin.page import content
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import flavor_cpus
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
@@ -31,6 +33,8 @@ from nova_prio.virt import demand
 if typing.TYPE_CHECKING:
     from oslo_config import cfg
 
+#: Errors if Placement does not answer.
+PLACEMENT_ERRORS = (allocations.PlacementRefused,) + allocations.CLIENT_ERRORS
 #: Number of instances that one query reads.
 PAGE = 500
 NOTES = [
@@ -54,9 +58,10 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
     :param conf: Nova's configuration
     :param hosts: all hosts of the cells that answer
     :param silent_cells: UUIDs of the other cells
-    :param selected: the hosts to show, which have a report
+    :param selected: the hosts among them to show, which have a report
     :param request: of one server of the flavor, or None
-    :param units: name of a host -> number of servers of the flavor that fit
+    :param units: name of a host -> number of servers of the flavor that fit,
+        without zeros
     :param flavor: the name or ID that the operator gave, or None
     :param data: see ``content.Page``
     """
@@ -68,58 +73,70 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
         # In some releases the client asks Placement when it is made.
         disabled = host_inventory.list_disabled(
             report_client.SchedulerReportClient())
-    except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
+    except PLACEMENT_ERRORS as error:
         disabled = set()
         warnings.append(
             'Placement does not answer: %s. This page does not show which '
             'hosts "nova-prio host disable" has disabled.'
             % host_inventory.format_first_line(error))
-    selected = [dataclasses.replace(
-        host, is_disabled=host.node.uuid in disabled) for host in selected]
-    shown, cells_without_servers = list_hosts(context, selected, request)
+    instances, cells_without_servers = _read_instances(
+        context, [host.name for host in selected])
+    flavor_row = flavor_cpus.ORDINARY
     if request:
-        shown = [_count_units(host, units.get(host.name, 0))
-                 for host in shown]
-    warnings += ['Cell %s did not answer for its servers, which are missing '
-                 'on its hosts. Run the command again.' % cell
-                 for cell in cells_without_servers if cell not in silent_cells]
+        flavor_row = request.priority or flavor_row
+    shown = []
+    for host in selected:
+        section = _make_host(host, instances[host.name],
+                             is_disabled=host.node.uuid in disabled)
+        if request:
+            section = _add_units(
+                section, host, request, units.get(host.name, 0))
+        shown.append(section)
+    for cell in cells_without_servers:
+        if cell not in silent_cells:
+            warnings.append(
+                'Cell %s did not answer for its servers, which are missing on '
+                'its hosts. Run the command again.' % cell)
+    now = timeutils.utcnow().isoformat(' ', 'minutes')
+    lead = '%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
+        len(selected), len(hosts), now)
     return content.Page(
         title='CPU capacity of priority hosts', steps=[content.Step(shown)],
         data=data, flavor=flavor, notes=NOTES, warnings=warnings,
-        flavor_row=(request and request.priority) or flavor_cpus.ORDINARY,
-        lead=['%d of %d hosts of the cloud. Read from Nova at %s UTC.' % (
-            len(selected), len(hosts),
-            timeutils.utcnow().isoformat(' ', 'minutes'))])
+        flavor_row=flavor_row, lead=[lead])
 
 
-def _count_units(host: content.HostSection, units: int) -> content.HostSection:
-    """Return a host with the number of servers that fit."""
-    shortage = host.shortage or '"nova-prio explain" tells why'
-    return dataclasses.replace(
-        host, units=units, shortage='' if units else shortage)
+def _add_units(section: content.HostSection, host: host_inventory.HostRecord,
+               request: demand.ResourceRequest,
+               units: int) -> content.HostSection:
+    """Return a host with the number of servers that fit.
+
+    :param request: of one of the servers
+    """
+    shortage = ''
+    if not units:
+        shortage = (_describe_shortage(host, request) or
+                    '"nova-prio explain" tells why')
+    return dataclasses.replace(section, units=units, shortage=shortage)
 
 
-def list_hosts(context: nova_context.RequestContext,
-               hosts: abc.Sequence[host_inventory.HostRecord],
-               request: demand.ResourceRequest | None = None,
-               ) -> tuple[list[content.HostSection], list[str]]:
-    """Return the content of hosts that have a report.
-
-    Send queries for each cell, not for each host.
+def _read_instances(
+        context: nova_context.RequestContext, hosts: list[str],
+) -> tuple[dict[str, list[objects.Instance]], list[str]]:
+    """Read the instances of hosts with queries for each cell, not each host.
 
     :param context: targets no cell
-    :param request: of one server of the flavor to fit, or None
-    :returns: (hosts, UUIDs of the cells that do not answer)
+    :param hosts: names of hosts
+    :returns: (name of a host -> instances, UUIDs of the cells that do not
+        answer)
     """
-    instances: dict[str, list[objects.Instance]] = collections.defaultdict(
-        list)
+    found = collections.defaultdict(list)
     answers, silent_cells = host_inventory.read_cells(
-        context, _list_instances, [host.name for host in hosts])
-    for found in answers.values():
-        for instance in found:
-            instances[instance.host].append(instance)
-    return [_make_host(host, instances[host.name], request)
-            for host in hosts], silent_cells
+        context, _list_instances, hosts)
+    for instances in answers.values():
+        for instance in instances:
+            found[instance.host].append(instance)
+    return found, silent_cells
 
 
 def _list_instances(context: nova_context.RequestContext,
@@ -130,97 +147,118 @@ def _list_instances(context: nova_context.RequestContext,
         {'deleted': False, 'host': hosts}, sort_dir='asc',
         expected_attrs=['flavor', 'numa_topology'])
     return sorted(host_inventory.iterate_pages(read_page, 'uuid', PAGE),
-                  key=lambda instance: (instance.display_name, instance.uuid))
+                  key=operator.attrgetter('display_name', 'uuid'))
 
 
 def _make_host(host: host_inventory.HostRecord,
                instances: abc.Collection[objects.Instance],
-               request: demand.ResourceRequest | None) -> content.HostSection:
-    """Return the content of a host with a report."""
-    report, service = host.report, host.service
+               is_disabled: bool) -> content.HostSection:
+    """Return the content of a host with a report.
+
+    :param is_disabled: whether ``nova-prio host disable`` has disabled it
+    """
+    report = host.report
     assert report is not None
     cpus = report.cpus
-    pins = {instance.uuid: frozenset(demand.get_instance_pins(instance))
-            for instance in instances}
-    is_omitted = service is not None and (
-        service.disabled or service.forced_down)
-    problems = list(_find_problems(host, pins))
-    if host.is_disabled:
+    pins: dict[str, frozenset[int]] = {}
+    guests = []
+    held = demand.get_host_pins(host.node.numa_topology) - report.blocked
+    for instance in instances:
+        pinned = frozenset(demand.get_instance_pins(instance))
+        pins[instance.uuid] = pinned
+        held -= pinned
+        floating = demand.find_floating_cpus(instance, cpus, host.cells)
+        guests.append(_make_guest(instance, pinned, floating))
+    reasons_to_omit = _find_reasons_to_omit(host.service)
+    problems = reasons_to_omit + list(_find_problems(report, pins))
+    if is_disabled:
         problems.append('"nova-prio host disable" has disabled this host for '
                         'servers with a priority.')
     if not host.allows_priority:
         problems.append(content.NO_PRIORITY_AGGREGATE)
+    mix = 'on' if report.mix else 'off'
     return content.HostSection(
         name=host.name,
         aggregates=[aggregate.name for aggregate in host.aggregates],
         dedicated=cpus.dedicated, shared=cpus.shared,
         rows=content.make_rows(
             report.used, report.sellable, report.left),
-        guests=[_make_guest(
-            instance, pins[instance.uuid], demand.find_floating_cpus(
-                instance, cpus, host.cells)) for instance in instances],
-        facts=[('Dedicated CPUs', hardware.format_cpu_spec(
-                    cpus.dedicated) or 'none'),
-               ('Shared CPUs', hardware.format_cpu_spec(
-                   cpus.shared) or 'none'),
+        guests=guests,
+        facts=[('Dedicated CPUs', _format_cpus(cpus.dedicated)),
+               ('Shared CPUs', _format_cpus(cpus.shared)),
                ('CPU allocation ratio', str(cpus.ratio)),
-               ('Mix', 'on' if report.mix else 'off')],
-        held=demand.get_host_pins(host.node.numa_topology).difference(
-            *pins.values()) - report.blocked,
-        blocked=report.blocked,
-        problems=problems,
-        shortage=_describe_shortage(host, request) if request else '',
-        is_open=not is_omitted,
-        takes_priority=host.allows_priority and not host.is_disabled)
+               ('Mix', mix)],
+        held=held, blocked=report.blocked, problems=problems,
+        is_open=not reasons_to_omit,
+        takes_priority=host.allows_priority and not is_disabled)
+
+
+def _format_cpus(cpus: frozenset[int]) -> str:
+    """Return CPUs as a text for the page."""
+    return hardware.format_cpu_spec(cpus) or 'none'
 
 
 def _describe_shortage(host: host_inventory.HostRecord,
                        request: demand.ResourceRequest) -> str:
     """Return why a host takes no instance of a request, or ''."""
-    if request.priority is None and any(
-            map(aggregate_metadata.excludes_ordinary, host.aggregates)):
-        return 'an aggregate has priority_ordinary=false'
+    if request.priority is None:
+        for aggregate in host.aggregates:
+            if aggregate_metadata.excludes_ordinary(aggregate):
+                return 'an aggregate has priority_ordinary=false'
     report = host.report
     assert report is not None
+    texts = []
     # Pass the memory of one instance as free, so that memory never limits.
-    refusals = admission.find_refusals(
-        report, request, report.remaining, request.memory_mb)
-    return '; '.join(
-        '%s %s vCPUs left, %s needed' % (
-            refusal.available, refusal.reason.removesuffix('_capacity'),
-            refusal.needed)
-        if refusal.reason.endswith('_capacity') else refusal.detail
-        for refusal in refusals)
+    for refusal in admission.find_refusals(
+            report, request, report.remaining, request.memory_mb):
+        row, is_row, _ = refusal.reason.partition('_capacity')
+        text = refusal.detail
+        if is_row:
+            text = '%s %s vCPUs left, %s needed' % (
+                refusal.available, row, refusal.needed)
+        texts.append(text)
+    return '; '.join(texts)
 
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],
                 floating: frozenset[int]) -> content.Guest:
     """Return the content of an instance."""
     state = instance.vm_state
+    if instance.task_state:
+        state += ' (%s)' % instance.task_state
     return content.Guest(
         name=instance.display_name, uuid=instance.uuid,
-        row=flavor_cpus.get_class(instance.flavor.extra_specs),
-        state='%s (%s)' % (state, instance.task_state)
-        if instance.task_state else state,
+        row=flavor_cpus.get_class(instance.flavor.extra_specs), state=state,
         pinned=pinned, floating=floating, flavor=instance.flavor.name,
-        is_stopped=state == vm_states.STOPPED)
+        is_stopped=instance.vm_state == vm_states.STOPPED)
 
 
-def _find_problems(host: host_inventory.HostRecord,
+def _find_reasons_to_omit(service: objects.Service | None) -> list[str]:
+    """Return why the scheduler omits a host, sentences.
+
+    :param service: nova-compute of the host, or None if it is unknown
+    """
+    reasons = []
+    if service is not None and service.disabled:
+        reason = ''
+        if service.disabled_reason:
+            reason = ' (%s)' % service.disabled_reason
+        reasons.append('nova-compute is disabled%s: the scheduler omits this '
+                       'host.' % reason)
+    if service is not None and service.forced_down:
+        reasons.append(
+            'nova-compute is forced down: the scheduler omits this host.')
+    return reasons
+
+
+def _find_problems(report: capacity_report.CapacityReport,
                    pins: abc.Mapping[str, frozenset[int]],
                    ) -> abc.Iterator[str]:
-    """Yield the problems of a host that Nova's databases tell, as sentences.
+    """Yield the problems of a host that its instances and report tell.
 
     :param pins: UUID of an instance -> CPUs
+    :returns: sentences
     """
-    report, service = host.report, host.service
-    assert report is not None
-    if service is not None and service.disabled:
-        yield 'nova-compute is disabled%s: the scheduler omits this host.' % (
-            ' (%s)' % service.disabled_reason
-            if service.disabled_reason else '')
-    if service is not None and service.forced_down:
-        yield 'nova-compute is forced down: the scheduler omits this host.'
     for problem in (report.problem, report.partition_problem):
         if problem:
             yield '%s.' % problem.rstrip('.')
@@ -229,10 +267,10 @@ def _find_problems(host: host_inventory.HostRecord,
             row, getattr(report.used, row), getattr(report.sellable, row),
             finding.REMEDIES['oversold'])
     if report.blocked:
+        names = report.blocked_by and ' (%s)' % report.blocked_by
         yield ('CPUs %s take no pinned server: guests on stale CPU sets or '
-               'orphan guests use them%s.' % (
-                   hardware.format_cpu_spec(report.blocked),
-                   report.blocked_by and ' (%s)' % report.blocked_by))
+               'orphan guests use them%s.'
+               % (hardware.format_cpu_spec(report.blocked), names))
     for uuid, text in finding.find_pin_conflicts(pins):
         yield 'Instance %s is pinned to %s. %s' % (
             uuid, text, finding.REMEDIES['pin_conflict'])

@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-import collections
 from collections import abc
 import dataclasses
 import functools
-import itertools
 import string
 import typing
 
@@ -40,7 +38,12 @@ class Row(typing.NamedTuple):
 
     def add(self, other: Row) -> Row:
         """Return the sum of two rows."""
-        return Row(*map(sum, zip(self, other)))
+        return Row(sold=self.sold + other.sold,
+                   sellable=self.sellable + other.sellable,
+                   left=self.left + other.left)
+
+
+NO_VCPUS = Row(sold=0, sellable=0, left=0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,9 +106,10 @@ class HostSection:
     @property
     def search_text(self) -> str:
         """The names by which a reader finds the host, in lower case."""
-        return ' '.join([self.name, *self.aggregates, *(
-            '%s %s' % (guest.name, guest.uuid)
-            for guest in self.guests)]).lower()
+        names = [self.name] + self.aggregates
+        for guest in self.guests:
+            names += [guest.name, guest.uuid]
+        return ' '.join(names).lower()
 
 
 class RefusedServers(typing.NamedTuple):
@@ -143,9 +147,10 @@ class Step:
     @property
     def search_text(self) -> str:
         """The words by which a reader finds the step, in lower case."""
-        return ' '.join([self.title, self.outcome, *(
-            name for refusal in self.refusals for name in refusal.servers)
-        ]).lower()
+        words = [self.title, self.outcome]
+        for refusal in self.refusals:
+            words += refusal.servers
+        return ' '.join(words).lower()
 
 
 class Aggregate(typing.NamedTuple):
@@ -179,39 +184,49 @@ class Page:
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,
               left: capacity.Rows) -> dict[str, Row]:
     """Return name of a row -> Row."""
-    return dict(zip(capacity.Rows._fields,
-                    map(Row, used, sellable, left)))
+    return {name: Row(sold=getattr(used, name),
+                      sellable=getattr(sellable, name),
+                      left=getattr(left, name))
+            for name in capacity.Rows._fields}
 
 
 def assign_codes(names: abc.Sequence[str]) -> dict[str, str]:
     """Return name -> code: A, B, ...; AA, AB, ... beyond 52 names."""
     letters = string.ascii_uppercase + string.ascii_lowercase
-    return dict(zip(names, letters if len(names) <= len(letters) else map(
-        ''.join, itertools.product(letters, repeat=2))))
+    codes = {}
+    for number, name in enumerate(names):
+        first, last = divmod(number, len(letters))
+        codes[name] = letters[last]
+        if len(names) > len(letters):
+            codes[name] = letters[first] + letters[last]
+    return codes
 
 
 def summarize(hosts: abc.Iterable[HostSection]) -> dict[str, Aggregate]:
     """Return name of an aggregate -> Aggregate, sorted by name."""
-    members = collections.defaultdict(list)
+    found: dict[str, Aggregate] = {}
     for host in hosts:
         for name in host.aggregates:
-            members[name].append(host)
-    return {name: _summarize_members(found)
-            for name, found in sorted(members.items())}
+            add_host(found, name, host.rows, host.units)
+    return dict(sorted(found.items()))
 
 
-def _summarize_members(hosts: list[HostSection]) -> Aggregate:
-    """Return the Aggregate of hosts."""
-    has_units = hosts[0].units is not None
-    return Aggregate(
-        len(hosts), _sum_rows(hosts),
-        sum(host.units or 0 for host in hosts) if has_units else None)
+def add_host(found: dict[str, Aggregate], name: str, rows: dict[str, Row],
+             units: int | None) -> None:
+    """Add a host to an aggregate.
 
-
-def _sum_rows(hosts: abc.Iterable[HostSection]) -> dict[str, Row]:
-    """Return name of a row -> sum of the Rows of hosts."""
-    sums: dict[str, Row] = {}
-    for host in hosts:
-        for name, row in host.rows.items():
-            sums[name] = sums.get(name, Row(0, 0, 0)).add(row)
-    return sums
+    :param found: name of an aggregate -> Aggregate, to which this adds
+    :param name: of the aggregate
+    :param rows: as those of HostSection
+    :param units: as those of HostSection, None without a flavor
+    """
+    if name not in found:
+        found[name] = Aggregate(hosts=1, rows=rows, units=units)
+        return
+    hosts, sums, total = found[name]
+    sums = dict(sums)
+    for row_name, row in rows.items():
+        sums[row_name] = sums.get(row_name, NO_VCPUS).add(row)
+    if units is not None:
+        total = (total or 0) + units
+    found[name] = Aggregate(hosts=hosts + 1, rows=sums, units=total)

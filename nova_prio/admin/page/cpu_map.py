@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The map of the CPUs of a host: boxes in lanes, and a table."""
+"""The map of the CPUs of a host: boxes in lanes, and a table.
+
+A lane is a line of the map. A block is a part of the map, with its lanes.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,19 @@ BLOCK_CPUS = 16
 SETS, PINNED, LOW, ORDINARY = 'set', 'pinned', 'low', 'ordinary'
 #: Text of a CPU that is pinned, but by no known server, and of a blocked CPU.
 HELD, BLOCKED = '?', '!'
+#: Such a text -> why the CPU takes no pinned server.
+NOTES = {
+    HELD: 'held by a move that is not confirmed, or as the sibling of an '
+    'isolated thread',
+    BLOCKED: 'blocked by a guest on a stale CPU set, or by an orphan guest'}
+
+
+class Mark(typing.NamedTuple):
+    """The content of a CPU in a lane; see Box."""
+
+    kind: str
+    text: str
+    title: str
 
 
 class Box(typing.NamedTuple):
@@ -52,11 +68,26 @@ class Block(typing.NamedTuple):
         return self.first + self.width - 1
 
 
+class CPU(typing.NamedTuple):
+    """A CPU of a host.
+
+    ``set_name`` is 'dedicated', 'shared' or ''. ``pinned`` are the servers
+    that are pinned there, ``floating`` those that float there. ``note`` is why
+    the CPU takes no pinned server, or ''.
+    """
+
+    set_name: str
+    pinned: tuple[content.Guest, ...]
+    floating: tuple[content.Guest, ...]
+    note: str
+
+
 class CPUs(typing.NamedTuple):
     """CPUs of one set on which the same servers float; a line of a table.
 
-    ``pinned`` are the servers that are pinned there, each with its CPUs as a
-    text. ``note`` is a sentence or ''.
+    ``cpus`` are the numbers as a text. ``pinned`` are the servers that are
+    pinned there, each with its CPUs as a text. The other fields are those of
+    each CPU.
     """
 
     cpus: str
@@ -68,10 +99,10 @@ class CPUs(typing.NamedTuple):
 
 def count_cpus(host: content.HostSection) -> int:
     """Return the number of CPUs up to the last one in use."""
-    return 1 + max(frozenset().union(
-        host.dedicated, host.shared, *(
-            guest.pinned | guest.floating for guest in host.guests)),
-        default=-1)
+    used = host.dedicated | host.shared
+    for guest in host.guests:
+        used |= guest.pinned | guest.floating
+    return 1 + max(used, default=-1)
 
 
 def get_codes(host: content.HostSection) -> dict[str, str]:
@@ -83,126 +114,108 @@ def get_codes(host: content.HostSection) -> dict[str, str]:
 def draw(host: content.HostSection) -> list[Block]:
     """Return the blocks of the map of a host."""
     codes = get_codes(host)
-    total = count_cpus(host)
-    marks = {lane: _get_marks(host, codes, lane, total)
-             for lane in (SETS, PINNED, LOW, ORDINARY)}
+    marks = [_mark_cpu(cpu, codes) for cpu in _read_cpus(host)]
     blocks = []
-    for first in range(0, total, BLOCK_CPUS):
-        cpus = range(first, min(first + BLOCK_CPUS, total))
-        lanes = {lane: list(_join(cpus, of_cpu))
-                 for lane, of_cpu in marks.items()}
-        blocks.append(Block(first, len(cpus), {
-            lane: boxes for lane, boxes in lanes.items() if boxes}))
+    for first in range(0, len(marks), BLOCK_CPUS):
+        of_block = marks[first:first + BLOCK_CPUS]
+        lanes = {}
+        for lane in SETS, PINNED, LOW, ORDINARY:
+            boxes = _join(first, [mark.get(lane) for mark in of_block])
+            if boxes:
+                lanes[lane] = boxes
+        blocks.append(Block(first=first, width=len(of_block), lanes=lanes))
     return blocks
 
 
 def list_cpus(host: content.HostSection) -> list[CPUs]:
     """Return the lines of the table of CPUs of a host."""
-    lines: dict[tuple[typing.Any, ...], set[int]] = {}
-    for cpu in range(count_cpus(host)):
-        key = (_get_set(host, cpu), _find_guests(host, cpu, 'floating'),
-               _get_note(host, cpu))
-        lines.setdefault(key, set()).add(cpu)
-    return [CPUs(
-        hardware.format_cpu_spec(cpus), set_name,
-        [(guest, hardware.format_cpu_spec(guest.pinned & cpus))
-         for guest in host.guests if guest.pinned & cpus],
-        list(floating), note)
-        for (set_name, floating, note), cpus in lines.items()]
+    groups: dict[CPU, set[int]] = {}
+    for number, cpu in enumerate(_read_cpus(host)):
+        groups.setdefault(cpu._replace(pinned=()), set()).add(number)
+    lines = []
+    for cpu, numbers in groups.items():
+        pinned = [(guest, hardware.format_cpu_spec(guest.pinned & numbers))
+                  for guest in host.guests if guest.pinned & numbers]
+        lines.append(CPUs(
+            cpus=hardware.format_cpu_spec(numbers), set_name=cpu.set_name,
+            pinned=pinned, floating=list(cpu.floating), note=cpu.note))
+    return lines
 
 
-def _get_set(host: content.HostSection, cpu: int) -> str:
-    """Return the name of the CPU set of a CPU, or ''."""
-    if cpu in host.dedicated:
-        return 'dedicated'
-    return 'shared' if cpu in host.shared else ''
+def _read_cpus(host: content.HostSection) -> abc.Iterator[CPU]:
+    """Yield the CPUs of a host, the CPU 0 first."""
+    for number in range(count_cpus(host)):
+        set_name = note = ''
+        if number in host.dedicated:
+            set_name = 'dedicated'
+        elif number in host.shared:
+            set_name = 'shared'
+        if number in host.blocked:
+            note = NOTES[BLOCKED]
+        elif number in host.held:
+            note = NOTES[HELD]
+        yield CPU(
+            set_name=set_name, note=note,
+            pinned=tuple(
+                guest for guest in host.guests if number in guest.pinned),
+            floating=tuple(
+                guest for guest in host.guests if number in guest.floating))
 
 
-def _find_guests(host: content.HostSection, cpu: int, attribute: str,
-                 ) -> tuple[content.Guest, ...]:
-    """Return the servers of a CPU.
+def _mark_cpu(cpu: CPU, codes: abc.Mapping[str, str]) -> dict[str, Mark]:
+    """Return the marks of a CPU: name of a lane -> Mark.
 
-    :param attribute: 'pinned' or 'floating'
-    """
-    return tuple(guest for guest in host.guests
-                 if cpu in getattr(guest, attribute))
-
-
-def _get_note(host: content.HostSection, cpu: int) -> str:
-    """Return why a CPU takes no pinned server, or ''."""
-    if cpu in host.blocked:
-        return 'blocked by a guest on a stale CPU set, or by an orphan guest'
-    if cpu in host.held:
-        return ('held by a move that is not confirmed, or as the sibling of '
-                'an isolated thread')
-    return ''
-
-
-def _get_marks(host: content.HostSection,
-               codes: abc.Mapping[str, str], lane: str,
-               total: int) -> dict[int, tuple[str, str, str]]:
-    """Return CPU -> kind, text and title of a lane.
-
-    :param total: number of CPUs of the map
+    :param codes: result of :func:`get_codes`
     """
     marks = {}
-    for cpu in range(total):
-        mark = (_mark_set(host, cpu) if lane == SETS else
-                _mark_pinned(host, codes, cpu) if lane == PINNED else
-                _mark_floating(host, cpu, lane))
-        if mark:
-            marks[cpu] = mark
+    if cpu.set_name:
+        marks[SETS] = Mark(kind=cpu.set_name, text=cpu.set_name,
+                           title='in cpu_%s_set' % cpu.set_name)
+    if cpu.pinned:
+        marks[PINNED] = Mark(
+            kind=cpu.pinned[0].row, title=_join_names(cpu.pinned),
+            text=','.join(codes[guest.uuid] for guest in cpu.pinned))
+    elif cpu.note == NOTES[BLOCKED]:
+        marks[PINNED] = Mark(kind='blocked', text=BLOCKED, title=cpu.note)
+    elif cpu.note:
+        marks[PINNED] = Mark(kind='held', text=HELD, title=cpu.note)
+    for lane in LOW, ORDINARY:
+        guests = [guest for guest in cpu.floating
+                  if (guest.row == capacity.LOW) == (lane == LOW)]
+        if guests:
+            marks[lane] = Mark(kind=lane, text='~%d' % len(guests),
+                               title=_join_names(guests))
     return marks
-
-
-def _mark_set(host: content.HostSection,
-              cpu: int) -> tuple[str, str, str] | None:
-    """Return the mark of a CPU in the lane of CPU sets, or None."""
-    name = _get_set(host, cpu)
-    return (name, name, 'in cpu_%s_set' % name) if name else None
-
-
-def _mark_pinned(host: content.HostSection,
-                 codes: abc.Mapping[str, str], cpu: int,
-                 ) -> tuple[str, str, str] | None:
-    """Return the mark of a CPU in the lane of pinned servers, or None."""
-    guests = _find_guests(host, cpu, 'pinned')
-    if guests:
-        return (guests[0].row, ','.join(codes[each.uuid] for each in guests),
-                ', '.join(map(describe, guests)))
-    note = _get_note(host, cpu)
-    if not note:
-        return None
-    is_blocked = cpu in host.blocked
-    return ('blocked' if is_blocked else 'held',
-            BLOCKED if is_blocked else HELD, note)
-
-
-def _mark_floating(host: content.HostSection, cpu: int, lane: str,
-                   ) -> tuple[str, str, str] | None:
-    """Return the mark of a CPU in a lane of servers that float, or None."""
-    guests = [guest for guest in _find_guests(host, cpu, 'floating')
-              if (guest.row == capacity.LOW) == (lane == LOW)]
-    if not guests:
-        return None
-    return lane, '~%d' % len(guests), ', '.join(map(describe, guests))
 
 
 def describe(guest: content.Guest) -> str:
     """Return the name of a server, and whether it is stopped."""
-    return guest.name + (' (stopped)' if guest.is_stopped else '')
+    if guest.is_stopped:
+        return guest.name + ' (stopped)'
+    return guest.name
 
 
-def _join(cpus: range, marks: abc.Mapping[int, tuple[str, str, str]],
-          ) -> abc.Iterator[Box]:
-    """Yield a Box for neighbouring CPUs of a block with the same mark."""
+def _join_names(guests: abc.Iterable[content.Guest]) -> str:
+    """Return the descriptions of servers."""
+    return ', '.join(describe(guest) for guest in guests)
+
+
+def _join(first: int, marks: list[Mark | None]) -> list[Box]:
+    """Return a Box for neighbouring CPUs of a block with the same mark.
+
+    :param first: number of the first CPU of the block
+    :param marks: of the CPUs of the block; None for a CPU without a mark
+    """
+    boxes = []
     left = 0
-    for mark, found in itertools.groupby(cpus, key=marks.get):
+    for mark, found in itertools.groupby(marks):
         width = len(list(found))
         if mark:
-            kind, text, title = mark
-            first, last = cpus[left], cpus[left + width - 1]
-            yield Box(left, width, kind, text, 'CPU%s: %s' % (
-                ' %d' % first if first == last else 's %d-%d' % (first, last),
-                title))
+            cpus = 'CPU %d' % (first + left)
+            if width > 1:
+                cpus = 'CPUs %d-%d' % (first + left, first + left + width - 1)
+            boxes.append(Box(
+                left=left, width=width, kind=mark.kind, text=mark.text,
+                title='%s: %s' % (cpus, mark.title)))
         left += width
+    return boxes

@@ -28,15 +28,18 @@ _GEOMETRY = {'cell': 18, 'lane': 20, 'names': 58, 'numbers': 14}
 
 def render(page: content.Page) -> str:
     """Return the HTML of a page."""
-    style, script = map(_read, ('page.css', 'page.js'))
+    style, script = _read('page.css'), _read('page.js')
+    # If a value were not escaped, the browser would not run it.
+    policy = ("default-src 'none'; img-src data:; style-src %s; script-src %s"
+              % (_hash(style), _hash(script)))
+    max_cpus = 0
+    for step in page.steps:
+        for host in step.hosts:
+            max_cpus = max(max_cpus, cpu_map.count_cpus(host))
     return _ENVIRONMENT.get_template('page.html').render(
         page=page, cpu_map=cpu_map, format_cpus=hardware.format_cpu_spec,
-        style=style, script=script, geometry=_GEOMETRY,
-        max_cpus=max((cpu_map.count_cpus(host) for step in page.steps
-                      for host in step.hosts), default=0),
-        # If a value were not escaped, the browser would not run it.
-        policy="default-src 'none'; img-src data:; style-src %s; "
-        'script-src %s' % (_hash(style), _hash(script)))
+        style=style, script=script, geometry=_GEOMETRY, max_cpus=max_cpus,
+        policy=policy)
 
 
 def _read(name: str) -> str:

@@ -7,6 +7,7 @@ import logging
 
 import pytest
 
+from nova_prio.admin.page import content
 from nova_prio.cmd import capacity
 from nova_prio.cmd import colors
 from nova_prio.cmd import main
@@ -18,7 +19,6 @@ RED, GREEN, YELLOW, CYAN, MAGENTA, END = (
     '\x1b[31m', '\x1b[32m', '\x1b[33m', '\x1b[36m', '\x1b[35m', '\x1b[0m')
 
 COLUMNS = ['failed', 'Placement', 'Low']
-SOLD = capacity.ROWS[0]
 HOST = {'name': 'mix-1', 'cpus': 2}
 REPORT = {
     'state': 'up', 'status': 'enabled', 'dedicated': '0-1', 'shared': None,
@@ -45,8 +45,7 @@ def environment(monkeypatch):
 
 def sell(sold):
     """Return a cell with the sold vCPUs of 16."""
-    return capacity._get_value(SOLD, {
-        'High Sold': sold, 'High Sellable': 16, 'High Left': 0})
+    return capacity._format_row(content.Row(sold, 16, 0))
 
 
 def test_states_and_oversold_rows_of_a_table_have_colors():

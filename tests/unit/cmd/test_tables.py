@@ -12,6 +12,7 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.explain import answers
 from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import verify
+from nova_prio.admin.page import content
 from nova_prio.cmd import audit
 from nova_prio.cmd import capacity
 from nova_prio.cmd import capacity_gain
@@ -30,7 +31,7 @@ INVENTORY = ('allocation_ratio=16.0 max_unit=128 min_unit=1 reserved=64 '
              'step_size=1 total=128')
 SENTENCE = ('Restart nova-compute, or run this command again with an option '
             'that repairs the difference between Nova and Placement.')
-NUMBERS = dict.fromkeys(capacity.COLUMNS, 1024)
+ROW = content.Row(sold=1024, sellable=1024, left=1024)
 
 #: Command to columns and a row with long values.
 ROWS = {
@@ -39,8 +40,7 @@ ROWS = {
                         AMOUNTS, AMOUNTS), 'to be fixed', SENTENCE)),
     'capacity show': (
         ['Aggregate', 'Hosts', *capacity.ROWS, 'Units'],
-        [HOST, 1000, *(capacity._get_value(row, NUMBERS)
-                       for row in capacity.ROWS), 1000]),
+        [HOST, 1000, *[capacity._format_row(ROW)] * 3, 1000]),
     'capacity gain': (
         [*capacity_gain.COLUMNS, capacity_gain.UNITS, capacity_gain.NOTE],
         [HOST, True, 1000, 1000, 1000, 1000, SENTENCE]),
