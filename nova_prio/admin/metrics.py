@@ -10,19 +10,14 @@ import time
 import typing
 
 from nova import context as nova_context
-from nova import objects
 from prometheus_client import core
 
 from nova_prio.admin.audit import finding
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
-from nova_prio.model import capacity
 
 if typing.TYPE_CHECKING:
     from nova.scheduler.client import report as report_client
-
-#: A function that returns the findings of an audit of the cloud.
-RunAudit = abc.Callable[[], abc.Iterable[finding.Finding]]
 
 
 class Metric(typing.NamedTuple):
@@ -74,12 +69,13 @@ _Sample = tuple[str, tuple[str, ...], float]
 
 def collect(context: nova_context.RequestContext,
             client: report_client.SchedulerReportClient,
-            run_audit: RunAudit | None = None,
+            findings: abc.Iterable[finding.Finding] | None = None,
             ) -> tuple[list[core.Metric], list[str]]:
     """Measure the cloud.
 
     :param context: targets no cell
-    :param run_audit: None to omit the findings
+    :param findings: those of an audit, which runs when they are read; None to
+        omit them
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
     :raises nova.exception.NovaException: if Nova cannot be read
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
@@ -88,31 +84,24 @@ def collect(context: nova_context.RequestContext,
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(
         context, host_inventory.list_disabled(client))
-    samples = [*_measure_hosts(hosts),
-               *(_count_findings(run_audit) if run_audit else ())]
-    seconds = time.monotonic() - start_seconds
-    return list(make_families([
-        *samples, *describe_collection(not silent_cells, started_at),
-        ('nova_prio_collection_duration_seconds', (), seconds)])), silent_cells
-
-
-def _measure_hosts(hosts: abc.Iterable[host_inventory.HostRecord],
-                   ) -> abc.Iterator[_Sample]:
-    """Yield the samples of all hosts with the driver of this package."""
+    samples: list[_Sample] = []
     for host in hosts:
         if host.has_our_driver:
-            yield from measure_host(host)
-            yield ('nova_prio_priority_disabled', (host.name,),
-                   host.is_disabled)
-            if host.service:
-                yield from _measure_service(host.service)
+            samples += measure_host(host)
+    if findings is not None:
+        samples += _count_findings(findings)
+    seconds = time.monotonic() - start_seconds
+    samples += describe_collection(not silent_cells, started_at)
+    samples.append(('nova_prio_collection_duration_seconds', (), seconds))
+    return list(make_families(samples)), silent_cells
 
 
-def _count_findings(run_audit: RunAudit) -> abc.Iterator[_Sample]:
+def _count_findings(findings: abc.Iterable[finding.Finding],
+                    ) -> abc.Iterator[_Sample]:
     """Yield the number of findings of each kind."""
     # Prometheus needs the zeros to see an increase.
     count = collections.Counter(dict.fromkeys(finding.REMEDIES, 0))
-    count.update(each.kind for each in run_audit())
+    count.update(each.kind for each in findings)
     for kind, number in count.items():
         yield 'nova_prio_audit_findings', (kind,), number
 
@@ -126,7 +115,9 @@ def make_families(samples: abc.Iterable[_Sample],
         for name, metric in METRICS.items()}
     for name, labels, value in samples:
         families[name].add_metric(labels, value)
-    yield from (family for family in families.values() if family.samples)
+    for family in families.values():
+        if family.samples:
+            yield family
 
 
 def describe_collection(has_succeeded: bool,
@@ -142,8 +133,15 @@ def describe_collection(has_succeeded: bool,
 
 def measure_host(host: host_inventory.HostRecord,
                  ) -> abc.Iterator[_Sample]:
-    """Yield the samples of a host with a report or a problem."""
-    name, report = host.name, host.report
+    """Yield the samples of a host with the driver of this package."""
+    name, report, service = host.name, host.report, host.service
+    yield 'nova_prio_priority_disabled', (name,), host.is_disabled
+    if service:
+        yield 'nova_prio_service_disabled', (name,), service.disabled
+        # As Nova decides whether the service is up.
+        seen_at = service.last_seen_up or service.created_at
+        yield ('nova_prio_service_seen_timestamp_seconds', (name,),
+               seen_at.timestamp())
     yield 'nova_prio_report_problem', (name,), bool(
         report is None or report.problem)
     for aggregate in host.aggregates:
@@ -160,14 +158,5 @@ def measure_host(host: host_inventory.HostRecord,
         report.partition_problem)
     for state, rows in (('sold', report.used), ('sellable', report.sellable),
                         ('remaining', report.left)):
-        for row, vcpus in zip(capacity.Rows._fields, rows):
+        for row, vcpus in rows._asdict().items():
             yield 'nova_prio_cpus', (name, row, state), vcpus
-
-
-def _measure_service(service: objects.Service) -> abc.Iterator[_Sample]:
-    """Yield the samples of a nova-compute."""
-    yield 'nova_prio_service_disabled', (service.host,), service.disabled
-    # As Nova decides whether the service is up.
-    seen_at = service.last_seen_up or service.created_at
-    yield ('nova_prio_service_seen_timestamp_seconds', (service.host,),
-           seen_at.timestamp())

@@ -2,7 +2,6 @@
 
 """The command ``nova-prio metrics``."""
 
-import functools
 import time
 import types
 
@@ -46,20 +45,21 @@ class Metrics(command.Command):
                   controller.report_errors()):
                 from nova_prio.admin import metrics
                 placement = controller.make_placement_client()
-                audit = None
+                findings = None
                 if not parsed_args.no_audit:
-                    audit = functools.partial(_audit, context, placement)
+                    findings = _audit(context, placement)
                 families, silent_cells = metrics.collect(
-                    context, placement, audit)
+                    context, placement, findings)
                 report.warn_of_silent_cells(self.app, silent_cells)
                 text = _format(families)
         except exceptions.CommandError:
             # Without this file, the numbers of the last success would stay.
             if path is not None:
                 from nova_prio.admin import metrics
+                failure = metrics.describe_collection(
+                    has_succeeded=False, started_at=time.time())
                 output_file.write('--output', path, _format(
-                    metrics.make_families(metrics.describe_collection(
-                        False, time.time()))))
+                    metrics.make_families(failure)))
             raise
         if path is None:
             self.app.stdout.write(text.decode())
