@@ -2,6 +2,8 @@
 
 """The command ``nova-prio capacity gain``."""
 
+import collections
+
 from osc_lib import exceptions
 
 from nova_prio.cmd import controller
@@ -45,19 +47,23 @@ class Gain(report.Report):
                           allowed='names of host aggregates')
         hosts, silent_cells = host_inventory.list_hosts(context)
         vcpus_per_instance = None
+        columns = list(COLUMNS)
         if parsed_args.flavor:
             vcpus_per_instance = _get_low_vcpus(context, parsed_args.flavor)
+        if vcpus_per_instance:
+            columns.append(UNITS)
+        columns.append(NOTE)
         hosts_by_name = {host.name: host for host in hosts}
-        rows = [_make_row(name, hosts_by_name.get(name), silent_cells,
-                          vcpus_per_instance)
-                for name in sorted(aggregates[parsed_args.aggregate].hosts)]
-        columns = [*COLUMNS, UNITS, NOTE]
-        if not vcpus_per_instance:
-            columns.remove(UNITS)
+        gains = []
+        for name in sorted(aggregates[parsed_args.aggregate].hosts):
+            gain = {'Host': name}
+            gain.update(_measure(hosts_by_name.get(name), silent_cells,
+                                 vcpus_per_instance))
+            gains.append(gain)
         self.show(parsed_args, columns, [
-            [row[column] for column in columns] for row in rows])
+            [gain.get(column, '') for column in columns] for gain in gains])
         return self.end(report.CLEAN, _summarize(
-            rows, has_flavor=bool(vcpus_per_instance)))
+            gains, has_flavor=bool(vcpus_per_instance)))
 
 
 def _get_low_vcpus(context, wanted):
@@ -74,27 +80,27 @@ def _get_low_vcpus(context, wanted):
     return host_inventory.get_resource_request(flavor, hints).needed_rows.low
 
 
-def _make_row(name, host, silent_cells, vcpus):
-    """Return the row of one host, a dict, column -> value.
+def _measure(host, silent_cells, vcpus):
+    """Return the gain of one host, a dict, column -> value.
 
-    UNITS are the instances of --flavor that the host gains.
+    UNITS are the instances of --flavor that the host gains. A host without a
+    report has only a NOTE.
 
     :param host: ``host_inventory.HostRecord``, None if it is unknown
+    :param silent_cells: UUIDs of the cells that do not answer
     :param vcpus: vCPUs of an instance of --flavor, or None
     """
-    row = {**dict.fromkeys((*COLUMNS, UNITS, NOTE), ''), 'Host': name}
     if host is None or not host.report:
-        row[NOTE] = _explain_missing_report(host, silent_cells)
-        return row
+        return {NOTE: _explain_missing_report(host, silent_cells)}
     without, mixed = host.cpus_by_mix
-    row.update({
+    gain = {
         'Mix': host.report.mix, 'Low Without Mix': without.sellable.low,
         'Low With Mix': mixed.sellable.low,
-        'Gain': mixed.sellable.low - without.sellable.low})
+        'Gain': mixed.sellable.low - without.sellable.low}
     if vcpus:
-        row[UNITS] = (_count_instances(mixed, vcpus) -
-                      _count_instances(without, vcpus))
-    return row
+        gain[UNITS] = (_count_instances(mixed, vcpus) -
+                       _count_instances(without, vcpus))
+    return gain
 
 
 def _count_instances(cpus, vcpus):
@@ -112,34 +118,37 @@ def _explain_missing_report(host, silent_cells):
     return 'the host has no nova-compute'
 
 
-def _summarize(rows, has_flavor):
+def _summarize(gains, has_flavor):
     """Return the gain of all hosts, and the next step, as sentences."""
-    # Without a report, the value is empty.
-    with_mix, without_mix, without_report = (
-        [row for row in rows if row['Mix'] == value]
-        for value in (True, False, ''))
-    if without_report:
+    # The key is None for hosts without a report.
+    by_mix = collections.defaultdict(list)
+    for gain in gains:
+        by_mix[gain.get('Mix')].append(gain)
+    if by_mix[None]:
         next_step = 'Check %s without a report: see the column "Note".' % (
-            _format_count(len(without_report), 'host'))
-    elif any(row['Gain'] for row in without_mix):
+            _format_count(len(by_mix[None]), 'host'))
+    elif any(gain['Gain'] for gain in by_mix[False]):
         next_step = ('Set cpu_priority_mix_enable = true on the hosts without '
                      'mix to gain another %s.'
-                     % _format_gain(without_mix, has_flavor))
+                     % _format_gain(by_mix[False], has_flavor))
     else:
         next_step = ('Other CPU sets or another ratio may give more: see '
                      '"nova-prio capacity solve".')
-    return 'Gained: %s. %s' % (_format_gain(with_mix, has_flavor), next_step)
+    return 'Gained: %s. %s' % (
+        _format_gain(by_mix[True], has_flavor), next_step)
 
 
-def _format_gain(rows, has_flavor):
+def _format_gain(gains, has_flavor):
     """Return the sum of the gains of some hosts as a text."""
-    text = _format_count(sum(row['Gain'] for row in rows), 'low-priority vCPU')
+    text = _format_count(
+        sum(gain['Gain'] for gain in gains), 'low-priority vCPU')
     if has_flavor:
         text += ' (%s of the flavor)' % _format_count(
-            sum(row[UNITS] for row in rows), 'instance')
-    return '%s on %s' % (text, _format_count(len(rows), 'host'))
+            sum(gain[UNITS] for gain in gains), 'instance')
+    return '%s on %s' % (text, _format_count(len(gains), 'host'))
 
 
 def _format_count(number, noun):
     """Return a number with its noun, in the plural if necessary."""
-    return '%d %s%s' % (number, noun, '' if number == 1 else 's')
+    text = '%d %s' % (number, noun)
+    return text if number == 1 else text + 's'
