@@ -15,13 +15,15 @@ def write(option, path, text):
     :param text: str, or bytes
     :raises CommandError: if the file cannot be written
     """
+    if isinstance(text, str):
+        text = text.encode()
     # A rename is atomic in one directory only.
     temporary = '%s.%d' % (path, os.getpid())
     with report_errors(option, path), contextlib.ExitStack() as on_error:
         # Other users may have to read the file, as any new file.
         with open(temporary, 'wb') as file:
             on_error.callback(os.unlink, temporary)
-            file.write(text.encode() if isinstance(text, str) else text)
+            file.write(text)
         os.replace(temporary, path)
         on_error.pop_all()
 

@@ -28,15 +28,14 @@ _TABLE_BORDER, _COLUMN_BORDER = 1, 3
 _LINE_AFTER_EACH_ROW = 1
 #: Text of a whole cell to its color: the states of Nova's servers, of audit,
 #: explain, host plan and host verify, and a service that refuses hosts.
-_COLORS = {
-    **dict.fromkeys(('ACTIVE', 'fixed', 'ok', 'passes', 'ready'),
-                    colors.GREEN),
-    **dict.fromkeys(('SHUTOFF', 'VERIFY_RESIZE', 'in motion', 'to be fixed'),
-                    colors.YELLOW),
-    **dict.fromkeys((
-        'ERROR', 'REFUSED', 'cell', 'differs', 'failed', 'found',
-        'not ready', 'nova-compute', 'Placement', 'PriorityFilter',
-        'request filter', 'unread'), colors.RED)}
+_COLORS = dict.fromkeys(
+    ('ACTIVE', 'fixed', 'ok', 'passes', 'ready'), colors.GREEN)
+_COLORS.update(dict.fromkeys(
+    ('SHUTOFF', 'VERIFY_RESIZE', 'in motion', 'to be fixed'), colors.YELLOW))
+_COLORS.update(dict.fromkeys(
+    ('ERROR', 'REFUSED', 'cell', 'differs', 'failed', 'found', 'not ready',
+     'nova-compute', 'Placement', 'PriorityFilter', 'request filter',
+     'unread'), colors.RED))
 
 
 class _Wrapper(textwrap.TextWrapper):
@@ -111,24 +110,31 @@ def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     """
     columns = list(columns)
     texts = [[_format(value) for value in row] for row in rows]
-    cells = [columns, *texts]
-    widths = _measure(cells, str.splitlines)
-    borders = _TABLE_BORDER + _COLUMN_BORDER * len(columns)
-    is_wrapped = 0 < width < borders + sum(widths)
+    full_widths, least_widths = [], []
+    for number, name in enumerate(columns):
+        column = [name] + [row[number] for row in texts]
+        full_widths.append(_measure(column, str.splitlines))
+        least_widths.append(
+            _measure(column, _Wrapper.wordsep_simple_re.split))
+    free = width - _TABLE_BORDER - _COLUMN_BORDER * len(columns)
+    is_wrapped = 0 < width and free < sum(full_widths)
+    widths = full_widths
     if is_wrapped:
-        least_widths = _measure(cells, _Wrapper.wordsep_simple_re.split)
-        free = width - borders - sum(least_widths)
+        free -= sum(least_widths)
         if free < 0:
             return _list_fields(columns, texts, width, paint)
-        widths = _share(free, least_widths, widths)
-    lines = [[_wrap(text, width) for text, width in zip(row, widths)]
-             for row in cells]
-    for row, (_, *states) in zip(lines[1:], texts):
-        row[1:] = [_paint(parts, state, paint)
-                   for parts, state in zip(row[1:], states)]
+        widths = _share(free, least_widths, full_widths)
+    drawn_rows = []
+    for row in texts:
+        cells = [_wrap(text, width) for text, width in zip(row, widths)]
+        # The first column has names.
+        for number, text in enumerate(row[1:], start=1):
+            cells[number] = _paint(cells[number], text, paint)
+        drawn_rows.append(cells)
+    header = [_wrap(name, width) for name, width in zip(columns, widths)]
     first_row = rows[0] if rows else columns
-    return _draw(lines, [type(value) in (int, float) for value in first_row],
-                 is_wrapped)
+    return _draw(header, drawn_rows, is_wrapped, are_right=[
+        type(value) in (int, float) for value in first_row])
 
 
 def _format(value):
@@ -138,13 +144,16 @@ def _format(value):
     return value if isinstance(value, str) else str(value)
 
 
-def _measure(cells, split):
-    """Return the length of the longest part in each column, a list.
+def _measure(texts, split):
+    """Return the length of the longest part of some texts.
 
     :param split: function, text to list of its parts
     """
-    return [max(len(part) for cell in column for part in ['', *split(cell)])
-            for column in zip(*cells)]
+    longest = 0
+    for text in texts:
+        for part in split(text):
+            longest = max(longest, len(part))
+    return longest
 
 
 def _share(free, least_widths, full_widths):
@@ -153,9 +162,8 @@ def _share(free, least_widths, full_widths):
     The columns that need least get their full width.
     """
     widths = list(least_widths)
-    needs = sorted(
-        (full - least, column) for column, (least, full) in enumerate(
-            zip(least_widths, full_widths)))
+    needs = sorted((full_widths[column] - least, column)
+                   for column, least in enumerate(least_widths))
     for position, (needed, column) in enumerate(needs):
         added = min(needed, free // (len(needs) - position))
         widths[column] += added
@@ -166,8 +174,10 @@ def _share(free, least_widths, full_widths):
 def _wrap(text, width):
     """Return the lines of a text, a list."""
     wrapper = _Wrapper(max(width, 1), break_on_hyphens=False)
-    return [line for part in text.splitlines()
-            for line in wrapper.wrap(part) or ['']] or ['']
+    lines = []
+    for part in text.splitlines():
+        lines += wrapper.wrap(part) or ['']
+    return lines or ['']
 
 
 def _paint(lines, text, paint):
@@ -181,9 +191,9 @@ def _list_fields(columns, rows, width, paint):
 
     :param rows: list of lists of texts
     """
-    free = width - max(map(len, columns)) - (
-        _TABLE_BORDER + 2 * _COLUMN_BORDER)
-    groups = [[['Field'], ['Value']]]
+    longest_name = max(len(name) for name in columns)
+    free = width - longest_name - _TABLE_BORDER - 2 * _COLUMN_BORDER
+    groups = []
     for row in rows:
         names, values = [], []
         for name, text in zip(columns, row):
@@ -192,26 +202,27 @@ def _list_fields(columns, rows, width, paint):
                 names += [name] + [''] * (len(lines) - 1)
                 values += _paint(lines, text, paint)
         groups.append([names, values])
-    return _draw(groups, [False, False], is_wrapped=True)
+    return _draw([['Field'], ['Value']], groups, is_wrapped=True,
+                 are_right=[False, False])
 
 
-def _draw(cells, is_right, is_wrapped):
+def _draw(header, rows, is_wrapped, are_right):
     """Return a table as text.
 
-    :param cells: list of rows, each a list with the lines of each column; the
-        first row is the header
-    :param is_right: whether each column is aligned to the right
+    :param header: list with the lines of the name of each column
+    :param rows: list of rows, each a list with the lines of each column
     :param is_wrapped: whether to draw a line after each row
+    :param are_right: list, whether each column is aligned to the right
     """
-    names, *rows = [['\n'.join(lines) for lines in row] for row in cells]
+    names = ['\n'.join(lines) for lines in header]
     drawn = prettytable.PrettyTable(names)
-    for name, right in zip(names, is_right):
-        drawn.align[name] = 'r' if right else 'l'
+    for name, is_right in zip(names, are_right):
+        drawn.align[name] = 'r' if is_right else 'l'
     if is_wrapped:
         # PrettyTable draws the lines of a header side by side.
         drawn.header = False
         drawn.hrules = _LINE_AFTER_EACH_ROW
-        rows.insert(0, names)
+        drawn.add_row(names)
     for row in rows:
-        drawn.add_row(row)
+        drawn.add_row(['\n'.join(lines) for lines in row])
     return drawn.get_string()
