@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The metrics of a cloud for Prometheus."""
+"""The metrics of a cloud for Prometheus.
+
+A row is a number of vCPUs that a host may sell, and how many of them are sold.
+A host has three rows; see :mod:`nova_prio.model.capacity`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command ``nova-prio capacity gain``."""
+"""The command ``nova-prio capacity gain``.
+
+Mix is the option ``cpu_priority_mix_enable``: low-priority instances may also
+run on the dedicated CPUs of the host, in the time that pinned vCPUs leave
+idle.
+"""
 
 import collections
 

@@ -57,7 +57,10 @@ class Answer:
     is_curable: bool = False
 
     def set_missing(self, missing: dict[str, int]) -> None:
-        """Set the missing amounts of a host that is only short of them."""
+        """Set the missing amounts of a host that is only short of them.
+
+        :param missing: as the field
+        """
         self.missing = missing
         self.is_curable = bool(missing) and MOVABLE.issuperset(missing)
 

@@ -158,7 +158,11 @@ def answer_not_offered(
 
 
 def select(offered: list[Candidate], free: Rows) -> list[Candidate]:
-    """Return the candidates that fit on the free amounts."""
+    """Return the candidates that fit on the free amounts.
+
+    :param offered: allocation requests of Placement
+    :param free: (UUID of a provider, resource class) -> free amount
+    """
     fitting = []
     for candidate in offered:
         amounts = _get_amounts(candidate)
@@ -168,13 +172,17 @@ def select(offered: list[Candidate], free: Rows) -> list[Candidate]:
 
 
 def take(candidate: Candidate, free: Rows) -> None:
-    """Subtract a candidate from the free amounts."""
+    """Subtract a candidate from the free amounts.
+
+    :param candidate: an allocation request of Placement
+    :param free: as of :func:`select`
+    """
     for key, amount in _get_amounts(candidate).items():
         free[key] -= amount
 
 
 def _get_amounts(candidate: Candidate) -> Rows:
-    """Return the amounts of a candidate, with the keys of its rows."""
+    """Return the amounts of a candidate, with the keys of ``Rows``."""
     found = {}
     for uuid, allocation in candidate['allocations'].items():
         for name, amount in allocation['resources'].items():

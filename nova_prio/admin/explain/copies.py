@@ -154,7 +154,10 @@ class Copies:
 def consume(state: host_manager.HostState, spec: objects.RequestSpec,
             candidate: candidates.Candidate,
             ) -> objects.InstanceNUMATopology | None:
-    """Let a host state take an instance; return its fitted topology."""
+    """Let a host state take an instance; return its fitted topology.
+
+    :param candidate: the allocation request of Placement for the instance
+    """
     for group in spec.requested_resources:
         group.provider_uuids = candidate['mappings'][group.requester_id]
     topology = spec.numa_topology

@@ -33,8 +33,6 @@ from nova_prio.virt import demand
 if typing.TYPE_CHECKING:
     from oslo_config import cfg
 
-#: Errors if Placement does not answer.
-PLACEMENT_ERRORS = (allocations.PlacementRefused,) + allocations.CLIENT_ERRORS
 #: Number of instances that one query reads.
 PAGE = 500
 NOTES = [
@@ -73,7 +71,7 @@ def build(context: nova_context.RequestContext, conf: cfg.ConfigOpts,
         # In some releases the client asks Placement when it is made.
         disabled = host_inventory.list_disabled(
             report_client.SchedulerReportClient())
-    except PLACEMENT_ERRORS as error:
+    except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         disabled = set()
         warnings.append(
             'Placement does not answer: %s. This page does not show which '
@@ -222,7 +220,11 @@ def _describe_shortage(host: host_inventory.HostRecord,
 
 def _make_guest(instance: objects.Instance, pinned: frozenset[int],
                 floating: frozenset[int]) -> content.Guest:
-    """Return the content of an instance."""
+    """Return the content of an instance.
+
+    :param pinned: as of ``content.Guest``
+    :param floating: as of ``content.Guest``
+    """
     state = instance.vm_state
     if instance.task_state:
         state += ' (%s)' % instance.task_state

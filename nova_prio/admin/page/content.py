@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The content of a page as plain data."""
+"""The content of a page as plain data.
+
+A row is a number of vCPUs that a host may sell, and how many of them are sold.
+A host has three rows: 'high', 'low' and 'ordinary'; see
+:mod:`nova_prio.model.capacity`.
+"""
 
 from __future__ import annotations
 
@@ -38,9 +43,7 @@ class Row(typing.NamedTuple):
 
     def add(self, other: Row) -> Row:
         """Return the sum of two rows."""
-        return Row(sold=self.sold + other.sold,
-                   sellable=self.sellable + other.sellable,
-                   left=self.left + other.left)
+        return Row._make(mine + theirs for mine, theirs in zip(self, other))
 
 
 NO_VCPUS = Row(sold=0, sellable=0, left=0)
@@ -183,7 +186,10 @@ class Page:
 
 def make_rows(used: capacity.Rows, sellable: capacity.Rows,
               left: capacity.Rows) -> dict[str, Row]:
-    """Return name of a row -> Row."""
+    """Return name of a row -> Row.
+
+    The arguments are the used, the sellable and the remaining vCPUs.
+    """
     return {name: Row(sold=getattr(used, name),
                       sellable=getattr(sellable, name),
                       left=getattr(left, name))
