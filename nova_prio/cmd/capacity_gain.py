@@ -59,14 +59,14 @@ class Gain(report.Report):
             columns.append(UNITS)
         columns.append(NOTE)
         hosts_by_name = {host.name: host for host in hosts}
-        gains = []
+        gains, rows = [], []
         for name in sorted(aggregates[parsed_args.aggregate].hosts):
-            gain = {'Host': name}
-            gain.update(_measure(hosts_by_name.get(name), silent_cells,
-                                 vcpus_per_instance))
+            gain = _measure(hosts_by_name.get(name), silent_cells,
+                            vcpus_per_instance)
+            gain['Host'] = name
             gains.append(gain)
-        self.show(parsed_args, columns, [
-            [gain.get(column, '') for column in columns] for gain in gains])
+            rows.append([gain.get(column, '') for column in columns])
+        self.show(parsed_args, columns, rows)
         return self.end(report.CLEAN, _summarize(
             gains, has_flavor=bool(vcpus_per_instance)))
 

@@ -109,7 +109,9 @@ def format_table(columns, rows, width=WIDTH, paint=colors.leave):
     :param paint: function that returns a text in a color
     """
     columns = list(columns)
-    texts = [[_format(value) for value in row] for row in rows]
+    texts = []
+    for row in rows:
+        texts.append([_format(value) for value in row])
     full_widths, least_widths = [], []
     for number, name in enumerate(columns):
         column = [name] + [row[number] for row in texts]
