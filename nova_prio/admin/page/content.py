@@ -164,6 +164,9 @@ class Aggregate(typing.NamedTuple):
     units: int | None
 
 
+NO_HOSTS = Aggregate(hosts=0, rows={}, units=None)
+
+
 @dataclasses.dataclass(frozen=True)
 class Page:
     """A page: one step without a title, or the steps of a scenario.
@@ -226,10 +229,7 @@ def add_host(found: dict[str, Aggregate], name: str, rows: dict[str, Row],
     :param rows: as those of HostSection
     :param units: as those of HostSection, None without a flavor
     """
-    if name not in found:
-        found[name] = Aggregate(hosts=1, rows=rows, units=units)
-        return
-    hosts, sums, total = found[name]
+    hosts, sums, total = found.get(name, NO_HOSTS)
     sums = dict(sums)
     for row_name, row in rows.items():
         sums[row_name] = sums.get(row_name, NO_VCPUS).add(row)
