@@ -42,7 +42,7 @@ def find_problems(conf):
             "[filter_scheduler] enabled_filters has both 'PriorityFilter' and "
             "'NUMATopologyFilter', which PriorityFilter replaces; remove "
             "'NUMATopologyFilter'.")
-    if all(map(_is_ours, weighers)):
+    if all(_is_ours(weigher) for weigher in weighers):
         problems.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add '%s'." % (weighers, _NOVA_WEIGHERS))
@@ -126,12 +126,13 @@ def find_doubled_multipliers(conf):
     if _find_invalid(conf):
         return {}
     weighers = conf.filter_scheduler.weight_classes
-    multipliers = {
-        '%s_weight_multiplier' % policy: 'server groups count'
-        for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items()
-        if _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers) and
-        _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers) and
-        conf.nova_prio['%s_weight_multiplier' % policy]}
+    multipliers = {}
+    for policy, (nova_weigher, prio_weigher) in _SOFT_WEIGHERS.items():
+        name = '%s_weight_multiplier' % policy
+        if (_is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers) and
+                _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers) and
+                conf.nova_prio[name]):
+            multipliers[name] = 'server groups count'
     if _weighs_cpus_twice(weighers):
         multipliers['cpu_weight_multiplier'] = (
             'ordinary instances are weighed by CPU')
@@ -159,5 +160,5 @@ def _is_enabled(weigher, all_weighers, weight_classes):
 
 def _weighs_cpus_twice(weighers):
     """Return whether our weighers and the CPU weigher of Nova are enabled."""
-    return (any(map(_is_ours, weighers)) and
+    return (any(_is_ours(weigher) for weigher in weighers) and
             _is_enabled(_NOVA_CPU_WEIGHER, _NOVA_WEIGHERS, weighers))

@@ -25,11 +25,16 @@ def get_path(host, keys, metadata):
     values = collections.defaultdict(set)
     for key, value in metadata:
         values[key].add(value)
-    # The boolean distinguishes a host without a key from a domain whose value
-    # is the name of this host.
-    domains = [(True, ','.join(sorted(values[key]))) if key in values
-               else (False, host) for key in keys]
-    return (*domains, host)
+    domains = []
+    for key in keys:
+        # The boolean distinguishes a host without a key from a domain whose
+        # value is the name of this host.
+        if key in values:
+            domains.append((True, ','.join(sorted(values[key]))))
+        else:
+            domains.append((False, host))
+    domains.append(host)
+    return tuple(domains)
 
 
 def rank_hosts(candidates, members, stack):
@@ -44,14 +49,16 @@ def rank_hosts(candidates, members, stack):
     :param stack: whether many members are better, or few
     :returns: dict, path of a candidate -> int from 0 on
     """
-    counts = collections.Counter(
-        domain for member in members for domain in _list_domains(member))
+    counts = collections.Counter()
+    for member in members:
+        counts.update(_list_domains(member))
     sign = 1 if stack else -1
-    scores = {candidate: tuple(sign * counts[domain]
-                               for domain in _list_domains(candidate))
-              for candidate in candidates}
-    ranks = {score: rank
-             for rank, score in enumerate(sorted(set(scores.values())))}
+    scores = {}
+    for candidate in candidates:
+        scores[candidate] = tuple(
+            sign * counts[domain] for domain in _list_domains(candidate))
+    worst_first = sorted(set(scores.values()))
+    ranks = {score: rank for rank, score in enumerate(worst_first)}
     return {candidate: ranks[score] for candidate, score in scores.items()}
 
 

@@ -3,6 +3,7 @@
 """Whether a guest NUMA topology fits on a host, as Nova decides it."""
 
 import copy
+import operator
 
 from nova import objects
 from nova.objects import fields
@@ -23,15 +24,17 @@ class NumaFit:
     """
 
     def __init__(self, topology, pci_requests, network_metadata):
+        """Copy the topology; the class describes the parameters."""
         self._topology = topology.obj_clone()
         self._pci_requests = pci_requests
         self._network_metadata = network_metadata
         self._needs_socket = any(
             request.numa_policy == fields.PCINUMAAffinityPolicy.SOCKET
             for request in pci_requests or ())
-        self._requested_cells = [
-            (cell.id, cell.pagesize if 'pagesize' in cell else None)
-            for cell in topology.cells]
+        self._requested_cells = []  # (id, page size or None) of each cell
+        for cell in topology.cells:
+            pagesize = cell.pagesize if 'pagesize' in cell else None
+            self._requested_cells.append((cell.id, pagesize))
         cell = topology.cells[0]
         _, pagesize = self._requested_cells[0]
         # A plain topology is one pinned cell without further requests.
@@ -92,12 +95,14 @@ class NumaFit:
             # policy reads the topology.
             pci_stats = copy.copy(pci_stats)
             pci_stats.numa_topology = None
-        return [
-            candidate for candidate in host_state.allocation_candidates
+        fitting = []
+        for candidate in host_state.allocation_candidates:
             if hardware.numa_fit_instance_to_host(
-                host_state.numa_topology, self._topology, limits=limits,
-                pci_requests=self._pci_requests, pci_stats=pci_stats,
-                provider_mapping=candidate['mappings'])]
+                    host_state.numa_topology, self._topology, limits=limits,
+                    pci_requests=self._pci_requests, pci_stats=pci_stats,
+                    provider_mapping=candidate['mappings']):
+                fitting.append(candidate)
+        return fitting
 
 
 def _has_memory(cell, memory_mb):
@@ -107,7 +112,7 @@ def _has_memory(cell, memory_mb):
     """
     if not cell.mempages:
         return memory_mb <= cell.memory - cell.memory_usage
-    smallest = min(cell.mempages, key=lambda page: page.size_kb)
+    smallest = min(cell.mempages, key=operator.attrgetter('size_kb'))
     memory_kb = memory_mb * units.Ki
     return (memory_kb <= smallest.free_kb and
             memory_kb % smallest.size_kb == 0)

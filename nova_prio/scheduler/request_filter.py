@@ -2,6 +2,10 @@
 
 """The request filter, which restricts requests before Placement is asked.
 
+nova-api folds the priority of an instance: it writes the priority into the
+copy of the flavor that Nova stores with the instance
+(:mod:`nova_prio.api.priority_fold`). Only a folded priority is in force.
+
 The request filter reads the aggregates for each priority request. For
 ordinary requests it reads them once in ``KEEP_SECONDS``: with a real database,
 the query is 5 % of the processor time of nova-scheduler. Within these seconds,
@@ -141,7 +145,7 @@ def _read_metadata(context):
     aggregate, metadata = models.Aggregate, models.AggregateMetadata
     return context.session.query(
         aggregate.uuid, metadata.key, metadata.value).join(
-        metadata, metadata.aggregate_id == aggregate.id).filter(
+        metadata, metadata.aggregate_id == aggregate.id).where(
         metadata.key.in_(aggregate_metadata.KEYS)).all()
 
 

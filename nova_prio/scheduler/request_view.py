@@ -46,27 +46,40 @@ def read_request(spec_obj):
     :param spec_obj: nova.objects.RequestSpec, never written to
     """
     topology = spec_obj.numa_topology
-    pci_requests = spec_obj.pci_requests and spec_obj.pci_requests.requests
-    network_metadata = (spec_obj.network_metadata
-                        if 'network_metadata' in spec_obj else None)
-    extra_specs = spec_obj.flavor.extra_specs
-    properties = spec_obj.image.properties
+    fit = None
+    if topology is not None:
+        network_metadata = None
+        if 'network_metadata' in spec_obj:
+            network_metadata = spec_obj.network_metadata
+        fit = numa_fit.NumaFit(
+            topology=topology,
+            pci_requests=(spec_obj.pci_requests and
+                          spec_obj.pci_requests.requests),
+            network_metadata=network_metadata)
     return SchedulingRequest.from_flavor(
         spec_obj.flavor, topology,
         uuid=spec_obj.instance_uuid,
-        numa_fit=None if topology is None else numa_fit.NumaFit(
-            topology, pci_requests, network_metadata),
-        requires_threads=(
-            fields.CPUAllocationPolicy.DEDICATED in (
-                extra_specs.get('hw:cpu_policy'),
-                properties.get('hw_cpu_policy')) and
-            fields.CPUThreadAllocationPolicy.REQUIRE in (
-                extra_specs.get('hw:cpu_thread_policy'),
-                properties.get('hw_cpu_thread_policy'))),
+        numa_fit=fit,
+        requires_threads=_requires_threads(
+            spec_obj.flavor.extra_specs, spec_obj.image.properties),
         source_cell=_get_source_cell(spec_obj),
         allows_priority=functools.cache(aggregate_metadata.allows_priority),
         excludes_ordinary=functools.cache(
             aggregate_metadata.excludes_ordinary))
+
+
+def _requires_threads(extra_specs, properties):
+    """Return whether the pinned vCPUs of an instance need thread siblings.
+
+    :param extra_specs: dict, those of the flavor
+    :param properties: nova.objects.ImageMetaProps
+    """
+    policies = (extra_specs.get('hw:cpu_policy'),
+                properties.get('hw_cpu_policy'))
+    thread_policies = (extra_specs.get('hw:cpu_thread_policy'),
+                       properties.get('hw_cpu_thread_policy'))
+    return (fields.CPUAllocationPolicy.DEDICATED in policies and
+            fields.CPUThreadAllocationPolicy.REQUIRE in thread_policies)
 
 
 def _get_source_cell(spec_obj):

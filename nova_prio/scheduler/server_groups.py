@@ -12,9 +12,9 @@ from nova.db.api import models
 from nova import objects
 from oslo_log import log as logging
 
-from nova_prio.model import flavor_specs
 from nova_prio.scheduler import failure_domains
 from nova_prio.scheduler import failures
+from nova_prio.virt import demand
 
 LOG = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ class GroupMembers:
     """
 
     def __init__(self, keys, same_priority):
+        """Know no members yet; the class describes the parameters."""
         self._keys = keys
         self._same_priority = same_priority
         # Request spec -> _Members.
@@ -60,15 +61,16 @@ class GroupMembers:
         :param candidates: list of nova.scheduler.host_manager.HostState
         """
         group = request_spec.instance_group
-        candidate_paths = list(map(self._get_candidate_path, candidates))
-        readable = list(filter(None, candidate_paths))
+        candidate_paths = [self._get_candidate_path(candidate)
+                           for candidate in candidates]
+        readable = [path for path in candidate_paths if path is not None]
         members = self._members.get(request_spec)
         if members is None:
-            members = _Members(self._read_hosts(request_spec),
-                               len(group.hosts), {})
+            members = _Members(hosts=self._read_hosts(request_spec),
+                               hosts_before=len(group.hosts), paths={})
             self._members[request_spec] = members
             self._warn_of_unknown_keys(readable)
-        hosts = [*members.hosts, *group.hosts[members.hosts_before:]]
+        hosts = members.hosts + group.hosts[members.hosts_before:]
         # Any candidate may get an instance of this request.
         members.paths.update((path[-1], path) for path in readable)
         members.paths.update(
@@ -77,10 +79,10 @@ class GroupMembers:
 
     def _warn_of_unknown_keys(self, paths):
         """Warn, once, of each key that no host has: it may be mistyped."""
-        # Turn one path per host into one list of domains per key.
-        for key, domains in zip(self._keys, zip(*paths)):
-            if key not in self._warned and not any(
-                    has_key for has_key, _ in domains):
+        for level, key in enumerate(self._keys):
+            # The first value of a domain says whether the host has the key.
+            has_key = any(path[level][0] for path in paths)
+            if paths and not has_key and key not in self._warned:
                 self._warned.add(key)
                 LOG.warning(
                     'None of %(number)d hosts that a member of a server group '
@@ -97,50 +99,48 @@ class GroupMembers:
         others.discard(request_spec.instance_uuid)
         if not others:
             return []
+        attributes = ['flavor'] if self._same_priority else []
         answers = nova_context.scatter_gather_skip_cell0(
             nova_context.get_admin_context(),
             objects.InstanceList.get_by_filters,
             {'uuid': sorted(others), 'deleted': False},
-            expected_attrs=['flavor'] if self._same_priority else [])
+            expected_attrs=attributes)
+        priority = demand.get_priority(request_spec)
         hosts = []
         for cell, answer in answers.items():
             if nova_context.is_cell_failure_sentinel(answer):
                 LOG.warning('Cell %s does not answer; members of a server '
                             'group that are in it do not count.', cell)
                 continue
-            hosts.extend(
-                instance.host for instance in answer
+            for instance in answer:
                 if instance.host and (
-                    not self._same_priority or
-                    _get_priority(instance) == _get_priority(request_spec)))
+                        not self._same_priority or
+                        demand.get_priority(instance) == priority):
+                    hosts.append(instance.host)
         return hosts
 
     def _read_paths(self, hosts):
         """Return dict, host -> its failure domains, from the database."""
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
-            for host, *pair in _read_metadata(
+            for host, key, value in _read_metadata(
                     nova_context.get_admin_context(), self._keys, hosts):
-                pairs[host].append(pair)
+                pairs[host].append((key, value))
         return {host: failure_domains.get_path(host, self._keys, pairs[host])
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
         """Return the failure-domain path of a host; None after an error."""
         try:
-            return failure_domains.get_path(host_state.host, self._keys, (
-                (key, aggregate.metadata[key])
-                for aggregate in host_state.aggregates
-                for key in self._keys if key in aggregate.metadata))
+            metadata = []
+            for aggregate in host_state.aggregates:
+                metadata.extend(aggregate.metadata.items())
+            return failure_domains.get_path(
+                host_state.host, self._keys, metadata)
         except Exception:
             failures.log_failure('A server group weigher',
                                  'the host weighs zero', host_state)
             return None
-
-
-def _get_priority(instance):
-    """Return the priority in force of an instance or request spec."""
-    return flavor_specs.get_priority(instance.flavor.extra_specs)
 
 
 @api.context_manager.reader
@@ -153,5 +153,5 @@ def _read_metadata(context, keys, hosts):
     member, metadata = models.AggregateHost, models.AggregateMetadata
     return context.session.query(
         member.host, metadata.key, metadata.value).join(
-        metadata, metadata.aggregate_id == member.aggregate_id).filter(
+        metadata, metadata.aggregate_id == member.aggregate_id).where(
         metadata.key.in_(keys), member.host.in_(hosts)).all()

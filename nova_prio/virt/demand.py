@@ -45,6 +45,14 @@ class ResourceRequest(admission.Request):
                    needs_whole_cores(flavor, numa_topology), **more)
 
 
+def get_priority(instance):
+    """Return the priority in force: 'high', 'low', or None without one.
+
+    :param instance: nova.objects.Instance or nova.objects.RequestSpec
+    """
+    return flavor_specs.get_priority(instance.flavor.extra_specs)
+
+
 def get_demand(flavor, numa_topology):
     """Return the ``capacity.Demand`` of an instance: its numbers of CPUs.
 

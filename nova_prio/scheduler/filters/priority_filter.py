@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The scheduler filter for priority instances and priority hosts."""
+"""The scheduler filter for priority instances and priority hosts.
+
+The class of an instance is high priority, low priority or ordinary. On a mix
+host, low-priority instances may also run on the dedicated CPUs
+(:mod:`nova_prio.model.capacity`).
+"""
 
 from nova.scheduler import filters
 from nova.scheduler.filters import numa_topology_filter
@@ -136,12 +141,14 @@ def _check_aggregates(host_state, report, request):
     if request.priority is None:
         # An existing ordinary instance may move to a host that excludes
         # ordinary instances.
-        if (any(map(request.excludes_ordinary, host_state.aggregates)) and
-                request.is_new):
+        excludes_ordinary = any(request.excludes_ordinary(aggregate)
+                                for aggregate in host_state.aggregates)
+        if excludes_ordinary and request.is_new:
             return admission.Refusal('not_for_ordinary')
     elif report is None:
         return admission.Refusal('no_report')
-    elif not any(map(request.allows_priority, host_state.aggregates)):
+    elif not any(request.allows_priority(aggregate)
+                 for aggregate in host_state.aggregates):
         return admission.Refusal('not_a_priority_host')
     return None
 
@@ -170,12 +177,20 @@ def _check_capacity(host_state, report, request):
     # Placement may offer VCPU instead of PCPU.
     host_state.allocation_candidates = [
         candidate for candidate in host_state.allocation_candidates
-        if dedicated == sum(allocation['resources'].get('PCPU', 0)
-                            for allocation in
-                            candidate['allocations'].values())]
+        if _count_pcpus(candidate) == dedicated]
     if host_state.allocation_candidates:
         return None
     return admission.Refusal('no_pcpu_candidate', needed=dedicated)
+
+
+def _count_pcpus(candidate):
+    """Return the amount of PCPU in an allocation candidate.
+
+    :param candidate: dict of Placement; ``allocations`` is a dict, UUID of a
+        resource provider -> its resources
+    """
+    return sum(allocation['resources'].get('PCPU', 0)
+               for allocation in candidate['allocations'].values())
 
 
 def _check_topology(host_state, report, request):

@@ -31,6 +31,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
     stack = None
 
     def __init__(self):
+        """Read the options, once for each nova-scheduler."""
         # The last domain is always the host, which has no key of metadata.
         *keys, _host = CONF.nova_prio.affinity_domains
         self._members = server_groups.GroupMembers(
@@ -57,8 +58,8 @@ class _GroupWeigher(weights.BaseHostWeigher):
             # The path of a host that cannot be read is None.
             paths, members = self._members.get_paths(
                 weight_properties, [each.obj for each in weighed_obj_list])
-            ranks = failure_domains.rank_hosts(
-                set(filter(None, paths)), members, self.stack)
+            readable = {path for path in paths if path is not None}
+            ranks = failure_domains.rank_hosts(readable, members, self.stack)
             return [float(ranks.get(path, 0)) for path in paths]
         except Exception:
             failures.log_failure(type(self).__name__, 'all hosts weigh zero')

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The scheduler weigher for the row that the instance draws from."""
+"""The scheduler weigher for the row that the instance draws from.
+
+A row is a number of vCPUs that a host may sell, and how many of them are used.
+The high row has the dedicated vCPUs, the low row the shared vCPUs of a host
+(:mod:`nova_prio.model.capacity`).
+"""
 
 import functools
 
@@ -44,7 +49,8 @@ class PriorityWeighter(cpu.CPUWeigher):
     def weight_multiplier(self, host_state):
         """Return the multiplier of the host's aggregates or of the option."""
         try:
-            if any(map(self._has_multiplier, host_state.aggregates)):
+            if any(self._has_multiplier(aggregate)
+                   for aggregate in host_state.aggregates):
                 return utils.get_weight_multiplier(
                     host_state, MULTIPLIER, self._multiplier)
         except Exception:
