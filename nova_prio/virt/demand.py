@@ -2,6 +2,8 @@
 
 """The CPUs of an instance, read from Nova's objects.
 
+A lease is the CPUs and vCPUs that an instance has on a host
+(:mod:`nova_prio.model.leases`).
 ``numa_topology`` is a nova.objects.InstanceNUMATopology, or None.
 """
 
@@ -36,13 +38,14 @@ class ResourceRequest(admission.Request):
 
         :param flavor: nova.objects.Flavor, with extra specs
         :param numa_topology: nova.objects.InstanceNUMATopology, or None
-        :param more: values of the fields that a subclass adds
+        :param more: dict, name -> value of the fields that a subclass adds
         """
         demand = get_demand(flavor, numa_topology)
-        return cls(demand, demand.priority,
-                   capacity.calculate_needed_rows(demand),
-                   flavor.vcpus, flavor.memory_mb,
-                   needs_whole_cores(flavor, numa_topology), **more)
+        return cls(
+            demand=demand, priority=demand.priority,
+            needed_rows=capacity.calculate_needed_rows(demand),
+            vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
+            wants_whole_cores=needs_whole_cores(flavor, numa_topology), **more)
 
 
 def get_priority(instance):
@@ -63,12 +66,13 @@ def get_demand(flavor, numa_topology):
     """
     if numa_topology is None:
         return flavor_cpus.get_demand(flavor.vcpus, flavor.extra_specs)
-    priority = flavor_specs.get_priority(flavor.extra_specs)
     dedicated = sum(len(cell.pcpuset) for cell in numa_topology.cells)
     shared = sum(len(cell.cpuset) for cell in numa_topology.cells)
     if numa_topology.emulator_threads_isolated:
         dedicated += 1
-    return capacity.Demand(priority, dedicated, shared)
+    return capacity.Demand(
+        priority=flavor_specs.get_priority(flavor.extra_specs),
+        dedicated=dedicated, shared=shared)
 
 
 def get_usage(flavor, numa_topology):
@@ -78,6 +82,8 @@ def get_usage(flavor, numa_topology):
     """
     demand = get_demand(flavor, numa_topology)
     cells = numa_topology.cells if numa_topology else []
+    memory_by_cell = {
+        (cell.id, cell.pagesize): cell.memory for cell in cells}
     return usage.Usage(
         demand=demand,
         shared_by_cell=count_shared_by_cell(numa_topology),
@@ -86,8 +92,7 @@ def get_usage(flavor, numa_topology):
         memory_mb=flavor_specs.get_placement_amount(
             flavor.extra_specs, orc.MEMORY_MB, default=flavor.memory_mb),
         ram_mb=flavor.memory_mb,
-        memory_by_cell={
-            (cell.id, cell.pagesize): cell.memory for cell in cells})
+        memory_by_cell=memory_by_cell)
 
 
 def get_lease_set(flavor, numa_topology, migration_uuid=None):
@@ -135,7 +140,8 @@ def get_topology_pins(numa_topology):
     :param numa_topology: nova.objects.InstanceNUMATopology, or None
     """
     pins = set()
-    for cell in numa_topology.cells if numa_topology else []:
+    cells = numa_topology.cells if numa_topology else []
+    for cell in cells:
         pins.update((cell.cpu_pinning or {}).values())
         pins.update(cell.cpuset_reserved or ())
     return pins
@@ -150,14 +156,17 @@ def find_floating_cpus(instance, cpus, cells):
     :returns: frozenset of CPU numbers
     """
     allowed = cpus.shared
-    if flavor_specs.get_priority(instance.flavor.extra_specs) == capacity.LOW:
+    if get_priority(instance) == capacity.LOW:
         allowed = cpus.floating
     topology = instance.numa_topology
     if topology is None:
         return allowed
     used = {cell.id for cell in topology.cells if cell.cpuset}
-    return allowed.intersection(frozenset().union(*(
-        cell.cpuset | cell.pcpuset for cell in cells if cell.id in used)))
+    floating = frozenset()
+    for cell in cells:
+        if cell.id in used:
+            floating |= allowed & (cell.cpuset | cell.pcpuset)
+    return floating
 
 
 @functools.lru_cache(maxsize=1)
@@ -173,6 +182,7 @@ def get_host_pins(topology):
     """
     if not topology:
         return frozenset()
-    cells = objects.NUMATopology.obj_from_db_obj(topology).cells
-    return frozenset().union(*(cell.pinned_cpus & cell.pcpuset
-                               for cell in cells))
+    pins = frozenset()
+    for cell in objects.NUMATopology.obj_from_db_obj(topology).cells:
+        pins |= cell.pinned_cpus & cell.pcpuset
+    return pins

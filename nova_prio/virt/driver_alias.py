@@ -11,6 +11,7 @@ DRIVER = 'prio.PriorityLibvirtDriver'
 
 
 def __getattr__(name):
+    """Return the driver, which the first call imports."""
     if name == 'PriorityLibvirtDriver':
         from nova_prio.virt.libvirt import driver
         return driver.PriorityLibvirtDriver

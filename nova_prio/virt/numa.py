@@ -7,6 +7,8 @@ vCPUs of a guest NUMA cell by counting: on each host cell, the used vCPUs must
 not exceed the shared CPUs times the ratio. The topologies that this module
 returns make Nova count the remaining capacity of the class. No function writes
 to its arguments.
+
+:mod:`nova_prio.model.capacity` explains mix hosts and rows.
 """
 
 import copy
@@ -93,8 +95,8 @@ def make_node(topology):
     :param topology: nova.objects.NUMATopology, or None
     :returns: nova.objects.ComputeNode
     """
-    return objects.ComputeNode(
-        numa_topology=topology._to_json() if topology else None)
+    text = topology._to_json() if topology else None
+    return objects.ComputeNode(numa_topology=text)
 
 
 def make_limits(limits, report, ram_ratio):
@@ -124,8 +126,8 @@ def _limit_cell(cell, report, priority):
     which the difference is the remaining capacity for the instance.
     """
     cpus = capacity.HostCPUs(
-        frozenset(cell.pcpuset), frozenset(cell.cpuset), report.ratio,
-        mix=True)
+        dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
+        ratio=report.ratio, mix=True)
     low_vcpus = report.low_by_cell.get(cell.id, 0)
     # The high row does not matter here: it limits no shared vCPUs.
     left = capacity.calculate_left(

@@ -112,15 +112,16 @@ def find_mix_problems(conf, dedicated, shared, ratio):
                            ('cpu_shared_set', shared)) if not cpus]
     # A ratio that is kept in Placement may change at any time, and does not
     # stop a service.
-    if not problems and ratio and capacity.HostCPUs(
-            dedicated, shared, capacity.parse_ratio(ratio),
-            mix=True).sellable.low < 1:
-        problems.append(
-            "[DEFAULT] cpu_priority_mix_enable is true, but with [DEFAULT] "
-            "cpu_allocation_ratio = %s no low-priority vCPU can be sold on %d "
-            "shared and %d dedicated CPUs; raise cpu_allocation_ratio or "
-            "enlarge [compute] cpu_shared_set."
-            % (ratio, len(shared), len(dedicated)))
+    if not problems and ratio:
+        sellable = capacity.calculate_sellable(
+            len(dedicated), len(shared), capacity.parse_ratio(ratio), mix=True)
+        if sellable.low < 1:
+            problems.append(
+                "[DEFAULT] cpu_priority_mix_enable is true, but with "
+                "[DEFAULT] cpu_allocation_ratio = %s no low-priority vCPU can "
+                "be sold on %d shared and %d dedicated CPUs; raise "
+                "cpu_allocation_ratio or enlarge [compute] cpu_shared_set."
+                % (ratio, len(shared), len(dedicated)))
     if conf.libvirt.cpu_power_management:
         problems.append(
             "[libvirt] cpu_power_management is true beside [DEFAULT] "

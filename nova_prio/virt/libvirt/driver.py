@@ -9,6 +9,12 @@ In addition to Nova's driver, this driver
 * reports the inventories and traits of a priority host to Placement,
 * gives each guest the CPUs and the partition of its priority.
 
+A partition is the cgroup of all guests of one priority. A mix host has
+``cpu_priority_mix_enable``: its low-priority guests also float on the
+dedicated CPUs (:mod:`nova_prio.model.capacity`). A recount is one run of
+Nova's periodic task that counts the resources of the host. The start gate lets
+no guest start on a CPU that another instance has.
+
 Each override calls Nova's method and changes its result. Ordinary guests on a
 host without ``cpu_priority_mix_enable`` get the result of Nova's method.
 """
@@ -34,6 +40,7 @@ from nova_prio.compute import start_gate
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model import traits as prio_traits
+from nova_prio.virt import demand
 from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import live_migration
@@ -54,6 +61,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     @contract.exit_if_refused()
     def __init__(self, virtapi, read_only=False):
+        """Install our tracker and claims, and make the priority_host."""
         hooks.install_tracker(resource_tracker.PriorityResourceTracker,
                               claims.PriorityClaim,
                               claims.PriorityMoveClaim)
@@ -261,8 +269,9 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         cpus = (config_checks.get_low_emulator_set(CONF) or
                 cputune.emulatorpin.cpuset or self._get_vcpu_available())
         # Nova 31 gives its guests no I/O threads.
-        for pin in (cputune.emulatorpin,
-                    *getattr(cputune, 'iothreadpin', ())):
+        pins = [cputune.emulatorpin]
+        pins.extend(getattr(cputune, 'iothreadpin', ()))
+        for pin in pins:
             pin.cpuset = set(cpus)
 
     def _get_guest_xml(self, context, instance, *args, **kwargs):
@@ -275,7 +284,7 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         xml = super()._get_guest_xml(context, instance, *args, **kwargs)
         if flavor_specs.EXTRA_SPEC not in instance.flavor.extra_specs:
             return xml
-        priority = flavor_specs.get_priority(instance.flavor.extra_specs)
+        priority = demand.get_priority(instance)
         threads = None
         if priority == capacity.LOW and instance.numa_topology is None:
             threads = self.get_low_emulator_cpus()
@@ -342,7 +351,6 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
                     context, xml, instance, power_on=power_on, pause=pause,
                     **kwargs)
         except Exception:
-            if flavor_specs.get_priority(
-                    instance.flavor.extra_specs) is not None:
+            if demand.get_priority(instance) is not None:
                 self.partitions.record_failed_start()
             raise

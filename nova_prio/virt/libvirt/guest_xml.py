@@ -2,11 +2,11 @@
 
 """Read the domain XML of a guest, and add to it, without a call of libvirt.
 
-The co-location design names the two partitions. openEuler's Skylark daemon
-reads the text of ``<partition>``.
+A partition is the cgroup of all guests of one priority. The co-location design
+names the two partitions. openEuler's Skylark daemon reads the text of
+``<partition>``.
 """
 
-import itertools
 import typing
 
 from lxml import etree
@@ -84,29 +84,33 @@ class Guest(typing.NamedTuple):
         vcpu_element = domain.find('vcpu')
         vcpu_pins = {pin.get('vcpu'): pin
                      for pin in domain.iterfind('cputune/vcpupin')}
+        vcpus = [_parse_cpuset(vcpu_pins.get(str(vcpu), vcpu_element))
+                 for vcpu in range(int(vcpu_element.text))]
         emulator = domain.find('cputune/emulatorpin')
-        thread_pins = [vcpu_element if emulator is None else emulator,
-                       *domain.iterfind('cputune/iothreadpin')]
+        if emulator is None:
+            emulator = vcpu_element
+        threads = [_parse_cpuset(emulator)]
+        for pin in domain.iterfind('cputune/iothreadpin'):
+            threads.append(_parse_cpuset(pin))
         instance = domain.find(_INSTANCE)
-        specs = None if instance is None else instance.find(
-            '{0}flavor/{0}extraSpecs'.format(_NOVA))
+        specs = None
+        if instance is not None:
+            specs = instance.find('{0}flavor/{0}extraSpecs'.format(_NOVA))
+        extra_specs = None
+        if specs is not None:
+            extra_specs = {spec.get('name'): spec.text for spec in specs}
         return cls(
             name=domain.findtext('name'), uuid=domain.findtext('uuid'),
             partition=domain.findtext('resource/partition'),
-            vcpus=[_parse_cpuset(vcpu_pins.get(str(vcpu), vcpu_element))
-                   for vcpu in range(int(vcpu_element.text))],
-            threads=[_parse_cpuset(pin) for pin in thread_pins],
+            vcpus=vcpus, threads=threads,
             has_cells=domain.find('cpu/numa') is not None,
             is_of_nova=instance is not None,
-            extra_specs=None if specs is None else {
-                spec.get('name'): spec.text for spec in specs},
-            is_up=is_up)
+            extra_specs=extra_specs, is_up=is_up)
 
     @property
     def has_io_threads(self):
         """Whether the guest has I/O threads with CPUs of their own."""
-        _emulator, *io_threads = self.threads
-        return bool(io_threads)
+        return len(self.threads) > 1
 
     @property
     def priority(self):
@@ -114,8 +118,10 @@ class Guest(typing.NamedTuple):
         if self.extra_specs is not None:
             return flavor_specs.get_priority(self.extra_specs)
         # Nova 31 does not write the extra specs.
-        return next((priority for priority, partition in PARTITIONS.items()
-                     if partition == self.partition), None)
+        for priority, partition in PARTITIONS.items():
+            if partition == self.partition:
+                return priority
+        return None
 
 
 def is_made_by_nova(xml):
@@ -134,10 +140,16 @@ def find_blocking_cpus(guest, is_low, dedicated):
     :param dedicated: frozenset of the dedicated CPUs of the host
     :returns: frozenset of CPU numbers
     """
-    cpu_sets = guest.threads if is_low else [*guest.threads, *guest.vcpus]
+    cpu_sets = list(guest.threads)
+    if not is_low:
+        cpu_sets.extend(guest.vcpus)
     # None stands for all CPUs.
-    return frozenset().union(*(
-        dedicated if cpus is None else dedicated & cpus for cpus in cpu_sets))
+    if None in cpu_sets:
+        return frozenset(dedicated)
+    blocking = frozenset()
+    for cpus in cpu_sets:
+        blocking |= dedicated & cpus
+    return blocking
 
 
 def find_pinned_cpus(guest, dedicated):
@@ -154,8 +166,11 @@ def find_pinned_cpus(guest, dedicated):
     pins = [cpus & dedicated for cpus in guest.vcpus if cpus]
     if not any(pins) or any(len(cpus) > 1 for cpus in pins):
         return frozenset()
-    threads = [cpus & dedicated for cpus in guest.threads if cpus]
-    return frozenset().union(*pins, *threads)
+    pins += [cpus & dedicated for cpus in guest.threads if cpus]
+    pinned = frozenset()
+    for cpus in pins:
+        pinned |= cpus
+    return pinned
 
 
 def _parse_cpuset(element):
@@ -165,7 +180,10 @@ def _parse_cpuset(element):
 
 
 def _get_child(parent, name, **attributes):
-    """Return the child element with these attributes; add it if missing."""
+    """Return the child element with these attributes; add it if missing.
+
+    :param attributes: dict, name -> value
+    """
     condition = ''.join('[@%s="%s"]' % item for item in attributes.items())
     child = parent.find(name + condition)
     return (etree.SubElement(parent, name, attributes)
@@ -177,6 +195,10 @@ def _list_iothreads(domain):
     total = int(domain.findtext('iothreads') or 0)
     ids = [thread.get('id')
            for thread in domain.iterfind('iothreadids/iothread')]
-    unused = (str(number) for number in itertools.count(1)
-              if str(number) not in ids)
-    return ids + list(itertools.islice(unused, max(total - len(ids), 0)))
+    # libvirt gives the unused numbers from 1 on to the other threads.
+    number = 1
+    while len(ids) < total:
+        if str(number) not in ids:
+            ids.append(str(number))
+        number += 1
+    return ids

@@ -14,6 +14,7 @@ No instance may be pinned on a blocked CPU. Two kinds of guests block CPUs:
 """
 
 import contextlib
+import operator
 import os
 
 from lxml import etree
@@ -25,7 +26,6 @@ from nova.virt.libvirt import utils as libvirt_utils
 from oslo_log import log as logging
 
 from nova_prio.model import capacity
-from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import partitions
@@ -49,6 +49,7 @@ class HostGuests:
     """
 
     def __init__(self, host, steps):
+        """Know no guests yet; the class describes the parameters."""
         self.blocked = frozenset()
         self.blocked_by = []
         self._host = host
@@ -90,22 +91,27 @@ class HostGuests:
         :param instances: list of nova.objects.Instance, on this host
         :param is_counted: function that takes a UUID and returns whether the
             tracker counts the instance on this host
-        :param moving: UUIDs of instances that move from or to this host
+        :param moving: set of the UUIDs of instances that move from or to this
+            host
         """
         guests, dedicated = self._last_read
         by_uuid = {instance.uuid: instance for instance in instances}
-        stale_cpus = [
-            _find_stale_cpus(guest, by_uuid[guest.uuid], dedicated)
-            # An unrescue starts a guest on the CPUs that it had before.
-            for guest in [*guests, *_read_guests_after_unrescue(instances)]
-            if guest.uuid in by_uuid]
-        orphans = [(guest, _find_orphan_cpus(guest, dedicated))
-                   for guest in guests if guest.uuid not in by_uuid and
-                   self._is_orphan(guest, is_counted)]
+        blocked = frozenset()
+        # An unrescue starts a guest on the CPUs that it had before.
+        for guest in guests + _read_guests_after_unrescue(instances):
+            if guest.uuid in by_uuid:
+                blocked |= _find_stale_cpus(
+                    guest, by_uuid[guest.uuid], dedicated)
+        orphans = []
+        for guest in guests:
+            if guest.uuid not in by_uuid and self._is_orphan(
+                    guest, is_counted):
+                cpus = _find_orphan_cpus(guest, dedicated)
+                orphans.append((guest, cpus))
+                blocked |= cpus
         self.blocked_by = sorted(guest.name for guest, cpus in orphans if cpus)
         self._warn_of_orphans(orphans, moving)
-        self.blocked = frozenset().union(
-            *stale_cpus, *(cpus for _, cpus in orphans))
+        self.blocked = blocked
 
     def _is_orphan(self, guest, is_counted):
         """Return whether a guest of no instance of this host still runs."""
@@ -126,9 +132,7 @@ class HostGuests:
         if not cpus:
             return cpus
         # Without an answer, assume a guest that is up and may use all CPUs.
-        guest = self._query(
-            lambda connection: _read(connection.lookupByUUIDString(uuid)),
-            default=guest_xml.Guest('', uuid))
+        guest = self._ask(uuid, _read, default=guest_xml.Guest('', uuid))
         # None stands for "no such guest".
         if guest is None or not guest.is_up:
             return frozenset()
@@ -143,18 +147,19 @@ class HostGuests:
 
         :param uuid: UUID of the instance
         """
-        return bool(self._query(
-            lambda connection: connection.lookupByUUIDString(uuid).isActive(),
-            default=True))
+        return bool(self._ask(
+            uuid, operator.methodcaller('isActive'), default=True))
 
-    def _query(self, query, default):
-        """Return the result of a function that asks a libvirt.virConnect.
+    def _ask(self, uuid, question, default):
+        """Return the answer of libvirt to a question about a guest.
 
+        :param question: function that takes a libvirt.virDomain
         :returns: None if the guest does not exist, and ``default`` if libvirt
             does not answer
         """
         try:
-            return query(self._host.get_connection())
+            connection = self._host.get_connection()
+            return question(connection.lookupByUUIDString(uuid))
         except libvirt_host.libvirt.libvirtError as error:
             return None if partitions.is_missing_domain(error) else default
         except exception.HypervisorUnavailable:
@@ -163,15 +168,18 @@ class HostGuests:
     def _warn_of_orphans(self, orphans, moving):
         """Warn of each orphan guest that must be removed, once while it runs.
 
-        :param orphans: list of (Guest, CPUs that it blocks)
+        :param orphans: list of (Guest, frozenset of the CPUs that it blocks)
+        :param moving: as for ``update_blocked``
         """
-        suspects = [(guest, cpus) for guest, cpus in orphans if (
-            guest.uuid not in moving if guest.is_of_nova else
-            cpus and guest.is_readable)]
-        self._recounts = {guest.uuid: self._recounts.get(guest.uuid, 0) + 1
-                          for guest, _ in suspects}
-        for guest, cpus in suspects:
-            recounts = self._recounts[guest.uuid]
+        last_recounts, self._recounts = self._recounts, {}
+        for guest, cpus in orphans:
+            must_go = guest.is_readable and bool(cpus)
+            if guest.is_of_nova:
+                must_go = guest.uuid not in moving
+            if not must_go:
+                continue
+            recounts = last_recounts.get(guest.uuid, 0) + 1
+            self._recounts[guest.uuid] = recounts
             # In the first recount, Nova may be about to end its guest.
             if guest.is_of_nova and recounts == 2:
                 LOG.warning(
@@ -210,18 +218,22 @@ def _assume(domain, last_by_uuid, problem):
     """Return the Guest to assume for a domain that libvirt cannot show.
 
     The guest is up, and has the CPUs of the last read, or all CPUs.
+
+    :param last_by_uuid: dict, UUID -> Guest of the last read
     """
     # libvirt-python knows name and UUID without a call of libvirt.
     name, uuid = domain.name(), domain.UUIDString()
     last = last_by_uuid.get(uuid)
     # Warn once.
     if last is None or last.is_readable:
+        cpus = 'any free dedicated CPU'
+        if last is not None:
+            cpus = 'the dedicated CPUs that the guest had last'
         LOG.warning(
             'Guest %s: libvirt does not show its domain XML. Pinned instances '
             'do not get %s: %s. If "virsh dumpxml" fails as well, restart '
-            'libvirtd, or stop the guest.', name,
-            'the dedicated CPUs that the guest had last' if last else
-            'any free dedicated CPU', problem, instance_uuid=uuid)
+            'libvirtd, or stop the guest.', name, cpus, problem,
+            instance_uuid=uuid)
     return (last or guest_xml.Guest(name, uuid))._replace(
         is_up=True, is_readable=False)
 
@@ -230,8 +242,7 @@ def _find_stale_cpus(guest, instance, dedicated):
     """Return the dedicated CPUs where the guest of an instance floats."""
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
-    is_low = flavor_specs.get_priority(
-        instance.flavor.extra_specs) == capacity.LOW
+    is_low = demand.get_priority(instance) == capacity.LOW
     return guest_xml.find_blocking_cpus(
         guest, is_low, dedicated) - demand.get_instance_pins(instance)
 
@@ -243,11 +254,14 @@ def _find_orphan_cpus(guest, dedicated):
 
 
 def _read_guests_after_unrescue(instances):
-    """Yield the Guests to which rescued instances will return."""
+    """Return the Guests to which rescued instances will return, a list."""
+    guests = []
     for instance in instances:
         if instance.vm_state == vm_states.RESCUED:
             path = os.path.join(
                 libvirt_utils.get_instance_path(instance), 'unrescue.xml')
             # Nova may be writing or removing the file now.
             with contextlib.suppress(OSError, etree.XMLSyntaxError):
-                yield guest_xml.Guest.from_xml(libvirt_utils.load_file(path))
+                xml = libvirt_utils.load_file(path)
+                guests.append(guest_xml.Guest.from_xml(xml))
+    return guests

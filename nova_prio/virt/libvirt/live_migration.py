@@ -2,6 +2,9 @@
 
 """Live migration of guests with a priority, and claims on mix hosts.
 
+A mix host has ``cpu_priority_mix_enable``. A partition is the cgroup of all
+guests of one priority.
+
 A destination with our driver claims for every instance that the driver
 manages: all instances with a priority and, with ``cpu_priority_mix_enable``,
 all others. Stock Nova claims only for an instance with a NUMA topology. For an
@@ -14,8 +17,8 @@ from nova import exception
 from nova import objects
 
 from nova_prio.model import capacity
-from nova_prio.model import flavor_specs
 from nova_prio.objects import host_report
+from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 
 
@@ -33,7 +36,7 @@ class LiveMigration:
         :raises nova.exception.MigrationPreCheckError: if the guest would lose
             its priority on this host
         """
-        priority = flavor_specs.get_priority(instance.flavor.extra_specs)
+        priority = demand.get_priority(instance)
         if priority is not None:
             self._check_destination(instance, priority, src_compute_info)
         data = super().check_can_live_migrate_destination(
@@ -83,8 +86,7 @@ class LiveMigration:
         # Only our driver sets dst_numa_info before this check. Stock Nova sets
         # it later.
         if ('dst_numa_info' not in dest_check_data and
-                flavor_specs.get_priority(
-                    instance.flavor.extra_specs) is not None):
+                demand.get_priority(instance) is not None):
             raise exception.MigrationPreCheckError(reason=(
                 'the destination does not run the compute driver of '
                 'nova-prio, which the priority of the instance needs'))
@@ -112,7 +114,7 @@ class LiveMigration:
         :raises nova.exception.MigrationError: in this case; Nova then rolls
             back, and the guest goes on at the source
         """
-        priority = flavor_specs.get_priority(instance.flavor.extra_specs)
+        priority = demand.get_priority(instance)
         # A low-priority guest floats, also on dedicated CPUs.
         if priority != capacity.LOW and 'dst_numa_info' in migrate_data:
             self.priority_host.gate.check_arrival(
@@ -131,7 +133,7 @@ class LiveMigration:
         source would give the CPUs of the running guest away.
         """
         # Maybe libvirt could not start the guest in its partition here.
-        if flavor_specs.get_priority(instance.flavor.extra_specs) is not None:
+        if demand.get_priority(instance) is not None:
             self.partitions.record_failed_start()
         instance.obj_reset_changes(recursive=True)
         super().rollback_live_migration_at_destination(
@@ -141,7 +143,7 @@ class LiveMigration:
                                   block_migration, migrate_data, guest,
                                   *args, **kwargs):
         """Migrate as Nova does, with the XML of the instance's priority."""
-        priority = flavor_specs.get_priority(instance.flavor.extra_specs)
+        priority = demand.get_priority(instance)
         if priority is not None:
             emulator_cpus = None
             if priority == capacity.LOW and instance.numa_topology is None:

@@ -52,6 +52,7 @@ class Partitions:
     """
 
     def __init__(self, host):
+        """Know no problem yet: no partition was probed."""
         self.problem = ''
         self._host = host
         self._lock = threading.Lock()
@@ -108,7 +109,8 @@ class Partitions:
         if latest and (latest.is_starting or self._is_trusted(latest)):
             return latest
         probe = _Probe(
-            self._host, priority, cpus, self._record_result, latest)
+            host=self._host, priority=priority, cpus=cpus,
+            on_end=self._record_result, predecessor=latest)
         self._probes[priority] = probe
         probe.start()
         return probe
@@ -130,13 +132,14 @@ class Partitions:
                 return
             self._errors[probe.priority] = probe.error
             self._log_result(probe)
-            errors = [(partition, self._errors.get(priority))
-                      for priority, partition in guest_xml.PARTITIONS.items()]
-            problem = next((
-                'libvirt cannot start a guest in the partition %s (%s); run '
-                'nova-prio-host prepare on the host'
-                % (partition, str(error) or type(error).__name__)
-                for partition, error in errors if error is not None), '')
+            problem = ''
+            for priority, partition in guest_xml.PARTITIONS.items():
+                error = self._errors.get(priority)
+                if error is not None and not problem:
+                    problem = (
+                        'libvirt cannot start a guest in the partition %s '
+                        '(%s); run nova-prio-host prepare on the host'
+                        % (partition, str(error) or type(error).__name__))
             if problem and problem != self.problem:
                 LOG.error('No priority instance is admitted: %s.', problem)
             elif self.problem and not problem:
@@ -173,12 +176,15 @@ class _Probe(threading.Thread):
     ``error`` is the exception of a failed probe, or None. ``is_late`` tells
     whether the log has a warning of this probe.
 
+    :param host: nova.virt.libvirt.host.Host
+    :param cpus: set of CPU numbers for the guest
     :param on_end: function that takes this probe, called at its end
     :param predecessor: earlier _Probe of the partition, or None; its guest
         must stop first
     """
 
     def __init__(self, host, priority, cpus, on_end, predecessor):
+        """Make the thread; the class describes the parameters."""
         super().__init__(name=PROBE_PREFIX + priority, daemon=True)
         self.priority = priority
         self.cpus = cpus
@@ -209,6 +215,7 @@ class _Probe(threading.Thread):
         self._on_end(self)
 
     def _start_and_stop_guest(self):
+        """Start the guest in its partition, and stop it."""
         connection = self._host.get_connection()
         # If libvirtd or nova-compute stopped during a probe, its guest exists.
         try:
