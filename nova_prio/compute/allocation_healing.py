@@ -16,8 +16,9 @@ LOG = logging.getLogger(__name__)
 class _Uncorrected(typing.NamedTuple):
     """An allocation that differs at the host, and was not corrected.
 
-    ``error`` says why. It is None if the allocation is right, because a
-    sharing provider has the rest of it.
+    ``present`` and ``expected`` are dicts, resource class -> amount. ``error``
+    says why. It is None if the allocation is right, because a sharing provider
+    (of a shared disk, for example) has the rest of it.
     """
 
     present: dict
@@ -33,6 +34,7 @@ class AllocationHealing:
     """
 
     def __init__(self):
+        """Know no drift yet."""
         # UUID of an instance -> _Uncorrected of the last run.
         self._seen = {}
 
@@ -42,7 +44,7 @@ class AllocationHealing:
         :param context: nova.context.RequestContext
         :param client: nova.scheduler.client.report.SchedulerReportClient
         :param compute_node: nova.objects.ComputeNode
-        :param classes: resource classes of the host
+        :param classes: dict, resource class -> inventory of the host
         :param instances: iterable of nova.objects.Instance on this host that
             the driver manages
         """
@@ -88,8 +90,9 @@ def _heal(context, client, compute_node, uuid, known_drift, last):
     except allocations.PlacementRefused as error:
         refused = known_drift._replace(error=str(error))
         if refused != last:
-            LOG.warning('Cannot correct the allocation on this host (is %s, '
-                        'must be %s): %s. Run "nova-prio audit".', *refused,
+            LOG.warning('Cannot correct the allocation on this host (is '
+                        '%(present)s, must be %(expected)s): %(error)s. Run '
+                        '"nova-prio audit".', refused._asdict(),
                         instance_uuid=uuid)
         return refused
     if healed is None:

@@ -2,6 +2,10 @@
 
 """Claims on a host, which also test its rows and lease its CPUs.
 
+A row is a number of vCPUs that a host may sell, and how many of them are used
+(:mod:`nova_prio.model.capacity`). A lease is the CPUs and vCPUs that an
+instance has on the host (:mod:`nova_prio.model.leases`).
+
 The host states of the scheduler are stale when many instances are created at
 once. A claim is made under the lock of the tracker, and decides. It trusts
 the numbers of nova-compute: the limits from the scheduler are older.
@@ -78,15 +82,16 @@ class _PriorityTest:
         super().__exit__(exc_type, exc_val, exc_tb)
 
     def _get_flavor(self):
+        """Return the flavor that the instance has after the claim."""
         # Of Nova's claims, only a MoveClaim has a flavor.
         return getattr(self, 'flavor', self.instance.flavor)
 
     def _needs_our_test(self):
         """Return whether Nova's test alone is not sufficient."""
         topology = self.numa_topology
-        return flavor_specs.EXTRA_SPEC in self._get_flavor().extra_specs or (
-            bool(CONF.cpu_priority_mix_enable and topology and
-                 any(cell.pcpuset for cell in topology.cells)))
+        return (flavor_specs.EXTRA_SPEC in self._get_flavor().extra_specs or
+                bool(CONF.cpu_priority_mix_enable and topology and
+                     any(cell.pcpuset for cell in topology.cells)))
 
     def _test_capacity(self, node, limits):
         """Test the claim before Nova tests its NUMA fit.
@@ -126,8 +131,8 @@ class _PriorityTest:
         memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
         refusals = [refusal.detail for refusal in admission.find_refusals(
             report, request, report.remaining, node.free_ram_mb - memory_mb)]
-        if request.priority and (
-                self.tracker.is_disabled_for_priority(self.nodename)):
+        if request.priority and self.tracker.is_disabled_for_priority(
+                self.nodename):
             refusals.insert(0, admission.Refusal('disabled').detail)
         if topology:
             # Hide the CPUs that an instance of this class must not use.
@@ -145,6 +150,10 @@ class PriorityMoveClaim(_PriorityTest, claims.MoveClaim):
 
     def __init__(self, context, instance, nodename, flavor, image_meta,
                  tracker, compute_node, pci_requests, migration, limits=None):
+        """Claim as Nova does, but for the devices that the instance keeps.
+
+        :param limits: nova.objects.NUMATopologyLimits, or None
+        """
         if tracker.keeps_pci_requests(instance, migration):
             # Nova would claim for new requests, and saves ``pci_requests``
             # with the claim: change the object itself.

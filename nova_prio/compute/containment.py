@@ -5,6 +5,9 @@
 Nova calls the hooks of this package in the middle of its own work, which must
 not fail because of an error of this package. Such an error ends one step, is
 logged, and may refuse priority instances.
+
+A recount is one run of the periodic task of nova-compute, which counts the
+resources of the host from zero.
 """
 
 import contextlib
@@ -35,6 +38,7 @@ class Steps:
     """The steps of this package in one service, and which of them failed."""
 
     def __init__(self):
+        """Know of no failed step."""
         # Step -> _Failure, of the failed steps that priority instances depend
         # on.
         self._failed = {}
@@ -72,9 +76,8 @@ class Steps:
         except Exception as error:
             outcome.problem = _format_problem(step, error)
             if refuse_on_error:
-                self._failed[step] = _Failure(
-                    outcome.problem,
-                    self._recounts if refuse_until_recount else None)
+                recount = self._recounts if refuse_until_recount else None
+                self._failed[step] = _Failure(outcome.problem, recount)
             self._log(step, error, refuse_on_error)
         else:
             if refuse_on_error and not refuse_until_recount:
@@ -95,15 +98,18 @@ class Steps:
                 del self._failed[step]
 
     def _log(self, step, error, refuse_on_error):
+        """Log an error with its traceback, once for each step and type."""
         kind = step, type(error)
         if kind in self._logged:
             LOG.debug('nova_prio cannot %s: %r', step, error)
             return
         self._logged.add(kind)
+        consequence = (
+            ' and refuses priority instances' if refuse_on_error else '')
         LOG.exception(
             'nova_prio cannot %s. Nova continues without this step%s. This '
             'message appears once; report the error with its traceback.', step,
-            ' and refuses priority instances' if refuse_on_error else '')
+            consequence)
 
 
 def _format_problem(step, error):

@@ -2,6 +2,10 @@
 
 """The ends of the leases of a host, each by evidence.
 
+A lease is the CPUs and vCPUs that an instance has on the host, as one LeaseSet
+for each flavor (:mod:`nova_prio.model.leases`). A recount is one run of the
+periodic task of nova-compute, which counts the resources from zero.
+
 A lease ends in two ways. Nova gives it back: then it ends at once, unless a
 guest uses its CPUs. Or a recount does not count it: then the records are read
 again, and the guest is asked for. If its migration is over, the lease ends at
@@ -27,6 +31,7 @@ class LeaseEnds:
     """
 
     def __init__(self, host_leases, guests, steps):
+        """Have no evidence yet; the class describes the parameters."""
         self._leases = host_leases
         self._guests = guests
         self._steps = steps
@@ -89,9 +94,10 @@ class LeaseEnds:
             return lease_end.Need.NEEDED
         need = lease_end.read_need(context, host, uuid, lease_set)
         # The guest is evidence only for CPUs of no other set.
-        others = [each.cpus for each in self._leases.get(uuid)
-                  if each.is_counted]
-        cpus = lease_set.cpus.difference(*others)
+        cpus = lease_set.cpus
+        for each in self._leases.get(uuid):
+            if each.is_counted:
+                cpus -= each.cpus
         # Ask libvirt last: a guest may have started since the recount.
         if self._guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED

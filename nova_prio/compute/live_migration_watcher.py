@@ -35,6 +35,7 @@ class LiveMigrationWatcher:
     """
 
     def __init__(self, tracker):
+        """Watch no migration yet."""
         self._tracker = tracker
         self._lock = threading.Lock()
         # UUID of a migration -> nova.objects.Migration, as it was claimed.

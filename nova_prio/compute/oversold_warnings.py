@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Warnings about oversold rows of a host."""
+"""Warnings about oversold rows of a host.
+
+A row is a number of vCPUs that a host may sell, and how many of them are used
+(:mod:`nova_prio.model.capacity`).
+"""
 
 from oslo_log import log as logging
 

@@ -2,6 +2,13 @@
 
 """The owner of the leases of a host, its blocked CPUs and its failures.
 
+A lease is the CPUs and vCPUs that an instance has on the host, as one LeaseSet
+for each flavor (:mod:`nova_prio.model.leases`). A blocked CPU is a dedicated
+CPU that no instance may get, because a guest of an older configuration or of
+no instance uses it (:mod:`nova_prio.virt.libvirt.guests`).
+A row is a number of vCPUs that a host may sell, and how many of them are used
+(:mod:`nova_prio.model.capacity`).
+
 A recount of Nova's resource tracker calls, in this order:
 
 1. ``begin_recount``: Nova counts from zero; the leases stay.
@@ -68,11 +75,13 @@ class PriorityHost:
     """
 
     def __init__(self, libvirt_host, read_cpus):
+        """Have no leases yet; the class describes the parameters."""
         self.steps = containment.Steps()
         self.leases = leases.Leases()
         self.gate = start_gate.StartGate(self.leases, self.steps)
         self.guests = guests.HostGuests(libvirt_host, self.steps)
-        self.ends = lease_ends.LeaseEnds(self.leases, self.guests, self.steps)
+        self.ends = lease_ends.LeaseEnds(
+            host_leases=self.leases, guests=self.guests, steps=self.steps)
         self.partitions = partitions.Partitions(libvirt_host)
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
@@ -163,8 +172,10 @@ class PriorityHost:
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
-        contested = frozenset().union(*owners.values())
-        self.leases.begin_free(uuid, wanted.cpus - contested)
+        uncontested = wanted.cpus
+        for cpus in owners.values():
+            uncontested -= cpus
+        self.leases.begin_free(uuid, uncontested)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
@@ -237,7 +248,8 @@ class PriorityHost:
         """Find the blocked CPUs, after Nova has counted all instances.
 
         :param instances: list of nova.objects.Instance on this host
-        :param moving: UUIDs of instances that move from or to this host
+        :param moving: set of the UUIDs of instances that move from or to this
+            host
         """
         self.guests.update_blocked(instances, self.leases.is_held, moving)
         self._wrong_pins.end_recount()
@@ -255,8 +267,8 @@ class PriorityHost:
         """Return the CapacityReport of the host as it is now.
 
         :param node: nova.objects.ComputeNode that the tracker keeps
-        :param inventories: inventories of the host; the VCPU inventory has the
-            ratio in force
+        :param inventories: dict, resource class -> inventory of the host; the
+            VCPU inventory has the ratio in force
         :param uuid: UUID of an instance whose leased CPUs count as free, or
             None
         """
@@ -282,7 +294,7 @@ class PriorityHost:
     def build_inventories(self, stock):
         """Return the inventories that the driver reports, a new dict.
 
-        :param stock: the inventories of Nova's driver
+        :param stock: dict, resource class -> inventory of Nova's driver
         """
         # Placement had room for an incoming instance, and may have removed the
         # allocation of an instance that will never arrive.

@@ -3,7 +3,8 @@
 """The resource tracker of nova-compute, an adapter to PriorityHost.
 
 Each override calls Nova's method, and tells PriorityHost of each instance that
-Nova counts, claims and gives back.
+Nova counts, claims and gives back. :mod:`nova_prio.compute.priority_host`
+explains leases and recounts.
 """
 
 import functools
@@ -36,6 +37,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     """Nova's tracker for a host with our driver."""
 
     def __init__(self, host, driver, *args, **kwargs):
+        """Share the PriorityHost of the driver."""
         super().__init__(host, driver, *args, **kwargs)
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
@@ -73,13 +75,15 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         except exception.CPUPinningUnknown as error:
             counted = self._pinned_outside
             if startup and counted:
+                remedy = 'confirm or revert its migration'
+                if counted.is_resident:
+                    remedy = 'move the instance away'
                 raise contract.StartRefused(
                     "[compute] cpu_dedicated_set is '%s', but instance %s is "
                     "pinned outside of it: %s; set it as it was, %s, and "
                     "change it then." % (
                         CONF.compute.cpu_dedicated_set, counted.uuid, error,
-                        'move the instance away' if counted.is_resident else
-                        'confirm or revert its migration')) from error
+                        remedy)) from error
             raise
         with self._contain('end the leases that nothing needs',
                            refuse_on_error=False):
@@ -92,6 +96,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
+        """Begin a recount: count the instances on this host."""
         self._miscounted = set()
         with self._counting():
             self.priority_host.begin_recount()
@@ -114,11 +119,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         super()._update_usage_from_migrations(context, migrations, nodename)
         with self._counting_moves():
             # Later, the lease at the source of a revert stays.
-            returning = (workarounds.find_returning(context, self.host)
-                         if is_first else ())
-            for instance, migration in returning:
-                self._update_usage_from_migration(
-                    context, instance, migration, nodename)
+            if is_first:
+                for instance, migration in workarounds.find_returning(
+                        context, self.host):
+                    self._update_usage_from_migration(
+                        context, instance, migration, nodename)
         with self._contain('find the guests on stale CPU sets'):
             moving = {migration.instance_uuid for migration in migrations
                       if migration_states.is_open(migration)}
@@ -138,6 +143,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                     self._watcher.watch(context, migration)
 
     def _get_usage_dict(self, object_or_dict, instance, **updates):
+        """Return Nova's dict of a usage, with the Counted that it is of."""
         usage = super()._get_usage_dict(object_or_dict, instance, **updates)
         with self._counting():
             usage[_KEY] = _describe(
@@ -145,7 +151,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         return usage
 
     def _update_usage(self, usage, nodename, sign=1):
-        """Count or free the CPUs of the lease, whatever Nova's record says."""
+        """Count or free the CPUs of the lease, whatever Nova's record says.
+
+        :param usage: dict of ``_get_usage_dict``
+        """
         counted = usage.get(_KEY)
         if counted is not None:
             is_counted = True
@@ -162,7 +171,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
                 if not is_counted:
                     # Nova would subtract vCPUs that it has not added.
                     return
-                usage = {**usage, 'numa_topology': topology}
+                usage = dict(usage, numa_topology=topology)
         try:
             super()._update_usage(usage, nodename, sign=sign)
         except (exception.CPUPinningInvalid, exception.CPUUnpinningInvalid,
@@ -273,6 +282,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):
+        """Remove allocations as Nova does, and correct those that drifted."""
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
         if self.provider_tree is None:

@@ -3,8 +3,9 @@
 """The start gate: no guest starts on a CPU that another instance has.
 
 The gate compares the CPUs on which an instance is pinned with the leases of
-the host, whatever Nova's records say. It lets every guest start that floats.
-Blocked CPUs do not matter here: they restrict claims, never starts.
+the host (:mod:`nova_prio.model.leases`), whatever Nova's records say. It lets
+every guest start that floats. Blocked CPUs, on which guests of an older
+configuration float, do not matter here: they restrict claims, never starts.
 """
 
 import contextlib
@@ -38,6 +39,7 @@ class StartGate:
     """
 
     def __init__(self, host_leases, steps):
+        """Wait for the first recount; the class describes the parameters."""
         self.is_settled = False
         self._leases = host_leases
         self._steps = steps
