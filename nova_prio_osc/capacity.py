@@ -64,12 +64,13 @@ class ListCapacity(command.Lister):
         if parsed_args.flavor:
             request, needs_enabled = _read_flavor(
                 connection.compute, parsed_args.flavor)
-        query = {}
+        member_of = None
         if parsed_args.aggregate:
             uuids = _find_aggregates(connection.compute, parsed_args.aggregate)
-            query['member_of'] = 'in:' + ','.join(uuids)
+            member_of = 'in:' + ','.join(uuids)
         table = []
-        for provider, host_traits in _list_hosts(connection.placement, query):
+        for provider, host_traits in _list_hosts(
+                connection.placement, member_of):
             usages = _read_usages(connection.placement, provider)
             inventories = _read_inventories(connection.placement, provider)
             is_enabled = traits.CPU_PRIORITY in host_traits
@@ -135,12 +136,13 @@ def _read_flavor(compute, name):
     return request, flavor_specs.EXTRA_SPEC in specs
 
 
-def _list_hosts(placement, query):
+def _list_hosts(placement, member_of):
     """Yield the providers of the hosts with our driver, and their traits.
 
     Three requests find the traits of all hosts.
 
-    :param query: dict, name -> value, further filters of resource providers
+    :param member_of: filter of resource providers by aggregates, in the format
+        of Placement; None for all hosts
     :returns: tuples (resource provider of openstacksdk, set of those of its
         traits that this package defines)
     """
@@ -151,7 +153,7 @@ def _list_hosts(placement, query):
     traits_of = collections.defaultdict(set)
     for trait_name in sorted(trait_names):
         for provider in placement.resource_providers(
-                required=trait_name, **query):
+                required=trait_name, member_of=member_of):
             providers[provider.id] = provider
             traits_of[provider.id].add(trait_name)
     for uuid, host_traits in traits_of.items():

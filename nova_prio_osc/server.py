@@ -57,16 +57,16 @@ class ServerLister(command.Lister):
             read, which is logged.
         """
         connection = self.app.client_manager.sdk_connection
-        query = {}
-        if parsed_args.host:
-            query['compute_host'] = parsed_args.host
+        project_id = None
         if parsed_args.project:
-            query['project_id'] = _find_project(
+            project_id = _find_project(
                 connection.identity, parsed_args.project)
         # Nova ignores a project unless all projects are listed.
         all_projects = bool(parsed_args.all_projects or parsed_args.project)
+        # openstacksdk does not send parameters that are None.
         for server in connection.compute.servers(
-                all_projects=all_projects, microversion=MICROVERSION, **query):
+                all_projects=all_projects, microversion=MICROVERSION,
+                compute_host=parsed_args.host or None, project_id=project_id):
             specs = server.flavor.extra_specs or {}
             demand = None
             try:
