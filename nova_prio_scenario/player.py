@@ -257,7 +257,8 @@ class Player:
         self._watch.clear()
         try:
             api.post_server_action(
-                server.id, verb.action(args, self._stage.flavors))
+                server.id,
+                verbs.build_action(name, args, self._stage.flavors))
         except client.OpenStackApiException as error:
             text = stage.get_message(error)
             if error.response.status_code < 500:

@@ -2,12 +2,13 @@
 
 """The verbs of a scenario's steps; pure. A new verb is an entry of VERBS.
 
+If its server action has parameters, :func:`build_action` adds them.
+
 A step is one operation of a user or an operator, such as "resize server db".
 Its verb is the kind of the operation. The ``args`` of a step are a dict, key
 of the step to its value. The keys are those of ``Verb.properties``.
 """
 
-from collections import abc
 import dataclasses
 
 from nova_prio_scenario import schema
@@ -23,16 +24,15 @@ class Verb:
 
     ``properties`` is a dict, key of the step to its rule (see ``schema``).
     ``outcomes`` are the values that ``expect`` may have; the first one means
-    that the step worked. ``action`` is a function, (args of the step, dict of
-    flavor name to id) to the body of a server action, a dict. It is None if
-    the step is no server action. The action has worked if the server then has
-    ``status`` and its newest migration the status ``migration``; None stands
-    for any status.
+    that the step worked. ``action`` is the name of a server action in Nova's
+    API; None if the step is no server action. The action has worked if the
+    server then has ``status`` and its newest migration the status
+    ``migration``; None stands for any status.
     """
 
     properties: dict
     outcomes: tuple
-    action: abc.Callable | None = None
+    action: str | None = None
     status: str | None = None
     migration: str | None = None
 
@@ -41,7 +41,7 @@ def _server_verb(outcome, action=None, status=None, migration=None, **more):
     """Return a verb about one server, which Nova may refuse.
 
     :param outcome: what the server is if the step worked
-    :param action: function, as in :class:`Verb`; None for no server action
+    :param action: as in :class:`Verb`, None for no server action
     :param status: as in :class:`Verb`, None for any
     :param migration: as in :class:`Verb`, None for any
     :param more: dict, the rules of the other keys
@@ -50,76 +50,6 @@ def _server_verb(outcome, action=None, status=None, migration=None, **more):
     properties.update(more)
     return Verb(properties=properties, outcomes=(outcome, 'refused'),
                 action=action, status=status, migration=migration)
-
-
-# The functions of Verb.action: ``args`` are the args of the step, ``flavors``
-# is a dict, flavor name to id.
-
-def _resize(args, flavors):
-    """Return the body of a resize to another flavor."""
-    return {'resize': {'flavorRef': flavors[args['flavor']]}}
-
-
-def _migrate(args, flavors):
-    """Return the body of a cold migration.
-
-    Without a host, the scheduler chooses the destination.
-    """
-    if not args['host']:
-        return {'migrate': None}
-    return {'migrate': {'host': args['host']}}
-
-
-def _confirm(args, flavors):
-    """Return the body that confirms a resize or a migration."""
-    return {'confirmResize': None}
-
-
-def _revert(args, flavors):
-    """Return the body that reverts a resize or a migration."""
-    return {'revertResize': None}
-
-
-def _live_migrate(args, flavors):
-    """Return the body of a live migration."""
-    return {'os-migrateLive': {
-        'host': args['host'], 'block_migration': 'auto'}}
-
-
-def _shelve(args, flavors):
-    """Return the body that shelves a server."""
-    return {'shelve': None}
-
-
-def _unshelve(args, flavors):
-    """Return the body that unshelves a server."""
-    return {'unshelve': None}
-
-
-def _evacuate(args, flavors):
-    """Return the body that evacuates a server.
-
-    Without a host, the scheduler chooses the destination.
-    """
-    if not args['host']:
-        return {'evacuate': {}}
-    return {'evacuate': {'host': args['host']}}
-
-
-def _stop(args, flavors):
-    """Return the body that stops a server."""
-    return {'os-stop': None}
-
-
-def _start(args, flavors):
-    """Return the body that starts a server."""
-    return {'os-start': None}
-
-
-def _reboot(args, flavors):
-    """Return the body of a hard or soft reboot."""
-    kind = 'HARD' if args['hard'] else 'SOFT'
-    return {'reboot': {'type': kind}}
 
 
 _OPTIONAL_NAME = dict(schema.NAME, default=None)
@@ -143,28 +73,29 @@ VERBS = {
     'create': Verb(properties=_CREATE, outcomes=('active', 'refused')),
     'delete': _server_verb('deleted'),
     'resize': _server_verb(
-        'resized', action=_resize, status='VERIFY_RESIZE',
+        'resized', action='resize', status='VERIFY_RESIZE',
         migration='finished', confirm=_ON, revert=_OFF, flavor=schema.NAME),
     'migrate': _server_verb(
-        'migrated', action=_migrate, status='VERIFY_RESIZE',
+        'migrated', action='migrate', status='VERIFY_RESIZE',
         migration='finished', host=_OPTIONAL_NAME, confirm=_ON, revert=_OFF),
     'confirm': _server_verb(
-        'confirmed', action=_confirm, migration='confirmed'),
-    'revert': _server_verb('reverted', action=_revert, migration='reverted'),
+        'confirmed', action='confirmResize', migration='confirmed'),
+    'revert': _server_verb(
+        'reverted', action='revertResize', migration='reverted'),
     'live-migrate': _server_verb(
-        'migrated', action=_live_migrate, status='ACTIVE',
+        'migrated', action='os-migrateLive', status='ACTIVE',
         migration='completed', host=_OPTIONAL_NAME),
     'shelve': _server_verb(
-        'shelved', action=_shelve, status='SHELVED_OFFLOADED'),
-    'unshelve': _server_verb('active', action=_unshelve, status='ACTIVE'),
+        'shelved', action='shelve', status='SHELVED_OFFLOADED'),
+    'unshelve': _server_verb('active', action='unshelve', status='ACTIVE'),
     'host-down': Verb(properties=_HOST, outcomes=('down',)),
     # Nova leaves the server stopped, unless it was in ERROR before.
     'evacuate': _server_verb(
-        'evacuated', action=_evacuate, migration='done', host=_OPTIONAL_NAME),
-    'stop': _server_verb('stopped', action=_stop, status='SHUTOFF'),
-    'start': _server_verb('active', action=_start, status='ACTIVE'),
+        'evacuated', action='evacuate', migration='done', host=_OPTIONAL_NAME),
+    'stop': _server_verb('stopped', action='os-stop', status='SHUTOFF'),
+    'start': _server_verb('active', action='os-start', status='ACTIVE'),
     'reboot': _server_verb(
-        'active', action=_reboot, status='ACTIVE', hard=_OFF),
+        'active', action='reboot', status='ACTIVE', hard=_OFF),
     'host-up': Verb(properties=_HOST, outcomes=('up',)),
     'host-disable': Verb(properties=_HOST, outcomes=('disabled',)),
     'host-enable': Verb(properties=_HOST, outcomes=('enabled',)),
@@ -172,6 +103,29 @@ VERBS = {
     'host-change': Verb(properties=_HOST | CHANGES,
                         outcomes=('changed', 'refused')),
 }
+
+
+def build_action(name, args, flavors):
+    """Return the body of the request for a server action.
+
+    :param name: name of a verb with an action
+    :param args: dict, the args of the step
+    :param flavors: dict, name of a flavor to its id
+    """
+    parameters = None
+    if name == 'resize':
+        parameters = {'flavorRef': flavors[args['flavor']]}
+    elif name == 'reboot':
+        kind = 'HARD' if args['hard'] else 'SOFT'
+        parameters = {'type': kind}
+    elif name == 'live-migrate':
+        parameters = {'host': args['host'], 'block_migration': 'auto'}
+    elif args.get('host'):
+        # Without a host, the scheduler chooses the destination.
+        parameters = {'host': args['host']}
+    elif name == 'evacuate':
+        parameters = {}
+    return {VERBS[name].action: parameters}
 
 
 def list_servers(args):
