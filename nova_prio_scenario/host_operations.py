@@ -73,11 +73,11 @@ class HostOperations:
             raise
         self.update_host(name)
 
-    def get_options(self, name, *parameters):
+    def get_options(self, name, parameters):
         """Return the options of a host, a dict, parameter to value.
 
-        :param parameters: tuple, parameters of ``Cloud.start_host`` that set
-            options
+        :param parameters: iterable of the parameters of ``Cloud.start_host``
+            that set options
         """
         values = {}
         for parameter in parameters:

@@ -190,7 +190,7 @@ class Stage:
             'state': state,
             'status': cloud.get_service(name)['status'],
         }
-        shown.update(cloud.get_options(name, *verbs.CHANGES))
+        shown.update(cloud.get_options(name, verbs.CHANGES))
         shown['domains'] = {
             key: host['aggregate'][key]
             for key in self._document.affinity_domains

@@ -6,8 +6,9 @@
 shows it, a dict; None if the server is deleted.
 """
 
+import time
+
 from nova.tests.functional.api import client
-import tenacity
 
 from nova_prio_scenario import migrations
 from nova_prio_scenario import result
@@ -26,30 +27,17 @@ def wait(api, server, is_reached, problem):
     :returns: dict; None if the server is deleted
     :raises result.PlayFailed: after the timeout
     """
-    attempts = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(tenacity.TryAgain),
-        wait=tenacity.wait_fixed(INTERVAL_SECONDS),
-        stop=tenacity.stop_after_delay(PATIENCE_SECONDS))
-    try:
-        return attempts(_show_if_reached, api, server.id, is_reached)
-    except tenacity.RetryError as error:
-        raise result.PlayFailed('%s is %s after %d seconds' % (
-            server.name, problem, PATIENCE_SECONDS)) from error
-
-
-def _show_if_reached(api, server_id, is_reached):
-    """Return a server as the API shows it, if it has reached a state.
-
-    :param is_reached: function, (api, shown) to bool
-    :raises tenacity.TryAgain: if the server has not reached the state
-    """
-    try:
-        shown = api.get_server(server_id)
-    except client.OpenStackApiNotFoundException:
-        shown = None
-    if not is_reached(api, shown):
-        raise tenacity.TryAgain
-    return shown
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        try:
+            shown = api.get_server(server.id)
+        except client.OpenStackApiNotFoundException:
+            shown = None
+        if is_reached(api, shown):
+            return shown
+        time.sleep(INTERVAL_SECONDS)
+    raise result.PlayFailed('%s is %s after %d seconds' % (
+        server.name, problem, PATIENCE_SECONDS))
 
 
 def is_built(api, shown):
