@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Correct the allocations of the instances of a host in Placement."""
+"""Correct the allocations of the instances of a host in Placement.
+
+An allocation has drifted if its amounts are not those that the flavor of the
+instance requests.
+"""
 
 import typing
 

@@ -40,6 +40,8 @@ class _PriorityTest:
         refused. For an ordinary instance, only Nova's test counts then. There
         is one exception: an ordinary instance with pinned CPUs is refused on a
         mix host, because Nova does not know the blocked CPUs.
+
+        :param limit: nova.objects.NUMATopologyLimits of the request, or None
         """
         host = self.tracker.priority_host
         refusals = []

@@ -11,8 +11,10 @@ Nova does not always tell the destination that a live migration failed:
 
 Therefore the destination reads the migration records of its claims: before
 each new claim, and every second until all of them have ended. Then it
-recounts, and the lease ends. The destination recounts after a success as well:
-until then Nova tracks the instance as a migration.
+recounts: it counts the resources of the host from zero, and the lease of the
+instance on the host ends (:mod:`nova_prio.model.leases`). The destination
+recounts after a success as well: until then Nova tracks the instance as a
+migration.
 """
 
 import threading

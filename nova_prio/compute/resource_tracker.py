@@ -282,7 +282,11 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
     def _remove_deleted_instances_allocations(
             self, context, cn, migrations, instance_by_uuid):
-        """Remove allocations as Nova does, and correct those that drifted."""
+        """Remove allocations as Nova does, and correct those that drifted.
+
+        :param instance_by_uuid: dict, UUID -> nova.objects.Instance, of the
+            instances on this host
+        """
         super()._remove_deleted_instances_allocations(
             context, cn, migrations, instance_by_uuid)
         if self.provider_tree is None:
@@ -356,6 +360,7 @@ def _describe(object_or_dict, instance, topology):
 
     :param object_or_dict: nova.objects.Instance on the host, or
         nova.objects.Flavor for one side of a move
+    :param topology: nova.objects.InstanceNUMATopology, or None
     """
     is_resident = isinstance(object_or_dict, objects.Instance)
     flavor = object_or_dict.flavor if is_resident else object_or_dict

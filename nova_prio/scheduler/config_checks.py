@@ -3,7 +3,7 @@
 """Configuration of nova-scheduler that priority instances depend on.
 
 Each function takes Nova's ``oslo_config.cfg.ConfigOpts``. A sentence names an
-option, its value and the remedy.
+option, its value and the remedy. An ordinary instance has no priority.
 """
 
 from nova_prio import conf as prio_conf
@@ -159,6 +159,9 @@ def _is_enabled(weigher, all_weighers, weight_classes):
 
 
 def _weighs_cpus_twice(weighers):
-    """Return whether our weighers and the CPU weigher of Nova are enabled."""
+    """Return whether our weighers and the CPU weigher of Nova are enabled.
+
+    :param weighers: list, value of [filter_scheduler] weight_classes
+    """
     return (any(_is_ours(weigher) for weigher in weighers) and
             _is_enabled(_NOVA_CPU_WEIGHER, _NOVA_WEIGHERS, weighers))

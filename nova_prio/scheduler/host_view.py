@@ -60,6 +60,9 @@ def limit_host_state(host_state, report, request):
 
     Each request has its own host states, and Nova adds the placed instances of
     the request to their topologies. Therefore replace a topology only once.
+
+    :param report: ``capacity_report.CapacityReport``
+    :param request: ``request_view.SchedulingRequest``
     """
     if not getattr(host_state, 'is_limited_to_class', False):
         host_state.numa_topology = numa.limit_to_class(

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a guest NUMA topology fits on a host, as Nova decides it."""
+"""Whether a guest NUMA topology fits on a host, as Nova decides it.
+
+A guest cell is a NUMA cell of the guest, a host cell one of the host. A guest
+cell is pinned if each of its vCPUs gets a dedicated CPU of its own.
+"""
 
 import copy
 import operator
@@ -82,7 +86,12 @@ class NumaFit:
                 dedicated <= sum(len(free & cores) for cores in cell.siblings))
 
     def _select_candidates(self, host_state, limits):
-        """Return the allocation candidates with which Nova's fit succeeds."""
+        """Return the allocation candidates with which Nova's fit succeeds.
+
+        An allocation candidate is the resources that Placement offers, a dict.
+
+        :param limits: nova.objects.NUMATopologyLimits of the host
+        """
         # Nova's fit reads these values and overwrites them: restore those of
         # the request.
         for cell, (cell_id, pagesize) in zip(

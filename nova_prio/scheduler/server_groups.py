@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The hosts of the members of a server group, read once for each request."""
+"""The hosts of the members of a server group, read once for each request.
+
+:mod:`nova_prio.scheduler.failure_domains` explains domains and paths.
+"""
 
 import collections
 import typing
@@ -78,7 +81,10 @@ class GroupMembers:
         return candidate_paths, [members.paths[host] for host in hosts]
 
     def _warn_of_unknown_keys(self, paths):
-        """Warn, once, of each key that no host has: it may be mistyped."""
+        """Warn, once, of each key that no host has: it may be mistyped.
+
+        :param paths: list of the paths of the hosts
+        """
         for level, key in enumerate(self._keys):
             # The first value of a domain says whether the host has the key.
             has_key = any(path[level][0] for path in paths)
@@ -120,7 +126,10 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> its failure domains, from the database."""
+        """Return dict, host -> its failure domains, from the database.
+
+        :param hosts: set of host names
+        """
         pairs = collections.defaultdict(list)
         if hosts and self._keys:
             for host, key, value in _read_metadata(
@@ -149,6 +158,9 @@ def _read_metadata(context, keys, hosts):
 
     nova.objects.AggregateList also reads all other hosts of these aggregates,
     which in a large cloud takes longer than the rest of the request.
+
+    :param keys: list of keys of aggregate metadata
+    :param hosts: set of host names
     """
     member, metadata = models.AggregateHost, models.AggregateMetadata
     return context.session.query(

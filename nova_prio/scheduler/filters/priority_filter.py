@@ -125,7 +125,10 @@ class PriorityFilter(filters.BaseHostFilter):
 
 
 def _find_refusal(host_state, request):
-    """Return the first Refusal of an instance by a host, or None."""
+    """Return the first Refusal of an instance by a host, or None.
+
+    :param request: ``request_view.SchedulingRequest``
+    """
     report = host_view.get_report(host_state)
     return (_check_aggregates(host_state, report, request) or
             _check_capacity(host_state, report, request) or
@@ -198,6 +201,7 @@ def _check_topology(host_state, report, request):
 
     :param report: ``capacity_report.CapacityReport``, or None without
         our driver
+    :param request: ``request_view.SchedulingRequest``
     """
     # A guest may require threads without a NUMA topology.
     if request.requires_threads:

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Checks of the configuration of nova-compute."""
+"""Checks of the configuration of nova-compute.
+
+Mix is the option ``cpu_priority_mix_enable``: low-priority instances may also
+run on the dedicated CPUs of the host (:mod:`nova_prio.model.capacity`).
+"""
 
 import pathlib
 
@@ -47,6 +51,10 @@ def find_problems(conf):
 
 
 def _format_invalid(group, name, value, error):
+    """Return the sentence about an option that is no list of CPUs.
+
+    :param value: text of the option, or None
+    """
     return ("[%s] %s is '%s': %s; give CPU numbers, such as 0-3,8."
             % (group, name, value, str(error).rstrip('.')))
 

@@ -155,6 +155,10 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
         If this fails, a mix host must keep its VCPU and MEMORY_MB inventories:
         Nova's own count no dedicated CPUs as VCPU, and may overcommit memory.
+
+        :param provider_tree: nova.compute.provider_tree.ProviderTree
+        :param allocations: dict of Nova, UUID of a consumer -> its allocation;
+            None unless Nova wants the driver to move allocations
         """
         before = provider_tree.data(nodename).inventory
         super().update_provider_tree(
@@ -231,7 +235,11 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
 
     def _get_guest_numa_config(self, instance_numa_topology, flavor,
                                image_meta):
-        """Return Nova's settings with the CPUs of a low-priority guest."""
+        """Return Nova's settings with the CPUs of a low-priority guest.
+
+        :param instance_numa_topology: nova.objects.InstanceNUMATopology or
+            None
+        """
         config = super()._get_guest_numa_config(
             instance_numa_topology, flavor, image_meta)
         # An error of get_priority must not fail an ordinary guest.

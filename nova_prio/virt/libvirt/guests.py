@@ -11,6 +11,9 @@ No instance may be pinned on a blocked CPU. Two kinds of guests block CPUs:
   be down, if Nova takes a live migration for failed, or if libvirt or the
   database went away right after the start of the guest. Domains that Nova did
   not create are orphan guests too.
+
+A recount is one run of the periodic task of nova-compute, which counts the
+resources of the host from zero.
 """
 
 import contextlib
@@ -239,7 +242,10 @@ def _assume(domain, last_by_uuid, problem):
 
 
 def _find_stale_cpus(guest, instance, dedicated):
-    """Return the dedicated CPUs where the guest of an instance floats."""
+    """Return the dedicated CPUs where the guest of an instance floats.
+
+    :param dedicated: frozenset of the dedicated CPUs of the host
+    """
     if not guest.is_up and instance.vm_state not in _KEEPS_XML:
         return frozenset()
     is_low = demand.get_priority(instance) == capacity.LOW
@@ -248,7 +254,10 @@ def _find_stale_cpus(guest, instance, dedicated):
 
 
 def _find_orphan_cpus(guest, dedicated):
-    """Return the dedicated CPUs that an orphan guest blocks, a frozenset."""
+    """Return the dedicated CPUs that an orphan guest blocks, a frozenset.
+
+    :param dedicated: frozenset of the dedicated CPUs of the host
+    """
     is_low = guest.partition == guest_xml.PARTITIONS[capacity.LOW]
     return guest_xml.find_blocking_cpus(guest, is_low, dedicated)
 

@@ -59,6 +59,7 @@ class LiveMigration:
     def _check_destination(self, instance, priority, src_compute_info):
         """Refuse an instance that would not keep its priority on this host.
 
+        :param priority: 'high' or 'low'
         :param src_compute_info: nova.objects.ComputeNode of the source, as a
             primitive
         """

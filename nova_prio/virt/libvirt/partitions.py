@@ -104,7 +104,11 @@ class Partitions:
                 self._record_result(probe)
 
     def _get_or_start_probe(self, priority, cpus):
-        """Return a starting or trusted probe of a partition, or start one."""
+        """Return a starting or trusted probe of a partition, or start one.
+
+        :param priority: key of ``guest_xml.PARTITIONS``
+        :param cpus: set of CPU numbers for the guest of the probe
+        """
         latest = self._probes.get(priority)
         if latest and (latest.is_starting or self._is_trusted(latest)):
             return latest
