@@ -34,12 +34,13 @@ def _whole(minimum, maximum, **more):
 
     :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {
+    rule = {
         'type': 'integer',
         'minimum': minimum,
         'maximum': maximum,
         'description': 'a whole number from %d to %d' % (minimum, maximum),
-    } | more
+    }
+    return rule | more
 
 
 def _one_of(*values, **more):
@@ -48,10 +49,11 @@ def _one_of(*values, **more):
     :param values: tuple of texts
     :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {
+    rule = {
         'enum': list(values),
         'description': 'one of %s' % ', '.join(values),
-    } | more
+    }
+    return rule | more
 
 
 def list_of(items, description, **more):
@@ -61,11 +63,12 @@ def list_of(items, description, **more):
     :param description: the items as text, in the plural
     :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {
+    rule = {
         'type': 'array',
         'items': items,
         'description': 'a list of %s' % description,
-    } | more
+    }
+    return rule | more
 
 
 def mapping(properties, **more):
@@ -74,14 +77,15 @@ def mapping(properties, **more):
     :param properties: dict, key to rule
     :param more: dict, more keywords of the rule, such as ``default``
     """
-    return {
+    rule = {
         'type': 'object',
         'description': 'a mapping with the keys %s' % ', '.join(properties),
         'properties': properties,
         'required': [key for key, rule in properties.items()
                      if 'default' not in rule],
         'additionalProperties': False,
-    } | more
+    }
+    return rule | more
 
 
 NAME = {'type': 'string', 'pattern': r'^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}\Z',
