@@ -37,6 +37,7 @@ import bisect
 from collections import abc
 import dataclasses
 import decimal
+import functools
 import math
 import operator
 import typing
@@ -98,12 +99,12 @@ class HostCPUs:
     ratio: decimal.Decimal
     mix: bool
 
-    @property
+    @functools.cached_property
     def floating(self) -> frozenset[int]:
         """The CPUs where a low-priority instance may run."""
         return self.shared | self.dedicated if self.mix else self.shared
 
-    @property
+    @functools.cached_property
     def sellable(self) -> Rows:
         """The sellable Rows of this host."""
         return calculate_sellable(

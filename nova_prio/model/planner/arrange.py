@@ -12,18 +12,17 @@ from nova_prio.model.planner import fleet as fleet_module
 def replay(fleet: fleet_module.Fleet,
            moves: abc.Iterable[fleet_module.Move]) -> bool:
     """Make moves; return False at the first move that is not feasible."""
-    for move in moves:
-        if not _is_feasible(fleet, move):
-            return False
-        fleet.move(move.uuid, move.way, move.destination)
+    return all(_make(fleet, move) for move in moves)
+
+
+def _make(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
+    """Make a move, if it is feasible; return whether it is."""
+    if fleet.get_place(move.uuid).host != move.source or (
+            move.destination is not None and fleet.find_place(
+                fleet.instances[move.uuid], move.destination) is None):
+        return False
+    fleet.move(move.uuid, move.way, move.destination)
     return True
-
-
-def _is_feasible(fleet: fleet_module.Fleet, move: fleet_module.Move) -> bool:
-    """Return whether a move is feasible in the present state."""
-    return fleet.get_place(move.uuid).host == move.source and (
-        move.destination is None or fleet.find_place(
-            fleet.instances[move.uuid], move.destination) is not None)
 
 
 def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
@@ -32,7 +31,7 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
     A repair may move an instance again. If the moves are still feasible, only
     its last move remains.
     """
-    moves, length = list(fleet.log), len(fleet.log)
+    moves = list(fleet.log)
     fleet.rollback(0)
     first: dict[str, fleet_module.Move] = {}
     for move in list(moves):
@@ -46,32 +45,35 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
             moves = shorter
             first[move.uuid] = merged
         fleet.rollback(0)
-    assert len(moves) <= length
     replay(fleet, moves)
     return moves
 
 
 def arrange(fleet: fleet_module.Fleet, moves: list[fleet_module.Move],
-            is_reached: abc.Callable[[], bool] = lambda: True,
+            is_reached: abc.Callable[[], bool] | None = None,
             ) -> list[fleet_module.Move]:
     """Return the moves in the preferred order, if this order is feasible.
 
     Prefer live before cold before shelve, then the order of the classes.
 
     :param fleet: before the first move
-    :param is_reached: whether the state after the moves is the goal
+    :param is_reached: function that tells whether the state after the moves is
+        the goal; None if each order reaches the goal
     """
-    ways = [*fleet_module.WAYS, fleet_module.EVACUATE]
-    waiting = sorted(moves, key=lambda move: (
-        ways.index(move.way), fleet.get_rank(move.uuid)[0]))
+    ranks = {}
+    for move in moves:
+        class_name = fleet.instances[move.uuid].needs.class_name
+        ranks[move] = (fleet_module.ALL_WAYS.index(move.way),
+                       fleet_module.CLASSES.index(class_name))
+    waiting = sorted(moves, key=ranks.__getitem__)
     try:
         while waiting:
-            feasible = next((move for move in waiting
-                             if _is_feasible(fleet, move)), None)
-            if feasible is None:
+            made = next((move for move in waiting if _make(fleet, move)), None)
+            if made is None:
                 return moves
-            fleet.move(feasible.uuid, feasible.way, feasible.destination)
-            waiting.remove(feasible)
-        return list(fleet.log) if is_reached() else moves
+            waiting.remove(made)
+        if is_reached is None or is_reached():
+            return list(fleet.log)
+        return moves
     finally:
         fleet.rollback(0)

@@ -21,9 +21,10 @@ from nova_prio.model.planner import resources
 WAYS = LIVE, COLD, SHELVE = 'live', 'cold', 'shelve'
 #: Way of an instance whose host is lost. It needs no permission.
 EVACUATE = 'evacuate'
+ALL_WAYS = (LIVE, COLD, SHELVE, EVACUATE)
 #: Policies of server groups. The soft ones are only preferences.
-POLICIES = AFFINITY, ANTI_AFFINITY, SOFT_AFFINITY, SOFT_ANTI_AFFINITY = (
-    'affinity', 'anti-affinity', 'soft-affinity', 'soft-anti-affinity')
+AFFINITY, ANTI_AFFINITY = 'affinity', 'anti-affinity'
+SOFT_AFFINITY, SOFT_ANTI_AFFINITY = 'soft-affinity', 'soft-anti-affinity'
 #: Classes of instances, in the order in which they are moved.
 CLASSES = ('low', flavor_cpus.ORDINARY, 'high')
 
@@ -69,6 +70,10 @@ class Place(typing.NamedTuple):
     cells: tuple[int, ...]
 
 
+#: The Place of an instance that is on no host.
+NOWHERE = Place(None, ())
+
+
 class Fit(typing.NamedTuple):
     """The host cells that an instance would use, and the room of the host.
 
@@ -83,111 +88,73 @@ class Fleet:
     """The state of all hosts.
 
     The usage of the hosts includes the instances, and may include more, such
-    as in-flight moves. ``log`` has the moves since the beginning. ``changes``
-    has the host of each change of a usage, rollbacks included.
+    as in-flight moves. Each instance must be on a host of the fleet, or on
+    none, and its server group must be one of ``groups``.
 
-    :param groups: name -> server group
-    :raises ValueError: if an instance contradicts the hosts or the groups
+    ``hosts`` is name -> HostFit at this point of the plan. ``log`` has the
+    moves since the beginning. ``changes`` has each host, and then the host of
+    each change of a usage, rollbacks included.
+
+    :param groups: dict, name -> server group; None if there is none
     """
 
     def __init__(self, hosts: abc.Iterable[resources.Host],
                  instances: abc.Iterable[Instance],
                  groups: abc.Mapping[str, Group] | None = None) -> None:
-        self.hosts = {host.name: host_fit.HostFit(host) for host in hosts}
+        self.hosts = {
+            host.name: host_fit.HostFit.from_host(host) for host in hosts}
         self.instances: dict[str, Instance] = {}
         self.groups = groups or {}
         self.log: list[Move] = []
-        self.changes: list[str] = []
+        self.changes = list(self.hosts)
         self._old_places: list[Place] = []
-        self._usages = {
-            name: host.initial for name, host in self.hosts.items()}
-        # Host -> number of a shape -> answer. A shape is a Needs.
-        self._fits: dict[str, dict[int, Fit | None]] = {
-            name: {} for name in self.hosts}
-        self._shapes: dict[resources.Needs, int] = {}
         self._places: dict[str, Place] = {}
         self._guests: dict[str, set[str]] = {
             name: set() for name in self.hosts}
-        # (name of a group, host) -> number of members.
-        self._members: collections.Counter[
-            tuple[str, str]] = collections.Counter()
-        self._group_sizes: collections.Counter[str] = collections.Counter()
-        self._shape_of: dict[str, int] = {}
+        # Name of a group -> host -> number of members.
+        self._members: dict[str | None, collections.Counter[str]] = (
+            collections.defaultdict(collections.Counter))
         self._ranks: dict[str, tuple[int, int]] = {}
         for each in instances:
             self.add(each)
 
     def add(self, instance: Instance) -> None:
         """Add an instance. The usage of its host must include it."""
-        self._check_instance(instance)
         uuid = instance.uuid
         self.instances[uuid] = instance
-        self._shape_of[uuid] = self._shapes.setdefault(
-            instance.needs, len(self._shapes))
         self._ranks[uuid] = (
             CLASSES.index(instance.needs.class_name), len(self._ranks))
         self._places[uuid] = Place(instance.host, instance.cells)
-        self._enter(instance, instance.host)
+        if instance.host is not None:
+            self._register(instance, instance.host, sign=1)
 
     def remove(self, uuid: str) -> None:
         """Remove an instance; its host no longer has its usage."""
-        self.put(uuid, Place(None, ()))
-        del self.instances[uuid], self._shape_of[uuid]
-        del self._ranks[uuid], self._places[uuid]
-
-    def _check_instance(self, instance: Instance) -> None:
-        """Raise ValueError if an instance contradicts hosts or groups."""
-        name = 'Instance %s ' % instance.uuid
-        if instance.host is not None:
-            if instance.host not in self.hosts:
-                raise ValueError(name + "is on host '%s'; allowed are the "
-                                 'hosts of the fleet.' % instance.host)
-            number = len(self.hosts[instance.host].host.cells)
-            if (len(instance.cells) != len(instance.needs.cells) or
-                    not set(instance.cells).issubset(range(number))):
-                raise ValueError(
-                    name + 'uses the host cells %s; allowed is one of %d host '
-                    'cells for each of its %d guest cells.' % (
-                        instance.cells, number, len(instance.needs.cells)))
-        if unknown := instance.ways.difference(WAYS):
-            raise ValueError(name + "has the way '%s'; allowed are %s." % (
-                min(unknown), ', '.join(WAYS)))
-        if instance.group is not None:
-            if instance.group not in self.groups:
-                raise ValueError(name + "is in server group '%s', which is "
-                                 'not given.' % instance.group)
-            policy = self.groups[instance.group].policy
-            if policy not in POLICIES:
-                raise ValueError(name + "has the policy '%s'; allowed are %s."
-                                 % (policy, ', '.join(POLICIES)))
-
-    def get_shape(self, instance: Instance) -> int:
-        """Return a number that instances with equal needs share."""
-        return self._shape_of[instance.uuid]
+        self.put(uuid, NOWHERE)
+        del self.instances[uuid], self._ranks[uuid], self._places[uuid]
 
     def get_place(self, uuid: str) -> Place:
         """Return the present place of an instance."""
         return self._places[uuid]
 
-    def get_usage(self, host: str) -> resources.Usage:
-        """Return the present usage of a host."""
-        return self._usages[host]
+    def get_usage(self, host: str) -> host_fit.HostFit:
+        """Return a host with its present usage."""
+        return self.hosts[host]
 
     def list_guests(self, host: str) -> list[str]:
         """Return the UUIDs on a host, in the order of CLASSES."""
         return sorted(self._guests[host], key=self._ranks.__getitem__)
 
-    def get_rank(self, uuid: str) -> tuple[int, int]:
-        """Return the position of an instance in the order of CLASSES."""
-        return self._ranks[uuid]
-
     def count_members(self, instance: Instance, host: str) -> int:
-        """Return how many members of its server group a host has."""
-        return self._members[instance.group or '', host]
+        """Return how many members of its server group a host has.
+
+        The instance must have a server group.
+        """
+        return self._members[instance.group][host]
 
     def has_members(self, instance: Instance) -> bool:
         """Return whether a member of its server group is on a host."""
-        return self._group_sizes[instance.group or ''] > 0
+        return any(self._members[instance.group].values())
 
     def get_policy(self, instance: Instance) -> str | None:
         """Return the policy of the server group of an instance, or None."""
@@ -203,62 +170,60 @@ class Fleet:
         :param without: UUIDs that do not count on this host
         :returns: None if there is no limit
         """
-        policy = self.get_policy(instance)
-        if policy == AFFINITY:
-            is_allowed = (not self.has_members(instance) or
-                          self.count_members(instance, host))
-            return None if is_allowed else 0
-        if policy == ANTI_AFFINITY:
-            assert instance.group is not None
-            members = self.count_members(instance, host) - sum(
-                self.instances[uuid].group == instance.group
-                for uuid in without)
-            most = self.groups[instance.group].max_per_host
-            return max(most - members, 0)
-        return None
+        if instance.group is None:
+            return None
+        group = self.groups[instance.group]
+        members = self.count_members(instance, host)
+        if (group.policy == AFFINITY and not members and
+                self.has_members(instance)):
+            return 0
+        if group.policy != ANTI_AFFINITY:
+            return None
+        for uuid in without:
+            members -= self.instances[uuid].group == instance.group
+        return max(group.max_per_host - members, 0)
 
     def fit(self, instance: Instance, host: str) -> Fit | None:
         """Return how an instance fits on a host now, None if it does not.
 
         Server groups are not considered.
         """
-        shape = self.get_shape(instance)
-        of_host = self._fits[host]
-        if shape not in of_host:
-            needs, usage = instance.needs, self._usages[host]
-            cells = self.hosts[host].choose_cells(needs, usage)
-            of_host[shape] = None if cells is None else Fit(
-                cells, self.hosts[host].measure_room(needs, usage))
-        return of_host[shape]
+        of_host = self.hosts[host]
+        cells = of_host.choose_cells(instance.needs)
+        if cells is None:
+            return None
+        return Fit(cells, of_host.measure_room(instance.needs))
 
     def find_obstacles(self, instance: Instance,
                        host: str) -> tuple[host_fit.Obstacle, ...]:
         """Return why an instance may not move to another host now."""
-        obstacles = self.hosts[host].find_obstacles(
-            instance.needs, self._usages[host])
+        obstacles = self.hosts[host].find_obstacles(instance.needs)
         if self.count_allowed(instance, host) == 0:
             policy = self.get_policy(instance)
+            number = 'no member'
+            if policy == ANTI_AFFINITY:
+                number = '%d members' % self.count_members(instance, host)
             obstacles.append(host_fit.Obstacle(
-                'server group %s has the policy %s and %s on the host' % (
-                    instance.group, policy,
-                    'no member' if policy == AFFINITY else
-                    '%d members' % self.count_members(instance, host))))
+                'server group %s has the policy %s and %s on the host'
+                % (instance.group, policy, number)))
         return tuple(obstacles)
 
     def find_place(self, instance: Instance, host: str) -> Place | None:
         """Return the place of an instance on another host, None if none."""
-        fit = self.fit(instance, host)
-        if fit is None or self.count_allowed(instance, host) == 0:
+        cells = self.hosts[host].choose_cells(instance.needs)
+        if cells is None or self.count_allowed(instance, host) == 0:
             return None
-        return Place(host, fit.cells)
+        return Place(host, cells)
 
     def move(self, uuid: str, way: str, destination: str | None) -> None:
         """Move an instance, which must fit on its destination."""
         old = self._places[uuid]
-        place = (self.find_place(self.instances[uuid], destination)
-                 if destination else Place(None, ()))
+        place: Place | None = NOWHERE
+        if destination:
+            place = self.find_place(self.instances[uuid], destination)
         assert old.host is not None and place is not None
-        self.log.append(Move(uuid, way, old.host, destination))
+        self.log.append(Move(uuid=uuid, way=way, source=old.host,
+                             destination=destination))
         self._old_places.append(old)
         self.put(uuid, place)
 
@@ -270,28 +235,18 @@ class Fleet:
     def put(self, uuid: str, place: Place) -> None:
         """Change the place of an instance without a check and a log."""
         instance = self.instances[uuid]
-        old = self._places[uuid]
-        if old.host is not None:
-            self._usages[old.host] = self._usages[old.host].add(
-                instance.needs, old.cells, sign=-1)
-        self._enter(instance, old.host, sign=-1)
+        for at, sign in ((self._places[uuid], -1), (place, 1)):
+            if at.host is not None:
+                self.hosts[at.host] = self.hosts[at.host].add(
+                    instance.needs, at.cells, sign)
+                self._register(instance, at.host, sign)
         self._places[uuid] = place
-        if place.host is not None:
-            self._usages[place.host] = self._usages[place.host].add(
-                instance.needs, place.cells)
-        self._enter(instance, place.host)
 
-    def _enter(self, instance: Instance, host: str | None,
-               sign: int = 1) -> None:
+    def _register(self, instance: Instance, host: str, sign: int) -> None:
         """Register an instance on a host, or with sign -1, the contrary."""
-        if host is None:
-            return
-        self._fits[host].clear()
         self.changes.append(host)
         if sign > 0:
             self._guests[host].add(instance.uuid)
         else:
             self._guests[host].remove(instance.uuid)
-        if instance.group is not None:
-            self._members[instance.group, host] += sign
-            self._group_sizes[instance.group] += sign
+        self._members[instance.group][host] += sign

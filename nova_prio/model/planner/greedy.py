@@ -4,12 +4,16 @@
 
 from __future__ import annotations
 
-import typing
+from collections import abc
+import operator
 
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import room
 from nova_prio.model.planner import search
+
+#: How good a plan is: (what it does not achieve, its cost).
+_RANK = operator.itemgetter(0, 1)
 
 
 def make_room(of_search: search.Search,
@@ -23,50 +27,59 @@ def make_room(of_search: search.Search,
         merged = arrange.merge(fleet)
         if of_room.count() == count:
             moves = merged
-        found.append((-count, of_search.calculate_cost(moves), moves))
+        found.append((-count, _calculate_cost(of_search, moves), moves))
         fleet.rollback(0)
-    return min(found, key=lambda each: each[:2])[2]
+    return min(found, key=_RANK)[2]
 
 
-def move_all(of_search: search.Search, uuids: list[str], bound: search.Cost,
+def move_all(of_search: search.Search, uuids: list[str],
              can_displace: bool) -> list[fleet_module.Move]:
     """Return the best plan of three greedy ones with repair.
 
-    :param bound: cost of a plan that cannot be better
     :param can_displace: whether other instances may move
     """
     fleet, found = of_search.fleet, []
+    best_ways = []
+    for uuid in uuids:
+        best_ways += [(uuid, way) for way in of_search.list_ways(uuid)[:1]]
+    # No plan has a smaller cost.
+    bound = of_search.calculate_cost(best_ways)
+    # As many instances as possible fit if the largest comes first.
+    by_size = sorted(uuids, key=of_search.get_size, reverse=True)
     for preference in search.PREFERENCES:
-        # As many instances as possible fit if the largest comes first.
-        order = uuids if preference == search.FIRST else sorted(
-            uuids, key=of_search.get_size, reverse=True)
+        order = uuids if preference == search.FIRST else by_size
         left = of_search.move_all(order, preference)
         if left and can_displace:
             left = _repair(of_search, left)
         moves = arrange.merge(fleet)
-        cost = of_search.calculate_cost(moves)
+        cost = _calculate_cost(of_search, moves)
         found.append((len(left), cost, moves))
         fleet.rollback(0)
         if not left and cost == bound:
             break
-    return min(found, key=lambda each: each[:2])[2]
+    return min(found, key=_RANK)[2]
+
+
+def _calculate_cost(of_search: search.Search,
+                    moves: abc.Iterable[fleet_module.Move]) -> search.Cost:
+    return of_search.calculate_cost((move.uuid, move.way) for move in moves)
 
 
 def _repair(of_search: search.Search, left: list[str]) -> list[str]:
     """Make room for the instances that fit nowhere; return the others."""
     fleet, remaining = of_search.fleet, []
     # Instances with the same needs and group share a Room.
-    rooms: dict[typing.Any, room.Room] = {}
+    rooms: dict[abc.Hashable, room.Room] = {}
     hopeless = set()
     for uuid in left:
         instance = fleet.instances[uuid]
-        key = fleet.get_shape(instance), instance.group
+        key = instance.needs, instance.group
         # An earlier repair may have made enough room.
         if of_search.move_away(uuid, search.PACK):
             continue
         if of_search.list_ways(uuid) and key not in hopeless:
             if key not in rooms:
-                rooms[key] = room.Room(of_search, instance, 1)
+                rooms[key] = room.Room(of_search, instance, most=1)
             if rooms[key].extend() and of_search.move_away(uuid, search.PACK):
                 continue
             hopeless.add(key)

@@ -36,133 +36,143 @@ class Obstacle(typing.NamedTuple):
     missing: int = 0
 
 
-class _CellSize(typing.NamedTuple):
-    """The constant values of a NUMA cell."""
+class HostFit(typing.NamedTuple):
+    """A host at one point of a plan, which decides whether instances fit.
 
-    sellable: capacity.Rows
-    floating_cpus: int
-    shared_cpus: int
-    overcommit_mb: int
-
-
-class HostFit:
-    """Decide whether instances fit on one host, at any usage.
-
-    ``initial`` is the usage before the first move.
+    ``used`` are the used vCPUs of each row. ``free_memory_mb`` and
+    ``free_disk_gb`` are as those of the Host, but the latter is 0 if the disks
+    are elsewhere. ``cells`` are the NUMA cells at this point of the plan.
     """
 
-    def __init__(self, host: resources.Host) -> None:
-        self.host = host
-        self.report = host.report
-        self._cells = [_CellSize(
-            cell.cpus.sellable, len(cell.cpus.floating),
-            len(cell.cpus.shared), cell.overcommit_mb) for cell in host.cells]
-        self._aggregate_names = {each.name for each in host.aggregates}
-        self._allows_priority = any(
-            map(aggregate_metadata.allows_priority, host.aggregates))
-        self._excludes_ordinary = any(
-            map(aggregate_metadata.excludes_ordinary, host.aggregates))
-        self.initial = resources.Usage(
-            self.report.used_or_blocked, host.free_memory_mb,
-            host.free_disk_gb or 0,
-            tuple(resources.CellUsage(cell.used, cell.free_memory_mb)
-                  for cell in host.cells))
+    host: resources.Host
+    used: capacity.Rows
+    free_memory_mb: int
+    free_disk_gb: int
+    cells: tuple[resources.Cell, ...]
 
-    def get_remaining(self, usage: resources.Usage) -> capacity.Rows:
-        """Return the remaining rows of the host."""
-        return capacity.calculate_remaining(self.report.sellable, usage.used)
+    @classmethod
+    def from_host(cls, host: resources.Host) -> HostFit:
+        """Return a host before the first move."""
+        return cls(host=host, used=host.report.used_or_blocked,
+                   free_memory_mb=host.free_memory_mb,
+                   free_disk_gb=host.free_disk_gb or 0, cells=host.cells)
 
-    def measure_room(self, needs: resources.Needs,
-                     usage: resources.Usage) -> tuple[int, int]:
+    def add(self, needs: resources.Needs, cells: tuple[int, ...],
+            sign: int = 1) -> HostFit:
+        """Return the host after an instance arrives, or leaves.
+
+        :param cells: index of the host cell of each guest cell
+        :param sign: 1, or -1 if the instance leaves
+        """
+        changed = list(self.cells)
+        for index, guest in zip(cells, needs.cells, strict=True):
+            cell = changed[index]
+            changed[index] = cell._replace(
+                used=capacity.add_rows(cell.used, guest.rows, sign),
+                free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb)
+        request = needs.request
+        return self._replace(
+            used=capacity.add_rows(self.used, request.needed_rows, sign),
+            free_memory_mb=self.free_memory_mb - sign * request.memory_mb,
+            free_disk_gb=self.free_disk_gb - sign * needs.disk_gb,
+            cells=tuple(changed))
+
+    @property
+    def remaining(self) -> capacity.Rows:
+        """The remaining vCPUs of each row."""
+        return capacity.calculate_remaining(
+            self.host.report.sellable, self.used)
+
+    def measure_room(self, needs: resources.Needs) -> tuple[int, int]:
         """Return the room of the host for equal instances.
 
         :returns: (remaining vCPUs of the smallest row that the instance uses,
             free memory in MB)
         """
-        return (_find_smallest(needs.request.needed_rows,
-                               self.get_remaining(usage)),
-                usage.free_memory_mb)
+        vcpus = _find_smallest(needs.request.needed_rows, self.remaining)
+        return vcpus, self.free_memory_mb
 
-    def choose_cells(self, needs: resources.Needs,
-                     usage: resources.Usage) -> tuple[int, ...] | None:
+    def choose_cells(self, needs: resources.Needs) -> tuple[int, ...] | None:
         """Return the host cells of an instance, or None if it does not fit.
 
         :returns: index of the host cell of each guest cell
         """
         # Stop at the first obstacle.
-        if (any(self._check_amounts(needs, usage)) or
-                any(self._check_policy(needs))):
+        if any(self._check_amounts(needs)) or any(self._check_policy(needs)):
             return None
-        return self._choose_cells(needs, usage)
+        return self._choose_cells(needs)
 
-    def find_obstacles(self, needs: resources.Needs,
-                       usage: resources.Usage) -> list[Obstacle]:
+    def find_obstacles(self, needs: resources.Needs) -> list[Obstacle]:
         """Return all obstacles; an empty list if the instance fits."""
-        obstacles = [*self._check_policy(needs),
-                     *self._check_amounts(needs, usage)]
-        if self._choose_cells(needs, usage) is None:
-            obstacles.append(self._describe_cells(needs, usage))
+        obstacles = list(self._check_policy(needs))
+        obstacles += self._check_amounts(needs)
+        if self._choose_cells(needs) is None:
+            obstacles.append(self._describe_cells(needs))
         return obstacles
 
     def _check_policy(self, needs: resources.Needs) -> abc.Iterator[Obstacle]:
         """Yield the obstacles that depend on no usage."""
-        if not self.host.is_enabled:
+        host, request = self.host, needs.request
+        if not host.is_enabled:
             yield Obstacle('the host is disabled')
-        for name in sorted(needs.aggregates - self._aggregate_names):
+        names = {each.name for each in host.aggregates}
+        for name in sorted(needs.aggregates - names):
             yield Obstacle('the host is not in aggregate %s' % name)
-        if self.host.name in needs.refused_hosts:
+        if host.name in needs.refused_hosts:
             yield Obstacle('Nova refused the host before')
-        if needs.request.priority:
-            if not self._allows_priority:
+        if request.priority:
+            if not any(aggregate_metadata.allows_priority(each)
+                       for each in host.aggregates):
                 yield Obstacle('no aggregate of the host allows priority '
                                'instances')
-        elif needs.is_new and self._excludes_ordinary:
+        elif needs.is_new and any(aggregate_metadata.excludes_ordinary(each)
+                                  for each in host.aggregates):
             yield Obstacle('an aggregate of the host excludes new ordinary '
                            'instances')
         # Placement refuses this by max_unit of VCPU. A mix host has a larger
         # max_unit, so that there the admission check refuses it.
-        shared = needs.request.needed_rows.ordinary
-        if not self.report.mix and shared > self.report.shared_cpus:
+        if (not host.report.mix and
+                request.needed_rows.ordinary > host.report.shared_cpus):
             yield Obstacle('the instance has more shared vCPUs than the host '
                            'has shared CPUs')
 
-    def _check_amounts(self, needs: resources.Needs,
-                       usage: resources.Usage) -> abc.Iterator[Obstacle]:
+    def _check_amounts(self, needs: resources.Needs) -> abc.Iterator[Obstacle]:
         """Yield the obstacles of the rows, memory and disk."""
-        request = needs.request
+        needed_mb = needs.request.memory_mb
         refused = set()
         for each in admission.find_refusals(
-                self.report, request, self.get_remaining(usage),
-                usage.free_memory_mb):
+                self.host.report, needs.request, self.remaining,
+                self.free_memory_mb):
             refused.add(each.reason)
             yield self._convert_refusal(each)
-        sellable_mb = usage.free_memory_mb + self.host.overcommit_mb
-        if request.memory_mb > sellable_mb and 'memory' not in refused:
+        sellable_mb = self.free_memory_mb + self.host.overcommit_mb
+        if needed_mb > sellable_mb and 'memory' not in refused:
             yield Obstacle(
-                'the host has %d MB of sellable memory free, %d MB are needed'
-                % (sellable_mb, request.memory_mb), 'MEMORY_MB',
-                request.memory_mb - sellable_mb)
+                text='the host has %d MB of sellable memory free, %d MB are '
+                     'needed' % (sellable_mb, needed_mb),
+                resource='MEMORY_MB', missing=needed_mb - sellable_mb)
         if (self.host.free_disk_gb is not None and
-                needs.disk_gb > usage.free_disk_gb):
+                needs.disk_gb > self.free_disk_gb):
             yield Obstacle(
-                'the host has %d GB of disk free, %d GB are needed'
-                % (usage.free_disk_gb, needs.disk_gb), 'DISK_GB',
-                needs.disk_gb - usage.free_disk_gb)
+                text='the host has %d GB of disk free, %d GB are needed'
+                     % (self.free_disk_gb, needs.disk_gb),
+                resource='DISK_GB', missing=needs.disk_gb - self.free_disk_gb)
 
     def _convert_refusal(self, refusal: admission.Refusal) -> Obstacle:
         """Return the Obstacle of a Refusal of the admission checks."""
         needed, available = refusal.needed or 0, refusal.available or 0
-        if refusal.reason == 'memory':
-            return Obstacle(refusal.detail, 'MEMORY_MB', needed - available)
         row = refusal.reason.removesuffix('_capacity')
+        if refusal.reason == 'memory':
+            resource = 'MEMORY_MB'
         # More than the host sells can never be free.
-        if (row not in capacity.Rows._fields or
-                needed > getattr(self.report.sellable, row)):
+        elif needed <= getattr(self.host.report.sellable, row, -1):
+            resource = row + ' row'
+        else:
             return Obstacle(refusal.detail)
-        return Obstacle(refusal.detail, row + ' row', needed - available)
+        return Obstacle(text=refusal.detail, resource=resource,
+                        missing=needed - available)
 
-    def _choose_cells(self, needs: resources.Needs,
-                      usage: resources.Usage) -> tuple[int, ...] | None:
+    def _choose_cells(self, needs: resources.Needs) -> tuple[int, ...] | None:
         """Return the host cells that Nova chooses by default, or None.
 
         If the host has more cells than the guest, Nova prefers the cells with
@@ -172,57 +182,48 @@ class HostFit:
         """
         if not needs.cells:
             return ()
-        indexes = list(range(len(self._cells)))
+        indexes = list(range(len(self.cells)))
         if len(indexes) > len(needs.cells):
             rows = needs.cells[0].rows
             # Nova prefers by the dedicated CPUs of a guest, if it has some.
             if rows.high:
-                rows = capacity.Rows(rows.high, 0, 0)
-            indexes.sort(reverse=True, key=lambda index: (
-                _find_smallest(
-                    rows, self._get_remaining_of_cell(index, usage)),
-                usage.cells[index].free_memory_mb))
+                rows = capacity.Rows(high=rows.high, low=0, ordinary=0)
+            ranks = [(-_find_smallest(rows, cell.remaining),
+                      -cell.free_memory_mb) for cell in self.cells]
+            indexes.sort(key=ranks.__getitem__)
         for chosen in itertools.permutations(indexes, len(needs.cells)):
-            if not any(self._count_missing(guest, index, needs, usage)
+            if not any(self._count_missing(guest, index, needs)
                        for index, guest in zip(chosen, needs.cells)):
                 return chosen
         return None
 
-    def _get_remaining_of_cell(self, index: int,
-                               usage: resources.Usage) -> capacity.Rows:
-        return capacity.calculate_remaining(
-            self._cells[index].sellable, usage.cells[index].used)
-
     def _count_missing(self, guest: resources.GuestCell, index: int,
-                       needs: resources.Needs, usage: resources.Usage) -> int:
+                       needs: resources.Needs) -> int:
         """Return the vCPUs that a host cell lacks; 1 if it lacks memory."""
-        size, cell = self._cells[index], usage.cells[index]
+        cell = self.cells[index]
         missing = sum(wanted - free for _, wanted, free in
-                      capacity.find_shortages(
-                          guest.rows,
-                          self._get_remaining_of_cell(index, usage)))
+                      capacity.find_shortages(guest.rows, cell.remaining))
         # A guest cell may not have more floating vCPUs than CPUs to float on.
-        usable = (size.floating_cpus
-                  if needs.request.priority == capacity.LOW
-                  else size.shared_cpus)
-        missing = max(missing, guest.rows.low - usable)
+        usable = cell.cpus.shared
+        if needs.request.priority == capacity.LOW:
+            usable = cell.cpus.floating
+        missing = max(missing, guest.rows.low - len(usable))
         free_mb = cell.free_memory_mb
         # Nova never overcommits the memory of pinned guests.
         if not guest.rows.high:
-            free_mb += size.overcommit_mb
+            free_mb += cell.overcommit_mb
         return max(missing, int(guest.memory_mb > free_mb))
 
-    def _describe_cells(self, needs: resources.Needs,
-                        usage: resources.Usage) -> Obstacle:
+    def _describe_cells(self, needs: resources.Needs) -> Obstacle:
         """Return the Obstacle if the guest cells fit on no host cells."""
-        if len(needs.cells) > len(self._cells):
+        if len(needs.cells) > len(self.cells):
             return Obstacle('the host has %d NUMA cells, %d are needed' % (
-                len(self._cells), len(needs.cells)))
+                len(self.cells), len(needs.cells)))
         largest = max(needs.cells, key=operator.attrgetter('rows'))
-        missing = min(self._count_missing(largest, index, needs, usage)
-                      for index in range(len(self._cells)))
-        return Obstacle('no NUMA cells of the host fit', 'NUMA cell',
-                        max(missing, 1))
+        missing = min(self._count_missing(largest, index, needs)
+                      for index in range(len(self.cells)))
+        return Obstacle(text='no NUMA cells of the host fit',
+                        resource='NUMA cell', missing=max(missing, 1))
 
 
 def _find_smallest(needed: capacity.Rows, remaining: capacity.Rows) -> int:

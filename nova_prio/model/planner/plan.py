@@ -28,6 +28,7 @@ holds up to 300 such hosts.
 
 from __future__ import annotations
 
+import collections
 from collections import abc
 import dataclasses
 import typing
@@ -80,11 +81,11 @@ class Addition(typing.NamedTuple):
 
     def __str__(self) -> str:
         """Return the amounts that are not zero as a text."""
-        return ', '.join(
-            '%d %s' % (amount, unit) for amount, unit in (
-                *zip(self.rows, ('high vCPUs', 'low vCPUs', 'ordinary vCPUs')),
-                (self.memory_mb, 'MB of memory'),
-                (self.disk_gb, 'GB of disk')) if amount)
+        amounts = {'high vCPUs': self.rows.high, 'low vCPUs': self.rows.low,
+                   'ordinary vCPUs': self.rows.ordinary,
+                   'MB of memory': self.memory_mb, 'GB of disk': self.disk_gb}
+        return ', '.join('%d %s' % (amount, unit)
+                         for unit, amount in amounts.items() if amount)
 
 
 def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
@@ -94,19 +95,35 @@ def plan_drain(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
     :param fleet: without moves; it is the same after the call
     :param hosts: names of the hosts, which take no instances
     :param ways: the allowed ways
-    :raises ValueError: if a host or a way is unknown
     """
-    return _empty(fleet, hosts, ways)
+    of_search = search.Search(fleet, ways, closed=frozenset(hosts))
+    uuids = _list_guests(fleet, hosts)
+    try:
+        moves = greedy.move_all(of_search, uuids,
+                                can_displace=fleet_module.EVACUATE not in ways)
+        arrange.replay(fleet, arrange.arrange(fleet, moves))
+        misses = tuple(_describe_miss(of_search, fleet.instances[uuid])
+                       for uuid in _list_guests(fleet, hosts))
+        return Plan(tuple(fleet.log), misses)
+    finally:
+        fleet.rollback(0)
 
 
 def plan_loss(fleet: fleet_module.Fleet, host: str) -> Plan:
     """Return the evacuations after the loss of a host.
 
     No other instances are moved.
-
-    :raises ValueError: if the host is unknown
     """
-    return _empty(fleet, [host], (fleet_module.EVACUATE,))
+    return plan_drain(fleet, [host], [fleet_module.EVACUATE])
+
+
+def _list_guests(fleet: fleet_module.Fleet,
+                 hosts: abc.Iterable[str]) -> list[str]:
+    """Return the UUIDs of the instances on hosts."""
+    uuids: list[str] = []
+    for host in hosts:
+        uuids += fleet.list_guests(host)
+    return uuids
 
 
 def calculate_addition(misses: abc.Iterable[Miss]) -> Addition:
@@ -115,13 +132,14 @@ def calculate_addition(misses: abc.Iterable[Miss]) -> Addition:
     It is the sum of their needs, so it is exact for the given misses. Another
     plan might leave smaller instances.
     """
-    needs = [miss.instance.needs for miss in misses]
-    rows = [each.request.needed_rows for each in needs]
-    return Addition(
-        capacity.Rows(*map(sum, zip(*rows))) if rows
-        else capacity.Rows(0, 0, 0),
-        sum(each.request.memory_mb for each in needs),
-        sum(each.disk_gb for each in needs))
+    rows = capacity.Rows(high=0, low=0, ordinary=0)
+    memory_mb = disk_gb = 0
+    for miss in misses:
+        needs = miss.instance.needs
+        rows = capacity.add_rows(rows, needs.request.needed_rows, times=1)
+        memory_mb += needs.request.memory_mb
+        disk_gb += needs.disk_gb
+    return Addition(rows=rows, memory_mb=memory_mb, disk_gb=disk_gb)
 
 
 def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
@@ -133,37 +151,25 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     move: they use no dedicated CPUs.
 
     :param fleet: without moves; it is the same after the call
-    :param wanted: one of the instances, which is not in the fleet. To use an
-        aggregate only, name it in the needs.
+    :param wanted: one of the instances, which is not in the fleet and on no
+        host. To use an aggregate only, name it in the needs.
     :param number: how many instances must fit, 1 or more
     :param ways: the allowed ways
-    :raises ValueError: if the wanted instance is in the fleet, or if an
-        argument is not allowed
     """
-    if number < 1:
-        raise ValueError('The number of wanted instances is %d; allowed are 1 '
-                         'and more.' % number)
-    if wanted.uuid in fleet.instances or wanted.host is not None:
-        raise ValueError(
-            'The wanted instance %s is on a host; allowed is a new instance.'
-            % wanted.uuid)
     fleet.add(wanted)
     of_search = search.Search(fleet, ways)
     of_room = room.Room(of_search, wanted, number)
-
-    def is_reached() -> bool:
-        """Return whether all wanted instances fit now."""
-        return of_room.count() == number
-
     try:
         moves: list[fleet_module.Move] = []
-        if not is_reached():
+        if not of_room.is_sufficient():
             moves = greedy.make_room(of_search, of_room)
-        arrange.replay(fleet, arrange.arrange(fleet, moves, is_reached))
+        arrange.replay(fleet, arrange.arrange(
+            fleet, moves, is_reached=of_room.is_sufficient))
         hosts = of_room.list_hosts()
-        misses = () if len(hosts) == number else (
-            _describe_next(of_search, wanted, hosts),)
-        return Plan(tuple(fleet.log), misses, tuple(hosts))
+        misses: tuple[Miss, ...] = ()
+        if len(hosts) < number:
+            misses = (_describe_next(of_search, wanted, hosts),)
+        return Plan(moves=tuple(fleet.log), misses=misses, hosts=tuple(hosts))
     finally:
         fleet.rollback(0)
         fleet.remove(wanted.uuid)
@@ -176,44 +182,17 @@ def _describe_next(of_search: search.Search, wanted: fleet_module.Instance,
     :param hosts: those of the other wanted instances
     """
     fleet = of_search.fleet
-    added = []
-    for number, host in enumerate(hosts):
-        # No UUID has a space.
-        uuid = '%s %d' % (wanted.uuid, number)
+    # No UUID of an instance has a space, so that these are others.
+    uuids = ['%s %d' % (wanted.uuid, number) for number in range(len(hosts))]
+    for uuid, host in zip(uuids, hosts):
         fleet.add(dataclasses.replace(wanted, uuid=uuid))
         place = fleet.find_place(wanted, host)
         assert place is not None
         fleet.put(uuid, place)
-        added.append(uuid)
     miss = _describe_miss(of_search, wanted)
-    for uuid in added:
+    for uuid in uuids:
         fleet.remove(uuid)
     return miss
-
-
-def _empty(fleet: fleet_module.Fleet, hosts: abc.Collection[str],
-           ways: abc.Collection[str]) -> Plan:
-    """Return the plan that empties hosts."""
-    for name in hosts:
-        if name not in fleet.hosts:
-            raise ValueError("Host '%s' is not in the fleet; allowed are its "
-                             '%d hosts.' % (name, len(fleet.hosts)))
-    of_search = search.Search(fleet, ways, frozenset(hosts))
-    uuids = [uuid for name in hosts for uuid in fleet.list_guests(name)]
-    is_loss = fleet_module.EVACUATE in ways
-    bound = search.calculate_cost(
-        (each[0] if (each := of_search.list_ways(uuid)) else '',
-         of_search.get_class(uuid)) for uuid in uuids)
-    try:
-        moves = greedy.move_all(of_search, uuids, bound,
-                                can_displace=not is_loss)
-        arrange.replay(fleet, arrange.arrange(fleet, moves))
-        left = [uuid for name in hosts for uuid in fleet.list_guests(name)]
-        return Plan(tuple(fleet.log), tuple(
-            _describe_miss(of_search, fleet.instances[uuid])
-            for uuid in left))
-    finally:
-        fleet.rollback(0)
 
 
 def _describe_miss(of_search: search.Search,
@@ -223,21 +202,31 @@ def _describe_miss(of_search: search.Search,
     if (fleet.get_place(instance.uuid).host and
             not of_search.list_ways(instance.uuid)):
         return Miss(instance, 'no allowed way to move the instance')
-    answers = [(fleet.find_obstacles(instance, host), host)
-               for host in of_search.open_hosts]
+    answers = []
+    for name in of_search.open_hosts:
+        found = fleet.find_obstacles(instance, name)
+        answers.append((_measure_shortage(found), name, found))
     if not answers:
         return Miss(instance, 'no other hosts')
+    _, host, obstacles = min(answers)
+    reason = '; '.join(each.text for each in obstacles)
+    return Miss(instance=instance, reason=reason, host=host,
+                obstacles=obstacles)
 
-    def measure(answer: tuple[tuple[host_fit.Obstacle, ...], str],
-                ) -> tuple[typing.Any, ...]:
-        """Return a key by which the closest host is the smallest."""
-        obstacles, host = answer
-        missing = {each.resource: each.missing for each in obstacles
-                   if each.resource}
-        memory, disk = missing.pop('MEMORY_MB', 0), missing.pop('DISK_GB', 0)
-        return (sum(each.resource is None for each in obstacles),
-                sum(missing.values()), memory, disk, host)
 
-    obstacles, host = min(answers, key=measure)
-    return Miss(instance, '; '.join(each.text for each in obstacles), host,
-                obstacles)
+def _measure_shortage(
+        obstacles: abc.Iterable[host_fit.Obstacle]) -> tuple[int, ...]:
+    """Return a key by which the closest host is the smallest.
+
+    :param obstacles: those of one host
+    """
+    missing: collections.Counter[str] = collections.Counter()
+    permanent = 0
+    for each in obstacles:
+        if each.resource is None:
+            permanent += 1
+        else:
+            missing[each.resource] = each.missing
+    memory_mb = missing.pop('MEMORY_MB', 0)
+    disk_gb = missing.pop('DISK_GB', 0)
+    return permanent, missing.total(), memory_mb, disk_gb

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The hosts, the needs of instances, and the usage, for the planner."""
+"""The hosts and the needs of instances, as the planner of moves reads them.
+
+A row is a number of vCPUs that a host may sell
+(:mod:`nova_prio.model.capacity`).
+"""
 
 from __future__ import annotations
 
@@ -26,6 +30,11 @@ class Cell(typing.NamedTuple):
     used: capacity.Rows
     free_memory_mb: int
     overcommit_mb: int = 0
+
+    @property
+    def remaining(self) -> capacity.Rows:
+        """The remaining rows."""
+        return capacity.calculate_remaining(self.cpus.sellable, self.used)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,37 +87,3 @@ class Needs:
     def class_name(self) -> str:
         """The class of the instance, one of ``flavor_cpus.CLASSES``."""
         return self.request.priority or flavor_cpus.ORDINARY
-
-
-class CellUsage(typing.NamedTuple):
-    """The used rows and the free memory of a NUMA cell."""
-
-    used: capacity.Rows
-    free_memory_mb: int
-
-
-class Usage(typing.NamedTuple):
-    """The usage of a host at one point of a plan."""
-
-    used: capacity.Rows
-    free_memory_mb: int
-    free_disk_gb: int
-    cells: tuple[CellUsage, ...]
-
-    def add(self, needs: Needs, cells: tuple[int, ...],
-            sign: int = 1) -> Usage:
-        """Return the usage after an instance arrives, or leaves.
-
-        :param cells: index of the host cell of each guest cell
-        :param sign: 1, or -1 if the instance leaves
-        """
-        changed = list(self.cells)
-        for index, guest in zip(cells, needs.cells, strict=True):
-            cell = changed[index]
-            changed[index] = CellUsage(
-                capacity.add_rows(cell.used, guest.rows, sign),
-                cell.free_memory_mb - sign * guest.memory_mb)
-        return Usage(
-            capacity.add_rows(self.used, needs.request.needed_rows, sign),
-            self.free_memory_mb - sign * needs.request.memory_mb,
-            self.free_disk_gb - sign * needs.disk_gb, tuple(changed))

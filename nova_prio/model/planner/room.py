@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from collections import abc
-import itertools
 import typing
 
 from nova_prio.model.planner import fleet as fleet_module
@@ -15,6 +14,8 @@ from nova_prio.model.planner import search
 _SIZES = (1, 2, 0)
 #: Maximum number of evictions of one size, or of hosts, that are tried.
 _MAX_TRIALS = 300
+#: UUIDs of guests of a host.
+Guests = tuple[str, ...]
 
 
 class Eviction(typing.NamedTuple):
@@ -22,7 +23,7 @@ class Eviction(typing.NamedTuple):
 
     cost: search.Cost
     host: str
-    uuids: tuple[str, ...]
+    uuids: Guests
 
 
 class Room:
@@ -39,11 +40,14 @@ class Room:
         self._fleet = of_search.fleet
         self._wanted = wanted
         self._most = most
-        self._policy = self._fleet.get_policy(wanted)
-        self._watch = of_search.watch()
+        self._has_affinity = (
+            self._fleet.get_policy(wanted) == fleet_module.AFFINITY)
+        # Number of changes of the fleet that _counts and _victims consider.
+        self._position = 0
         self._counts = dict.fromkeys(of_search.open_hosts, 0)
-        # (host, number of guests, kinds of movable guests) -> sets of guests
-        self._victims: dict[str, dict[typing.Any, list[tuple[str, ...]]]] = {}
+        # Host -> (number of guests, kinds of movable guests, wanted number of
+        # instances) -> sets of guests.
+        self._victims: dict[str, dict[abc.Hashable, list[Guests]]] = {}
 
     def count(self) -> int:
         """Return how many instances fit, up to the wanted number."""
@@ -52,27 +56,32 @@ class Room:
             return max(counts, default=0)
         return min(sum(counts), self._most)
 
+    def is_sufficient(self) -> bool:
+        """Return whether the wanted number of instances fits."""
+        return self.count() == self._most
+
     def list_hosts(self) -> list[str]:
         """Return the host of each instance that fits."""
-        counts = sorted(self._count_by_host().items(),
-                        key=lambda pair: -pair[1])
-        if self._must_share_host():
-            counts = counts[:1]
-        return [host for host, count in counts
-                for _ in range(count)][:self._most]
+        counts = self._count_by_host()
+        hosts: list[str] = []
+        for host in sorted(counts, key=counts.__getitem__, reverse=True):
+            hosts += counts[host] * [host]
+            if self._must_share_host() or len(hosts) >= self._most:
+                break
+        return hosts[:self._most]
 
     def _must_share_host(self) -> bool:
         """Return whether all instances must be on one host.
 
         If the server group has members, all their hosts are allowed.
         """
-        return (self._policy == fleet_module.AFFINITY and
+        return (self._has_affinity and
                 not self._fleet.has_members(self._wanted))
 
     def _count_by_host(self) -> dict[str, int]:
         """Return how many instances fit on each open host now."""
-        changed = self._watch.pop_changed()
-        if changed and self._policy == fleet_module.AFFINITY:
+        self._position, changed = self._search.find_changed(self._position)
+        if changed and self._has_affinity:
             # A member on one host decides about all hosts.
             changed = self._search.open_hosts
         for host in changed:
@@ -86,19 +95,18 @@ class Room:
 
         :param without: UUIDs of the guests
         """
-        usage = self._fleet.get_usage(host)
+        of_host = self._fleet.hosts[host]
         allowed = self._fleet.count_allowed(self._wanted, host, without)
         if allowed is not None:
             most = min(most, allowed)
         for uuid in without:
-            usage = usage.add(self._fleet.instances[uuid].needs,
-                              self._fleet.get_place(uuid).cells, sign=-1)
+            of_host = of_host.add(self._fleet.instances[uuid].needs,
+                                  self._fleet.get_place(uuid).cells, sign=-1)
         for count in range(most):
-            cells = self._fleet.hosts[host].choose_cells(
-                self._wanted.needs, usage)
+            cells = of_host.choose_cells(self._wanted.needs)
             if cells is None:
                 return count
-            usage = usage.add(self._wanted.needs, cells)
+            of_host = of_host.add(self._wanted.needs, cells)
         return most
 
     def extend(self) -> bool:
@@ -112,10 +120,9 @@ class Room:
             evictions = sorted(self._list_evictions(size))
             for eviction in evictions[:_MAX_TRIALS]:
                 # Leave the free room to guests that cannot be shelved.
+                order = sorted(eviction.uuids, key=self._can_be_shelved)
                 if (all(self._search.move_away(uuid, search.PACK)
-                        for uuid in sorted(
-                            eviction.uuids, key=self._can_be_shelved)) and
-                        self.count() > before):
+                        for uuid in order) and self.count() > before):
                     return True
                 self._fleet.rollback(length)
         return False
@@ -131,9 +138,9 @@ class Room:
         before, length = self.count(), len(self._fleet.log)
         hosts = list(dict.fromkeys(
             eviction.host for eviction in self._list_evictions(size=0)))
-        if self._policy == fleet_module.AFFINITY:
+        if self._has_affinity:
             # If all members of the group are shelved, each host is allowed.
-            hosts = self._search.open_hosts
+            hosts = list(self._search.open_hosts)
         for host in hosts[:_MAX_TRIALS]:
             for uuid in self._fleet.list_guests(host):
                 if (self._search.move_away(uuid, search.FIRST) and
@@ -148,57 +155,64 @@ class Room:
         total = self.count()
         for host, count in self._counts.items():
             target = 1 + (total if self._must_share_host() else count)
-            kinds = self._search.group_movable(host)
-            found = self._victims.setdefault(host, {})
-            key = (size, target, tuple(kinds))
-            if key not in found:
-                found[key] = self._find_victims(host, target, size, kinds)
-            for uuids in found[key]:
+            for uuids in self._find_victims(host, target, size):
                 # A second move of an instance will be merged with the first.
-                yield Eviction(search.calculate_cost(
-                    (self._search.expect_way(uuid),
-                     self._search.get_class(uuid))
-                    for uuid in uuids if uuid not in moved), host, uuids)
+                ways = [(uuid, self._search.expect_way(uuid))
+                        for uuid in uuids if uuid not in moved]
+                yield Eviction(cost=self._search.calculate_cost(ways),
+                               host=host, uuids=uuids)
 
-    def _find_victims(self, host: str, target: int, size: int,
-                      kinds: dict[typing.Any, list[str]],
-                      ) -> list[tuple[str, ...]]:
+    def _find_victims(self, host: str, target: int,
+                      size: int) -> list[Guests]:
         """Return sets of guests without which ``target`` instances fit."""
-        def suffices(uuids: abc.Sequence[str]) -> bool:
-            """Return whether they fit without these guests."""
-            return self._count(host, target, uuids) >= target
+        kinds = self._search.group_movable(host)
+        movable = sum(kinds, [])
+        found = self._victims.setdefault(host, {})
+        key = size, target, tuple(movable)
+        if key in found:
+            return found[key]
+        choices: list[Guests] = []
+        if self._suffices(host, target, movable):
+            if size == 0:
+                by_size = sorted(
+                    movable, key=self._search.get_size, reverse=True)
+                choices = [self._reduce(host, target, movable),
+                           self._reduce(host, target, by_size)]
+            else:
+                choices = [each for each in _combine(kinds, size)
+                           if self._suffices(host, target, each)]
+        found[key] = choices
+        return choices
 
-        movable = list(itertools.chain.from_iterable(kinds.values()))
-        if not suffices(movable):
-            return []
-        if size:
-            return list(filter(suffices, _combine(kinds, size)))
-        by_size = sorted(movable, key=self._search.get_size, reverse=True)
-        return [_reduce(movable, suffices), _reduce(by_size, suffices)]
+    def _suffices(self, host: str, target: int,
+                  without: abc.Sequence[str]) -> bool:
+        """Return whether ``target`` instances fit without some guests."""
+        return self._count(host, target, without) >= target
+
+    def _reduce(self, host: str, target: int,
+                order: abc.Iterable[str]) -> Guests:
+        """Return guests from the beginning of a list, as few as suffice."""
+        chosen: list[str] = []
+        for uuid in order:
+            chosen.append(uuid)
+            if self._suffices(host, target, chosen):
+                break
+        for uuid in list(chosen):
+            fewer = [each for each in chosen if each != uuid]
+            if self._suffices(host, target, fewer):
+                chosen = fewer
+        return tuple(chosen)
 
 
-def _combine(kinds: dict[typing.Any, list[str]],
-             size: int) -> abc.Iterator[tuple[str, ...]]:
-    """Yield the different choices of ``size`` guests."""
-    for chosen in itertools.combinations_with_replacement(kinds, size):
-        numbers = {kind: chosen.count(kind) for kind in chosen}
-        if all(number <= len(kinds[kind])
-               for kind, number in numbers.items()):
-            yield tuple(uuid for kind, number in numbers.items()
-                        for uuid in kinds[kind][:number])
+def _combine(kinds: list[list[str]], size: int) -> abc.Iterator[Guests]:
+    """Yield the different choices of one guest, or of two guests.
 
-
-def _reduce(order: abc.Sequence[str],
-            suffices: abc.Callable[[abc.Sequence[str]], bool],
-            ) -> tuple[str, ...]:
-    """Return guests from the beginning of a list, as few as suffice."""
-    chosen: list[str] = []
-    for uuid in order:
-        chosen.append(uuid)
-        if suffices(chosen):
-            break
-    for uuid in list(chosen):
-        fewer = [each for each in chosen if each != uuid]
-        if suffices(fewer):
-            chosen = fewer
-    return tuple(chosen)
+    :param kinds: interchangeable guests in each of the lists
+    :param size: 1 or 2
+    """
+    for number, uuids in enumerate(kinds):
+        if len(uuids) >= size:
+            yield tuple(uuids[:size])
+        if size == 2:
+            for others in kinds[number + 1:]:
+                yield uuids[0], others[0]

@@ -7,93 +7,55 @@ from __future__ import annotations
 from collections import abc
 
 from nova_prio.model.planner import fleet as fleet_module
+from nova_prio.model.planner import resources
 
 #: Which destination to prefer: that with the most room, as PriorityWeighter,
 #: that with the least room, or the first one.
 PREFERENCES = SPREAD, PACK, FIRST = 'spread', 'pack', 'first'
-_ALL_WAYS = (*fleet_module.WAYS, fleet_module.EVACUATE)
+#: Factor of the room of a destination for each preference.
+_ROOM_FACTORS = {SPREAD: 1, PACK: -1, FIRST: 0}
+#: Factor of the members that a destination has, by policy of the group.
+_MEMBER_FACTORS = {fleet_module.SOFT_AFFINITY: 1,
+                   fleet_module.SOFT_ANTI_AFFINITY: -1}
 
 Cost = tuple[int, ...]
-
-
-def calculate_cost(moves: abc.Iterable[tuple[str, str]]) -> Cost:
-    """Return the cost of moves: a smaller tuple is a better plan.
-
-    Fewest moves come first, then live before cold before shelve, then low
-    priority before ordinary before high priority.
-
-    :param moves: (way, class) of each move
-    """
-    listed = list(moves)
-    ways = [way for way, _ in listed]
-    classes = [class_name for _, class_name in listed]
-    return (len(listed), ways.count(fleet_module.SHELVE),
-            ways.count(fleet_module.COLD), classes.count('high'),
-            classes.count('ordinary'))
-
-
-class Watch:
-    """Find the hosts whose usage has changed.
-
-    :param hosts: names of the hosts that matter
-    """
-
-    def __init__(self, fleet: fleet_module.Fleet,
-                 hosts: abc.Collection[str]) -> None:
-        self._fleet = fleet
-        self._hosts = hosts
-        self._position = -1
-
-    def pop_changed(self) -> abc.Iterable[str]:
-        """Return the hosts that have changed since the last call, or all."""
-        position, changes = self._position, self._fleet.changes
-        self._position = len(changes)
-        if position == len(changes):
-            return ()
-        if position < 0:
-            return list(self._hosts)
-        return dict.fromkeys(
-            host for host in changes[position:] if host in self._hosts)
 
 
 class Search:
     """Moves of the instances of a fleet; they remain in the log of the fleet.
 
+    ``open_hosts`` is the name of each host that takes instances -> its
+    position in the fleet.
+
     :param ways: the allowed ways
     :param closed: hosts that take no instance
-    :raises ValueError: if a way is unknown
     """
 
     def __init__(self, fleet: fleet_module.Fleet, ways: abc.Collection[str],
                  closed: abc.Container[str] = ()) -> None:
         self.fleet = fleet
-        self.open_hosts = [
-            name for name in fleet.hosts if name not in closed]
-        if unknown := set(ways).difference(_ALL_WAYS):
-            raise ValueError("The way is '%s'; allowed are %s." % (
-                min(unknown), ', '.join(fleet_module.WAYS)))
-        self._ways = [way for way in _ALL_WAYS if way in ways]
-        self._positions = {
-            name: number for number, name in enumerate(self.open_hosts)}
-        # Number of a shape -> open hosts that fit.
-        self._destinations: dict[int, tuple[
-            Watch, dict[str, fleet_module.Fit]]] = {}
-        # Host -> kind -> UUIDs of the guests.
-        self._kinds: dict[str, dict[abc.Hashable, list[str]]] = {}
-        self._kinds_watch = self.watch()
-        # (number of a shape, ways) -> whether such an instance can leave, at
-        # this number of changes.
-        self._leaving: dict[tuple[int, frozenset[str]], bool] = {}
-        self._leaving_at = -1
+        self._ways = [way for way in fleet_module.ALL_WAYS if way in ways]
+        self.open_hosts = {name: number for number, name
+                           in enumerate(fleet.hosts) if name not in closed}
+        # Needs -> (number of changes that are considered, open hosts that fit)
+        self._destinations: dict[resources.Needs, tuple[
+            int, dict[str, fleet_module.Fit]]] = {}
 
-    def calculate_cost(self, moves: abc.Iterable[fleet_module.Move]) -> Cost:
-        """Return the cost of moves, as of :func:`calculate_cost`."""
-        return calculate_cost(
-            (move.way, self.get_class(move.uuid)) for move in moves)
+    def calculate_cost(self, moves: abc.Iterable[tuple[str, str]]) -> Cost:
+        """Return the cost of moves: a smaller tuple is a better plan.
 
-    def get_class(self, uuid: str) -> str:
-        """Return the class of an instance."""
-        return self.fleet.instances[uuid].needs.class_name
+        Fewest moves come first, then live before cold before shelve, then low
+        priority before ordinary before high priority.
+
+        :param moves: (UUID, way) of each move
+        """
+        ways, classes = [], []
+        for uuid, way in moves:
+            ways.append(way)
+            classes.append(self.fleet.instances[uuid].needs.class_name)
+        return (len(ways), ways.count(fleet_module.SHELVE),
+                ways.count(fleet_module.COLD), classes.count('high'),
+                classes.count('ordinary'))
 
     def list_ways(self, uuid: str) -> list[str]:
         """Return the ways by which an instance may move, the best first."""
@@ -101,14 +63,15 @@ class Search:
         return [way for way in self._ways
                 if way in ways or way == fleet_module.EVACUATE]
 
-    def list_movable(self) -> list[str]:
-        """Return the instances that may move from their host."""
-        return [uuid for uuid in self.fleet.instances
-                if self.list_ways(uuid) and self.fleet.get_place(uuid).host]
+    def find_changed(self, position: int) -> tuple[int, abc.Iterable[str]]:
+        """Return the open hosts whose usage has changed.
 
-    def watch(self) -> Watch:
-        """Return a Watch of the open hosts."""
-        return Watch(self.fleet, self._positions)
+        :param position: number of changes that the caller has considered
+        :returns: (number of all changes, names of the hosts)
+        """
+        changes = self.fleet.changes
+        return len(changes), dict.fromkeys(
+            host for host in changes[position:] if host in self.open_hosts)
 
     def find_destinations(self, instance: fleet_module.Instance,
                           ) -> dict[str, fleet_module.Fit]:
@@ -116,16 +79,15 @@ class Search:
 
         Server groups are not considered. The order of the hosts is arbitrary.
         """
-        shape = self.fleet.get_shape(instance)
-        if shape not in self._destinations:
-            self._destinations[shape] = self.watch(), {}
-        watch, found = self._destinations[shape]
-        for host in watch.pop_changed():
+        position, found = self._destinations.get(instance.needs, (0, {}))
+        position, changed = self.find_changed(position)
+        for host in changed:
             fit = self.fleet.fit(instance, host)
             if fit is None:
                 found.pop(host, None)
             else:
                 found[host] = fit
+        self._destinations[instance.needs] = position, found
         return found
 
     def expect_way(self, uuid: str) -> str:
@@ -134,52 +96,40 @@ class Search:
         instance = self.fleet.instances[uuid]
         return ways[0] if self.find_destinations(instance) else ways[-1]
 
-    def group_movable(self, host: str) -> dict[abc.Hashable, list[str]]:
-        """Return the guests of a host that can leave now: kind -> UUIDs.
+    def group_movable(self, host: str) -> list[list[str]]:
+        """Return the UUIDs of the guests of a host that can leave now.
 
-        Guests of one kind are interchangeable.
+        :returns: a list for each kind of guests; those of one kind are
+            interchangeable
         """
-        for changed in self._kinds_watch.pop_changed():
-            self._kinds.pop(changed, None)
-        if host not in self._kinds:
-            kinds = self._kinds[host] = {}
-            for uuid in self.fleet.list_guests(host):
-                instance = self.fleet.instances[uuid]
-                kind = (self.fleet.get_shape(instance), instance.group,
-                        instance.ways, self.fleet.get_place(uuid).cells)
-                kinds.setdefault(kind, []).append(uuid)
-        return {kind: uuids for kind, uuids in self._kinds[host].items()
-                if self._can_leave(uuids[0])}
+        kinds: dict[abc.Hashable, list[str]] = {}
+        for uuid in self.fleet.list_guests(host):
+            instance = self.fleet.instances[uuid]
+            kind = (instance.needs, instance.group, instance.ways,
+                    self.fleet.get_place(uuid).cells)
+            kinds.setdefault(kind, []).append(uuid)
+        return [uuids for uuids in kinds.values()
+                if self._can_leave(uuids[0])]
 
     def _can_leave(self, uuid: str) -> bool:
         """Return whether an instance can be shelved, or fits on a host."""
-        if self._leaving_at != len(self.fleet.changes):
-            self._leaving_at = len(self.fleet.changes)
-            self._leaving = {}
-        instance = self.fleet.instances[uuid]
-        key = self.fleet.get_shape(instance), instance.ways
-        if key not in self._leaving:
-            ways = self.list_ways(uuid)
-            self._leaving[key] = bool(ways) and (
-                fleet_module.SHELVE in ways or
-                bool(self.find_destinations(instance)))
-        return self._leaving[key]
+        ways = self.list_ways(uuid)
+        return fleet_module.SHELVE in ways or bool(
+            ways and self.find_destinations(self.fleet.instances[uuid]))
 
     def move_away(self, uuid: str, preference: str) -> bool:
         """Move an instance to the preferred host, or shelve it.
 
+        :param preference: one of PREFERENCES
         :returns: False if the instance can neither be moved nor shelved
         """
-        ways = self.list_ways(uuid)
-        if not ways:
-            return False
-        if ways[0] != fleet_module.SHELVE:
-            destination = self._choose(uuid, preference)
-            if destination is not None:
-                self.fleet.move(uuid, ways[0], destination)
-                return True
-        if fleet_module.SHELVE in ways:
-            self.fleet.move(uuid, fleet_module.SHELVE, None)
+        for way in self.list_ways(uuid):
+            destination = None
+            if way != fleet_module.SHELVE:
+                destination = self._choose(uuid, preference)
+                if destination is None:
+                    continue
+            self.fleet.move(uuid, way, destination)
             return True
         return False
 
@@ -187,23 +137,24 @@ class Search:
         """Return the preferred destination of an instance, or None."""
         fleet, instance = self.fleet, self.fleet.instances[uuid]
         source, policy = fleet.get_place(uuid).host, fleet.get_policy(instance)
-        fitting = [(host, fit.room) for host, fit
-                   in self.find_destinations(instance).items()
-                   if host != source and (
-                       policy is None or
-                       fleet.count_allowed(instance, host) != 0)]
-        # Prefer the first one of equal hosts.
-        if preference == FIRST:
-            weights = ((-self._positions[host], host) for host, _ in fitting)
-            return max(weights, default=(0, None))[-1]
-        members = {fleet_module.SOFT_AFFINITY: 1,
-                   fleet_module.SOFT_ANTI_AFFINITY: -1}.get(policy or '', 0)
-        sign = 1 if preference == SPREAD else -1
-        best = max(((
-            members and members * fleet.count_members(instance, host),
-            sign * vcpus, sign * memory_mb, -self._positions[host], host)
-            for host, (vcpus, memory_mb) in fitting), default=None)
-        return best[-1] if best else None
+        room_factor = _ROOM_FACTORS[preference]
+        member_factor = 0
+        if policy and preference != FIRST:
+            member_factor = _MEMBER_FACTORS.get(policy, 0)
+        weights = []
+        for host, fit in self.find_destinations(instance).items():
+            if host == source or (
+                    policy and fleet.count_allowed(instance, host) == 0):
+                continue
+            members = 0
+            if member_factor:
+                members = member_factor * fleet.count_members(instance, host)
+            vcpus, memory_mb = fit.room
+            # Prefer the first one of equal hosts.
+            weights.append((members, room_factor * vcpus,
+                            room_factor * memory_mb, -self.open_hosts[host],
+                            host))
+        return max(weights)[-1] if weights else None
 
     def move_all(self, uuids: abc.Iterable[str],
                  preference: str) -> list[str]:

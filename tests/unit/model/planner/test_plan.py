@@ -214,16 +214,3 @@ def test_loss_evacuates_all_guests_that_fit():
         plan.calculate_addition(found.misses))
     assert plan.Addition(capacity.Rows(0, 0, 0), 0, 0) == (
         plan.calculate_addition([]))
-
-
-def test_wrong_arguments_are_refused():
-    fleet = make({'a': {}}, ('i', 'a', LOW))
-    with pytest.raises(ValueError, match="Host 'b' is not in the fleet"):
-        plan.plan_drain(fleet, ['b'])
-    with pytest.raises(ValueError, match="The way is 'fly'; allowed are live"):
-        plan.plan_drain(fleet, ['a'], ['fly'])
-    with pytest.raises(ValueError, match='is 0; allowed are 1 and more'):
-        plan.plan_room(fleet, make_wanted(LOW), 0)
-    with pytest.raises(ValueError, match='instance i is on a host'):
-        plan.plan_room(fleet, instance('i', 'a', LOW), 1)
-    assert ['i'] == list(fleet.instances)
