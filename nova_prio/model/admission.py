@@ -49,12 +49,15 @@ class Refusal(typing.NamedTuple):
 
     def __str__(self) -> str:
         """Return reason, detail and the numbers that are not None."""
-        numbers = ', '.join(
-            '%s %d' % (name, number) for name, number in (
-                ('needed', self.needed), ('available', self.available))
-            if number is not None)
-        return '%s: %s%s' % (
-            self.reason, self.detail, numbers and ' (%s)' % numbers)
+        numbers = []
+        if self.needed is not None:
+            numbers.append('needed %d' % self.needed)
+        if self.available is not None:
+            numbers.append('available %d' % self.available)
+        text = '%s: %s' % (self.reason, self.detail)
+        if numbers:
+            text += ' (%s)' % ', '.join(numbers)
+        return text
 
 
 def find_refusals(

@@ -12,7 +12,7 @@ AGGREGATE_KEYS = ('priority_mix', 'priority')
 #: With the value "false", the hosts take no new ordinary instances.
 ORDINARY_KEY = 'priority_ordinary'
 #: All keys of aggregate metadata that this package reads as booleans.
-KEYS = (*AGGREGATE_KEYS, ORDINARY_KEY)
+KEYS = AGGREGATE_KEYS + (ORDINARY_KEY,)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +44,13 @@ def restricts_requests(aggregate: Aggregate) -> bool:
 
 def find_misread_metadata(aggregate: Aggregate) -> dict[str, str]:
     """Return the metadata of ``KEYS`` that are neither true nor false."""
-    metadata = {key: aggregate.metadata.get(key) for key in KEYS}
-    return {key: value for key, value in metadata.items() if value is not None
-            and not (_equals(value, 'true') or _equals(value, 'false'))}
+    misread = {}
+    for key in KEYS:
+        value = aggregate.metadata.get(key)
+        if (value is not None and not _equals(value, 'true') and
+                not _equals(value, 'false')):
+            misread[key] = value
+    return misread
 
 
 def _equals(value: str | None, word: str) -> bool:

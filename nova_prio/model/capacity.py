@@ -39,7 +39,6 @@ import dataclasses
 import decimal
 import functools
 import math
-import operator
 import typing
 
 HIGH = 'high'
@@ -140,20 +139,21 @@ def calculate_used(dedicated: int, low_shared: int,
     :param low_shared: vCPUs of low-priority instances
     :param other_shared: shared vCPUs of all other instances
     """
-    return Rows(dedicated, low_shared + other_shared, other_shared)
+    return Rows(high=dedicated, low=low_shared + other_shared,
+                ordinary=other_shared)
 
 
 def calculate_needed_rows(demand: Demand) -> Rows:
     """Return the Rows that an instance with this Demand uses."""
-    if demand.priority == LOW:
-        return calculate_used(demand.dedicated, demand.shared, 0)
-    return calculate_used(demand.dedicated, 0, demand.shared)
+    low_shared = demand.shared if demand.priority == LOW else 0
+    return calculate_used(
+        demand.dedicated, low_shared, demand.shared - low_shared)
 
 
 def calculate_remaining(sellable: Rows, used: abc.Iterable[int]) -> Rows:
     """Return the remaining Rows; an oversold row has 0 remaining vCPUs."""
-    high, low, ordinary = map(operator.sub, sellable, used)
-    return Rows(max(high, 0), max(low, 0), max(ordinary, 0))
+    return Rows._make([max(limit - amount, 0)
+                       for limit, amount in zip(sellable, used)])
 
 
 def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
@@ -172,8 +172,8 @@ def add_rows(rows: Rows, more: Rows, times: int) -> Rows:
 
     :param times: the multiplier of ``more``; negative to subtract
     """
-    return Rows(*(amount + times * added
-                  for amount, added in zip(rows, more)))
+    return Rows._make([amount + times * added
+                       for amount, added in zip(rows, more)])
 
 
 def find_shortages(needed: Rows,

@@ -55,9 +55,11 @@ class CapacityReport:
             **more: typing.Any) -> CapacityReport:
         """Return a report of a host that sells all its CPUs.
 
-        :param more: further fields
+        :param low_by_cell: dict, NUMA cell -> vCPUs, as the field
+        :param more: dict, name -> value of further fields
         """
-        return cls(cpus, cpus.sellable, used, vcpus_used, low_by_cell, **more)
+        return cls(cpus=cpus, sellable=cpus.sellable, used=used,
+                   vcpus_used=vcpus_used, low_by_cell=low_by_cell, **more)
 
     @classmethod
     def from_problem(cls, problem: str, vcpus_used: int) -> CapacityReport:
@@ -71,10 +73,11 @@ class CapacityReport:
         :param vcpus_used: vCPUs of all instances, as Nova counts them
         """
         no_cpus = capacity.HostCPUs(
-            frozenset(), frozenset(), capacity.parse_ratio(1), mix=False)
+            dedicated=frozenset(), shared=frozenset(),
+            ratio=capacity.parse_ratio(1), mix=False)
         return cls.from_usage(
-            cpus=no_cpus, used=capacity.Rows(0, 0, 0), vcpus_used=vcpus_used,
-            low_by_cell={}, problem=problem)
+            cpus=no_cpus, used=capacity.Rows(high=0, low=0, ordinary=0),
+            vcpus_used=vcpus_used, low_by_cell={}, problem=problem)
 
     @property
     def mix(self) -> bool:
@@ -123,8 +126,12 @@ class CapacityReport:
 
 def shorten_names(names: abc.Sequence[str]) -> str:
     """Return names of guests as a text of bounded length."""
-    text = ', '.join(
-        name if len(name) <= _MAX_NAME else name[:_MAX_NAME] + '...'
-        for name in names[:_MAX_NAMES])
-    others = len(names) - _MAX_NAMES
-    return text + (' and %d more' % others if others > 0 else '')
+    shortened = []
+    for name in names[:_MAX_NAMES]:
+        if len(name) > _MAX_NAME:
+            name = name[:_MAX_NAME] + '...'
+        shortened.append(name)
+    text = ', '.join(shortened)
+    if len(names) > _MAX_NAMES:
+        text += ' and %d more' % (len(names) - _MAX_NAMES)
+    return text

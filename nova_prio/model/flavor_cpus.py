@@ -15,7 +15,7 @@ from nova_prio.model import mixed_cpus
 
 #: Class of the instances without a priority in force.
 ORDINARY = 'ordinary'
-CLASSES = (*capacity.PRIORITIES, ORDINARY)
+CLASSES = capacity.PRIORITIES + (ORDINARY,)
 
 
 def get_class(extra_specs: abc.Mapping[str, str]) -> str:
@@ -33,16 +33,17 @@ def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
 
     :param extra_specs: those of a flavor that is not embedded yet
     """
-    policy = {capacity.HIGH: 'dedicated', capacity.LOW: 'shared'}.get(
-        extra_specs.get(flavor_specs.EXTRA_SPEC, ''))
-    if mixed_cpus.requests_pcpu_and_vcpu(extra_specs) or (
-            policy == 'dedicated' and flavor_specs.select_pinning_requests(
-                extra_specs, 'PCPU')):
+    specs = dict(extra_specs)
+    if mixed_cpus.requests_pcpu_and_vcpu(specs):
         # The requests decide on pinning. Nova refuses a policy beside them.
-        policy = None
-    if policy is None:
-        return dict(extra_specs)
-    return {flavor_specs.CPU_POLICY: policy, **extra_specs}
+        return specs
+    priority = specs.get(flavor_specs.EXTRA_SPEC)
+    if priority == capacity.LOW:
+        specs.setdefault(flavor_specs.CPU_POLICY, 'shared')
+    elif (priority == capacity.HIGH and
+            not flavor_specs.select_pinning_requests(specs, 'PCPU')):
+        specs.setdefault(flavor_specs.CPU_POLICY, 'dedicated')
+    return specs
 
 
 def get_demand(vcpus: int,
@@ -102,8 +103,10 @@ def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
     for numbers in parts or ['']:
         target = excluded if numbers.startswith('^') else included
         first, dash, last = numbers.removeprefix('^').partition('-')
+        if not dash:
+            last = first
         try:
-            vcpu_range = range(int(first), int(last if dash else first) + 1)
+            vcpu_range = range(int(first), int(last) + 1)
         except ValueError:
             vcpu_range = range(0)
         # Nova also refuses a range that ends before its start.

@@ -108,7 +108,7 @@ def get_placement_amount(extra_specs: abc.Mapping[str, str],
     :param default: amount if no extra spec requests a number
     """
     requests = select_placement_requests(extra_specs, resource_class)
-    if any(map(is_number, requests.values())):
+    if any(is_number(value) for value in requests.values()):
         return sum_amounts(requests)
     return default
 

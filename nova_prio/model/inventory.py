@@ -75,9 +75,14 @@ def build_cpu_inventories(cpus: capacity.HostCPUs,
 
     :param present: inventories in Placement
     """
-    sets = {orc.PCPU: (cpus.dedicated, 1.0),
-            orc.VCPU: (cpus.shared, float(cpus.ratio))}
-    return {name: {'reserved': 0, 'min_unit': 1, 'step_size': 1,
-                   'allocation_ratio': ratio, **present.get(name, {}),
-                   'total': len(numbers), 'max_unit': len(numbers)}
-            for name, (numbers, ratio) in sets.items() if numbers}
+    inventories: Inventories = {}
+    for name, numbers, ratio in (
+            (orc.PCPU, cpus.dedicated, 1.0),
+            (orc.VCPU, cpus.shared, float(cpus.ratio))):
+        if numbers:
+            inventory = {'reserved': 0, 'min_unit': 1, 'step_size': 1,
+                         'allocation_ratio': ratio}
+            inventory.update(present.get(name, {}))
+            inventory.update(total=len(numbers), max_unit=len(numbers))
+            inventories[name] = inventory
+    return inventories

@@ -63,7 +63,7 @@ class Leases:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._sets: dict[str, list[LeaseSet]] = {}
         # UUIDs of the instances for which a call that made a claim goes on.
         self._in_claim: set[str] = set()
@@ -78,13 +78,15 @@ class Leases:
 
     def get_cpus(self, uuid: str) -> frozenset[int]:
         """Return the CPUs that are leased to an instance."""
-        return frozenset().union(*[each.cpus for each in self.get(uuid)])
+        return _join_cpus(self.get(uuid))
 
     def list_all(self) -> list[tuple[str, LeaseSet]]:
         """Return the UUID and the LeaseSet of each set."""
+        found = []
         with self._lock:
-            return [(uuid, each) for uuid, sets in self._sets.items()
-                    for each in sets]
+            for uuid, sets in self._sets.items():
+                found += [(uuid, each) for each in sets]
+        return found
 
     def list_usages(self) -> list[tuple[str, usages.Usage]]:
         """Return the UUID and the Usage of each set that has a Usage."""
@@ -104,8 +106,8 @@ class Leases:
 
         :param but: UUID of an instance whose lease is left out, or None
         """
-        return frozenset().union(*(
-            each.cpus for uuid, each in self.list_all() if uuid != but))
+        return _join_cpus(
+            each for uuid, each in self.list_all() if uuid != but)
 
     def begin(self, uuid: str, new: LeaseSet) -> dict[str, frozenset[int]]:
         """Add a LeaseSet, unless another instance has one of its CPUs.
@@ -116,10 +118,9 @@ class Leases:
         owners: dict[str, frozenset[int]] = {}
         with self._lock:
             for owner, sets in self._sets.items():
-                for each in sets:
-                    common = each.cpus & new.cpus
-                    if common and owner != uuid:
-                        owners[owner] = owners.get(owner, frozenset()) | common
+                common = _join_cpus(sets) & new.cpus
+                if common and owner != uuid:
+                    owners[owner] = common
             if not owners:
                 self._sets.setdefault(uuid, []).append(new)
         return owners
@@ -134,7 +135,8 @@ class Leases:
             owners = self.begin(uuid, LeaseSet(cpus - own))
             if not owners:
                 return
-            cpus = cpus.difference(*owners.values())
+            for common in owners.values():
+                cpus -= common
 
     def end(self, uuid: str, ended: LeaseSet,
             starts: int | None = None) -> bool:
@@ -149,8 +151,7 @@ class Leases:
             has_changed = starts is not None and (
                 ended.is_counted or starts != self._all_starts[uuid])
             sets = self._sets.get(uuid, [])
-            if (has_changed or self._is_in_hand(uuid) or
-                    ended not in sets):
+            if has_changed or self.is_in_hand(uuid) or ended not in sets:
                 return False
             sets.remove(ended)
             if not sets:
@@ -191,15 +192,20 @@ class Leases:
     def is_in_hand(self, uuid: str) -> bool:
         """Return whether a call of Nova works with the lease."""
         with self._lock:
-            return self._is_in_hand(uuid)
+            return uuid in self._in_claim or self._starts[uuid] > 0
 
     def is_held(self, uuid: str) -> bool:
         """Return whether Nova counts a set, or works with the lease."""
         return self.is_in_hand(uuid) or any(
             each.is_counted for each in self.get(uuid))
 
-    def _is_in_hand(self, uuid: str) -> bool:
-        return uuid in self._in_claim or self._starts[uuid] > 0
+
+def _join_cpus(sets: abc.Iterable[LeaseSet]) -> frozenset[int]:
+    """Return the CPUs of all sets."""
+    cpus: frozenset[int] = frozenset()
+    for each in sets:
+        cpus |= each.cpus
+    return cpus
 
 
 def find_equal(sets: abc.Iterable[LeaseSet],
@@ -218,9 +224,11 @@ def find_equal(sets: abc.Iterable[LeaseSet],
         if each.usage == wanted.usage:
             return each
     if not wanted.cpus:
-        return next((
-            each for each in same_cpus if each.usage and wanted.usage and
-            each.usage.amounts == wanted.usage.amounts), None)
+        for each in same_cpus:
+            if (each.usage and wanted.usage and
+                    each.usage.amounts == wanted.usage.amounts):
+                return each
+        return None
     if not same_cpus:
         return None
     found = same_cpus[0]

@@ -35,9 +35,10 @@ class Findings:
 
     def add(self, uuid: str, sentence: str, now: float) -> None:
         """Note what this recount has found for an instance."""
-        first, _ = self._last.get(uuid, (None, ''))
-        self._present[uuid] = (now if first is None else first,
-                               sentence if is_second(first, now) else '')
+        first, _ = self._last.get(uuid, (now, ''))
+        if not is_second(first, now):
+            sentence = ''
+        self._present[uuid] = first, sentence
 
     def end_recount(self) -> None:
         """Note that the recount has finished."""

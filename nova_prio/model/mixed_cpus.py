@@ -8,7 +8,6 @@ contradicts itself, the functions raise flavor_specs.RequestRefused.
 """
 
 from collections import abc
-import itertools
 import re
 import typing
 
@@ -30,19 +29,13 @@ def requests_pcpu_and_vcpu(extra_specs: abc.Mapping[str, str]) -> bool:
                for name in ('PCPU', 'VCPU'))
 
 
-class ImageProperties(typing.Protocol):
-    """A nova.objects.ImageMetaProps, or a dict."""
-
-    def get(self, name: str, /) -> str | None:
-        """Return the value of a property, or None."""
-
-
 def count_dedicated_vcpus(
         vcpus: int, extra_specs: abc.Mapping[str, str],
-        image_properties: ImageProperties) -> int | None:
+        image_properties: typing.Any) -> int | None:
     """Return the number of dedicated vCPUs of a flavor with PCPU and VCPU.
 
     :param vcpus: number of vCPUs of the flavor
+    :param image_properties: a nova.objects.ImageMetaProps, or a dict
     :returns: None if the flavor requests 0 PCPU or 0 VCPU
     """
     requests = flavor_specs.select_pinning_requests(
@@ -55,14 +48,15 @@ def count_dedicated_vcpus(
         flavor_specs.select_pinning_requests(extra_specs, 'PCPU'))
     shared = flavor_specs.sum_amounts(requests) - pcpus
     # Isolated emulator threads take one PCPU, which is no vCPU.
-    isolated = 1 if extra_specs.get(EMULATOR) == 'isolate' else 0
+    isolated = int(extra_specs.get(EMULATOR) == 'isolate')
     if pcpus + shared != vcpus + isolated:
+        more = ''
+        if isolated:
+            more = ' and one for the isolated emulator threads'
         raise flavor_specs.RequestRefused(
             "Extra specs resources:PCPU and resources:VCPU of the flavor are "
             "%d and %d; allowed are numbers that add up to its %d vCPUs%s."
-            % (pcpus, shared, vcpus,
-               ' and one for the isolated emulator threads' if isolated
-               else ''))
+            % (pcpus, shared, vcpus, more))
     if not pcpus or not shared:
         return None
     if pcpus == isolated:
@@ -97,11 +91,14 @@ def choose_dedicated_vcpus(nodes: abc.Iterable[abc.Set[int]],
     :param nodes: vCPUs of each NUMA node of the guest
     :param dedicated: number of dedicated vCPUs
     """
+    ranked = []
+    for number, node in enumerate(nodes):
+        for position, vcpu in enumerate(sorted(node)):
+            ranked.append((position, number, vcpu))
     # The first vCPU of every node, the second of every node, ...
-    rounds = itertools.zip_longest(*map(sorted, nodes))
-    vcpus = [vcpu for vcpu in itertools.chain(*rounds) if vcpu is not None]
-    shared_count = len(vcpus) - dedicated
-    return sorted(vcpus[shared_count:])
+    ranked.sort()
+    shared_count = len(ranked) - dedicated
+    return sorted(vcpu for _, _, vcpu in ranked[shared_count:])
 
 
 def check_emulator_threads(extra_specs: abc.Mapping[str, str],
@@ -157,13 +154,19 @@ def fold_to_mixed_policy(extra_specs: abc.Mapping[str, str],
                 % (trait, flavor_specs.quote(outside)))
     mask_key = (REALTIME_MASK if flavor_specs.is_realtime(extra_specs)
                 else DEDICATED_MASK)
-    return {**folded, flavor_specs.CPU_POLICY: 'mixed', mask_key: mask}
+    folded[flavor_specs.CPU_POLICY] = 'mixed'
+    folded[mask_key] = mask
+    return folded
 
 
 def _find_groups_with_resources(extra_specs: abc.Iterable[str]) -> set[str]:
     """Return the numbers of the groups that request resources."""
-    return {match['group'] for match in map(_GROUP_KEY.match, extra_specs)
-            if match and match['kind'] == 'resources'}
+    groups = set()
+    for key in extra_specs:
+        match = _GROUP_KEY.match(key)
+        if match and match['kind'] == 'resources':
+            groups.add(match['group'])
+    return groups
 
 
 def _refuse_image(name: str, value: object, allowed: str) -> typing.NoReturn:

@@ -38,7 +38,7 @@ def get_row(name: str, inventories: Inventories,
     resource_class = CLASS_OF_ROW[name]
     sold = usages.get(resource_class, 0)
     sellable = get_capacity(inventories.get(resource_class))
-    return Row(sold, sellable, max(sellable - sold, 0))
+    return Row(sold=sold, sellable=sellable, left=max(sellable - sold, 0))
 
 
 def count_instances(request: abc.Mapping[str, int], inventories: Inventories,

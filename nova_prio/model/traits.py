@@ -30,5 +30,9 @@ def list_for_host(mix: bool, is_disabled: bool) -> list[str]:
     :param mix: whether the host is a mix host
     :param is_disabled: whether the host is disabled for priority instances
     """
-    traits = [] if is_disabled else [CPU_PRIORITY]
-    return [*traits, CPU_PRIORITY_MIX] if mix else traits
+    traits = []
+    if not is_disabled:
+        traits.append(CPU_PRIORITY)
+    if mix:
+        traits.append(CPU_PRIORITY_MIX)
+    return traits

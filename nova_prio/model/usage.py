@@ -35,56 +35,34 @@ class Usage(typing.NamedTuple):
 
 
 class Totals:
-    """The sums of some usages."""
+    """The sums of some usages.
+
+    ``low_shared`` are the floating vCPUs of the low-priority instances, and
+    ``ordinary_shared`` those of all other instances. ``has_priority`` tells
+    whether one of the instances has a priority. ``low_by_cell`` is dict, NUMA
+    cell -> floating vCPUs of its low-priority guests. ``vcpu`` and
+    ``memory_mb`` are amounts in Placement, and ``ram_mb`` is the memory of the
+    guests, in MB. ``largest_vcpu`` is the largest VCPU of one of the
+    instances, 0 if there is none.
+    """
 
     def __init__(self, usages: abc.Iterable[Usage]) -> None:
-        self._usages = list(usages)
-
-    @property
-    def low_shared(self) -> int:
-        """Floating vCPUs of the low-priority instances."""
-        return sum(usage.demand.shared for usage in self._usages
-                   if usage.is_low)
-
-    @property
-    def ordinary_shared(self) -> int:
-        """Floating vCPUs of all other instances."""
-        return sum(usage.demand.shared for usage in self._usages
-                   if not usage.is_low)
-
-    @property
-    def has_priority(self) -> bool:
-        """Whether one of the instances has a priority."""
-        return any(usage.demand.priority for usage in self._usages)
-
-    @property
-    def low_by_cell(self) -> dict[int, int]:
-        """Dict, NUMA cell -> floating vCPUs of its low-priority guests."""
-        cells: collections.Counter[int] = collections.Counter()
-        for usage in self._usages:
+        self.low_shared = self.ordinary_shared = 0
+        self.vcpu = self.memory_mb = self.ram_mb = self.largest_vcpu = 0
+        self.has_priority = False
+        self.low_by_cell: collections.Counter[int] = collections.Counter()
+        for usage in usages:
             if usage.is_low:
-                cells.update(usage.shared_by_cell)
-        return cells
-
-    @property
-    def vcpu(self) -> int:
-        """VCPU in Placement."""
-        return sum(usage.vcpu for usage in self._usages)
-
-    @property
-    def memory_mb(self) -> int:
-        """MEMORY_MB in Placement."""
-        return sum(usage.memory_mb for usage in self._usages)
-
-    @property
-    def ram_mb(self) -> int:
-        """Memory of the guests, in MB."""
-        return sum(usage.ram_mb for usage in self._usages)
-
-    @property
-    def largest_vcpu(self) -> int:
-        """The largest VCPU of one of these instances; 0 if there is none."""
-        return max((usage.vcpu for usage in self._usages), default=0)
+                self.low_shared += usage.demand.shared
+                self.low_by_cell.update(usage.shared_by_cell)
+            else:
+                self.ordinary_shared += usage.demand.shared
+            if usage.demand.priority:
+                self.has_priority = True
+            self.vcpu += usage.vcpu
+            self.memory_mb += usage.memory_mb
+            self.ram_mb += usage.ram_mb
+            self.largest_vcpu = max(self.largest_vcpu, usage.vcpu)
 
 
 def find_users(usages: abc.Iterable[tuple[str, Usage]],

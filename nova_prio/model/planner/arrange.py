@@ -39,8 +39,12 @@ def merge(fleet: fleet_module.Fleet) -> list[fleet_module.Move]:
         if earlier is move:
             continue
         merged = move._replace(source=earlier.source)
-        shorter = [merged if each is move else each for each in moves
-                   if each is not earlier]
+        shorter = []
+        for each in moves:
+            if each is move:
+                shorter.append(merged)
+            elif each is not earlier:
+                shorter.append(each)
         if merged.source != merged.destination and replay(fleet, shorter):
             moves = shorter
             first[move.uuid] = merged

@@ -158,7 +158,7 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
     """
     fleet.add(wanted)
     of_search = search.Search(fleet, ways)
-    of_room = room.Room(of_search, wanted, number)
+    of_room = room.Room(of_search, wanted, most=number)
     try:
         moves: list[fleet_module.Move] = []
         if not of_room.is_sufficient():

@@ -153,9 +153,10 @@ class Room:
         """Yield the evictions of one size of all open hosts."""
         moved = {move.uuid for move in self._fleet.log}
         total = self.count()
-        for host, count in self._counts.items():
-            target = 1 + (total if self._must_share_host() else count)
-            for uuids in self._find_victims(host, target, size):
+        for host, target in self._counts.items():
+            if self._must_share_host():
+                target = total
+            for uuids in self._find_victims(host, target + 1, size):
                 # A second move of an instance will be merged with the first.
                 ways = [(uuid, self._search.expect_way(uuid))
                         for uuid in uuids if uuid not in moved]
