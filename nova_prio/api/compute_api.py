@@ -91,7 +91,10 @@ class PriorityAPI(api.API):
 
     def _validate_and_build_base_options(
             self, context, flavor, boot_meta, *args, **kwargs):
-        # This is the first method that gets the image of a new instance.
+        """Apply the image of a new instance to its flavor.
+
+        This is the first method that gets the image of a new instance.
+        """
         if CONF.nova_prio.enabled:
             with _contain(flavor):
                 fold.complete_for_image(boot_meta, flavor)
@@ -100,7 +103,7 @@ class PriorityAPI(api.API):
 
     @staticmethod
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
-        # This method gets the image of a rebuild or resize.
+        """Check the image of a rebuild or resize, which this method gets."""
         if CONF.nova_prio.enabled:
             with _contain(flavor):
                 fold.check_image(image, flavor)
@@ -110,8 +113,11 @@ class PriorityAPI(api.API):
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        # API.resize looks up the new flavor. This is the first method that
-        # gets the flavor.
+        """Fold the new flavor of a resize.
+
+        API.resize looks up the new flavor. This is the first method that gets
+        the flavor.
+        """
         if CONF.nova_prio.enabled and not is_revert:
             with _contain(current_flavor, new_flavor):
                 fold.fold_for_resize(new_flavor, instance)

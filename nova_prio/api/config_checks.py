@@ -31,12 +31,16 @@ def find_warnings(conf):
                          ' '.join(str(error).split()).rstrip('.'))]
     # If Nova requires no limit, warn only of a missing limit of PCPU beside a
     # limit of VCPU: high-priority instances would evade the latter.
-    return ["[quota] driver is %s, and keystone has no registered limit '%s', "
-            "without which Nova %s %s; register it."
-            % (_UNIFIED_LIMITS, name, _describe(conf, name), instances)
-            for name, instances in _LIMITS.items() if name not in registered
-            and (_is_required(conf, name) or
-                 (name == _PCPU and _VCPU in registered))]
+    warnings = []
+    for name, instances in _LIMITS.items():
+        if name not in registered and (
+                _is_required(conf, name) or
+                name == _PCPU and _VCPU in registered):
+            warnings.append(
+                "[quota] driver is %s, and keystone has no registered limit "
+                "'%s', without which Nova %s %s; register it." % (
+                    _UNIFIED_LIMITS, name, _describe(conf, name), instances))
+    return warnings
 
 
 def _describe(conf, name):
@@ -71,8 +75,9 @@ def _list_registered_limits(conf):
         # Only oslo.limit 2.6.0 and later search for the service.
         kind = options.get('endpoint_service_type')
         name = options.get('endpoint_service_name')
-        services = list(identity.services(type=kind, name=name)
-                        if kind or name else ())
+        services = []
+        if kind or name:
+            services = list(identity.services(type=kind, name=name))
         if len(services) != 1:
             raise ValueError(
                 '[oslo_limit] endpoint_id is not set, and %d services are of '

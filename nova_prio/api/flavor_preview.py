@@ -35,20 +35,25 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
         swap=0, extra_specs=extra_specs), image, hints)
     cells = topology.cells if topology else []
-    dedicated = set().union(*(cell.pcpuset for cell in cells))
+    dedicated = set()
+    numa_nodes = []
+    for cell in cells:
+        dedicated |= cell.pcpuset
+        numa_nodes.append({
+            'node': cell.id,
+            'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
+            'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
+            'memory_mb': cell.memory})
+    cpu_policy = cells[0].cpu_policy if cells else None
     request = utils.ResourceRequest.from_request_spec(objects.RequestSpec(
         flavor=flavor, image=image, is_bfv=False, requested_resources=[]))
     return {
         'priority': flavor_specs.get_priority(flavor.extra_specs),
-        'cpu_policy': (cells[0].cpu_policy if cells else None) or 'shared',
+        'cpu_policy': cpu_policy or 'shared',
         'dedicated_cpus': hardware.format_cpu_spec(dedicated),
         'shared_cpus': hardware.format_cpu_spec(
             set(range(vcpus)) - dedicated),
-        'numa_nodes': [
-            {'node': cell.id,
-             'dedicated_cpus': hardware.format_cpu_spec(cell.pcpuset),
-             'shared_cpus': hardware.format_cpu_spec(cell.cpuset),
-             'memory_mb': cell.memory} for cell in cells],
+        'numa_nodes': numa_nodes,
         'placement_request': request.merged_resources(),
         'extra_specs': flavor.extra_specs}
 
@@ -71,7 +76,7 @@ def fit_request(flavor, image, hints):
 def _validate(extra_specs):
     """Validate extra specs as nova-api does when it creates a flavor."""
     conf = hooks.register_options()
-    conf.set_override('enabled', True, group='nova_prio')
+    conf.set_override('enabled', override=True, group='nova_prio')
     try:
         # Ours load only if priorities are enabled: load all again, because
         # Nova may have loaded the others at import.
@@ -95,7 +100,7 @@ def _read_image(properties):
     # Add one property after the other, so that the first error names it. Nova
     # reads the properties of NUMA nodes up to the first missing number:
     # therefore add the property of node 2 before that of node 10.
-    for name in sorted(properties, key=lambda name: (len(name), name)):
+    for name in sorted(sorted(properties), key=len):
         valid[name] = properties[name]
         try:
             # Pass a copy: this method removes the properties that it reads.

@@ -8,8 +8,6 @@ its priority requires. If a request contradicts itself, the functions raise
 ``flavor_specs.RequestRefused``.
 """
 
-import functools
-
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 
@@ -32,8 +30,7 @@ def fold(vcpus, extra_specs, hints):
     hint = hints[flavor_specs.HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
-    hint_faults = _find_hint_faults(hint, value)
-    _check_value(value, *hint_faults)
+    _check_value(value, _find_hint_faults(hint, value))
     return _fold_priority(vcpus, extra_specs, hint, source='hint')
 
 
@@ -56,8 +53,9 @@ def fold_resize(vcpus, extra_specs, current):
     if not flavor_specs.is_from_hint(current):
         # Keep SOURCE even if the new flavor has no priority. The request spec
         # still has the hint, and SOURCE tells nova-scheduler to ignore it.
-        return (_fold_priority(vcpus, extra_specs, value, source='flavor') or
-                {**extra_specs, flavor_specs.SOURCE: 'flavor'})
+        folded = _fold_priority(vcpus, extra_specs, value) or dict(extra_specs)
+        folded[flavor_specs.SOURCE] = 'flavor'
+        return folded
     hint = flavor_specs.get_priority(current)
     if value not in (None, hint):
         raise flavor_specs.RequestRefused(
@@ -65,8 +63,8 @@ def fold_resize(vcpus, extra_specs, current):
             "created with scheduler hint '%s' = '%s'; only '%s' or no value "
             "is allowed."
             % (flavor_specs.EXTRA_SPEC, value, flavor_specs.HINT, hint, hint))
-    return _fold_priority(vcpus, extra_specs, hint,
-                          source='flavor' if value else 'hint')
+    source = 'flavor' if value else 'hint'
+    return _fold_priority(vcpus, extra_specs, hint, source)
 
 
 def check_image(extra_specs, properties):
@@ -84,10 +82,11 @@ def check_image(extra_specs, properties):
         # Without a policy in the flavor, the image sets it.
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
+        values = ', '.join(flavor_specs.quote(value) for value in allowed)
         flavor_specs.refuse(
             'Image property hw_cpu_policy', image_policy,
             'with %s priority and this flavor only %s or no value is allowed'
-            % (priority, ', '.join(map(flavor_specs.quote, allowed))))
+            % (priority, values))
 
 
 def _find_hint_faults(hint, value):
@@ -109,7 +108,7 @@ def _find_hint_faults(hint, value):
                    flavor_specs.quote(value)))
 
 
-def _check_value(value, *hint_faults):
+def _check_value(value, hint_faults=()):
     """Raise one error for a wrong extra spec and for the faults of a hint.
 
     :param value: value of the extra spec, or None
@@ -124,10 +123,15 @@ def _check_value(value, *hint_faults):
         raise flavor_specs.RequestRefused(' '.join(faults))
 
 
-def _refuse(priority, key, value, allowed):
-    """Refuse the value of an extra spec of a flavor with a priority."""
-    flavor_specs.refuse_flavor(
-        key, value, 'with %s priority %s' % (priority, allowed))
+def _refuse(specs, key, allowed):
+    """Refuse the value of an extra spec of a flavor with a priority.
+
+    :param specs: dict, the extra specs with the priority
+    :param key: name of the extra spec
+    :param allowed: clause that names the allowed values
+    """
+    flavor_specs.refuse_flavor(key, specs[key], 'with %s priority %s' % (
+        specs[flavor_specs.EXTRA_SPEC], allowed))
 
 
 def _fold_priority(vcpus, extra_specs, priority, source=None):
@@ -138,7 +142,8 @@ def _fold_priority(vcpus, extra_specs, priority, source=None):
     """
     if priority is None:
         return None
-    folded = {**extra_specs, flavor_specs.EXTRA_SPEC: priority}
+    folded = dict(extra_specs)
+    folded[flavor_specs.EXTRA_SPEC] = priority
     folded.pop(flavor_specs.SOURCE, None)
     if source:
         folded[flavor_specs.SOURCE] = source
@@ -151,25 +156,24 @@ def _fold_priority(vcpus, extra_specs, priority, source=None):
 
 def _fold_high(specs):
     """Check the extra specs for high priority, and complete them in place."""
-    refuse = functools.partial(_refuse, capacity.HIGH)
     cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy == 'shared':
-        refuse(flavor_specs.CPU_POLICY, cpu_policy,
-               "only 'dedicated', 'mixed' or no value is allowed")
-    for key, value in flavor_specs.find_misread_requests(specs).items():
-        refuse(key, value, _INSTEAD)
+        _refuse(specs, flavor_specs.CPU_POLICY,
+                "only 'dedicated', 'mixed' or no value is allowed")
+    for key in flavor_specs.find_misread_requests(specs):
+        _refuse(specs, key, _INSTEAD)
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     # If the value is no number, Nova ignores the request and pins nothing. If
     # the flavor requests both PCPU and VCPU, one number may be 0.
     least = 0 if pcpus and shared else 1
-    for key, value in {**pcpus, **shared}.items():
+    for key, value in (pcpus | shared).items():
         if not flavor_specs.is_number(value) or int(value) < least:
-            refuse(key, value,
-                   'only a whole number from %d on is allowed' % least)
+            _refuse(specs, key,
+                    'only a whole number from %d on is allowed' % least)
     if cpu_policy is None and not flavor_specs.sum_amounts(pcpus):
-        for key, value in shared.items():
-            refuse(key, value, _INSTEAD)
+        for key in shared:
+            _refuse(specs, key, _INSTEAD)
         specs[flavor_specs.CPU_POLICY] = 'dedicated'
 
 
@@ -178,27 +182,25 @@ def _fold_low(specs, vcpus):
 
     :param vcpus: number of vCPUs of the flavor, a str
     """
-    refuse = functools.partial(_refuse, capacity.LOW)
     for key, allowed in ((flavor_specs.CPU_POLICY, 'shared'),
                          ('hw:emulator_threads_policy', 'share')):
-        value = specs.get(key, allowed)
-        if value != allowed:
-            refuse(key, value, "only '%s' or no value is allowed" % allowed)
+        if specs.get(key, allowed) != allowed:
+            _refuse(specs, key, "only '%s' or no value is allowed" % allowed)
     if flavor_specs.is_realtime(specs):
-        refuse('hw:cpu_realtime', specs['hw:cpu_realtime'],
-               "only 'false' or no value is allowed")
+        _refuse(specs, 'hw:cpu_realtime',
+                "only 'false' or no value is allowed")
     only_vcpu = "only %s = '%s' is allowed" % (flavor_specs.VCPU, vcpus)
-    for key, value in flavor_specs.find_misread_requests(specs).items():
-        refuse(key, value, only_vcpu)
+    for key in flavor_specs.find_misread_requests(specs):
+        _refuse(specs, key, only_vcpu)
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     for key, value in flavor_specs.select_pinning_requests(
             specs, 'PCPU').items():
         # If the flavor also requests VCPU, the number of PCPU may be 0.
         if not shared or not flavor_specs.is_number(value) or int(value):
-            refuse(key, value, only_vcpu)
+            _refuse(specs, key, only_vcpu)
         del specs[key]
     for key, value in shared.items():
         if (key, value) != (flavor_specs.VCPU, vcpus):
-            refuse(key, value, only_vcpu)
+            _refuse(specs, key, only_vcpu)
     specs.pop(flavor_specs.VCPU, None)
     specs[flavor_specs.CPU_POLICY] = 'shared'

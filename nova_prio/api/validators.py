@@ -43,22 +43,22 @@ def register():
              {'release': contract.get_own_release(),
               'extra_spec': flavor_specs.EXTRA_SPEC,
               'hint': flavor_specs.HINT})
-    return [
-        base.ExtraSpecValidator(
-            name=flavor_specs.EXTRA_SPEC,
-            description=(
-                'The priority of the instance. With ``high`` its dedicated '
-                'vCPUs are pinned; with ``low`` its vCPUs float on the CPUs '
-                'that high-priority instances leave idle. Only supported by '
-                'the prio.PriorityLibvirtDriver compute driver.'),
-            value={'type': str, 'description': 'The priority.',
-                   'enum': list(capacity.PRIORITIES)}),
-        *(base.ExtraSpecValidator(
+    validators = [base.ExtraSpecValidator(
+        name=flavor_specs.EXTRA_SPEC,
+        description=(
+            'The priority of the instance. With ``high`` its dedicated '
+            'vCPUs are pinned; with ``low`` its vCPUs float on the CPUs '
+            'that high-priority instances leave idle. Only supported by '
+            'the prio.PriorityLibvirtDriver compute driver.'),
+        value={'type': str, 'description': 'The priority.',
+               'enum': list(capacity.PRIORITIES)})]
+    for key in aggregate_metadata.AGGREGATE_KEYS:
+        validators.append(base.ExtraSpecValidator(
             name='aggregate_instance_extra_specs:%s' % key,
             description='Whether the instance requires a host aggregate for '
                         'priority instances.',
-            value={'type': bool, 'description': 'Whether it does.'})
-          for key in aggregate_metadata.AGGREGATE_KEYS)]
+            value={'type': bool, 'description': 'Whether it does.'}))
+    return validators
 
 
 def install_fold():
