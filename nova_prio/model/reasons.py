@@ -23,134 +23,145 @@ class Reason(typing.NamedTuple):
 #: dict, name to Reason, of the filter alone
 FILTER = {
     'no_report': Reason(
-        'the host reports no priority CPUs',
-        'The host runs another driver, or nova-compute has not updated the '
-        'host since it started.',
-        'Set ``compute_driver = prio.PriorityLibvirtDriver`` on the host.'),
+        text='the host reports no priority CPUs',
+        cause='The host runs another driver, or nova-compute has not updated '
+              'the host since it started.',
+        remedy='Set ``compute_driver = prio.PriorityLibvirtDriver`` on the '
+               'host.'),
     'unreadable_report': Reason(
-        '%s',
-        'The report of the host has the fault that the text names. Such a '
-        'host takes no instance.',
-        'Install the same major version on compute and scheduler hosts.'),
+        text='%s',
+        cause='The report of the host has the fault that the text names. Such '
+              'a host takes no instance.',
+        remedy='Install the same major version on compute and scheduler '
+               'hosts.'),
     'unreadable_host': Reason(
-        '%s: %s',
-        'The filter failed with this exception. The log has the traceback at '
-        'ERROR, once for each host and type of exception. An ordinary '
-        "instance is refused only if Nova's own filter refuses it.",
-        'Restart nova-compute. If the error stays, report the traceback.'),
+        text='%s: %s',
+        cause='The filter failed with this exception. The log has the '
+              'traceback at ERROR, once for each host and type of exception. '
+              "An ordinary instance is refused only if Nova's own filter "
+              'refuses it.',
+        remedy='Restart nova-compute. If the error stays, report the '
+               'traceback.'),
     'not_a_priority_host': Reason(
-        'no aggregate of the host has priority_mix=true',
-        'A priority instance may use only hosts in such an aggregate.',
-        'Add the host to such an aggregate.'),
+        text='no aggregate of the host has priority_mix=true',
+        cause='A priority instance may use only hosts in such an aggregate.',
+        remedy='Add the host to such an aggregate.'),
     'not_for_ordinary': Reason(
-        'an aggregate of the host has priority_ordinary=false, which keeps '
-        'new ordinary instances off',
-        "Placement's copy of the aggregates is out of date.",
-        'Run ``nova-manage placement sync_aggregates``.'),
+        text='an aggregate of the host has priority_ordinary=false, which '
+             'keeps new ordinary instances off',
+        cause="Placement's copy of the aggregates is out of date.",
+        remedy='Run ``nova-manage placement sync_aggregates``.'),
     'no_pcpu_candidate': Reason(
-        'no allocation candidate of the host holds as many PCPU as the '
-        'instance has dedicated CPUs',
-        'Placement offers the host only with VCPU instead of PCPU.',
-        'Set ``[workarounds] disable_fallback_pcpu_query = true``.'),
+        text='no allocation candidate of the host holds as many PCPU as the '
+             'instance has dedicated CPUs',
+        cause='Placement offers the host only with VCPU instead of PCPU.',
+        remedy='Set ``[workarounds] disable_fallback_pcpu_query = true``.'),
     'no_threads': Reason(
-        'the instance requires thread siblings, and the host has none',
-        'The instance has ``hw:cpu_thread_policy=require``.',
-        'Use hosts with SMT.'),
+        text='the instance requires thread siblings, and the host has none',
+        cause='The instance has ``hw:cpu_thread_policy=require``.',
+        remedy='Use hosts with SMT.'),
     'no_numa_topology': Reason(
-        'the instance has a NUMA topology, and the host has none',
-        'Each pinned instance has a NUMA topology.',
-        'Use hosts that report a NUMA topology.'),
+        text='the instance has a NUMA topology, and the host has none',
+        cause='Each pinned instance has a NUMA topology.',
+        remedy='Use hosts that report a NUMA topology.'),
     'other_cell': Reason(
-        'the host is in another cell than the instance, and Nova loses the '
-        'NUMA topology and the pinned CPUs of an instance that moves to '
-        'another cell',
-        'Without this refusal, the guest would run unpinned on the shared '
-        'CPUs. It affects instances with a priority, and mix hosts.',
-        'Use hosts in the cell of the instance.'),
+        text='the host is in another cell than the instance, and Nova loses '
+             'the NUMA topology and the pinned CPUs of an instance that moves '
+             'to another cell',
+        cause='Without this refusal, the guest would run unpinned on the '
+              'shared CPUs. It affects instances with a priority, and mix '
+              'hosts.',
+        remedy='Use hosts in the cell of the instance.'),
     'no_ratio': Reason(
-        'the allocation ratios of the host are not known yet',
-        'nova-compute has not reported the ratios yet.',
-        'Wait for the next update of the host.'),
+        text='the allocation ratios of the host are not known yet',
+        cause='nova-compute has not reported the ratios yet.',
+        remedy='Wait for the next update of the host.'),
     'numa_topology': Reason(
-        'the NUMA topology of the instance does not fit on the host',
-        'The rows have enough capacity, but no host cell fits a guest cell. A '
-        'guest cell needs CPUs of its class, thread siblings, memory, pages, '
-        'PCI devices and networks. A pinned instance is one guest cell, '
-        'unless ``hw:numa_nodes`` says otherwise.',
-        'Use other hosts, or another NUMA topology.'),
+        text='the NUMA topology of the instance does not fit on the host',
+        cause='The rows have enough capacity, but no host cell fits a guest '
+              'cell. A guest cell needs CPUs of its class, thread siblings, '
+              'memory, pages, PCI devices and networks. A pinned instance is '
+              'one guest cell, unless ``hw:numa_nodes`` says otherwise.',
+        remedy='Use other hosts, or another NUMA topology.'),
 }
 
 #: dict, name to Reason, of both the filter and the claim
 FILTER_AND_CLAIM = {
     'problem': Reason(
-        '%s',
-        'The named step of this package failed in nova-compute, which does '
-        'not know which CPUs are free. It claims for ordinary instances as '
-        'in stock Nova. Or the records of an instance contradict the leases '
-        'of the host (:doc:`leases`), which then also takes no ordinary '
-        'instance with pinned CPUs.',
-        'If a step failed, report the traceback in the log of nova-compute. '
-        'Otherwise, give the named instance other CPUs.'),
+        text='%s',
+        cause='The named step of this package failed in nova-compute, which '
+              'does not know which CPUs are free. It claims for ordinary '
+              'instances as in stock Nova. Or the records of an instance '
+              'contradict the leases of the host (:doc:`leases`), which then '
+              'also takes no ordinary instance with pinned CPUs.',
+        remedy='If a step failed, report the traceback in the log of '
+               'nova-compute. Otherwise, give the named instance other CPUs.'),
     'no_partition': Reason(
-        '%s',
-        'libvirt gave this answer, and cannot start guests in the partition '
-        'of high or low priority. Ordinary instances are not affected.',
-        'Run ``nova-prio-host prepare`` on the host (:doc:`host`). The next '
-        'update of the host finds the partitions.'),
+        text='%s',
+        cause='libvirt gave this answer, and cannot start guests in the '
+              'partition of high or low priority. Ordinary instances are not '
+              'affected.',
+        remedy='Run ``nova-prio-host prepare`` on the host (:doc:`host`). '
+               'The next update of the host finds the partitions.'),
     'whole_cores': Reason(
-        'low-priority instances float on the dedicated CPUs of the host, so '
-        'it cannot take a real-time instance or one with '
-        'hw:cpu_thread_policy=isolate',
-        'Such an instance needs whole cores of its own.',
-        'Use hosts without ``cpu_priority_mix_enable``.'),
+        text='low-priority instances float on the dedicated CPUs of the host, '
+             'so it cannot take a real-time instance or one with '
+             'hw:cpu_thread_policy=isolate',
+        cause='Such an instance needs whole cores of its own.',
+        remedy='Use hosts without ``cpu_priority_mix_enable``.'),
     'memory': Reason(
-        'the host has %d MB of memory free, without overcommit; the instance '
-        'needs %d MB',
-        'No high-priority instance gets oversold memory. On a mix host, no '
-        'instance does.',
-        'Use other hosts.'),
+        text='the host has %d MB of memory free, without overcommit; the '
+             'instance needs %d MB',
+        cause='No high-priority instance gets oversold memory. On a mix host, '
+              'no instance does.',
+        remedy='Use other hosts.'),
     'too_many_vcpus': Reason(
-        'the instance has more vCPUs than the host has floating CPUs',
-        'The limit is for low-priority instances.',
-        'Use larger hosts.'),
+        text='the instance has more vCPUs than the host has floating CPUs',
+        cause='The limit is for low-priority instances.',
+        remedy='Use larger hosts.'),
     'too_many_shared_vcpus': Reason(
-        'the instance has more shared vCPUs than the host has shared CPUs',
-        'The limit is for ordinary and mixed-policy instances on mix hosts. '
-        'An instance that was on the host before stays.',
-        'Use hosts with a larger ``cpu_shared_set``, or a smaller flavor.'),
+        text='the instance has more shared vCPUs than the host has shared '
+             'CPUs',
+        cause='The limit is for ordinary and mixed-policy instances on mix '
+              'hosts. An instance that was on the host before stays.',
+        remedy='Use hosts with a larger ``cpu_shared_set``, or a smaller '
+               'flavor.'),
     'high_capacity': Reason(
-        'the high row has %d of %d vCPUs free, %d are needed%s',
-        'Other instances are pinned on the dedicated CPUs, or guests on stale '
-        'CPU sets float there (:doc:`changing`). The text names the orphan '
-        'guests among them, such as a libvirt domain of an operator.',
-        'Use other hosts or a larger ``cpu_dedicated_set``. Hard reboot the '
-        'guests on stale CPU sets. Pin an orphan guest to other CPUs with '
-        '``virsh vcpupin`` and ``virsh emulatorpin``, or shut it down.'),
+        text='the high row has %d of %d vCPUs free, %d are needed%s',
+        cause='Other instances are pinned on the dedicated CPUs, or guests on '
+              'stale CPU sets float there (:doc:`changing`). The text names '
+              'the orphan guests among them, such as a libvirt domain of an '
+              'operator.',
+        remedy='Use other hosts or a larger ``cpu_dedicated_set``. Hard '
+               'reboot the guests on stale CPU sets. Pin an orphan guest to '
+               'other CPUs with ``virsh vcpupin`` and ``virsh emulatorpin``, '
+               'or shut it down.'),
     'low_capacity': Reason(
-        'the low row has %d of %d vCPUs free, %d are needed',
-        'Low-priority instances and the floating vCPUs of all other instances '
-        'draw from this row.',
-        'Use other hosts, or a higher ``cpu_allocation_ratio``.'),
+        text='the low row has %d of %d vCPUs free, %d are needed',
+        cause='Low-priority instances and the floating vCPUs of all other '
+              'instances draw from this row.',
+        remedy='Use other hosts, or a higher ``cpu_allocation_ratio``.'),
     'ordinary_capacity': Reason(
-        'the ordinary row has %d of %d vCPUs free, %d are needed',
-        'Instances without low priority use the shared CPUs of a mix host.',
-        'Use other hosts, or a larger ``cpu_shared_set``.'),
+        text='the ordinary row has %d of %d vCPUs free, %d are needed',
+        cause='Instances without low priority use the shared CPUs of a mix '
+              'host.',
+        remedy='Use other hosts, or a larger ``cpu_shared_set``.'),
 }
 
 #: dict, name to Reason, of the claim alone
 CLAIM = {
     'oversold': Reason(
-        'the host has sold more vCPUs than it may, and takes no further ones '
-        'until they fit',
-        'The host is no mix host. It refuses ordinary instances, too.',
-        'Migrate instances away, or restore the CPU sets and the ratio '
-        '(:doc:`changing`).'),
+        text='the host has sold more vCPUs than it may, and takes no further '
+             'ones until they fit',
+        cause='The host is no mix host. It refuses ordinary instances, too.',
+        remedy='Migrate instances away, or restore the CPU sets and the '
+               'ratio (:doc:`changing`).'),
     'disabled': Reason(
-        'the host is disabled for priority instances, until "nova-prio host '
-        'enable"',
-        '``nova-prio host disable`` has disabled the host.',
-        'Use other hosts, or run ``nova-prio host enable`` '
-        '(:doc:`disabling`).'),
+        text='the host is disabled for priority instances, until "nova-prio '
+             'host enable"',
+        cause='``nova-prio host disable`` has disabled the host.',
+        remedy='Use other hosts, or run ``nova-prio host enable`` '
+               '(:doc:`disabling`).'),
 }
 
 REASONS = FILTER | FILTER_AND_CLAIM | CLAIM

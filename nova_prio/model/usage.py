@@ -66,7 +66,7 @@ class Totals:
 
 
 def find_users(usages: abc.Iterable[tuple[str, Usage]],
-               rows: abc.Iterable[str]) -> dict[tuple[str, str], int]:
+               rows: abc.Collection[str]) -> dict[tuple[str, str], int]:
     """Return the vCPUs that each instance has in some rows.
 
     :param usages: (UUID of an instance, its Usage); an instance that is
@@ -74,10 +74,9 @@ def find_users(usages: abc.Iterable[tuple[str, Usage]],
     :param rows: names of rows, fields of ``capacity.Rows``
     :returns: dict, (UUID, name of the row) -> vCPUs, without zeros
     """
-    names = list(rows)
     users: collections.Counter[tuple[str, str]] = collections.Counter()
     for uuid, used in usages:
         needed = capacity.calculate_needed_rows(used.demand)
-        for name in names:
+        for name in rows:
             users[uuid, name] += getattr(needed, name)
     return dict(+users)

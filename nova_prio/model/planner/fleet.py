@@ -74,16 +74,6 @@ class Place(typing.NamedTuple):
 NOWHERE = Place(None, ())
 
 
-class Fit(typing.NamedTuple):
-    """The host cells that an instance would use, and the room of the host.
-
-    ``room`` is the result of ``HostFit.measure_room``.
-    """
-
-    cells: tuple[int, ...]
-    room: tuple[int, int]
-
-
 class Fleet:
     """The state of all hosts.
 
@@ -182,17 +172,6 @@ class Fleet:
         for uuid in without:
             members -= self.instances[uuid].group == instance.group
         return max(group.max_per_host - members, 0)
-
-    def fit(self, instance: Instance, host: str) -> Fit | None:
-        """Return how an instance fits on a host now, None if it does not.
-
-        Server groups are not considered.
-        """
-        of_host = self.hosts[host]
-        cells = of_host.choose_cells(instance.needs)
-        if cells is None:
-            return None
-        return Fit(cells, of_host.measure_room(instance.needs))
 
     def find_obstacles(self, instance: Instance,
                        host: str) -> tuple[host_fit.Obstacle, ...]:

@@ -19,6 +19,8 @@ _MEMBER_FACTORS = {fleet_module.SOFT_AFFINITY: 1,
                    fleet_module.SOFT_ANTI_AFFINITY: -1}
 
 Cost = tuple[int, ...]
+#: Name of a host -> its room, the result of ``HostFit.measure_room``.
+Destinations = dict[str, tuple[int, int]]
 
 
 class Search:
@@ -37,9 +39,9 @@ class Search:
         self._ways = [way for way in fleet_module.ALL_WAYS if way in ways]
         self.open_hosts = {name: number for number, name
                            in enumerate(fleet.hosts) if name not in closed}
-        # Needs -> (number of changes that are considered, open hosts that fit)
+        # Needs -> (number of changes that are considered, destinations).
         self._destinations: dict[resources.Needs, tuple[
-            int, dict[str, fleet_module.Fit]]] = {}
+            int, Destinations]] = {}
 
     def calculate_cost(self, moves: abc.Iterable[tuple[str, str]]) -> Cost:
         """Return the cost of moves: a smaller tuple is a better plan.
@@ -74,7 +76,7 @@ class Search:
             host for host in changes[position:] if host in self.open_hosts)
 
     def find_destinations(self, instance: fleet_module.Instance,
-                          ) -> dict[str, fleet_module.Fit]:
+                          ) -> Destinations:
         """Return the open hosts with the resources for an instance now.
 
         Server groups are not considered. The order of the hosts is arbitrary.
@@ -82,11 +84,10 @@ class Search:
         position, found = self._destinations.get(instance.needs, (0, {}))
         position, changed = self.find_changed(position)
         for host in changed:
-            fit = self.fleet.fit(instance, host)
-            if fit is None:
-                found.pop(host, None)
-            else:
-                found[host] = fit
+            found.pop(host, None)
+            of_host = self.fleet.hosts[host]
+            if of_host.choose_cells(instance.needs) is not None:
+                found[host] = of_host.measure_room(instance.needs)
         self._destinations[instance.needs] = position, found
         return found
 
@@ -142,14 +143,14 @@ class Search:
         if policy and preference != FIRST:
             member_factor = _MEMBER_FACTORS.get(policy, 0)
         weights = []
-        for host, fit in self.find_destinations(instance).items():
+        for host, room in self.find_destinations(instance).items():
             if host == source or (
                     policy and fleet.count_allowed(instance, host) == 0):
                 continue
             members = 0
             if member_factor:
                 members = member_factor * fleet.count_members(instance, host)
-            vcpus, memory_mb = fit.room
+            vcpus, memory_mb = room
             # Prefer the first one of equal hosts.
             weights.append((members, room_factor * vcpus,
                             room_factor * memory_mb, -self.open_hosts[host],
