@@ -93,7 +93,10 @@ def get_placement_request(vcpus: int, memory_mb: int, disk_gb: int,
 
 
 def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
-    """Return the dedicated vCPUs of the mixed policy, as Nova reads them."""
+    """Return the dedicated vCPUs of the mixed policy, as Nova reads them.
+
+    :param extra_specs: those of an embedded flavor
+    """
     mask = extra_specs.get(mixed_cpus.DEDICATED_MASK) or extra_specs.get(
         mixed_cpus.REALTIME_MASK, '')
     included: set[int] = set()

@@ -6,6 +6,8 @@ nova-api folds the priority of an instance into the flavor: it writes priority
 and CPU policy into the copy of the flavor that Nova stores with the instance
 (:mod:`nova_prio.api.priority_fold`). A priority is in force only if it is
 folded.
+
+``extra_specs`` is always dict, name of the extra spec -> value.
 """
 
 from collections import abc
@@ -153,7 +155,10 @@ def _select(pattern: re.Pattern[str], extra_specs: abc.Mapping[str, str],
 
 
 def sum_amounts(requests: abc.Mapping[str, str]) -> int:
-    """Return the sum of the values that are numbers, as Nova does."""
+    """Return the sum of the values that are numbers, as Nova does.
+
+    :param requests: dict, name of the extra spec -> value
+    """
     return sum(int(value) for value in requests.values() if is_number(value))
 
 

@@ -60,7 +60,10 @@ def build_priority_inventories(
 
 
 def _calculate_total(inventory: dict[str, typing.Any], used: int) -> int:
-    """Return the total of an inventory, raised if its usage needs more."""
+    """Return the total of an inventory, raised if its usage needs more.
+
+    :param inventory: dict, field -> value, of one resource class
+    """
     units = capacity.calculate_placement_units(
         capacity.parse_ratio(inventory['allocation_ratio']), used)
     return max(inventory['total'], units + inventory['reserved'])

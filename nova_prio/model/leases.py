@@ -129,6 +129,8 @@ class Leases:
         """Lease those CPUs to an instance that no other instance has.
 
         They become a LeaseSet without topology, as of a guest.
+
+    :param cpus: numbers of the CPUs
         """
         own = self.get_cpus(uuid)
         while cpus - own:

@@ -5,6 +5,8 @@
 Stock Nova refuses a flavor that requests both resource classes. Instead, Nova
 has the mixed CPU policy with a mask of dedicated vCPUs. If a request
 contradicts itself, the functions raise flavor_specs.RequestRefused.
+
+``extra_specs`` is always dict, name of the extra spec -> value.
 """
 
 from collections import abc

@@ -50,6 +50,7 @@ def count_instances(request: abc.Mapping[str, int], inventories: Inventories,
 
     :param request: dict, resource class -> amount, of one instance; at least
         one amount
+    :param usages: dict, resource class -> used amount of the provider
     """
     counts = []
     for resource_class, amount in request.items():
@@ -68,6 +69,9 @@ def get_capacity(inventory: abc.Mapping[str, typing.Any] | None) -> int:
     """Return the amount that Placement allocates, 0 without an inventory.
 
     As in Placement, this is floating point, rounded down.
+
+    :param inventory: dict, field -> value, of one resource class; None if the
+        provider has no such inventory
     """
     if inventory is None:
         return 0

@@ -3,7 +3,7 @@
 """The hosts and instances of a cloud, and moves between the hosts.
 
 A Fleet is the state at one point of a plan. A move changes it, and a rollback
-restores it.
+restores it. The way of a move is how Nova moves the instance, such as live.
 """
 
 from __future__ import annotations
@@ -195,7 +195,10 @@ class Fleet:
         return Place(host, cells)
 
     def move(self, uuid: str, way: str, destination: str | None) -> None:
-        """Move an instance, which must fit on its destination."""
+        """Move an instance, which must fit on its destination.
+
+        :param destination: name of a host, or None to shelve the instance
+        """
         old = self._places[uuid]
         place: Place | None = NOWHERE
         if destination:

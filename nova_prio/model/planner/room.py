@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Move guests of a Fleet away, so that other instances fit."""
+"""Move guests of a Fleet away, so that other instances fit.
+
+Guests of one kind are interchangeable: they have equal needs, the same server
+group, the same ways to move and the same NUMA cells of the host.
+"""
 
 from __future__ import annotations
 
@@ -45,6 +49,8 @@ class Room:
         # Number of changes of the fleet that _counts and _victims consider.
         self._position = 0
         self._counts = dict.fromkeys(of_search.open_hosts, 0)
+        # Host -> its guests, a list for each kind.
+        self._kinds: dict[str, list[list[str]]] = {}
         # Host -> (number of guests, kinds of movable guests, wanted number of
         # instances) -> sets of guests.
         self._victims: dict[str, dict[abc.Hashable, list[Guests]]] = {}
@@ -86,6 +92,7 @@ class Room:
             changed = self._search.open_hosts
         for host in changed:
             self._counts[host] = self._count(host, self._most)
+            self._kinds.pop(host, None)
             self._victims.pop(host, None)
         return self._counts
 
@@ -166,7 +173,10 @@ class Room:
     def _find_victims(self, host: str, target: int,
                       size: int) -> list[Guests]:
         """Return sets of guests without which ``target`` instances fit."""
-        kinds = self._search.group_movable(host)
+        if host not in self._kinds:
+            self._kinds[host] = self._search.group_guests(host)
+        kinds = [uuids for uuids in self._kinds[host]
+                 if self._search.can_leave(uuids[0])]
         movable = sum(kinds, [])
         found = self._victims.setdefault(host, {})
         key = size, target, tuple(movable)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Move instances of a Fleet to greedily chosen destinations."""
+"""Move instances of a Fleet to greedily chosen destinations.
+
+The way of a move is how Nova moves the instance, one of ``fleet.ALL_WAYS``.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +91,8 @@ class Search:
             of_host = self.fleet.hosts[host]
             if of_host.choose_cells(instance.needs) is not None:
                 found[host] = of_host.measure_room(instance.needs)
-        self._destinations[instance.needs] = position, found
+        if changed:
+            self._destinations[instance.needs] = position, found
         return found
 
     def expect_way(self, uuid: str) -> str:
@@ -97,8 +101,8 @@ class Search:
         instance = self.fleet.instances[uuid]
         return ways[0] if self.find_destinations(instance) else ways[-1]
 
-    def group_movable(self, host: str) -> list[list[str]]:
-        """Return the UUIDs of the guests of a host that can leave now.
+    def group_guests(self, host: str) -> list[list[str]]:
+        """Return the UUIDs of the guests of a host.
 
         :returns: a list for each kind of guests; those of one kind are
             interchangeable
@@ -109,10 +113,9 @@ class Search:
             kind = (instance.needs, instance.group, instance.ways,
                     self.fleet.get_place(uuid).cells)
             kinds.setdefault(kind, []).append(uuid)
-        return [uuids for uuids in kinds.values()
-                if self._can_leave(uuids[0])]
+        return list(kinds.values())
 
-    def _can_leave(self, uuid: str) -> bool:
+    def can_leave(self, uuid: str) -> bool:
         """Return whether an instance can be shelved, or fits on a host."""
         ways = self.list_ways(uuid)
         return fleet_module.SHELVE in ways or bool(
