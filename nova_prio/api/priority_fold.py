@@ -83,8 +83,8 @@ def check_image(extra_specs, properties):
         allowed = ('dedicated', 'mixed')
     if image_policy not in allowed:
         values = ', '.join(flavor_specs.quote(value) for value in allowed)
-        flavor_specs.refuse(
-            'Image property hw_cpu_policy', image_policy,
+        flavor_specs.refuse_image(
+            'hw_cpu_policy', image_policy,
             'with %s priority and this flavor only %s or no value is allowed'
             % (priority, values))
 

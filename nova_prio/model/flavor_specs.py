@@ -52,14 +52,16 @@ def format_fault(subject: str, value: object, allowed: str) -> str:
     return '%s is %s; %s.' % (subject, quote(value), allowed)
 
 
-def refuse(subject: str, value: object, allowed: str) -> typing.NoReturn:
-    """Raise RequestRefused with the sentence of :func:`format_fault`."""
-    raise RequestRefused(format_fault(subject, value, allowed))
-
-
 def refuse_flavor(key: str, value: object, allowed: str) -> typing.NoReturn:
     """Raise RequestRefused for the value of an extra spec of a flavor."""
-    refuse('Extra spec %s of the flavor' % key, value, allowed)
+    raise RequestRefused(format_fault(
+        'Extra spec %s of the flavor' % key, value, allowed))
+
+
+def refuse_image(name: str, value: object, allowed: str) -> typing.NoReturn:
+    """Raise RequestRefused for the value of a property of an image."""
+    raise RequestRefused(format_fault(
+        'Image property %s' % name, value, allowed))
 
 
 def quote(value: object) -> str:

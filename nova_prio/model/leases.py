@@ -225,15 +225,12 @@ def find_equal(sets: abc.Iterable[LeaseSet],
     for each in same_cpus:
         if each.usage == wanted.usage:
             return each
-    if not wanted.cpus:
-        for each in same_cpus:
-            if (each.usage and wanted.usage and
-                    each.usage.amounts == wanted.usage.amounts):
-                return each
-        return None
-    if not same_cpus:
-        return None
-    found = same_cpus[0]
-    if found.usage is None:
-        found.topology, found.usage = wanted.topology, wanted.usage
-    return found
+    for each in same_cpus:
+        if wanted.cpus:
+            if each.usage is None:
+                each.topology, each.usage = wanted.topology, wanted.usage
+            return each
+        if (each.usage and wanted.usage and
+                each.usage.amounts == wanted.usage.amounts):
+            return each
+    return None

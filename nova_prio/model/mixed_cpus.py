@@ -75,11 +75,15 @@ def count_dedicated_vcpus(
             '%s only groups with a number from 1 on are allowed' % _BESIDE)
     policy = image_properties.get('hw_cpu_policy')
     if policy not in (None, 'mixed'):
-        _refuse_image('hw_cpu_policy', policy, "only 'mixed' or no value")
+        flavor_specs.refuse_image(
+            'hw_cpu_policy', policy,
+            "%s of the flavor only 'mixed' or no value is allowed" % _BESIDE)
     mask = image_properties.get('hw_cpu_realtime_mask')
     # Without real-time in the flavor, this mask has no effect.
     if mask is not None and flavor_specs.is_realtime(extra_specs):
-        _refuse_image('hw_cpu_realtime_mask', mask, 'no value')
+        flavor_specs.refuse_image(
+            'hw_cpu_realtime_mask', mask,
+            '%s of the flavor no value is allowed' % _BESIDE)
     return pcpus - isolated
 
 
@@ -169,9 +173,3 @@ def _find_groups_with_resources(extra_specs: abc.Iterable[str]) -> set[str]:
         if match and match['kind'] == 'resources':
             groups.add(match['group'])
     return groups
-
-
-def _refuse_image(name: str, value: object, allowed: str) -> typing.NoReturn:
-    flavor_specs.refuse(
-        'Image property %s' % name, value,
-        '%s of the flavor %s is allowed' % (_BESIDE, allowed))
