@@ -14,10 +14,10 @@ from nova_prio.model.planner import resources
 
 #: Which destination to prefer: that with the most room, as PriorityWeighter,
 #: that with the least room, or the first one.
-PREFERENCES = SPREAD, PACK, FIRST = 'spread', 'pack', 'first'
-#: Factor of the room of a destination for each preference.
-_ROOM_FACTORS = {SPREAD: 1, PACK: -1, FIRST: 0}
-#: Factor of the members that a destination has, by policy of the group.
+SPREAD, PACK, FIRST = 'spread', 'pack', 'first'
+#: Preference -> factor of the room of a destination.
+PREFERENCES = {SPREAD: 1, PACK: -1, FIRST: 0}
+#: Policy of a server group -> factor of the members on a destination.
 _MEMBER_FACTORS = {fleet_module.SOFT_AFFINITY: 1,
                    fleet_module.SOFT_ANTI_AFFINITY: -1}
 
@@ -141,7 +141,7 @@ class Search:
         """Return the preferred destination of an instance, or None."""
         fleet, instance = self.fleet, self.fleet.instances[uuid]
         source, policy = fleet.get_place(uuid).host, fleet.get_policy(instance)
-        room_factor = _ROOM_FACTORS[preference]
+        room_factor = PREFERENCES[preference]
         member_factor = 0
         if policy and preference != FIRST:
             member_factor = _MEMBER_FACTORS.get(policy, 0)
