@@ -2,7 +2,17 @@
 
 """What the nova-compute of a host reports about its CPUs.
 
-All readers use this record. ``nova_prio.objects.host_report`` stores it.
+All readers use this record. ``nova_prio.objects.host_report`` stores it. Rows
+and mix hosts are explained in :mod:`nova_prio.model.capacity`.
+
+guest on a stale CPU set
+    A guest that still runs on CPUs that a change of the configuration made
+    dedicated. No instance is pinned to these CPUs until the guest is rebooted
+    hard or moved.
+orphan guest
+    A libvirt domain for which Nova has no instance on the host.
+partition
+    The cgroup of all guests of one priority on a host.
 """
 
 from __future__ import annotations

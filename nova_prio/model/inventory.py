@@ -5,6 +5,7 @@
 If the CPU sets shrink, the inventories must keep just enough capacity for the
 present allocations. Otherwise Placement refuses to move an instance that is
 larger than ``max_unit`` or, up to release 13, that leaves an oversold host.
+Rows and mix hosts are explained in :mod:`nova_prio.model.capacity`.
 """
 
 import typing

@@ -6,7 +6,8 @@ from collections import abc
 
 #: Trait of every host that runs the compute driver of this package.
 CPU_PRIORITY = 'CUSTOM_CPU_PRIORITY'
-#: Trait of mix hosts.
+#: Trait of mix hosts, whose low-priority instances may also run on the
+#: dedicated CPUs.
 CPU_PRIORITY_MIX = 'CUSTOM_CPU_PRIORITY_MIX'
 #: Replaces ``CPU_PRIORITY`` on a host that ``nova-prio host disable`` disabled
 #: for priority instances. No request requires this trait.

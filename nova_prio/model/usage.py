@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The usage of the instances of a host, by class."""
+"""The usage of the instances of a host, by class.
+
+The class of an instance is its priority, or ordinary. Floating vCPUs are those
+that are not pinned to a CPU.
+"""
 
 import collections
 from collections import abc
