@@ -97,7 +97,7 @@ class LeaseEnds:
         cpus = lease_set.cpus
         for each in self._leases.get(uuid):
             if each.is_counted:
-                cpus -= each.cpus
+                cpus = cpus - each.cpus
         # Ask libvirt last: a guest may have started since the recount.
         if self._guests.find_cpus_in_use(uuid, cpus):
             return lease_end.Need.NEEDED

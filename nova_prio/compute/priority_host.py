@@ -174,7 +174,7 @@ class PriorityHost:
             return wanted
         uncontested = wanted.cpus
         for cpus in owners.values():
-            uncontested -= cpus
+            uncontested = uncontested - cpus
         self.leases.begin_free(uuid, uncontested)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))

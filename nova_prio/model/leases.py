@@ -130,7 +130,7 @@ class Leases:
 
         They become a LeaseSet without topology, as of a guest.
 
-    :param cpus: numbers of the CPUs
+        :param cpus: numbers of the CPUs
         """
         own = self.get_cpus(uuid)
         while cpus - own:
@@ -138,7 +138,7 @@ class Leases:
             if not owners:
                 return
             for common in owners.values():
-                cpus -= common
+                cpus = cpus - common
 
     def end(self, uuid: str, ended: LeaseSet,
             starts: int | None = None) -> bool:
