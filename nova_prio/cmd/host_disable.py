@@ -3,6 +3,7 @@
 """The commands ``nova-prio host disable`` and ``nova-prio host enable``."""
 
 import functools
+import operator
 import threading
 
 import os_resource_classes as orc
@@ -54,76 +55,75 @@ class Disable(report.Report):
         changes.confirm(
             self.app, parsed_args, 'Remove co-location from %s?'
             % host_selection.format_names(hosts))
-        placement = controller.make_placement_client()
         interrupted = threading.Event()
-        if not host_selection.is_one_host(parsed_args):
-            return host_selection.show_results(
-                self, parsed_args, hosts, functools.partial(
-                    _remove, self.app, parsed_args, placement, interrupted),
-                'Instances', interrupted)
-        report.check_columns(parsed_args, COLUMNS)
-        removal = _begin(self.app, parsed_args, placement, context, hosts[0])
-        places = _find_destinations(context, placement, removal.remaining)
-        self.show(parsed_args, COLUMNS, [
-            (each.uuid, *each.describe(), each.reason,
-             places.get(each.uuid, '')) for each in removal.remaining])
-        if removal.remaining and not parsed_args.dry_run:
-            _wait(self.app, removal, parsed_args.timeout, interrupted)
-        result = _end(removal, parsed_args.dry_run)
-        return self.end(result.status, result.next_step)
+        remove = functools.partial(
+            self._remove, parsed_args, controller.make_placement_client(),
+            interrupted)
+        return host_selection.act_on_hosts(
+            self, context, parsed_args, hosts, remove, 'Instances',
+            interrupted)
+
+    def _remove(self, parsed_args, placement, interrupted, context, host):
+        """Do all steps on a host, list the instances of a single one.
+
+        :param interrupted: threading.Event that ends the wait
+        :returns: HostResult
+        """
+        from nova_prio.admin.host import removal as host_removal
+        is_one_host = host_selection.is_one_host(parsed_args)
+        if is_one_host:
+            report.check_columns(parsed_args, COLUMNS)
+        removal = host_removal.Removal(
+            context=context, client=placement, name=host,
+            plan=host_selection.load_plan(parsed_args, host),
+            log_change=functools.partial(changes.log_change, self.app))
+        removal.refresh(must_disable=not parsed_args.dry_run)
+        must_wait = removal.remaining and not parsed_args.dry_run
+        if is_one_host:
+            places = _find_destinations(context, placement, removal.remaining)
+            self.show(parsed_args, COLUMNS, [
+                each.format_row(places.get(each.uuid, ''))
+                for each in removal.remaining])
+        elif must_wait:
+            self.app.LOG.warning(
+                'Host %s: instances that must leave: %d. To list them, run '
+                '"nova-prio host disable %s --dry-run".', host,
+                len(removal.remaining), host)
+        if must_wait:
+            _wait(self.app, removal, parsed_args.timeout, interrupted,
+                  shows_progress=is_one_host)
+        return _end(removal, parsed_args.dry_run)
 
 
 def _find_destinations(context, placement, remaining):
     """Return a host for each instance that can be moved now.
 
-    :param remaining: list of ``remaining.Remaining``
+    :param remaining: list of ``remaining.RemainingInstance``
     :returns: dict, UUID -> name of a host
     """
     from nova_prio.admin.host import remaining as reasons
     from nova_prio.admin.moves import verdicts
     # Nova cannot migrate an instance that is being created, or whose resize
     # is not confirmed.
-    movable = [each for each in remaining if each.instance and
-               each.reason not in (reasons.CREATED, reasons.UNCONFIRMED)]
+    movable = [each for each in remaining
+               if each.reason in (reasons.LOW, reasons.PINNED_OUTSIDE)]
     # More instances fit if the largest come first.
-    movable.sort(key=lambda each: -each.instance.vcpus)
+    movable.sort(key=operator.attrgetter('instance.vcpus'), reverse=True)
     return verdicts.Verdicts(context, placement).place_all(
         each.uuid for each in movable)
 
 
-def _begin(app, parsed_args, placement, context, host):
-    """Return the Removal of a host, which this disables if it must."""
-    from nova_prio.admin.host import removal
-    begun = removal.Removal(
-        context, placement, host, host_selection.load_plan(parsed_args, host),
-        functools.partial(changes.log_change, app))
-    begun.refresh(must_disable=not parsed_args.dry_run)
-    return begun
-
-
-def _remove(app, parsed_args, placement, interrupted, context, host):
-    """Do all steps on one of several hosts; return its HostResult.
+def _wait(app, removal, timeout_seconds, interrupted, shows_progress):
+    """Wait until no instance remains, an interrupt, or the timeout.
 
     :param interrupted: threading.Event that ends the wait
     """
-    removal = _begin(app, parsed_args, placement, context, host)
-    if removal.remaining and not parsed_args.dry_run:
-        app.LOG.warning(
-            'Host %s: instances that must leave: %d. To list them, run '
-            '"nova-prio host disable %s --dry-run".', host,
-            len(removal.remaining), host)
-        for _ in removal.wait(parsed_args.timeout, interrupted):
-            pass
-    return _end(removal, parsed_args.dry_run)
-
-
-def _wait(app, removal, timeout_seconds, interrupted):
-    """Wait until no instance remains, an interrupt, or the timeout."""
+    # None shows the progress on a terminal only.
+    disable = None if shows_progress else True
     try:
-        # disable=None shows the progress on a terminal only.
         with tqdm.tqdm(total=len(removal.remaining), unit=' instances',
                        desc='have left', leave=False,
-                       disable=None) as progress:
+                       disable=disable) as progress:
             for remaining in removal.wait(timeout_seconds, interrupted):
                 # An instance may still arrive during the wait.
                 progress.total = max(progress.total, remaining)
@@ -151,7 +151,7 @@ def _end(removal, dry_run):
         if not removal.state.is_up:
             text += ' Its nova-compute is down: start it first.'
         return host_selection.HostResult(
-            MUST_LEAVE, remaining, text, report.FOUND)
+            MUST_LEAVE, remaining, next_step=text, status=report.FOUND)
     if not removal.has_planned_options:
         return _restore(removal, dry_run)
     step = 'run this command without --dry-run.'
@@ -168,7 +168,7 @@ def _end(removal, dry_run):
                  'or revert, which need the dedicated CPUs: use --plan to '
                  'list the ones that must leave.')
     return host_selection.HostResult(
-        RESTORE_OPTIONS, remaining, text, report.FOUND)
+        RESTORE_OPTIONS, 0, next_step=text, status=report.FOUND)
 
 
 def _restore(removal, dry_run):
@@ -177,38 +177,42 @@ def _restore(removal, dry_run):
     inventories, differing_classes = removal.get_old_inventories()
     ratios = ', '.join(
         '%s %s' % (name, inventories[name]['allocation_ratio'])
-        for name in ('MEMORY_MB', 'VCPU') if name in inventories)
+        for name in (orc.MEMORY_MB, orc.VCPU) if name in inventories)
     if dry_run:
+        text = ('Nothing was changed. This command would remove the traits '
+                'from %s, and set its allocation ratios to %s.'
+                % (host, ratios))
         return host_selection.HostResult(
-            DRY_RUN, 0, 'Nothing was changed. This command would remove the '
-            'traits from %s, and set its allocation ratios to %s.'
-            % (host, ratios), report.FOUND)
+            DRY_RUN, 0, next_step=text, status=report.FOUND)
     removal.restore(inventories)
     if differing_classes:
+        text = ('Traits and allocation ratios are restored, but nova-compute '
+                'reports other amounts of %s than before the plan: restore '
+                'its options%s, restart it, and run this command again.' % (
+                    ', '.join(differing_classes),
+                    _format_options(removal.plan)))
         return host_selection.HostResult(
-            RESTORE_OPTIONS, 0, 'Traits and allocation ratios are restored, '
-            'but nova-compute reports other amounts of %s than before the '
-            'plan: restore its options%s, restart it, and run this command '
-            'again.' % (', '.join(differing_classes),
-                        _format_options(removal.plan)), report.FOUND)
-    # Without the plan, the ratios are the defaults.
-    text = '%s is restored. Its allocation ratios are %s%s. ' % (
-        host, ratios, '' if removal.plan else
-        '; use --plan to restore the old ones')
+            RESTORE_OPTIONS, 0, next_step=text, status=report.FOUND)
+    text = '%s is restored. Its allocation ratios are %s' % (host, ratios)
+    if removal.plan is None:
+        # The ratios are the defaults.
+        text += '; use --plan to restore the old ones'
     # If the host still runs our driver, it ran it before the plan, too.
-    if removal.state.allows_priority and (
-            not removal.state.has_our_driver):
-        text += 'Remove it from the host aggregate for priority instances.'
+    if removal.state.allows_priority and not removal.state.has_our_driver:
+        text += ('. Remove it from the host aggregate for priority '
+                 'instances.')
     else:
-        text += 'There is nothing to do.'
-    return host_selection.HostResult(RESTORED, 0, text)
+        text += '. There is nothing to do.'
+    return host_selection.HostResult(RESTORED, 0, next_step=text)
 
 
 def _format_options(plan):
     """Return the options before a SavedPlan in parentheses, '' without it."""
-    return ' (%s)' % ', '.join(
-        '%s = %s' % (name, value or '<not set>')
-        for name, value in plan.old_options.items()) if plan else ''
+    if plan is None:
+        return ''
+    options = ['%s = %s' % (name, value or '<not set>')
+               for name, value in plan.old_options.items()]
+    return ' (%s)' % ', '.join(options)
 
 
 class Enable(report.Report):
@@ -234,10 +238,8 @@ class Enable(report.Report):
         enable = functools.partial(
             _enable, self.app, parsed_args.dry_run,
             controller.make_placement_client())
-        if not host_selection.is_one_host(parsed_args):
-            return host_selection.show_results(
-                self, parsed_args, hosts, enable, 'Instances')
-        return self.end(report.CLEAN, enable(context, hosts[0]).next_step)
+        return host_selection.act_on_hosts(
+            self, context, parsed_args, hosts, enable, 'Instances')
 
 
 def _enable(app, dry_run, placement, context, host):
@@ -251,14 +253,14 @@ def _enable(app, dry_run, placement, context, host):
             "HOST is '%s', whose nova-compute reports no priority CPUs; "
             'allowed are hosts with the compute driver of nova-prio.' % host)
     if dry_run:
-        return host_selection.HostResult(
-            DRY_RUN, instances, 'Nothing was changed. This command would '
-            'enable %s for priority instances.' % host)
+        text = ('Nothing was changed. This command would enable %s for '
+                'priority instances.' % host)
+        return host_selection.HostResult(DRY_RUN, instances, next_step=text)
     if removal.set_disabled(context, placement, view, is_disabled=False):
         changes.log_change(
             app, 'Host %s: enabled for priority instances.', host)
     if not view.is_up:
         app.LOG.warning('The nova-compute of %s is down: start it.', host)
-    return host_selection.HostResult(
-        ENABLED, instances, '%s is enabled for priority instances. Run '
-        '"nova-prio host verify %s" to check its state.' % (host, host))
+    text = ('%s is enabled for priority instances. Run "nova-prio host verify '
+            '%s" to check its state.' % (host, host))
+    return host_selection.HostResult(ENABLED, instances, next_step=text)

@@ -78,42 +78,43 @@ class Plan(report.Report):
                 '--output-dir', directory,
                 'is no directory and cannot be made'):
             os.makedirs(directory, exist_ok=True)
-        return host_selection.show_results(
-            self, parsed_args, hosts, functools.partial(
-                self._save_plan, planned_cpus, directory, placement))
+        save = functools.partial(
+            self._save_plan, planned_cpus, directory, placement)
+        return host_selection.show_results(self, parsed_args, hosts, save)
 
     def _show_plan(self, parsed_args, planned_cpus, placement, context):
         """List the plan of one host; return the exit status."""
         from nova_prio.admin.host import plan_format
-        rows, names = _make_plan(
-            placement, context, parsed_args.hosts[0], planned_cpus,
-            must_know_cpus=False)
-        steps = [row for row in rows if row.part == plan_format.STEP]
+        host = parsed_args.hosts[0]
+        rows, names = _read_rows(
+            placement, context, host, planned_cpus, must_know_cpus=False)
+        result = _add_steps(rows, host, planned_cpus)
         if tables.is_for_reading(parsed_args):
             # For reading, sentences are a list below the table.
-            others = [row._replace(name=report.add_name(
-                row.name, names.get(row.name))) for row in rows
-                if row.part != plan_format.STEP]
+            others, remedies, steps = [], [], []
+            for row in rows:
+                if row.part == plan_format.STEP:
+                    steps.append(('%s. ' % row.name, row.remedy))
+                    continue
+                name = report.add_name(row.name, names.get(row.name))
+                others.append(row._replace(name=name))
+                if row.remedy:
+                    remedies.append(
+                        ('* %s %s: ' % (row.part, name), row.remedy))
             columns, shown = _format_rows(others, names)
             self.show(parsed_args, columns[:4], [row[:4] for row in shown])
-            self._list('Remedies', (
-                ('* %s %s: ' % (row.part, row.name), row.remedy)
-                for row in others if row.remedy))
-            self._list('Steps', (
-                ('%s. ' % step.name, step.remedy) for step in steps))
+            self._list('Remedies', remedies)
+            self._list('Steps', steps)
         else:
-            self.show(parsed_args, *_format_rows(rows, names))
-        readiness = rows[-1].planned
-        status = report.CLEAN
-        if readiness == plan_format.NOT_READY:
-            status = report.FOUND
-        return self.end(status, 'The host is %s. Next: %s' % (
-            readiness, steps[0].remedy))
+            columns, shown = _format_rows(rows, names)
+            self.show(parsed_args, columns, shown)
+        return self.end(result.status, 'The host is %s. Next: %s' % (
+            result.state, result.next_step))
 
     def _list(self, title, items):
         """Print a list under a title; nothing without items.
 
-        :param items: iterable of (label, sentence)
+        :param items: list of (label, sentence)
         """
         lines = [textwrap.fill(
             label + sentence, tables.WIDTH, subsequent_indent='   ',
@@ -129,33 +130,31 @@ class Plan(report.Report):
         path = plan_format.get_path(directory, host)
         if os.path.exists(path):
             return _check_saved_plan(path, host, planned_cpus)
-        rows, names = _make_plan(
+        rows, names = _read_rows(
             placement, context, host, planned_cpus, must_know_cpus=True)
-        problems = sum(row.is_blocking for row in rows)
-        first_step = next(row.remedy for row in rows
-                          if row.part == plan_format.STEP)
-        if problems:
-            return host_selection.HostResult(
-                plan_format.NOT_READY, problems, first_step, report.FOUND)
-        text = io.StringIO()
-        self._formatter_plugins['json'].obj.emit_list(
-            *_format_rows(rows, names), text, argparse.Namespace(
-                noindent=False))
-        output_file.write('--output-dir', path, text.getvalue())
-        return host_selection.HostResult(plan_format.READY, 0, first_step)
+        result = _add_steps(rows, host, planned_cpus)
+        if result.status == report.CLEAN:
+            columns, shown = _format_rows(rows, names)
+            text = io.StringIO()
+            self._formatter_plugins['json'].obj.emit_list(
+                columns, shown, text, argparse.Namespace(noindent=False))
+            output_file.write('--output-dir', path, text.getvalue())
+        return result
 
 
-def _make_plan(placement, context, host, planned_cpus, must_know_cpus):
-    """Return all PlanRows of a host, the verdict last, and the names.
+def _add_steps(rows, host, planned_cpus):
+    """Add the steps and the verdict to a plan.
 
-    The parameters are those of :func:`_read_rows`.
-
-    :returns: (list of PlanRow, dict: UUID of an instance -> its name)
+    :param rows: list of PlanRow, which this extends
+    :returns: HostResult with the number of problems and the first step
     """
     from nova_prio.admin.host import plan
-    rows, names = _read_rows(
-        placement, context, host, planned_cpus, must_know_cpus)
-    return rows + plan.list_steps(host, planned_cpus, rows), names
+    problems = sum(row.is_blocking for row in rows)
+    steps = plan.list_steps(host, planned_cpus, rows)
+    rows += steps
+    status = report.FOUND if problems else report.CLEAN
+    return host_selection.HostResult(
+        steps[-1].planned, problems, next_step=steps[0].remedy, status=status)
 
 
 def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
@@ -165,6 +164,7 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
         no databases
     :param must_know_cpus: whether to raise CommandError if Nova knows that the
         host does not have the planned CPUs
+    :returns: (list of PlanRow, dict: UUID of an instance -> its name)
     """
     from nova_prio.admin.host import local_checks
     from nova_prio.admin.host import plan
@@ -178,8 +178,10 @@ def _read_rows(placement, context, host, planned_cpus, must_know_cpus):
     if is_this_host:
         guest_host, guests = controller.read_guests(conf)
         guests_by_uuid = {guest.uuid: guest for guest in guests}
-        _check_cpus_exist(
-            frozenset().union(*guest_host.cells), planned_cpus)
+        existing = set()
+        for cell in guest_host.cells:
+            existing |= cell
+        _check_cpus_exist(existing, planned_cpus)
     if placement:
         view = state.read_state(context, placement, host)
         names = view.names
@@ -201,9 +203,11 @@ def _format_rows(rows, names):
 
     :param rows: list of PlanRow
     :param names: dict, UUID of an instance -> its name
+    :returns: (tuple of names of columns, list of tuples of values)
     """
     from nova_prio.admin.host import plan_format
-    return (*plan_format.COLUMNS, report.INSTANCE_NAME), [
+    columns = plan_format.COLUMNS + (report.INSTANCE_NAME, )
+    return columns, [
         (row.part, row.name, report.AmountsColumn(row.present),
          report.AmountsColumn(row.planned), row.remedy,
          names.get(row.name, '')) for row in rows]
@@ -221,29 +225,31 @@ def _check_saved_plan(path, host, planned_cpus):
     from nova_prio.admin.host import plan_format
     saved = plan_format.load_plan(path, host)
     if saved.planned_cpus != planned_cpus:
+        options = ['%s = %s' % option for option in
+                   plan_format.format_options(saved.planned_cpus).items()]
         raise exceptions.CommandError(
             '%s is a plan with other terms (%s); give the same terms, or '
-            'another --output-dir.' % (path, ', '.join(
-                '%s = %s' % option for option in
-                plan_format.format_options(saved.planned_cpus).items())))
+            'another --output-dir.' % (path, ', '.join(options)))
     if saved.is_ready:
         return host_selection.HostResult(
-            plan_format.READY, 0, '%s exists: follow its steps.' % path)
+            plan_format.READY, 0,
+            next_step='%s exists: follow its steps.' % path)
     return host_selection.HostResult(
-        plan_format.NOT_READY, '', '%s is a plan of a host that was not '
-        'ready: delete the file, and run this command again.' % path,
-        report.FOUND)
+        plan_format.NOT_READY, status=report.FOUND,
+        next_step='%s is a plan of a host that was not ready: delete the '
+        'file, and run this command again.' % path)
 
 
 def _parse_cpus(parsed_args):
     """Return the planned ``capacity.HostCPUs``, or raise CommandError."""
     from nova.virt import hardware
     cpus = capacity.HostCPUs(
-        *(_parse_cpu_set('--' + name, getattr(parsed_args, name))
-          for name in ('dedicated', 'shared')),
-        report.get_number(parsed_args, 'ratio', decimal.Decimal('0.0001'),
-                          sizing.MOST_RATIO, capacity.parse_ratio),
-        parsed_args.mix)
+        dedicated=_parse_cpu_set('--dedicated', parsed_args.dedicated),
+        shared=_parse_cpu_set('--shared', parsed_args.shared),
+        ratio=report.get_number(
+            parsed_args, 'ratio', decimal.Decimal('0.0001'),
+            sizing.MOST_RATIO, capacity.parse_ratio),
+        mix=parsed_args.mix)
     both = cpus.dedicated & cpus.shared
     problem = None
     if both:

@@ -23,9 +23,11 @@ _MAX_NAMES = 10
 
 def format_names(hosts):
     """Return a short text with the names of hosts, for a question."""
+    if len(hosts) == 1:
+        return 'host ' + hosts[0]
     more = ', ...' if len(hosts) > _MAX_NAMES else ''
-    return '%s %s%s' % ('host' if len(hosts) == 1 else '%d hosts:' % len(
-        hosts), ', '.join(hosts[:_MAX_NAMES]), more)
+    names = ', '.join(hosts[:_MAX_NAMES])
+    return '%d hosts: %s%s' % (len(hosts), names, more)
 
 
 def is_one_host(parsed_args):
@@ -105,10 +107,10 @@ def select_hosts(app, context, parsed_args):
     from nova import objects
 
     from nova_prio.admin import host_inventory
-    given = [name for name, value in (
-        ('HOST', parsed_args.hosts),
-        ('--aggregate', parsed_args.aggregate),
-        ('--all', parsed_args.all)) if value]
+    arguments = {'HOST': parsed_args.hosts,
+                 '--aggregate': parsed_args.aggregate,
+                 '--all': parsed_args.all}
+    given = [name for name, value in arguments.items() if value]
     if len(given) != 1:
         raise exceptions.CommandError(
             'Given are %s; allowed is exactly one of HOST, --aggregate and '
@@ -133,6 +135,23 @@ def select_hosts(app, context, parsed_args):
     return list(dict.fromkeys(names))
 
 
+def act_on_hosts(command, context, parsed_args, hosts, act,
+                 amount='Problems', interrupted=None):
+    """Call a function for one host, or for several hosts and list the results.
+
+    The parameters are those of :func:`show_results`. For one host, ``act``
+    shows the details of the host itself.
+
+    :param context: nova.context.RequestContext
+    :returns: exit status
+    """
+    if not is_one_host(parsed_args):
+        return show_results(
+            command, parsed_args, hosts, act, amount, interrupted)
+    result = act(context, hosts[0])
+    return command.end(result.status, result.next_step)
+
+
 def show_results(command, parsed_args, hosts, act, amount='Problems',
                  interrupted=None):
     """Call a function for each host, and list the results.
@@ -151,7 +170,8 @@ def show_results(command, parsed_args, hosts, act, amount='Problems',
     command.show(parsed_args, columns, [
         (host, result.state, result.amount, result.next_step)
         for host, result in results.items()])
-    return command.end(*summarize(results.values()))
+    status, last_line = summarize(results.values())
+    return command.end(status, last_line)
 
 
 def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
@@ -166,7 +186,7 @@ def run_on_hosts(app, hosts, act, concurrency=1, interrupted=None):
         returns a HostResult
     :param concurrency: maximum number of hosts at once
     :param interrupted: threading.Event that is set after Ctrl-C. If ``act``
-        waits, it must end the wait then.
+        waits, it must end the wait then. None if ``act`` does not wait.
     :returns: dict, name of a host -> HostResult
     """
     from nova import context
@@ -196,23 +216,26 @@ def summarize(results):
 
     :param results: iterable of HostResult
     """
-    results = list(results)
-    statuses = {result.status for result in results}
-    status = next(each for each in (report.FAILED, report.FOUND, report.CLEAN)
-                  if each in statuses)
-    counts = collections.Counter(result.state for result in results)
-    return status, 'Hosts: %d (%s). Follow the column "Next"%s.' % (
-        len(results),
-        ', '.join('%s: %d' % item for item in sorted(counts.items())),
-        ', and run this command again' if status else '')
+    counts = collections.Counter()
+    statuses = set()
+    for result in results:
+        counts[result.state] += 1
+        statuses.add(result.status)
+    states = ', '.join('%s: %d' % item for item in sorted(counts.items()))
+    line = 'Hosts: %d (%s). Follow the column "Next"' % (
+        counts.total(), states)
+    for status in report.FAILED, report.FOUND:
+        if status in statuses:
+            return status, line + ', and run this command again.'
+    return report.CLEAN, line + '.'
 
 
 def _get_result(task):
     """Return the HostResult of a future, also if an error ended the task."""
     from nova_prio.admin import host_inventory
     if task.cancelled():
-        return HostResult(INTERRUPTED, '', 'Run this command again.',
-                          report.FOUND)
+        return HostResult(INTERRUPTED, next_step='Run this command again.',
+                          status=report.FOUND)
     try:
         with controller.report_errors():
             return task.result()
@@ -222,4 +245,4 @@ def _get_result(task):
         # The other hosts must be done all the same.
         sentence = '%s: %s.' % (type(error).__name__,
                                 host_inventory.format_first_line(error))
-    return HostResult(FAILED, '', sentence, report.FAILED)
+    return HostResult(FAILED, next_step=sentence, status=report.FAILED)

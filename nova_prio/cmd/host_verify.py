@@ -30,71 +30,57 @@ class Verify(report.Report):
 
     def act(self, context, parsed_args):
         """List the values, or the hosts; return the exit status."""
-        from nova_prio.admin.host import verify
         hosts = host_selection.select_hosts(self.app, context, parsed_args)
         host_selection.check_plan(parsed_args)
-        placement = controller.make_placement_client()
-        if not host_selection.is_one_host(parsed_args):
-            return host_selection.show_results(
-                self, parsed_args, hosts,
-                functools.partial(_verify, parsed_args, placement))
-        host, = hosts
-        lines, names = _compare(parsed_args, placement, context, host)
-        self.show(parsed_args, (*verify.COLUMNS, report.INSTANCE_NAME), [
-            (*report.format_line(line), names.get(line.consumer, ''))
-            for line in lines], 'Item')
-        agreement = 'All values agree: there is nothing to do.'
-        if not _reads_guests(host):
-            agreement = (
-                'All values agree. The guests were not checked: to check '
-                'them, run this command on %s, with two options '
-                '--config-file: for the file with the databases and for that '
-                'of nova-compute.' % host)
-        return self.end(*report.find_outcome(
-            {line.state for line in lines}, (
+        return host_selection.act_on_hosts(
+            self, context, parsed_args, hosts, functools.partial(
+                self._verify, parsed_args,
+                controller.make_placement_client()))
+
+    def _verify(self, parsed_args, placement, context, host):
+        """Return the HostResult of a host; list the values of a single one."""
+        from nova_prio.admin.host import state as host_state
+        from nova_prio.admin.host import verify
+        plan = host_selection.load_plan(parsed_args, host)
+        view = host_state.read_state(context, placement, host)
+        audit = controller.make_audit(context, placement)
+        lines = list(verify.list_lines(view, audit, plan))
+        is_one_host = host_selection.is_one_host(parsed_args)
+        if is_one_host:
+            columns = verify.COLUMNS + (report.INSTANCE_NAME, )
+            rows = [report.format_line(line) + [
+                view.names.get(line.consumer, '')] for line in lines]
+            self.show(parsed_args, columns, rows, 'Item')
+        different = [line for line in lines if line.state != verify.OK]
+        for state, status, advice in (
                 (verify.UNREAD, report.FAILED, 'Not all could be checked: '
                  'correct the rows of state "unread", and run this command '
                  'again.'),
                 (verify.DIFFERS, report.FOUND, 'Not all values agree: correct '
                  'the rows of state "differs" from the top, and run this '
-                 'command again.'),
-                (None, report.CLEAN, agreement))))
+                 'command again.')):
+            remedies = [line.remedy for line in different
+                        if line.state == state]
+            if remedies:
+                if not is_one_host:
+                    advice = remedies[0]
+                return host_selection.HostResult(
+                    state, len(different), next_step=advice, status=status)
+        return host_selection.HostResult(
+            verify.OK, 0, next_step=_format_agreement(host, is_one_host))
 
 
-def _verify(parsed_args, placement, context, host):
-    """Return the HostResult of one of several hosts."""
-    from nova_prio.admin.host import verify
-    lines, _ = _compare(parsed_args, placement, context, host)
-    for state, status in ((verify.UNREAD, report.FAILED),
-                          (verify.DIFFERS, report.FOUND)):
-        remedies = [line.remedy for line in lines if line.state == state]
-        if remedies:
-            return host_selection.HostResult(
-                state, sum(line.state != verify.OK for line in lines),
-                remedies[0], status)
-    next_step = 'There is nothing to do.'
-    if not _reads_guests(host):
-        next_step = (
-            'The guests were not checked: run this command on the host.')
-    return host_selection.HostResult(verify.OK, 0, next_step)
-
-
-def _reads_guests(host):
-    """Return whether this command runs on a host as nova-compute does."""
-    return controller.get_conf().host == host and controller.is_compute()
-
-
-def _compare(parsed_args, placement, context, host):
-    """Return the VerifyLines of a host, and the names of its instances.
-
-    :returns: (list of VerifyLine, dict: UUID of an instance -> its name)
-    """
-    from nova_prio.admin.host import state
-    from nova_prio.admin.host import verify
-    plan = host_selection.load_plan(parsed_args, host)
-    view = state.read_state(context, placement, host)
-    audit = controller.make_audit(context, placement)
-    # The host has one compute node, so the audit has one result.
-    (findings, _), = audit.run([host])
-    lines = verify.list_lines(view, findings, audit.summarize(view), plan)
-    return list(lines), view.names
+def _format_agreement(host, is_one_host):
+    """Return the last line, or the next step, if all values agree."""
+    are_guests_read = (controller.get_conf().host == host and
+                       controller.is_compute())
+    if is_one_host:
+        if are_guests_read:
+            return 'All values agree: there is nothing to do.'
+        return (
+            'All values agree. The guests were not checked: to check them, '
+            'run this command on %s, with two options --config-file: for the '
+            'file with the databases and for that of nova-compute.' % host)
+    if are_guests_read:
+        return 'There is nothing to do.'
+    return 'The guests were not checked: run this command on the host.'

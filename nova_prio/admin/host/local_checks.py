@@ -5,13 +5,15 @@
 from __future__ import annotations
 
 from collections import abc
-import typing
 
 from nova.compute import vm_states
+from nova import objects
 from nova.objects import fields
 from nova.virt import hardware
+from oslo_config import cfg
 
 from nova_prio.admin.audit import guests as audit_guests
+from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
@@ -19,15 +21,9 @@ from nova_prio.virt import demand
 from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 
-if typing.TYPE_CHECKING:
-    from nova import objects
-    from oslo_config import cfg
-
-    from nova_prio.admin.audit import host_view
-
 #: States in which an instance has a guest, or gets the same guest back.
-_STATES_WITH_GUEST = (vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
-                      vm_states.RESCUED, vm_states.RESIZED)
+_STATES_WITH_GUEST = {vm_states.ACTIVE, vm_states.PAUSED, vm_states.SUSPENDED,
+                      vm_states.RESCUED, vm_states.RESIZED}
 
 #: Remedy for an instance that cannot stay.
 MOVE = 'Migrate it, live or cold, first.'
@@ -51,29 +47,31 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
     for name in 'reserved_host_cpus', 'vcpu_pin_set':
         if conf[name]:
             yield plan_format.PlanRow(
-                plan_format.HOST, name, str(conf[name]),
+                plan_format.HOST, name, present=str(conf[name]),
                 remedy='Remove it in the step that sets the CPU sets: Nova '
                 'does not start with this option and CPU sets.')
-    # These texts name a problem and its remedy, too.
-    mix_problems = config_checks.find_mix_problems(
-        conf, planned_cpus.dedicated, planned_cpus.shared,
-        planned_cpus.ratio) if planned_cpus.mix else []
-    emulator_problems = config_checks.find_low_emulator_problems(
+    # Name -> texts that name a problem and its remedy.
+    problems = {}
+    if planned_cpus.mix:
+        problems['mix'] = config_checks.find_mix_problems(
+            conf, planned_cpus.dedicated, planned_cpus.shared,
+            planned_cpus.ratio)
+    problems['low_emulator_set'] = config_checks.find_low_emulator_problems(
         conf, planned_cpus.dedicated)
-    for name, problems in (('mix', mix_problems),
-                           ('low_emulator_set', emulator_problems)):
-        for problem in problems:
+    for name, texts in problems.items():
+        for text in texts:
             yield plan_format.PlanRow(
-                plan_format.HOST, name, 'nova-compute would not start',
-                remedy=problem, is_blocking=True)
-    for problem in cgroup_problems:
-        yield plan_format.PlanRow(plan_format.HOST, 'partitions',
-                                  'not prepared', 'prepared', remedy=problem)
+                plan_format.HOST, name, present='nova-compute would not start',
+                remedy=text, is_blocking=True)
+    for text in cgroup_problems:
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'partitions', present='not prepared',
+            planned='prepared', remedy=text)
     immovable = audit_guests.describe_immovable(guests)
     if immovable:
         yield plan_format.PlanRow(
             plan_format.HOST, 'live migration',
-            'guests without I/O threads', remedy=immovable)
+            present='guests without I/O threads', remedy=immovable)
 
 
 def check_guests(host: audit_guests.GuestHost,
@@ -87,11 +85,11 @@ def check_guests(host: audit_guests.GuestHost,
     dedicated = planned_cpus.dedicated
     for guest in guests:
         pinned = host.get_pins(guest)
-        if pinned - dedicated:
+        outside = pinned - dedicated
+        if outside:
             yield plan_format.PlanRow(
                 plan_format.PINNED_OUTSIDE, guest.uuid,
-                format_cpus(pinned - dedicated),
-                remedy=MOVE, is_blocking=True)
+                present=format_cpus(outside), remedy=MOVE, is_blocking=True)
         blocking = guest_xml.find_blocking_cpus(
             guest, is_low=guest.priority == capacity.LOW, dedicated=dedicated)
         # The rest are dedicated CPUs on which the guest would still float.
@@ -104,7 +102,7 @@ def describe_floating_guest(
         uuid: str, cpus: abc.Collection[int]) -> plan_format.PlanRow:
     """Return the PlanRow of a guest that keeps floating on dedicated CPUs."""
     return plan_format.PlanRow(
-        plan_format.FLOATING, uuid, format_cpus(cpus),
+        plan_format.FLOATING, uuid, present=format_cpus(cpus),
         remedy='Hard reboot it, or migrate it, after nova-compute is '
         'restarted. No instance is pinned to these CPUs until the next update '
         'of nova-compute after that, at most a minute later.')
@@ -131,25 +129,23 @@ def find_floating_cpus(
     is_low = flavor_specs.get_priority(
         instance.flavor.extra_specs) == capacity.LOW
     pinned = demand.get_instance_pins(instance)
-    guest = (guests or {}).get(instance.uuid)
-    if guest is not None:
-        return dedicated & guest_xml.find_blocking_cpus(
-            guest, is_low, dedicated) - pinned
-    # If libvirt lists no guest, only a suspended instance gets its old guest
-    # back.
-    states = _STATES_WITH_GUEST if guests is None else [vm_states.SUSPENDED]
+    states = _STATES_WITH_GUEST
+    if guests is not None:
+        guest = guests.get(instance.uuid)
+        if guest is not None:
+            return dedicated & guest_xml.find_blocking_cpus(
+                guest, is_low, dedicated) - pinned
+        # If libvirt lists no guest, only a suspended instance gets its old
+        # guest back.
+        states = {vm_states.SUSPENDED}
     if instance.vm_state not in states:
         return frozenset()
     topology = instance.numa_topology
     # The emulator threads of these guests may run on all shared CPUs.
-    if is_low or topology and _shares_emulator_cpus(topology):
+    if is_low or topology and (
+            topology.obj_attr_is_set('emulator_threads_policy') and
+            topology.emulator_threads_policy ==
+            fields.CPUEmulatorThreadsPolicy.SHARE):
         return dedicated & present_cpus.shared
     return dedicated & demand.find_floating_cpus(
         instance, present_cpus, view.cells) - pinned
-
-
-def _shares_emulator_cpus(topology: objects.InstanceNUMATopology) -> bool:
-    """Return whether the emulator threads run on the shared CPUs."""
-    return (topology.obj_attr_is_set('emulator_threads_policy') and
-            topology.emulator_threads_policy ==
-            fields.CPUEmulatorThreadsPolicy.SHARE)

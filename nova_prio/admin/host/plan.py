@@ -2,97 +2,77 @@
 
 """Calculate a plan with the code of nova-compute; change nothing.
 
-``guests`` is UUID -> guest, None if the command does not run on the host.
-``floating`` are planned dedicated CPUs where guests float.
+``floating`` are planned dedicated CPUs where guests float. A CPU is blocked
+if no instance is pinned on it, but a guest floats there: the high row cannot
+sell it (see :mod:`nova_prio.model.capacity`).
 """
 
 from __future__ import annotations
 
 from collections import abc
-import functools
-import typing
 
+from nova import objects
 import os_resource_classes as orc
 
 from nova_prio.admin.audit import finding
+from nova_prio.admin.audit import host_view
 from nova_prio.admin.host import local_checks
 from nova_prio.admin.host import plan_format
+from nova_prio.admin.host import state
 from nova_prio.model import capacity
 from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
 from nova_prio.virt import demand
 from nova_prio.virt import driver_alias
-
-if typing.TYPE_CHECKING:
-    from nova import objects
-
-    from nova_prio.admin.audit import host_view
-    from nova_prio.virt.libvirt import guest_xml
+from nova_prio.virt.libvirt import guest_xml
 
 _PlanRows = abc.Iterator[plan_format.PlanRow]
 
 
-def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
-    """Return the present CPUs of a host."""
-    ratio = capacity.parse_ratio(
-        view.inventories.get(orc.VCPU, {}).get('allocation_ratio', 1.0))
-    shared = frozenset().union(*(cell.cpuset for cell in view.cells))
-    dedicated: frozenset[int] = frozenset()
-    # Without CPU sets, Nova counts all CPUs of a cell as pcpuset, too.
-    if orc.PCPU in view.inventories:
-        dedicated = dedicated.union(*(cell.pcpuset for cell in view.cells))
-    return capacity.HostCPUs(
-        dedicated, shared, ratio,
-        mix=bool(view.report and view.report.mix))
-
-
-def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
-                     ) -> inventory.Inventories:
-    """Return the inventories of a host with other CPUs."""
-    others = {name: present for name, present in view.inventories.items()
-              if name not in (orc.VCPU, orc.PCPU)}
-    return inventory.build_priority_inventories(
-        {**others, **inventory.build_cpu_inventories(planned_cpus, {})},
-        planned_cpus, view.usage)
-
-
 def make_plan(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
               guests: dict[str, guest_xml.Guest] | None = None) -> _PlanRows:
-    """Yield all PlanRows but those of ``check_host`` and ``list_steps``."""
-    present_cpus = get_present_cpus(view)
-    inventories = plan_inventories(view, planned_cpus)
+    """Yield all PlanRows but those of ``check_host`` and ``list_steps``.
+
+    :param guests: UUID -> guest; None if the command does not run on the host
+    """
+    present_cpus = state.get_present_cpus(view)
+    inventories = state.plan_inventories(view, planned_cpus)
     yield from _list_options(view, present_cpus, planned_cpus, inventories)
     for name in orc.MEMORY_MB, orc.PCPU, orc.VCPU:
         if name in view.inventories or name in inventories:
             yield plan_format.PlanRow(
-                plan_format.INVENTORY, name, view.inventories.get(name, {}),
-                inventories.get(name, {}))
+                plan_format.INVENTORY, name,
+                present=view.inventories.get(name, {}),
+                planned=inventories.get(name, {}))
+    planned_traits = prio_traits.list_for_host(
+        planned_cpus.mix, is_disabled=False)
     yield plan_format.PlanRow(
         plan_format.TRAITS, plan_format.TRAITS,
-        ' '.join(prio_traits.select_ours(view.traits)),
-        ' '.join(sorted(prio_traits.list_for_host(
-            planned_cpus.mix, is_disabled=False))))
+        present=' '.join(prio_traits.select_ours(view.traits)),
+        planned=' '.join(planned_traits))
     # UUID of an instance -> planned dedicated CPUs where its guest floats.
-    floating = {
-        instance.uuid: local_checks.find_floating_cpus(
-            instance, view, present_cpus, planned_cpus.dedicated,
-            guests)
-        for instance in view.instances}
-    all_floating = frozenset().union(*floating.values())
-    blocked = planned_cpus.dedicated & (
-        view.report.blocked if view.report else frozenset())
+    floating = {}
+    all_floating: frozenset[int] = frozenset()
+    for instance in view.instances:
+        cpus = local_checks.find_floating_cpus(
+            instance, view, present_cpus, planned_cpus.dedicated, guests)
+        floating[instance.uuid] = cpus
+        all_floating |= cpus
+    blocked: frozenset[int] = frozenset()
+    if view.report:
+        blocked = planned_cpus.dedicated & view.report.blocked
     yield from _list_capacity(
         view, present_cpus, planned_cpus, blocked | all_floating)
-    for instance, needs in zip(view.instances, view.demands):
+    for instance in view.instances:
         yield from _check_instance(
-            instance, needs, view, planned_cpus, floating[instance.uuid])
+            instance, view, planned_cpus, floating[instance.uuid])
     yield from _list_allocations(view, inventories)
     # If no guest of an instance floats on a blocked CPU, an orphan guest does.
     # The report does not say on which ones it does, so list all blocked CPUs.
-    has_orphan_guests = not blocked <= all_floating
-    yield from _list_host_problems(
-        view, blocked if has_orphan_guests else frozenset())
+    if blocked <= all_floating:
+        blocked = frozenset()
+    yield from _list_host_problems(view, blocked)
 
 
 def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
@@ -101,11 +81,12 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     """Yield a PlanRow for each option; '' stands for "not set"."""
     undo = 'To undo the plan, restore the present value.'
     had_our_driver = prio_traits.has_our_driver(view.traits)
-    present = {'compute_driver': driver_alias.DRIVER if had_our_driver
-               else 'libvirt.LibvirtDriver',
-               **plan_format.format_options(present_cpus)}
-    planned = {'compute_driver': driver_alias.DRIVER,
-               **plan_format.format_options(planned_cpus)}
+    planned = {'compute_driver': driver_alias.DRIVER}
+    present = dict(planned)
+    if not had_our_driver:
+        present['compute_driver'] = 'libvirt.LibvirtDriver'
+    present.update(plan_format.format_options(present_cpus))
+    planned.update(plan_format.format_options(planned_cpus))
     if orc.PCPU not in view.inventories and any(
             cell.pcpuset for cell in view.cells):
         # Without CPU sets, Nova reports all CPUs as shared, and no PCPU.
@@ -117,24 +98,32 @@ def _list_options(view: host_view.HostView, present_cpus: capacity.HostCPUs,
         planned['reserved_host_cpus'] = ''
     for name, value in present.items():
         yield plan_format.PlanRow(
-            plan_format.OPTION, name, value, planned[name], undo)
-    old_ratio, new_ratio = (
-        str(each.get(orc.MEMORY_MB, {}).get('allocation_ratio', ''))
-        for each in (view.inventories, planned_inventories))
+            plan_format.OPTION, name, present=value, planned=planned[name],
+            remedy=undo)
+    old_ratio = _get_memory_ratio(view.inventories)
+    new_ratio = _get_memory_ratio(planned_inventories)
     remedy = ''
     if old_ratio != new_ratio:
         remedy = 'Mix does not oversell memory. ' + undo
     elif present_cpus.mix and not planned_cpus.mix:
         remedy = 'Without mix, the ratio stays 1.0 until the option is set.'
-    yield plan_format.PlanRow(plan_format.OPTION, 'ram_allocation_ratio',
-                              old_ratio, new_ratio, remedy)
+    yield plan_format.PlanRow(
+        plan_format.OPTION, 'ram_allocation_ratio', present=old_ratio,
+        planned=new_ratio, remedy=remedy)
+
+
+def _get_memory_ratio(inventories: inventory.Inventories) -> str:
+    """Return the allocation ratio of the memory, '' without an inventory."""
+    return str(inventories.get(orc.MEMORY_MB, {}).get('allocation_ratio', ''))
 
 
 def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
                    planned_cpus: capacity.HostCPUs,
                    floating: frozenset[int]) -> _PlanRows:
     """Yield the sellable, sold and remaining vCPUs of each row, and memory."""
-    pinned = set().union(*map(demand.get_instance_pins, view.instances))
+    pinned: set[int] = set()
+    for instance in view.instances:
+        pinned |= demand.get_instance_pins(instance)
     if view.report:
         sold, left = view.report.used, view.report.left
     else:
@@ -146,21 +135,21 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     # The high row cannot sell a CPU while a guest floats there.
     unavailable = planned_sold._replace(
         high=planned_sold.high + len(floating - pinned))
-    planned_left = capacity.calculate_left(
-        planned_cpus.sellable, unavailable)
+    planned_left = capacity.calculate_left(planned_cpus.sellable, unavailable)
     for row in capacity.Rows._fields:
         yield plan_format.PlanRow(
             plan_format.CAPACITY, row,
-            _get_amounts(row, present_cpus.sellable, sold, left),
-            _get_amounts(row, planned_cpus.sellable, planned_sold,
-                         planned_left))
+            present=_get_amounts(row, present_cpus.sellable, sold, left),
+            planned=_get_amounts(row, planned_cpus.sellable, planned_sold,
+                                 planned_left))
     free_mb = view.node.free_ram_mb
+    remedy = ''
+    if planned_cpus.mix and free_mb < 0:
+        remedy = ('The memory is oversold: with mix, the host takes no '
+                  'instance until %d MB have moved away.' % -free_mb)
     yield plan_format.PlanRow(
-        plan_format.CAPACITY, 'memory', {'left': free_mb},
-        {'left': max(free_mb, 0)},
-        'The memory is oversold: with mix, the host takes no instance until '
-        '%d MB have moved away.' % -free_mb
-        if planned_cpus.mix and free_mb < 0 else '')
+        plan_format.CAPACITY, 'memory', present={'left': free_mb},
+        planned={'left': max(free_mb, 0)}, remedy=remedy)
 
 
 def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
@@ -170,18 +159,19 @@ def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,
             'left': getattr(left, row)}
 
 
-def _check_instance(instance: objects.Instance, needs: capacity.Demand,
-                    view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+def _check_instance(instance: objects.Instance, view: host_view.HostView,
+                    planned_cpus: capacity.HostCPUs,
                     floating: frozenset[int]) -> _PlanRows:
     """Yield a PlanRow for each effect of the plan on an instance."""
+    needs = demand.get_demand(instance.flavor, instance.numa_topology)
     outside = demand.get_instance_pins(instance) - planned_cpus.dedicated
     if outside:
         yield plan_format.PlanRow(
             plan_format.PINNED_OUTSIDE, instance.uuid,
-            local_checks.format_cpus(outside),
-            local_checks.format_cpus(planned_cpus.dedicated),
-            local_checks.MOVE + ' Otherwise nova-compute does not start.',
-            is_blocking=True)
+            present=local_checks.format_cpus(outside),
+            planned=local_checks.format_cpus(planned_cpus.dedicated),
+            remedy=local_checks.MOVE + ' Otherwise nova-compute does not '
+            'start.', is_blocking=True)
     if planned_cpus.mix and demand.needs_whole_cores(
             instance.flavor, instance.numa_topology):
         yield plan_format.PlanRow(
@@ -194,10 +184,10 @@ def _check_instance(instance: objects.Instance, needs: capacity.Demand,
         needed = getattr(needed_rows, row)
         if needed:
             yield plan_format.PlanRow(
-                plan_format.OVERSOLD, instance.uuid, {row: needed},
-                '%s: %d of %d sold' % (row, sold, sellable),
-                'Migrate instances away until the rest fits: the row takes no '
-                'instance before.')
+                plan_format.OVERSOLD, instance.uuid, present={row: needed},
+                planned='%s: %d of %d sold' % (row, sold, sellable),
+                remedy='Migrate instances away until the rest fits: the row '
+                'takes no instance before.')
     if floating:
         yield local_checks.describe_floating_guest(instance.uuid, floating)
     if planned_cpus.mix and needs.priority is None and needs.dedicated:
@@ -215,87 +205,96 @@ def _list_allocations(view: host_view.HostView,
     if orc.PCPU not in view.inventories:
         remedy += (' To undo the plan, the instance must leave first: Nova '
                    'does not start without CPU sets if PCPU is allocated.')
+    classes = inventories.keys() | view.classes.difference(view.inventories)
+    present = view.total_allocations
     for instance, expected in allocations.find_drifted(
-            view.context, view.instances_at_rest, view.total_allocations,
-            {*inventories, *view.classes.difference(view.inventories)}):
-        present = allocations.select_managed(
-            view.total_allocations.get(instance.uuid, {}))
+            view.context, view.instances_at_rest, present, classes):
+        managed = allocations.select_managed(present.get(instance.uuid, {}))
         yield plan_format.PlanRow(
-            plan_format.ALLOCATION, instance.uuid, present, expected, remedy)
+            plan_format.ALLOCATION, instance.uuid, present=managed,
+            planned=expected, remedy=remedy)
 
 
 def _list_host_problems(view: host_view.HostView,
                         blocked: frozenset[int]) -> _PlanRows:
     """Yield a PlanRow for each problem of the host."""
-    problem = functools.partial(plan_format.PlanRow, plan_format.HOST)
     if not view.is_up:
-        yield problem('nova-compute', 'down', 'up', 'Start it, and plan '
-                      'again: this plan uses its last report.',
-                      is_blocking=True)
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'nova-compute', present='down', planned='up',
+            remedy='Start it, and plan again: this plan uses its last report.',
+            is_blocking=True)
     if view.has_tasks_or_moves:
-        yield problem('in motion', '', '', 'Instances are being changed or '
-                      'moved: plan again when they are at rest.',
-                      is_blocking=True)
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'in motion', remedy='Instances are being '
+            'changed or moved: plan again when they are at rest.',
+            is_blocking=True)
     if blocked:
-        report = view.report
-        assert report is not None
-        names = report.blocked_by and ' (%s)' % report.blocked_by
-        yield problem('blocked CPUs',
-                      local_checks.format_cpus(blocked) + names, '',
-                      finding.REMEDIES['blocked_cpus'])
+        assert view.report is not None
+        cpus = local_checks.format_cpus(blocked)
+        if view.report.blocked_by:
+            cpus += ' (%s)' % view.report.blocked_by
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'blocked CPUs', present=cpus,
+            remedy=finding.REMEDIES['blocked_cpus'])
     if not view.allows_priority:
-        yield problem('aggregate', 'none for priority instances',
-                      'priority_mix=true', 'Add the host to a host aggregate '
-                      'with that metadata as the last step: it gets no '
-                      'priority instance before.')
+        yield plan_format.PlanRow(
+            plan_format.HOST, 'aggregate',
+            present='none for priority instances', planned='priority_mix=true',
+            remedy='Add the host to a host aggregate with that metadata as '
+            'the last step: it gets no priority instance before.')
 
 
 def list_steps(host: str, planned_cpus: capacity.HostCPUs,
                rows: list[plan_format.PlanRow]) -> list[plan_format.PlanRow]:
     """Return the PlanRows of the ordered steps, and last of the verdict.
 
-    There are several steps in any case. READY or NOT_READY is the ``planned``
-    of the verdict.
+    The ``planned`` of the verdict is READY or NOT_READY.
 
     :param rows: the other rows of the plan
     """
+    subjects, blocking = set(), set()
+    for row in rows:
+        # A row about the host has the name of a problem.
+        subject = row.name if row.part == plan_format.HOST else row.part
+        subjects.add(subject)
+        if row.is_blocking:
+            blocking.add(subject)
+    steps = []
+    if blocking:
+        steps.append('Solve the problems first (%s), and plan again.'
+                     % ', '.join(sorted(blocking)))
+    if local_checks.NOT_SEEN.name in subjects:
+        steps.append(
+            'Run "nova-prio host plan" for this host with the same options on '
+            '%s, too: this plan did not check its kernel and guests.' % host)
     options = plan_format.format_options(planned_cpus)
-    parts = {row.part for row in rows}
-    problems = {row.name for row in rows if row.part == plan_format.HOST}
-    blocking = sorted({row.name if row.part == plan_format.HOST else row.part
-                       for row in rows if row.is_blocking})
+    options.update(host=host, compute_driver=driver_alias.DRIVER)
+    steps += [
+        'Run "nova-prio-host prepare" on %s as root.' % host,
+        'Set for nova-compute on %(host)s: [DEFAULT] compute_driver = '
+        '%(compute_driver)s, cpu_priority_mix_enable = '
+        '%(cpu_priority_mix_enable)s, cpu_allocation_ratio = '
+        '%(cpu_allocation_ratio)s; [compute] cpu_dedicated_set = '
+        '%(cpu_dedicated_set)s, cpu_shared_set = %(cpu_shared_set)s. Remove '
+        'reserved_host_cpus and vcpu_pin_set if they are set: Nova does not '
+        'start with them beside CPU sets.' % options,
+        'Restart nova-compute on %s.' % host]
+    if plan_format.OVERSOLD in subjects:
+        steps.append('Migrate instances away until the instances of part '
+                     '"over" fit.')
+    if plan_format.FLOATING in subjects:
+        steps.append('Hard reboot or migrate the instances of part "floats".')
+    if 'aggregate' in subjects:
+        steps.append(
+            'Add %s to a host aggregate with priority_mix=true.' % host)
     # A plan without Nova's databases has no inventories.
-    is_complete = plan_format.INVENTORY in parts
-    steps = [text for is_needed, text in (
-        (blocking, 'Solve the problems first (%s), and plan again.'
-         % ', '.join(blocking)),
-        (local_checks.NOT_SEEN.name in problems,
-         'Run "nova-prio host plan" for this host with the same options on '
-         '%s, too: this plan did not check its kernel and guests.' % host),
-        (True, 'Run "nova-prio-host prepare" on %s as root.' % host),
-        (True, 'Set for nova-compute on %s: [DEFAULT] compute_driver = %s, '
-         'cpu_priority_mix_enable = %s, cpu_allocation_ratio = %s; [compute] '
-         'cpu_dedicated_set = %s, cpu_shared_set = %s. Remove '
-         'reserved_host_cpus and vcpu_pin_set if they are set: Nova does not '
-         'start with them beside CPU sets.' % (
-             host, driver_alias.DRIVER, options['cpu_priority_mix_enable'],
-             options['cpu_allocation_ratio'], options['cpu_dedicated_set'],
-             options['cpu_shared_set'])),
-        (True, 'Restart nova-compute on %s.' % host),
-        (plan_format.OVERSOLD in parts, 'Migrate instances away until the '
-         'instances of part "over" fit.'),
-        (plan_format.FLOATING in parts, 'Hard reboot or migrate the instances '
-         'of part "floats".'),
-        ('aggregate' in problems, 'Add %s to a host aggregate with '
-         'priority_mix=true.' % host),
-        (is_complete, 'Run "nova-prio host verify %s --plan FILE", with the '
-         'output of this plan with -f json.' % host),
-        (not is_complete, 'Continue with the plan from a host where '
-         'nova-manage runs: only that plan is complete and can be kept.'),
-    ) if is_needed]
-    return [
-        *(plan_format.PlanRow(plan_format.STEP, str(number), remedy=text)
-          for number, text in enumerate(steps, 1)),
-        plan_format.PlanRow(
-            plan_format.VERDICT, host,
-            planned=plan_format.NOT_READY if blocking else plan_format.READY)]
+    if plan_format.INVENTORY in subjects:
+        steps.append('Run "nova-prio host verify %s --plan FILE", with the '
+                     'output of this plan with -f json.' % host)
+    else:
+        steps.append('Continue with the plan from a host where nova-manage '
+                     'runs: only that plan is complete and can be kept.')
+    readiness = plan_format.NOT_READY if blocking else plan_format.READY
+    verdict = plan_format.PlanRow(plan_format.VERDICT, host, planned=readiness)
+    return [plan_format.PlanRow(plan_format.STEP, str(number), remedy=text)
+            for number, text in enumerate(steps, 1)] + [verdict]

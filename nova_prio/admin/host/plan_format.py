@@ -81,10 +81,10 @@ def format_options(cpus: capacity.HostCPUs) -> dict[str, str]:
 def _parse_options(options: abc.Mapping[str, str]) -> capacity.HostCPUs:
     """Return the CPUs in the options of nova-compute."""
     return capacity.HostCPUs(
-        host_report.parse_cpu_set(options['cpu_dedicated_set']),
-        host_report.parse_cpu_set(options['cpu_shared_set']),
-        capacity.parse_ratio(options['cpu_allocation_ratio']),
-        options['cpu_priority_mix_enable'] == 'true')
+        dedicated=host_report.parse_cpu_set(options['cpu_dedicated_set']),
+        shared=host_report.parse_cpu_set(options['cpu_shared_set']),
+        ratio=capacity.parse_ratio(options['cpu_allocation_ratio']),
+        mix=options['cpu_priority_mix_enable'] == 'true')
 
 
 def get_path(directory: str, host: str) -> str:
@@ -139,15 +139,19 @@ def _parse_plan(rows: list[dict[str, typing.Any]]) -> SavedPlan:
         part, name = row['Part'], row['Name']
         old[part][name], planned[part][name] = row['Now'], row['Then']
         if part in (INVENTORY, CAPACITY):
-            for number in (*row['Now'].values(), *row['Then'].values()):
-                # This raises an error unless the number is finite. A negative
-                # number is allowed.
-                capacity.parse_ratio(abs(number))
+            for numbers in row['Now'], row['Then']:
+                for number in numbers.values():
+                    # This raises an error unless the number is finite. A
+                    # negative number is allowed.
+                    capacity.parse_ratio(abs(number))
     # The only row of this part has the host as its name.
     (host, readiness), = planned[VERDICT].items()
     # The only row of the part TRAITS is named like the part.
     return SavedPlan(
-        host, old[OPTION], _parse_options(old[OPTION]),
-        _parse_options(planned[OPTION]), old[INVENTORY],
-        old[TRAITS][TRAITS].split(), planned[TRAITS][TRAITS].split(),
+        host=host, old_options=old[OPTION],
+        old_cpus=_parse_options(old[OPTION]),
+        planned_cpus=_parse_options(planned[OPTION]),
+        old_inventories=old[INVENTORY],
+        old_traits=old[TRAITS][TRAITS].split(),
+        planned_traits=planned[TRAITS][TRAITS].split(),
         is_ready=readiness == READY)

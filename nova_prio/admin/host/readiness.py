@@ -2,22 +2,18 @@
 
 """Whether a host can take instances again after maintenance."""
 
-from __future__ import annotations
-
 from collections import abc
 import time
 import typing
 
+from nova import context as nova_context
+from nova.scheduler.client import report
 from nova import servicegroup
 
 from nova_prio.admin.audit import run
 from nova_prio.admin.host import state
 from nova_prio.admin.host import verify
 from nova_prio.admin import host_inventory
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
-    from nova.scheduler.client import report
 
 #: Interval of reading the heartbeats, and the time after which Nova regards a
 #: service without one as down.
@@ -69,14 +65,11 @@ def find_differences(context: nova_context.RequestContext,
     """
     view = state.read_state(context, client, host)
     audit = run.CloudAudit(context, client)
-    # The host has one compute node, so the audit has one result.
-    (findings, _), = audit.run([host])
-    lines = [line for line in verify.list_lines(
-        view, findings, audit.summarize(view))
-        if line.state != verify.OK]
-    if not (view.allows_priority or view.has_our_driver):
-        lines = [line for line in lines
-                 if line.item not in (verify.REPORT, verify.AGGREGATE)]
+    is_priority_host = view.allows_priority or view.has_our_driver
+    lines = [line for line in verify.list_lines(view, audit)
+             if line.state != verify.OK and (
+                 is_priority_host or
+                 line.item not in (verify.REPORT, verify.AGGREGATE))]
     if is_silent and view.is_up:
         lines.insert(0, verify.VerifyLine(
             'nova-compute', compute='no heartbeat', remedy='Wait until '

@@ -7,18 +7,15 @@ from __future__ import annotations
 from collections import abc
 import typing
 
+from nova import context as nova_context
 from nova import exception
 from nova import objects
 
 from nova_prio.admin.audit import host_view
+from nova_prio.admin.host import plan_format
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.virt import demand
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
-
-    from nova_prio.admin.host import plan_format
 
 #: Reasons why an instance must leave.
 LOW, PINNED_OUTSIDE = 'low priority', 'pinned outside'
@@ -34,16 +31,20 @@ class RemainingInstance(typing.NamedTuple):
 
     uuid: str
     reason: str
-    instance: objects.Instance | None
+    instance: objects.Instance | None = None
 
-    def describe(self) -> tuple[str, str, int | str, int | str]:
-        """Return name, priority, vCPUs and memory in MB, '' if unknown."""
+    def format_row(self, destination: str) -> list[str | int]:
+        """Return the values of a row of "host disable"; '' if unknown.
+
+        :param destination: name of a host that the instance fits on, or ''
+        """
         if self.instance is None:
-            return '', '', '', ''
+            return [self.uuid, '', '', '', '', self.reason, '']
+        name = self.instance.display_name or ''
         flavor = self.instance.flavor
-        return (self.instance.display_name or '',
-                flavor_specs.get_priority(flavor.extra_specs) or '',
-                flavor.vcpus, flavor.memory_mb)
+        priority = flavor_specs.get_priority(flavor.extra_specs) or ''
+        return [self.uuid, name, priority, flavor.vcpus, flavor.memory_mb,
+                self.reason, destination]
 
 
 def list_remaining(
@@ -67,9 +68,9 @@ def list_remaining(
         else:
             continue
         listed.add(instance.uuid)
-        yield RemainingInstance(instance.uuid, reason, instance)
-    for consumer in sorted(view.allocations.keys() - {
-            instance.uuid for instance in view.instances}):
+        yield RemainingInstance(
+            uuid=instance.uuid, reason=reason, instance=instance)
+    for consumer in sorted(view.allocations.keys() - view.names.keys()):
         remaining = _find_remaining(context, consumer, old_dedicated)
         # A live migration and its instance are two consumers.
         if remaining and remaining.uuid not in listed:
@@ -112,30 +113,22 @@ def _find_remaining(
                 context, uuid).instance
         except exception.BuildRequestNotFound:
             # Meanwhile, the instance was created in a cell.
-            return RemainingInstance(uuid, CREATED, None)
+            return RemainingInstance(uuid, CREATED)
     except host_view.CellUnreachable:
-        return RemainingInstance(uuid, UNKNOWN, None)
+        return RemainingInstance(uuid, UNKNOWN)
     if instance is None:
         return None
     must_leave = _is_low(instance.flavor) or _is_low(instance.old_flavor)
     if not must_leave and old_dedicated is not None:
-        # Nothing shows yet to which CPUs a new instance will be pinned.
-        must_leave = (_needs_dedicated_cpus(instance) if reason == CREATED
-                      else bool(_get_old_pins(instance) - old_dedicated))
-    return RemainingInstance(uuid, reason, instance) if must_leave else None
-
-
-def _needs_dedicated_cpus(instance: objects.Instance) -> bool:
-    """Return whether nova-compute will pin an instance that is being created.
-
-    nova-compute chooses the CPUs later.
-    """
-    return demand.get_demand(
-        instance.flavor, instance.numa_topology).dedicated > 0
-
-
-def _get_old_pins(instance: objects.Instance) -> set[int]:
-    """Return the CPUs that a revert of the resize pins an instance on."""
-    context = instance.migration_context
-    return demand.get_topology_pins(
-        context.old_numa_topology) if context else set()
+        if reason == CREATED:
+            # nova-compute chooses later which CPUs the instance is pinned to.
+            must_leave = demand.get_demand(
+                instance.flavor, instance.numa_topology).dedicated > 0
+        elif instance.migration_context:
+            # A revert of the resize pins the instance to these CPUs.
+            old_pins = demand.get_topology_pins(
+                instance.migration_context.old_numa_topology)
+            must_leave = not old_pins <= old_dedicated
+    if not must_leave:
+        return None
+    return RemainingInstance(uuid=uuid, reason=reason, instance=instance)

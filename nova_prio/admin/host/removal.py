@@ -6,56 +6,43 @@ Placement keeps the progress, as traits of the host: each step can be
 interrupted and repeated.
 """
 
-from __future__ import annotations
-
 from collections import abc
 import contextlib
+import dataclasses
 import threading
 import time
-import typing
 
+from nova import context as nova_context
+from nova.scheduler.client import report as report_client
 import os_resource_classes as orc
 
+from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import repairs
+from nova_prio.admin.host import plan_format
 from nova_prio.admin.host import remaining
 from nova_prio.admin.host import state
+from nova_prio.model import inventory
 from nova_prio.model import traits as prio_traits
 from nova_prio.placement import allocations
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
-    from nova.scheduler.client import report as report_client
-
-    from nova_prio.admin.audit import host_view
-    from nova_prio.admin.host import plan_format
-    from nova_prio.model import inventory
 
 #: Interval of counting the remaining instances.
 INTERVAL_SECONDS = 5
 
 
+@dataclasses.dataclass
 class Removal:
     """The steps that remove co-location from one host.
 
-    ``state`` and ``remaining`` are as of the last :meth:`refresh`.
+    ``plan`` is the plan to undo, or None if it is lost. ``log_change`` is
+    called after each change, with a format and its arguments. ``state`` and
+    ``remaining`` are as of the last :meth:`refresh`.
     """
 
-    def __init__(
-            self, context: nova_context.RequestContext,
-            client: report_client.SchedulerReportClient, name: str,
-            plan: plan_format.SavedPlan | None,
-            log_change: abc.Callable[..., None]) -> None:
-        """Read and change nothing yet.
-
-        :param plan: plan to undo, or None if it is lost
-        :param log_change: function that is called after each change, with a
-            format and its arguments
-        """
-        self._context = context
-        self._client = client
-        self._name = name
-        self.plan = plan
-        self._log_change = log_change
+    context: nova_context.RequestContext
+    client: report_client.SchedulerReportClient
+    name: str
+    plan: plan_format.SavedPlan | None
+    log_change: abc.Callable[..., None]
 
     def refresh(self, must_disable: bool = False) -> None:
         """Read the host and the instances that must leave; maybe disable it.
@@ -64,13 +51,13 @@ class Removal:
             instances first, even if that was done before: an operator or an
             older nova-compute may have enabled it again
         """
-        self.state = state.read_state(self._context, self._client, self._name)
-        if (must_disable and self.state.has_our_driver and set_disabled(
-                self._context, self._client, self.state, True)):
-            self._log_change('Host %s: disabled for priority instances, to '
-                             'remove co-location.', self._name)
+        self.state = state.read_state(self.context, self.client, self.name)
+        if must_disable and self.state.has_our_driver and set_disabled(
+                self.context, self.client, self.state, is_disabled=True):
+            self.log_change('Host %s: disabled for priority instances, to '
+                            'remove co-location.', self.name)
         self.remaining = list(remaining.list_remaining(
-            self._context, self.state, self.plan))
+            self.context, self.state, self.plan))
 
     def wait(self, timeout_seconds: float,
              interrupted: threading.Event) -> abc.Iterator[int]:
@@ -114,12 +101,10 @@ class Removal:
         for name in orc.VCPU, orc.PCPU, orc.MEMORY_MB:
             old = self.plan.old_inventories.get(name, {})
             present = inventories.get(name, {})
-            if present == old:
-                continue
             ratio = old.get('allocation_ratio')
-            if {**present, 'allocation_ratio': ratio} == old:
+            if dict(present, allocation_ratio=ratio) == old:
                 inventories[name] = old
-            else:
+            elif present != old:
                 differing.append(name)
         return inventories, differing
 
@@ -130,39 +115,37 @@ class Removal:
         """
         view = self.state
         old_traits = self.plan.old_traits if self.plan else []
-        if _set_traits(self._context, self._client, view, old_traits):
-            self._log_change(
+        if _set_traits(self.context, self.client, view, old_traits):
+            self.log_change(
                 'Host %s: the traits of this package are as before the plan '
-                '(%s).', self._name, ' '.join(old_traits) or 'none')
+                '(%s).', self.name, ' '.join(old_traits) or 'none')
         if inventories != view.inventories:
             repairs.replace_provider_data(
                 view, 'inventories', view.inventories,
-                inventories, self._context, self._client)
-            self._log_change(
+                inventories, self.context, self.client)
+            self.log_change(
                 'Host %s: the allocation ratios are as before the plan.',
-                self._name)
+                self.name)
 
 
 def _set_traits(
         context: nova_context.RequestContext,
         client: report_client.SchedulerReportClient, view: host_view.HostView,
-        wanted: abc.Iterable[str]) -> bool:
+        wanted: abc.Collection[str]) -> bool:
     """Give a host the wanted traits of this package, and remove the others.
 
     :returns: whether this changed the traits of the host
     """
-    is_changed = False
+    if prio_traits.select_ours(view.traits) == sorted(wanted):
+        return False
 
     def change(present: list[str]) -> list[str]:
-        """Return the traits to write, or ``present`` to write nothing."""
-        nonlocal is_changed
-        changed = set(present).difference(prio_traits.ALL).union(wanted)
-        is_changed = changed != set(present)
-        return sorted(changed) if is_changed else present
+        """Return the traits to write."""
+        return sorted(set(present).difference(prio_traits.ALL).union(wanted))
 
     allocations.update_provider(
         context, client, view.node.uuid, 'traits', change)
-    return is_changed
+    return True
 
 
 def set_disabled(

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of a host in Nova and Placement."""
-
-from __future__ import annotations
+"""The state of a host in Nova and Placement, and its CPUs."""
 
 import contextlib
 import json
 import math
-import typing
+
+from nova import context as nova_context
+from nova.scheduler.client import report
+import os_resource_classes as orc
 
 from nova_prio.admin.audit import host_view
 from nova_prio.admin import host as admin_host
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
-    from nova.scheduler.client import report
+from nova_prio.model import capacity
+from nova_prio.model import inventory
 
 
 def read_state(context: nova_context.RequestContext,
@@ -36,11 +35,14 @@ def read_state(context: nova_context.RequestContext,
 
 def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
     """Return the numbers of the CPUs of a host, none if they are unknown."""
-    known = frozenset().union(
-        *(cell.cpuset | cell.pcpuset for cell in view.cells))
-    # Without CPU sets, each CPU is in both sets of its cell, and no CPU is
-    # missing. Otherwise the cells have only the CPUs of the CPU sets.
-    if all(cell.cpuset == cell.pcpuset for cell in view.cells):
+    known: frozenset[int] = frozenset()
+    has_cpu_sets = False
+    for cell in view.cells:
+        known |= cell.cpuset | cell.pcpuset
+        # Without CPU sets, each CPU is in both sets of its cell, and no CPU is
+        # missing. Otherwise the cells have only the CPUs of the CPU sets.
+        has_cpu_sets |= cell.cpuset != cell.pcpuset
+    if not has_cpu_sets:
         return known
     number = 0
     with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -48,4 +50,32 @@ def find_existing_cpus(view: host_view.HostView) -> frozenset[int]:
         number = math.prod(topology[name] for name in (
             'cells', 'sockets', 'cores', 'threads'))
     # If CPUs are offline, the numbers of the others have gaps.
-    return frozenset(range(number) if max(known) < number else ())
+    if max(known) < number:
+        return frozenset(range(number))
+    return frozenset()
+
+
+def get_present_cpus(view: host_view.HostView) -> capacity.HostCPUs:
+    """Return the present CPUs of a host."""
+    dedicated: frozenset[int] = frozenset()
+    shared: frozenset[int] = frozenset()
+    for cell in view.cells:
+        shared |= cell.cpuset
+        # Without CPU sets, Nova counts all CPUs of a cell as pcpuset, too.
+        if orc.PCPU in view.inventories:
+            dedicated |= cell.pcpuset
+    vcpu = view.inventories.get(orc.VCPU, {})
+    return capacity.HostCPUs(
+        dedicated=dedicated, shared=shared,
+        ratio=capacity.parse_ratio(vcpu.get('allocation_ratio', 1.0)),
+        mix=bool(view.report and view.report.mix))
+
+
+def plan_inventories(view: host_view.HostView, planned_cpus: capacity.HostCPUs,
+                     ) -> inventory.Inventories:
+    """Return the inventories of a host with other CPUs."""
+    inventories = {name: present for name, present in view.inventories.items()
+                   if name not in (orc.VCPU, orc.PCPU)}
+    inventories.update(inventory.build_cpu_inventories(planned_cpus, {}))
+    return inventory.build_priority_inventories(
+        inventories, planned_cpus, view.usage)

@@ -2,21 +2,18 @@
 
 """Compare a host with its plan, Placement, nova-compute and libvirt."""
 
-from __future__ import annotations
-
 from collections import abc
 import typing
 
 from nova_prio.admin.audit import finding
-from nova_prio.admin.host import plan as host_plan
+from nova_prio.admin.audit import host_view
+from nova_prio.admin.audit import run
 from nova_prio.admin.host import plan_format
+from nova_prio.admin.host import state
 from nova_prio.model import capacity
+from nova_prio.model import capacity_report
 from nova_prio.model import traits as prio_traits
 from nova_prio.virt import driver_alias
-
-if typing.TYPE_CHECKING:
-    from nova_prio.admin.audit import host_view
-    from nova_prio.model import capacity_report
 
 COLUMNS = ('Item', 'Plan', 'Placement', 'Compute', 'Libvirt', 'State',
            'Remedy')
@@ -33,6 +30,9 @@ _WAIT = ('Wait for the next update of nova-compute; if the value stays, see '
 class VerifyLine(typing.NamedTuple):
     """The values of one item; '' if a source does not know the item.
 
+    An item is what one line compares: an option, an inventory, the traits, a
+    row of the capacity (see :mod:`nova_prio.model.capacity`), or a finding.
+
     ``state`` is OK, DIFFERS or UNREAD, ``remedy`` a sentence or ''.
     ``consumer`` is the UUID of an instance or a migration in ``item``, or ''.
     """
@@ -47,15 +47,14 @@ class VerifyLine(typing.NamedTuple):
     consumer: str = ''
 
 
-def list_lines(
-        view: host_view.HostView, findings: abc.Iterable[finding.Finding],
-        summary: finding.Finding, plan: plan_format.SavedPlan | None = None,
-) -> abc.Iterator[VerifyLine]:
-    """Yield the VerifyLines of a host.
+_VerifyLines = abc.Iterator[VerifyLine]
 
-    :param findings: of the audit of the host
-    :param summary: has the usage of the host in Placement, nova-compute and
-        libvirt
+
+def list_lines(view: host_view.HostView, audit: run.CloudAudit,
+               plan: plan_format.SavedPlan | None = None) -> _VerifyLines:
+    """Yield the VerifyLines of a host, which this audits.
+
+    :param plan: None if there is none to compare with
     """
     report = view.report
     if not view.is_up:
@@ -78,21 +77,23 @@ def list_lines(
         yield from _compare_placement(plan, view)
         if report:
             yield from _compare_rows(plan.planned_cpus, report)
+    # The host has one compute node, so the audit has one result.
+    (findings, _), = audit.run([view.name])
     for each in findings:
+        item = ('%s %s' % (each.kind, each.consumer)).rstrip()
+        line_state = UNREAD if each.kind == finding.UNREAD else DIFFERS
         # The column of the plan has the values that the audit expects.
         yield VerifyLine(
-            ('%s %s' % (each.kind, each.consumer)).rstrip(), plan=each.needed,
-            placement=each.placement, compute=each.compute,
-            libvirt=each.libvirt,
-            state=UNREAD if each.kind == finding.UNREAD else DIFFERS,
+            item, plan=each.needed, placement=each.placement,
+            compute=each.compute, libvirt=each.libvirt, state=line_state,
             remedy=each.remedy, consumer=each.consumer)
+    summary = audit.summarize(view)
     yield VerifyLine('in use', placement=summary.placement,
                      compute=summary.compute, libvirt=summary.libvirt,
                      state=OK)
 
 
-def _list_problems(
-        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
+def _list_problems(report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for each problem in a CapacityReport."""
     if report.problem:
         yield VerifyLine('nova-compute', compute=report.problem,
@@ -105,7 +106,7 @@ def _list_problems(
 
 def _compare_options(
         planned_cpus: capacity.HostCPUs,
-        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
+        report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for each option of a CapacityReport."""
     present = plan_format.format_options(report.cpus)
     for name, planned in plan_format.format_options(planned_cpus).items():
@@ -120,41 +121,41 @@ def _compare_options(
 
 def _compare_placement(
         plan: plan_format.SavedPlan,
-        view: host_view.HostView) -> abc.Iterator[VerifyLine]:
+        view: host_view.HostView) -> _VerifyLines:
     """Yield a VerifyLine for each inventory of the plan, and for the traits.
 
     ``plan.old_inventories`` has a key for each resource class of the plan.
     """
     # Plan again: max_unit depends on the present usage.
-    inventories = host_plan.plan_inventories(view, plan.planned_cpus)
+    inventories = state.plan_inventories(view, plan.planned_cpus)
     for name in plan.old_inventories:
         planned = inventories.get(name, {})
         present = view.inventories.get(name, {})
-        yield _compare(VerifyLine('inventory ' + name, planned, present,
-                                  remedy=_WAIT), planned, present)
+        line = VerifyLine('inventory ' + name, planned, placement=present,
+                          remedy=_WAIT)
+        yield _compare(line, planned, present)
     traits = prio_traits.select_ours(view.traits)
     remedy = _WAIT
     if prio_traits.CPU_PRIORITY_DISABLED in traits:
         remedy = 'Run "nova-prio host enable %s".' % view.name
-    yield _compare(
-        VerifyLine('traits', plan=' '.join(plan.planned_traits),
-                   placement=' '.join(traits), remedy=remedy),
-        plan.planned_traits, traits)
+    line = VerifyLine('traits', ' '.join(plan.planned_traits),
+                      placement=' '.join(traits), remedy=remedy)
+    yield _compare(line, plan.planned_traits, traits)
 
 
 def _compare_rows(
         planned_cpus: capacity.HostCPUs,
-        report: capacity_report.CapacityReport) -> abc.Iterator[VerifyLine]:
+        report: capacity_report.CapacityReport) -> _VerifyLines:
     """Yield a VerifyLine for the sellable vCPUs of each row of a host."""
     for row, planned, present in zip(
             capacity.Rows._fields, planned_cpus.sellable, report.sellable):
-        yield _compare(
-            VerifyLine('sellable ' + row, plan=str(planned),
-                       compute=str(present), remedy=_CONFIGURE),
-            planned, present)
+        line = VerifyLine('sellable ' + row, str(planned),
+                          compute=str(present), remedy=_CONFIGURE)
+        yield _compare(line, planned, present)
 
 
 def _compare(line: VerifyLine, planned: object, present: object) -> VerifyLine:
     """Return a VerifyLine, with state OK and no remedy if values are equal."""
-    return (line._replace(state=OK, remedy='') if planned == present
-            else line)
+    if planned == present:
+        return line._replace(state=OK, remedy='')
+    return line

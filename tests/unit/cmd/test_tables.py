@@ -183,7 +183,8 @@ def test_host_plan_lists_the_steps_below_the_table(monkeypatch, capsys):
         plan_format.PlanRow(plan_format.OPTION, 'cpu_shared_set', '', '8-11'),
         plan_format.PlanRow(plan_format.HOST, UUID, 'x', 'y', SENTENCE)]
     monkeypatch.setattr(
-        host_plan, '_read_rows', lambda *_: (rows, {UUID: 'web-1'}))
+        host_plan, '_read_rows',
+        lambda *_, must_know_cpus: (rows, {UUID: 'web-1'}))
     monkeypatch.setattr('nova_prio.cmd.controller.configure_nova',
                         lambda _: contextlib.nullcontext())
     arguments = ['host', 'plan', HOST, '--dedicated', '0-7', '--shared',
