@@ -3,10 +3,9 @@
 """Checks of the configuration of a service, for ``upgrade check``.
 
 A failure stops a service or places instances wrongly. Nothing is changed. Each
-check yields (Code, sentence) for each finding. All checks have the parameters:
+check yields (Code, sentence) for each finding. All checks have the parameter:
 
 :param conf: Nova's configuration
-:param services: names of the services that use priorities with ``conf``
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ from nova_prio.compat import contract
 from nova_prio.compat import interfaces
 from nova_prio.scheduler import config_checks as scheduler_checks
 from nova_prio.virt import driver_alias
+from nova_prio_host import command as host_command
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
     from oslo_config import cfg
 
     _Findings = abc.Iterator[tuple[upgradecheck.Code, str]]
-    _Check = abc.Callable[[cfg.ConfigOpts, list[str]], _Findings]
+    _Check = abc.Callable[[cfg.ConfigOpts], _Findings]
     #: A check that also takes a context of an administrator.
     _FindInDatabases = abc.Callable[
-        [cfg.ConfigOpts, list[str], nova_context.RequestContext], _Findings]
+        [cfg.ConfigOpts, nova_context.RequestContext], _Findings]
 
 SUCCESS, WARNING, FAILURE = upgradecheck.Code
 
@@ -48,14 +48,16 @@ PLUGIN = 'nova_prio'
 def list_services(conf: cfg.ConfigOpts) -> list[str]:
     """Return the names of the services that use priorities."""
     options = conf.filter_scheduler
-    classes = [*options.available_filters, *options.weight_classes]
-    uses_priorities = {
-        interfaces.API: conf.nova_prio.enabled,
-        interfaces.SCHEDULER: (
-            'PriorityFilter' in options.enabled_filters or
-            any(name.startswith('nova_prio.') for name in classes)),
-        interfaces.COMPUTE: conf.compute_driver == _DRIVER}
-    return [service for service in uses_priorities if uses_priorities[service]]
+    services = []
+    if conf.nova_prio.enabled:
+        services.append(interfaces.API)
+    if 'PriorityFilter' in options.enabled_filters or any(
+            name.startswith('nova_prio.') for name
+            in options.available_filters + options.weight_classes):
+        services.append(interfaces.SCHEDULER)
+    if conf.compute_driver == _DRIVER:
+        services.append(interfaces.COMPUTE)
+    return services
 
 
 def _list_all(code: upgradecheck.Code,
@@ -78,15 +80,17 @@ def _find_missing_plugin(namespace: str, consequence: str) -> _Findings:
             'install nova-prio again.' % (PLUGIN, namespace, consequence))
 
 
-def _check_use(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_use(conf: cfg.ConfigOpts) -> _Findings:
     """Check the options that ask for priority instances; warn if none does."""
     for group, name in config_files.PLUGIN_OPTIONS:
-        value = (conf if group == 'DEFAULT' else conf[group])[name]
+        options = conf if group == 'DEFAULT' else conf[group]
+        value = options[name]
         # oslo.config takes a comment after a value as part of the value.
         if '#' in str(value):
             yield FAILURE, (
                 '[%s] %s is %s, comment included; put the comment on a line '
                 'of its own.' % (group, name, value))
+    services = list_services(conf)
     if not services:
         yield WARNING, (
             'Nothing in this configuration asks for priority instances: '
@@ -101,14 +105,15 @@ def _check_use(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
             % (conf.compute_driver, _DRIVER))
 
 
-def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_release(conf: cfg.ConfigOpts) -> _Findings:
     """Compare Nova with the interfaces that this package relies on.
 
     If no service uses priorities with ``conf``, as in a new image, check the
     interfaces of all services.
     """
-    everywhere = (interfaces.API, interfaces.SCHEDULER, interfaces.COMPUTE)
-    for service in (*(services or everywhere), interfaces.COMMANDS):
+    services = list_services(conf) or [
+        interfaces.API, interfaces.SCHEDULER, interfaces.COMPUTE]
+    for service in services + [interfaces.COMMANDS]:
         for mismatch in contract.find_mismatches(service):
             yield FAILURE, (
                 'Nova does not match this package in %s: %s; install a '
@@ -116,20 +121,20 @@ def _check_release(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
                 % (service, mismatch))
     release = contract.get_nova_release()
     if not contract.is_tested(release):
+        tested = ', '.join(str(each) for each in contract.TESTED_RELEASES)
         yield WARNING, (
             'nova-prio is not tested with Nova %s, only with %s; try it on '
-            'one host first.' % (release, ', '.join(
-                map(str, contract.TESTED_RELEASES))))
+            'one host first.' % (release, tested))
 
 
-def _check_api(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_api(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-api."""
     yield from _find_missing_plugin('nova.api.extra_spec_validators',
                                     'nova-api folds no priority')
     yield from _list_all(WARNING, api_checks.find_warnings(conf))
 
 
-def _check_scheduler(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_scheduler(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-scheduler."""
     options = conf.filter_scheduler
     if not any(name.startswith(_FILTER_PREFIX)
@@ -149,26 +154,26 @@ def _check_scheduler(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
     yield from _list_all(WARNING, scheduler_checks.find_warnings(conf))
 
 
-def _check_compute(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-compute."""
     # This import takes a second.
     from nova_prio.virt.libvirt import config_checks as compute_checks
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
     yield from _list_all(FAILURE, compute_checks.find_problems(conf))
-    name = ('initial_ram_allocation_ratio'
-            if conf.ram_allocation_ratio is None else 'ram_allocation_ratio')
+    name = 'ram_allocation_ratio'
+    if conf[name] is None:
+        name = 'initial_ram_allocation_ratio'
     if conf.cpu_priority_mix_enable and conf[name] > 1:
         yield WARNING, (
             '[DEFAULT] %s is %s, but a host with cpu_priority_mix_enable '
             'uses 1.0; set it to 1.0.' % (name, conf[name]))
 
 
-def _check_cgroups(
-        find_problems: abc.Callable[[], list[str]], conf: cfg.ConfigOpts,
-        services: list[str]) -> _Findings:
+def _check_cgroups(host_arguments: abc.Sequence[str],
+                   conf: cfg.ConfigOpts) -> _Findings:
     """Check the cgroups of this host; see :func:`list_checks`."""
-    problems = find_problems()
+    problems = host_command.find_problems(host_arguments)
     # With cgroup v1, each hierarchy repeats the same problem.
     yield from _list_all(FAILURE, problems[:1])
     if len(problems) > 1:
@@ -176,7 +181,7 @@ def _check_cgroups(
             len(problems) - 1)
 
 
-def _check_guests(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
     """Name the guests of this host that Nova 33 cannot live-migrate."""
     from nova_prio.admin.audit import guests
     if not guests.needs_io_threads():
@@ -194,7 +199,7 @@ def _check_guests(conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
 
 
 def _check_databases(find: _FindInDatabases, subject: str,
-                     conf: cfg.ConfigOpts, services: list[str]) -> _Findings:
+                     conf: cfg.ConfigOpts) -> _Findings:
     """Run a check that reads Nova's databases, if the configuration has them.
 
     :param find: function that yields the findings
@@ -211,7 +216,7 @@ def _check_databases(find: _FindInDatabases, subject: str,
     from nova_prio.admin import host_inventory
     try:
         host_inventory.connect_databases(conf)
-        findings = list(find(conf, services, context.get_admin_context()))
+        findings = list(find(conf, context.get_admin_context()))
     except host_inventory.DATABASE_ERRORS as error:
         yield FAILURE, (
             'The database of [api_database] connection cannot be read: %s; '
@@ -222,7 +227,7 @@ def _check_databases(find: _FindInDatabases, subject: str,
 
 
 def _find_aggregate_faults(
-        conf: cfg.ConfigOpts, services: list[str],
+        conf: cfg.ConfigOpts,
         context: nova_context.RequestContext) -> _Findings:
     """Check the host aggregates in Nova and in Placement."""
     # These imports take a second.
@@ -236,13 +241,13 @@ def _find_aggregate_faults(
             'Cell %s does not answer, so its hosts are not checked; check '
             'its database.' % cell)
     yield from _list_all(WARNING, aggregate_checks.find_warnings(
-        conf, services, aggregates, hosts, not silent_cells))
+        conf, list_services(conf), aggregates, hosts, not silent_cells))
     yield from _list_all(WARNING, aggregate_checks.find_mirror_warnings(
         aggregates, hosts))
 
 
 def _find_pin_conflicts(
-        conf: cfg.ConfigOpts, services: list[str],
+        conf: cfg.ConfigOpts,
         context: nova_context.RequestContext) -> _Findings:
     """Find the pairs of instances with one dedicated CPU."""
     # This import takes a second.
@@ -250,12 +255,12 @@ def _find_pin_conflicts(
     return _list_all(WARNING, pin_conflicts.find_warnings(context))
 
 
-def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
+def list_checks(host_arguments: abc.Sequence[str],
                 ) -> list[tuple[str, str | None, _Check]]:
     """Return the checks, in their order.
 
-    :param find_cgroup_problems: function that returns the problems of the
-        cgroups of this host
+    :param host_arguments: arguments of nova-prio-host, which finds the
+        problems of the cgroups
     :returns: list of (title, service, check). A check with a service applies
         only if the configuration is that of this service.
     """
@@ -267,7 +272,7 @@ def list_checks(find_cgroup_problems: abc.Callable[[], list[str]],
          _check_scheduler),
         ('Configuration of nova-compute', interfaces.COMPUTE, _check_compute),
         ('Cgroups of the compute host', interfaces.COMPUTE,
-         functools.partial(_check_cgroups, find_cgroup_problems)),
+         functools.partial(_check_cgroups, host_arguments)),
         ('Guests of the compute host', interfaces.COMPUTE, _check_guests),
         ('Host aggregates', None, functools.partial(
             _check_databases, _find_aggregate_faults, 'host aggregates')),
@@ -284,12 +289,12 @@ def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,
     :param find: the check
     :param commands: not used; oslo.upgradecheck passes its UpgradeCommands
     """
-    services = list_services(conf)
-    if service and service not in services:
+    if service and service not in list_services(conf):
         return upgradecheck.Result(
             SUCCESS, 'This configuration does not set up %s '
             'for priority instances.' % service)
-    findings = list(find(conf, services))
-    return upgradecheck.Result(
-        max((code for code, _ in findings), default=SUCCESS),
-        ' '.join(sentence for _, sentence in findings) or None)
+    worst, sentences = SUCCESS, []
+    for code, sentence in find(conf):
+        worst = max(worst, code)
+        sentences.append(sentence)
+    return upgradecheck.Result(worst, ' '.join(sentences) or None)

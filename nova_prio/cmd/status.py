@@ -21,7 +21,6 @@ from oslo_utils import importutils
 from nova_prio.admin import config_files
 from nova_prio.admin import upgrade_checks
 from nova_prio.compat import hooks
-from nova_prio_host import command as host_command
 
 #: Exit status of oslo.upgradecheck if a check itself fails.
 UNUSABLE = 255
@@ -38,11 +37,11 @@ class Checks(upgradecheck.UpgradeCommands):
         :param conf: Nova's ``oslo_config.cfg.ConfigOpts``
         :param host_arguments: arguments of nova-prio-host
         """
-        self._upgrade_checks = tuple(
+        self._upgrade_checks = [
             (name, functools.partial(
                 upgrade_checks.run_check, conf, service, find))
             for name, service, find in upgrade_checks.list_checks(
-                functools.partial(host_command.find_problems, host_arguments)))
+                host_arguments)]
 
     def check(self):
         """Run all checks; return the worst code."""
