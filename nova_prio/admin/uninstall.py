@@ -13,8 +13,8 @@ from nova.compute import vm_states
 from nova import context as nova_context
 from nova import objects
 from nova.scheduler.client import report
+from oslo_config import cfg
 
-from nova_prio.admin.audit import host_view
 from nova_prio.admin import config_files
 from nova_prio.admin import host_inventory
 from nova_prio import conf as our_conf
@@ -24,9 +24,6 @@ from nova_prio.model import mixed_cpus
 from nova_prio.model import traits
 from nova_prio.placement import allocations
 from nova_prio.virt import driver_alias
-
-if typing.TYPE_CHECKING:
-    from oslo_config import cfg
 
 FLAVOR, INSTANCE, OPTION, HOST = 'flavor', 'instance', 'option', 'host'
 AGGREGATE_KEY, TRAIT, UNREAD = 'aggregate key', 'trait', 'unread'
@@ -40,9 +37,9 @@ PAGE = 500
 _KEYS = ('priority_mix', aggregate_metadata.ORDINARY_KEY,
          'priority_weight_multiplier')
 _AMBIGUOUS_KEY = 'priority'
-_FLAVOR_KEYS = {flavor_specs.EXTRA_SPEC, *(
+_FLAVOR_KEYS = {flavor_specs.EXTRA_SPEC} | {
     'aggregate_instance_extra_specs:' + key
-    for key in aggregate_metadata.AGGREGATE_KEYS)}
+    for key in aggregate_metadata.AGGREGATE_KEYS}
 #: Parts of the names of the driver, filters and weighers of this package, in
 #: the values of ``PLUGIN_OPTIONS``.
 _PLUGIN_NAME_PARTS = ('nova_prio.', 'PriorityFilter', driver_alias.DRIVER)
@@ -74,9 +71,12 @@ class Leftover(typing.NamedTuple):
     remedy: str
 
 
+_Leftovers = abc.Iterator[Leftover]
+
+
 def find_leftovers(
         context: nova_context.RequestContext, conf: cfg.ConfigOpts,
-        paths: abc.Collection[str]) -> abc.Iterator[Leftover]:
+        paths: abc.Collection[str]) -> _Leftovers:
     """Yield each Leftover, in the order in which to remove them.
 
     :param context: targets no cell
@@ -87,9 +87,10 @@ def find_leftovers(
     if not conf.api_database.connection:
         yield from _check_options(paths)
         yield Leftover(
-            UNREAD, 'databases', '[api_database] connection is not set, as on '
-            'a compute host: only options were checked.',
-            'Run this where nova-manage runs, too.')
+            UNREAD, 'databases',
+            content='[api_database] connection is not set, as on a compute '
+            'host: only options were checked.',
+            remedy='Run this where nova-manage runs, too.')
         return
     for flavor in objects.FlavorList.get_all(context, inactive=True):
         yield from _check_flavor(flavor)
@@ -104,7 +105,7 @@ def find_leftovers(
     yield from _check_traits()
 
 
-def _check_flavor(flavor: objects.Flavor) -> abc.Iterator[Leftover]:
+def _check_flavor(flavor: objects.Flavor) -> _Leftovers:
     """Yield the extra specs that only this package understands."""
     extra_specs = flavor.extra_specs
     keys = {key for key in extra_specs
@@ -117,48 +118,45 @@ def _check_flavor(flavor: objects.Flavor) -> abc.Iterator[Leftover]:
     if keys:
         content = ', '.join(
             '%s=%s' % (key, extra_specs[key]) for key in sorted(keys))
-        yield Leftover(FLAVOR, flavor.flavorid, content,
-                       'Unset it with "openstack flavor unset --property", or '
-                       'delete the flavor.')
+        yield Leftover(
+            FLAVOR, flavor.flavorid, content=content, remedy='Unset it with '
+            '"openstack flavor unset --property", or delete the flavor.')
 
 
 def _check_cells(
         context: nova_context.RequestContext,
-        check: abc.Callable[
-            [nova_context.RequestContext, objects.CellMapping],
-            abc.Iterable[Leftover]]) -> abc.Iterator[Leftover]:
+        check: abc.Callable[[nova_context.RequestContext], _Leftovers],
+) -> _Leftovers:
     """Yield the leftovers of each cell, and the cells that do not answer.
 
-    :param check: function that returns the leftovers of a cell
+    :param check: function of a context, which targets the cell
     """
     for cell in objects.CellMappingList.get_all(context):
         try:
-            yield from check(context, cell)
+            with nova_context.target_cell(context, cell) as cctxt:
+                yield from check(cctxt)
         except host_inventory.DATABASE_ERRORS as error:
             yield Leftover(
                 UNREAD, 'cell %s' % (cell.name or cell.uuid),
-                '%s.' % host_inventory.format_first_line(error),
-                'Check its database, and run this again.')
+                content='%s.' % host_inventory.format_first_line(error),
+                remedy='Check its database, and run this again.')
 
 
-def _check_instances(
-        context: nova_context.RequestContext,
-        cell: objects.CellMapping) -> abc.Iterator[Leftover]:
+def _check_instances(context: nova_context.RequestContext) -> _Leftovers:
     """Yield the instances of a cell that have a priority.
 
     Cell 0 has the instances that failed to schedule. Soft-deleted instances
     count, too, until nova-compute reclaims them.
     """
-    with nova_context.target_cell(context, cell) as cctxt:
-        read_page = functools.partial(
-            objects.InstanceList.get_by_filters, cctxt,
-            {'deleted': False, 'soft_deleted': True}, sort_dir='asc',
-            expected_attrs=['flavor'])
-        for instance in host_inventory.iterate_pages(read_page, 'uuid', PAGE):
-            yield from _check_instance(instance)
+    read_page = functools.partial(
+        objects.InstanceList.get_by_filters, context,
+        {'deleted': False, 'soft_deleted': True}, sort_dir='asc',
+        expected_attrs=['flavor'])
+    for instance in host_inventory.iterate_pages(read_page, 'uuid', PAGE):
+        yield from _check_instance(instance)
 
 
-def _check_instance(instance: objects.Instance) -> abc.Iterator[Leftover]:
+def _check_instance(instance: objects.Instance) -> _Leftovers:
     """Yield the instance if one of its flavors has a priority."""
     for condition, flavor in (
             ('', instance.flavor),
@@ -166,18 +164,18 @@ def _check_instance(instance: objects.Instance) -> abc.Iterator[Leftover]:
             ('once it is resized: ', instance.new_flavor)):
         extra_specs = flavor.extra_specs if flavor else {}
         if flavor_specs.EXTRA_SPEC in extra_specs:
-            is_from_hint = flavor_specs.is_from_hint(extra_specs)
+            content = '%s%s=%s' % (condition, flavor_specs.EXTRA_SPEC,
+                                   extra_specs[flavor_specs.EXTRA_SPEC])
+            if flavor_specs.is_from_hint(extra_specs):
+                content += ' (scheduler hint)'
+            host = 'host ' + instance.host if instance.host else 'no host'
             yield Leftover(
-                INSTANCE, instance.uuid, '%s%s=%s%s, on %s' % (
-                    condition, flavor_specs.EXTRA_SPEC,
-                    extra_specs[flavor_specs.EXTRA_SPEC],
-                    ' (scheduler hint)' if is_from_hint else '',
-                    'host %s' % instance.host if instance.host else 'no host'),
-                _REMEDIES.get(instance.vm_state, _RESIZE))
+                INSTANCE, instance.uuid, content='%s, on %s' % (content, host),
+                remedy=_REMEDIES.get(instance.vm_state, _RESIZE))
             return
 
 
-def _check_options(paths: abc.Iterable[str]) -> abc.Iterator[Leftover]:
+def _check_options(paths: abc.Iterable[str]) -> _Leftovers:
     """Yield the options of this package in the configuration files."""
     for path in paths:
         for group, options in config_files.read_sections(path).items():
@@ -193,34 +191,35 @@ def _check_options(paths: abc.Iterable[str]) -> abc.Iterator[Leftover]:
                 else:
                     continue
                 yield Leftover(
-                    OPTION, path, '[%s] %s = %s' % (group, option, value),
-                    '%s, and restart the services that read it.' % remedy)
+                    OPTION, path,
+                    content='[%s] %s = %s' % (group, option, value),
+                    remedy='%s, and restart the services that read it.'
+                    % remedy)
 
 
-def _check_hosts(context: nova_context.RequestContext,
-                 cell: objects.CellMapping) -> abc.Iterator[Leftover]:
+def _check_hosts(context: nova_context.RequestContext) -> _Leftovers:
     """Yield the hosts of a cell that run the driver of this package."""
-    for _, host in host_view.list_hosts(context, cell):
+    for host in host_inventory.iterate_hosts(context, aggregates=()):
         if host.has_our_driver:
             yield Leftover(
-                HOST, host.name, 'its nova-compute runs %s'
-                % driver_alias.DRIVER,
-                'Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
+                HOST, host.name,
+                content='its nova-compute runs ' + driver_alias.DRIVER,
+                remedy='Set [DEFAULT] compute_driver = libvirt.LibvirtDriver '
                 'there, and restart nova-compute.')
 
 
-def _check_aggregate(aggregate: objects.Aggregate) -> abc.Iterator[Leftover]:
+def _check_aggregate(aggregate: objects.Aggregate) -> _Leftovers:
     """Yield the metadata of a host aggregate that this package reads."""
     for key, value in sorted(aggregate.metadata.items()):
         if key in _KEYS or (key == _AMBIGUOUS_KEY and
                             aggregate_metadata.allows_priority(aggregate)):
             yield Leftover(
-                AGGREGATE_KEY, aggregate.name, '%s=%s' % (key, value),
-                'Unset it with "openstack aggregate unset --property %s %s".'
-                % (key, shlex.quote(aggregate.name)))
+                AGGREGATE_KEY, aggregate.name, content='%s=%s' % (key, value),
+                remedy='Unset it with "openstack aggregate unset --property '
+                '%s %s".' % (key, shlex.quote(aggregate.name)))
 
 
-def _check_traits() -> abc.Iterator[Leftover]:
+def _check_traits() -> _Leftovers:
     """Yield the providers with traits of this package, then the traits."""
     try:
         # In some releases the client asks Placement when it is made.
@@ -230,16 +229,17 @@ def _check_traits() -> abc.Iterator[Leftover]:
         for trait in known:
             for provider in allocations.list_providers(client, trait):
                 yield Leftover(
-                    TRAIT, provider['name'], trait, 'Remove it from the '
-                    'traits of resource provider %s: set the others with '
-                    '"openstack resource provider trait set".'
-                    % provider['uuid'])
+                    TRAIT, provider['name'], content=trait,
+                    remedy='Remove it from the traits of resource provider '
+                    '%s: set the others with "openstack resource provider '
+                    'trait set".' % provider['uuid'])
         for trait in known:
             yield Leftover(
-                TRAIT, trait, 'known to Placement', 'Delete it with '
-                '"openstack trait delete" once no resource provider has it.')
+                TRAIT, trait, content='known to Placement',
+                remedy='Delete it with "openstack trait delete" once no '
+                'resource provider has it.')
     except (allocations.PlacementRefused, *allocations.CLIENT_ERRORS) as error:
         yield Leftover(
-            UNREAD, 'Placement', '%s.' % str(error).rstrip('.'),
-            'Check Placement and [placement] in nova.conf, and run this '
-            'again.')
+            UNREAD, 'Placement', content='%s.' % str(error).rstrip('.'),
+            remedy='Check Placement and [placement] in nova.conf, and run '
+            'this again.')
