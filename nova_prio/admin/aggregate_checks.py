@@ -66,8 +66,8 @@ def find_warnings(
                        'neither true nor false; set it to one of them.'
                        % (aggregate.name, key, value))
         # A host in a cell that does not answer may run the driver.
-        stock = (members if all_hosts_known else members & names
-                 ) - reports.keys() - broken
+        known = members if all_hosts_known else members & names
+        stock = known - reports.keys() - broken
         if stock and aggregate_metadata.allows_priority(aggregate):
             yield ("%s of the host aggregate '%s' for priority instances "
                    "does not run '%s' and gets no priority instance; set "
@@ -75,14 +75,17 @@ def find_warnings(
                    'installed, or remove the host from the aggregate.'
                    % (_format_names(stock), aggregate.name,
                       driver_alias.DRIVER))
-    allowing = list(filter(aggregate_metadata.allows_priority, aggregates))
-    excluded = reports.keys() - {
-        name for aggregate in allowing for name in aggregate.hosts}
+    is_any_allowing = False
+    excluded = set(reports)
+    for aggregate in aggregates:
+        if aggregate_metadata.allows_priority(aggregate):
+            is_any_allowing = True
+            excluded.difference_update(aggregate.hosts)
     if excluded:
         yield ('%s runs %s, but gets no priority instance, being in no host '
                'aggregate with the metadata %s=true; add it to one.'
                % (_format_names(excluded), driver_alias.DRIVER, _KEY))
-    elif not allowing:
+    elif not is_any_allowing:
         yield ('No host aggregate has the metadata %s=true, which priority '
                'instances need; set it on one with hosts that run %s.'
                % (_KEY, driver_alias.DRIVER))
@@ -103,10 +106,13 @@ def find_mirror_warnings(
     from nova.scheduler.client import report
 
     from nova_prio.placement import allocations
-    compared = list(filter(aggregate_metadata.restricts_requests, aggregates))
+    compared = [aggregate for aggregate in aggregates
+                if aggregate_metadata.restricts_requests(aggregate)]
+    if not compared:
+        return
     try:
         # In some releases the client asks Placement when it is made.
-        client = report.SchedulerReportClient() if compared else None
+        client = report.SchedulerReportClient()
         for aggregate in compared:
             url = '/resource_providers?member_of=' + aggregate.uuid
             providers = {provider['uuid'] for provider in allocations.get_json(
@@ -131,21 +137,23 @@ def _compare_mirror(
     missing = {host.name for host in hosts if host.name in aggregate.hosts and
                host.node.uuid not in providers}
     if missing:
+        effect = _format_effect(
+            aggregate, for_priority='no priority instance',
+            for_ordinary='new ordinary instances')
         yield ("%s of the host aggregate '%s' is not in that aggregate in "
                'Placement, which %s; run "nova-manage placement '
                'sync_aggregates".' % (
-                   _format_names(missing), aggregate.name, _format_effect(
-                       aggregate, for_priority='no priority instance',
-                       for_ordinary='new ordinary instances')))
+                   _format_names(missing), aggregate.name, effect))
     surplus = {host.name for host in hosts if host.node.uuid in providers and
                host.name not in aggregate.hosts}
     if surplus:
+        effect = _format_effect(
+            aggregate, for_priority='priority instances',
+            for_ordinary='no new ordinary instance')
         yield ("%s is not in the host aggregate '%s', but in that aggregate "
                'in Placement, which %s; run "nova-prio audit --fix", or take '
                'it out with "openstack resource provider aggregate set".' % (
-                   _format_names(surplus), aggregate.name, _format_effect(
-                       aggregate, for_priority='priority instances',
-                       for_ordinary='no new ordinary instance')))
+                   _format_names(surplus), aggregate.name, effect))
 
 
 def _format_effect(aggregate: objects.Aggregate, for_priority: str,
@@ -205,6 +213,6 @@ def _format_names(hosts: abc.Collection[str]) -> str:
     names = ', '.join(sorted(hosts)[:_MAX_NAMES])
     if len(hosts) == 1:
         return 'Host ' + names
-    more = len(hosts) - _MAX_NAMES
-    return 'Each of the hosts %s%s' % (
-        names, ' and %d more' % more if more > 0 else '')
+    if len(hosts) > _MAX_NAMES:
+        names += ' and %d more' % (len(hosts) - _MAX_NAMES)
+    return 'Each of the hosts ' + names

@@ -43,8 +43,10 @@ def format_read_error(error: Exception, files: abc.Iterable[str] = ()) -> str:
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):
-        path = next(filter(_is_undecodable, files), None)
-        text = '%s: %s' % (path, text) if path else text
+        for path in files:
+            if _is_undecodable(path):
+                text = '%s: %s' % (path, text)
+                break
     return 'The configuration of Nova cannot be read: %s.' % text
 
 

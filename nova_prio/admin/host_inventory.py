@@ -13,6 +13,7 @@ from collections import abc
 import contextlib
 import dataclasses
 import functools
+import operator
 import typing
 
 from nova import context as nova_context
@@ -89,26 +90,29 @@ class HostRecord:
         return host_report.STATS_KEY in (self.node.stats or {})
 
     @functools.cached_property
-    def _report_or_problem(
-            self) -> capacity_report.CapacityReport | str | None:
+    def _report_and_problem(
+            self) -> tuple[capacity_report.CapacityReport | None, str | None]:
+        """The values of ``report`` and ``problem``."""
         if not self.is_registered:
-            return 'nova-compute has not written the resources of the host yet'
+            return None, (
+                'nova-compute has not written the resources of the host yet')
         try:
-            return host_report.HostReport.from_stats(self.node.stats)
+            return host_report.HostReport.from_stats(self.node.stats), None
         except host_report.UnreadableReport as error:
-            return str(error)
+            return None, str(error)
 
     @property
     def report(self) -> capacity_report.CapacityReport | None:
         """The report; None with another driver, or if it has a problem."""
-        found = self._report_or_problem
-        return None if isinstance(found, str) else found
+        return self._report_and_problem[0]
 
     @property
     def problem(self) -> str | None:
-        """Why the record is incomplete, or the report cannot be read."""
-        found = self._report_or_problem
-        return found if isinstance(found, str) else None
+        """Why the record is incomplete, or the report cannot be read.
+
+        None if it can, or with another driver.
+        """
+        return self._report_and_problem[1]
 
     @functools.cached_property
     def is_up(self) -> bool:
@@ -120,8 +124,9 @@ class HostRecord:
     def cells(self) -> list[objects.NUMACell]:
         """The NUMA cells of the host."""
         text = self.node.numa_topology
-        return (objects.NUMATopology.obj_from_db_obj(text).cells
-                if text else [])
+        if not text:
+            return []
+        return objects.NUMATopology.obj_from_db_obj(text).cells
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
@@ -139,7 +144,8 @@ class HostRecord:
     @property
     def allows_priority(self) -> bool:
         """Whether an aggregate marks the host for priority instances."""
-        return any(map(aggregate_metadata.allows_priority, self.aggregates))
+        return any(aggregate_metadata.allows_priority(aggregate)
+                   for aggregate in self.aggregates)
 
 
 def get_resource_request(
@@ -147,7 +153,7 @@ def get_resource_request(
         hints: dict[str, typing.Any] | None = None) -> demand.ResourceRequest:
     """Return the ResourceRequest of an instance of a flavor.
 
-    :param hints: scheduler hints
+    :param hints: scheduler hints, name -> value; None if there are none
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
@@ -166,14 +172,18 @@ def list_hosts(context: nova_context.RequestContext,
     :returns: (hosts sorted by name, UUIDs of the cells)
     """
     aggregates = objects.AggregateList.get_all(context)
+    answers, silent_cells = read_cells(
+        context, _list_hosts_of_cell, aggregates, disabled)
+    hosts = []
+    for found in answers.values():
+        hosts += found
+    hosts.sort(key=operator.attrgetter('name'))
+    return hosts, silent_cells
 
-    def read(cell_context: nova_context.RequestContext) -> list[HostRecord]:
-        """Return the hosts of a cell."""
-        return list(iterate_hosts(cell_context, aggregates, disabled))
 
-    answers, silent_cells = read_cells(context, read)
-    hosts = [host for found in answers.values() for host in found]
-    return sorted(hosts, key=lambda host: host.name), silent_cells
+def _list_hosts_of_cell(*args: typing.Any) -> list[HostRecord]:
+    """Return the hosts of a cell; the arguments are for iterate_hosts."""
+    return list(iterate_hosts(*args))
 
 
 def iterate_hosts(context: nova_context.RequestContext,
@@ -201,7 +211,6 @@ def iterate_hosts(context: nova_context.RequestContext,
 
 def read_cells(context: nova_context.RequestContext,
                read: abc.Callable[..., typing.Any], *args: typing.Any,
-               **kwargs: typing.Any,
                ) -> tuple[dict[str, typing.Any], list[str]]:
     """Call a function for each cell except cell0.
 
@@ -211,7 +220,7 @@ def read_cells(context: nova_context.RequestContext,
     """
     answers, silent_cells = {}, []
     for cell, answer in nova_context.scatter_gather_skip_cell0(
-            context, read, *args, **kwargs).items():
+            context, read, *args).items():
         if nova_context.is_cell_failure_sentinel(answer):
             silent_cells.append(cell)
         else:
@@ -231,7 +240,8 @@ def read_services(context: nova_context.RequestContext,
                   ) -> dict[str, objects.Service]:
     """Return the nova-compute services of the cells that answer, by host."""
     services: dict[str, objects.Service] = {}
-    for found in read_cells(context, _read_services_of_cell)[0].values():
+    answers, _ = read_cells(context, _read_services_of_cell)
+    for found in answers.values():
         services.update(found)
     return services
 

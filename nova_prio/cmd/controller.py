@@ -47,7 +47,7 @@ def configure_nova(parsed_args):
     conf = hooks.register_options()
     options = ['--config-file=' + path for path in parsed_args.config_file]
     try:
-        config.parse_args(['nova-prio', *options], configure_db=False,
+        config.parse_args(['nova-prio'] + options, configure_db=False,
                           init_rpc=False)
         host_inventory.connect_databases(conf)
         yield context.get_admin_context()
@@ -115,9 +115,10 @@ def make_audit(context, placement):
     from nova_prio.admin.audit import guests
     from nova_prio.admin.audit import run
     conf = get_conf()
+    this_host = conf.host if is_compute() else None
     return run.CloudAudit(
-        context, placement, conf.host if is_compute() else None,
-        functools.partial(guests.read_guests, conf))
+        context, placement, name=this_host,
+        read_guests=functools.partial(guests.read_guests, conf))
 
 
 def find_flavor(context, wanted):

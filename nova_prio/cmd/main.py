@@ -40,11 +40,11 @@ def _check_import(entry):
     try:
         entry.load()
     except ImportError as error:
+        extra = 'scenario' if entry.name.startswith('scenario') else 'cli'
         raise SystemExit(
             'nova-prio %s needs a library that is not installed: %s. Install '
             'this package with its extra %s.' % (
-                entry.name.replace('_', ' '), str(error).rstrip('.'),
-                'scenario' if entry.name.startswith('scenario') else 'cli'))
+                entry.name.replace('_', ' '), str(error).rstrip('.'), extra))
 
 
 class ColorFormatter(logging.Formatter):
@@ -52,10 +52,11 @@ class ColorFormatter(logging.Formatter):
 
     def format(self, record):
         """Return the text of a log record."""
-        by_level = (colors.RED if record.levelno >= logging.ERROR
-                    else colors.YELLOW)
+        color = colors.YELLOW
+        if record.levelno >= logging.ERROR:
+            color = colors.RED
         return colors.paint(super().format(record),
-                            getattr(record, 'color', by_level))
+                            getattr(record, 'color', color))
 
 
 class NovaPrio(app.App):
@@ -65,6 +66,10 @@ class NovaPrio(app.App):
     LOG = logging.getLogger(__name__)
 
     def __init__(self, **kwargs):
+        """Prepare the program.
+
+        :param kwargs: parameters of cliff's App
+        """
         super().__init__(
             description=self.__doc__,
             version=version.VersionInfo('nova-prio').version_string(),
@@ -90,9 +95,8 @@ class NovaPrio(app.App):
     def configure_logging(self):
         """Print the messages of ``LOG``, and none of other loggers."""
         handler = logging.StreamHandler(self.stderr)
-        handler.setFormatter(ColorFormatter('%(message)s')
-                             if colors.is_wanted(self.stderr) else
-                             logging.Formatter('%(message)s'))
+        if colors.is_wanted(self.stderr):
+            handler.setFormatter(ColorFormatter())
         self.LOG.handlers = [handler]
         if not self.options.debug:
             # Without a handler, Python prints the warnings of all loggers.

@@ -73,9 +73,10 @@ def get_number(parsed_args, name, least, most=math.inf, parse=int):
         number = parse(value)
         if least <= number <= most:
             return number
-    refuse('--' + name.replace('_', '-'), value, '%s from %s %s' % (
-        'whole numbers' if parse is int else 'numbers', least,
-        'on' if most == math.inf else 'to %s' % most))
+    kind = 'whole numbers' if parse is int else 'numbers'
+    end = 'on' if most == math.inf else 'to %s' % most
+    refuse('--' + name.replace('_', '-'), value,
+           '%s from %s %s' % (kind, least, end))
 
 
 def add_name(text, name):
@@ -94,9 +95,12 @@ def place_names(columns, rows, uuid_column):
     :param uuid_column: name of the column whose texts may end with a UUID
     """
     place = columns.index(uuid_column)
-    return columns[:-1], [
-        (*row[:place], add_name(row[place], row[-1]), *row[place + 1:-1])
-        for row in rows]
+    named_rows = []
+    for row in rows:
+        values = list(row[:-1])
+        values[place] = add_name(row[place], row[-1])
+        named_rows.append(values)
+    return columns[:-1], named_rows
 
 
 def warn_of_silent_cells(app, cells):
@@ -194,4 +198,4 @@ def format_line(line):
     """Return the values of ``verify.COLUMNS`` of a VerifyLine, a list."""
     amounts = [AmountsColumn(value) for value in (
         line.plan, line.placement, line.compute, line.libvirt)]
-    return [line.item, *amounts, line.state, line.remedy]
+    return [line.item] + amounts + [line.state, line.remedy]
