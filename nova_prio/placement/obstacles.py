@@ -51,28 +51,35 @@ def find_obstacles(
         yield Obstacle('the request names another host')
         return
     yield from _find_trait_obstacles(request, set(provider['traits']))
-
-    def join_names(uuids: abc.Collection[str]) -> str:
-        """Return the names of aggregates, the first ones if they are many."""
-        names = sorted(aggregate_names.get(uuid, uuid) for uuid in uuids)
-        more = len(names) - _MOST_NAMES
-        return ' or '.join(names[:_MOST_NAMES] + (
-            ['%d more' % more] if more > 0 else []))
-
     aggregates = set(provider['aggregates'])
     # The provider must be in one aggregate of each list.
     for alternatives in group.aggregates:
         if aggregates.isdisjoint(alternatives):
-            yield Obstacle('is in no aggregate with %s'
-                           % join_names(alternatives), is_restriction=True)
+            names = _join_names(alternatives, aggregate_names)
+            yield Obstacle('is in no aggregate with %s' % names,
+                           is_restriction=True)
     forbidden = group.forbidden_aggregates & aggregates
     if forbidden:
-        yield Obstacle('is in the forbidden aggregate %s'
-                       % join_names(forbidden), is_restriction=True)
+        names = _join_names(forbidden, aggregate_names)
+        yield Obstacle('is in the forbidden aggregate %s' % names,
+                       is_restriction=True)
     for name, amount in sorted(request.merged_resources().items()):
         yield from _find_shortages(
             name, amount, provider['inventories'].get(name),
             provider['usages'].get(name, 0))
+
+
+def _join_names(uuids: abc.Iterable[str],
+                aggregate_names: abc.Mapping[str, str]) -> str:
+    """Return the names of aggregates, the first ones if they are many.
+
+    :param aggregate_names: UUID of an aggregate -> its name
+    """
+    names = sorted(aggregate_names.get(uuid, uuid) for uuid in uuids)
+    more = len(names) - _MOST_NAMES
+    if more > 0:
+        names = names[:_MOST_NAMES] + ['%d more' % more]
+    return ' or '.join(names)
 
 
 def _find_trait_obstacles(request: utils.ResourceRequest,
@@ -80,15 +87,14 @@ def _find_trait_obstacles(request: utils.ResourceRequest,
     """Yield the required traits that are missing, then the forbidden ones."""
     group = request.get_request_group(None)
     # Request filters restrict the root provider.
-    for text, of_filters, of_flavor, are_forbidden in (
-            ('lacks the trait %s', request._root_required,
-             group.required_traits, False),
-            ('has the forbidden trait %s', request._root_forbidden,
-             group.forbidden_traits, True)):
-        for trait in sorted(of_filters | of_flavor):
-            if (trait in traits) == are_forbidden:
-                yield Obstacle(text % trait,
-                               is_restriction=trait in of_filters)
+    required = request._root_required | group.required_traits
+    for trait in sorted(required - traits):
+        yield Obstacle('lacks the trait ' + trait,
+                       is_restriction=trait in request._root_required)
+    forbidden = request._root_forbidden | group.forbidden_traits
+    for trait in sorted(forbidden & traits):
+        yield Obstacle('has the forbidden trait ' + trait,
+                       is_restriction=trait in request._root_forbidden)
 
 
 def _find_shortages(name: str, amount: int,
@@ -107,8 +113,9 @@ def _find_shortages(name: str, amount: int,
     free = max(capacity - used, 0)
     if amount > free:
         # More than the capacity can never be free.
-        yield Obstacle(needed + '%d free of %d' % (free, capacity), name,
-                       amount - free if amount <= capacity else 0)
+        missing = amount - free if amount <= capacity else 0
+        yield Obstacle(needed + '%d free of %d' % (free, capacity),
+                       resource=name, missing=missing)
     elif amount > inventory['max_unit']:
         yield Obstacle(needed + '%d at most for one instance'
                        % inventory['max_unit'], name)

@@ -11,7 +11,6 @@ Only the limits for one instance, such as ``max_unit``, are missing there.
 from __future__ import annotations
 
 from collections import abc
-import functools
 import math
 import typing
 
@@ -57,14 +56,16 @@ def find_obstacles(
     for uuid in missing.difference(providers):
         providers[uuid] = _read_provider(client, uuid)
     _add_aggregates(client, request, providers)
-    find = _make_finder(client, request, aggregate_names)
-    found = {uuid: find(provider) for uuid, provider in providers.items()}
+    shared = _read_shared_classes(client)
+    found = {}
+    for uuid, provider in providers.items():
+        found[uuid] = _find_own(request, provider, aggregate_names, shared)
     # The limits for one instance are not in the summaries.
     unexplained = sorted(uuid for uuid, each in found.items() if not each)
     for uuid in unexplained[:_FEW]:
-        found[uuid] = find({
-            **_read_provider(client, uuid),
-            'aggregates': providers[uuid]['aggregates']})
+        provider = _read_provider(client, uuid)
+        provider['aggregates'] = providers[uuid]['aggregates']
+        found[uuid] = _find_own(request, provider, aggregate_names, shared)
     rest = unexplained[_FEW:]
     if rest:
         found.update(_find_unit_obstacles(
@@ -101,13 +102,16 @@ def _read_provider(client: report.SchedulerReportClient,
 
     If it does not exist, the result has no traits and no resources.
     """
-    read = functools.partial(allocations.read_provider, client)
     tree = allocations.get_json(
         client, '/resource_providers?in_tree=' + uuid)['resource_providers']
-    provider = _make_provider(uuid, read(uuid, 'traits') if tree else [])
+    provider = _make_provider(uuid, [])
+    if tree:
+        provider['traits'] = allocations.read_provider(client, uuid, 'traits')
     for each in tree:
-        usages = read(each['uuid'], 'usages')
-        for name, inventory in read(each['uuid'], 'inventories').items():
+        usages = allocations.read_provider(client, each['uuid'], 'usages')
+        inventories = allocations.read_provider(
+            client, each['uuid'], 'inventories')
+        for name, inventory in inventories.items():
             _add_inventory(
                 provider, name, provider_rows.get_capacity(inventory),
                 usages[name], inventory)
@@ -127,7 +131,7 @@ def _add_inventory(root: _Provider, name: str, capacity: int, used: int,
     :param units: limits for one instance, such as ``max_unit``
     """
     inventory = root['inventories'].setdefault(
-        name, {**units, 'total': 0, 'reserved': 0, 'allocation_ratio': 1})
+        name, dict(units, total=0, reserved=0, allocation_ratio=1))
     inventory['total'] += capacity
     root['usages'][name] = root['usages'].get(name, 0) + used
 
@@ -137,7 +141,9 @@ def _add_aggregates(client: report.SchedulerReportClient,
                     providers: abc.Mapping[str, _Provider]) -> None:
     """Add those aggregates to the providers which the request names."""
     group = request.get_request_group(None)
-    named = set(group.forbidden_aggregates).union(*group.aggregates)
+    named = set(group.forbidden_aggregates)
+    for alternatives in group.aggregates:
+        named.update(alternatives)
     # A provider in one of several aggregates may not be in the others.
     for aggregate in named:
         for member in allocations.get_json(
@@ -147,33 +153,32 @@ def _add_aggregates(client: report.SchedulerReportClient,
                 providers[member['uuid']]['aggregates'].append(aggregate)
 
 
-def _make_finder(client: report.SchedulerReportClient,
-                 request: utils.ResourceRequest,
-                 aggregate_names: abc.Mapping[str, str],
-                 ) -> abc.Callable[[_Provider], list[obstacles.Obstacle]]:
-    """Return a function, provider -> its obstacles.
+def _read_shared_classes(client: report.SchedulerReportClient) -> set[str]:
+    """Return the resource classes that providers share with hosts."""
+    shared: set[str] = set()
+    for sharer in allocations.list_providers(
+            client, os_traits.MISC_SHARES_VIA_AGGREGATE):
+        shared.update(allocations.read_provider(
+            client, sharer['uuid'], 'inventories'))
+    return shared
 
-    The function leaves out a resource class that the host itself lacks but
-    another provider shares with hosts, unless this is the only obstacle.
+
+def _find_own(request: utils.ResourceRequest, provider: _Provider,
+              aggregate_names: abc.Mapping[str, str],
+              shared: set[str]) -> list[obstacles.Obstacle]:
+    """Return the obstacles of a provider.
+
+    Leave out a resource class that the provider itself lacks but another
+    provider shares with hosts, unless this is the only obstacle.
+
+    :param shared: the result of :func:`_read_shared_classes`
     """
-    sharers = allocations.list_providers(
-        client, os_traits.MISC_SHARES_VIA_AGGREGATE)
-    shared = set().union(*(
-        allocations.read_provider(client, sharer['uuid'], 'inventories')
-        for sharer in sharers))
-
-    def find(provider: _Provider) -> list[obstacles.Obstacle]:
-        """Return the obstacles of a provider."""
-        all_found = list(obstacles.find_obstacles(
-            request, provider, aggregate_names))
-        own = [each for each in all_found if each.resource not in shared or
-               each.resource in provider['inventories']]
-        return own or [
-            obstacles.Obstacle('no provider shares the needed %s with the host'
-                               % each.resource, each.resource)
-            for each in all_found]
-
-    return find
+    found = list(obstacles.find_obstacles(request, provider, aggregate_names))
+    own = [each for each in found if each.resource not in shared or
+           each.resource in provider['inventories']]
+    return own or [
+        obstacles.Obstacle('no provider shares the needed %s with the host'
+                           % each.resource, each.resource) for each in found]
 
 
 def _find_unit_obstacles(
