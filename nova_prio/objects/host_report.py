@@ -23,7 +23,7 @@ _USED = [row + '_used' for row in capacity.Rows._fields]
 
 def parse_cpu_set(text):
     """Return a frozenset of the CPU numbers in a text such as '0-7' or ''."""
-    return frozenset(hardware.parse_cpu_spec(text) if text else ())
+    return frozenset(hardware.parse_cpu_spec(text))
 
 
 class UnreadableReport(ValueError):
@@ -52,34 +52,34 @@ class HostReport(base.VersionedObject):
         'floating_cpus': fields.IntegerField(),  # number of floating CPUs
         'cpu_allocation_ratio': fields.StringField(),  # an exact decimal
         'vcpus_used': fields.IntegerField(),
-        # high_sellable, high_used, low_sellable and so on.
-        **{name: fields.IntegerField() for name in (*_SELLABLE, *_USED)},
         'low_by_cell': fields.DictOfIntegersField(default={}),
         'partition_problem': fields.StringField(default=''),
         'blocked_cpus': fields.StringField(default=''),
         'blocked_by': fields.StringField(default=''),
         'problem': fields.StringField(default=''),
         'leased_cpus': fields.StringField(default=''),
-    }
+        # high_sellable, low_sellable and so on.
+    } | dict.fromkeys(_SELLABLE + _USED, fields.IntegerField())
 
     @classmethod
     def to_stats(cls, report):
         """Return the text of a CapacityReport for the stats of its node."""
         cpus = report.cpus
+        low_by_cell = {str(cell): vcpus
+                       for cell, vcpus in report.low_by_cell.items()}
         stored = cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
             mix=cpus.mix, floating_cpus=report.floating_cpus,
             cpu_allocation_ratio=str(cpus.ratio),
-            vcpus_used=report.vcpus_used,
-            **dict(zip(_SELLABLE, report.sellable)),
-            **dict(zip(_USED, report.used)),
-            low_by_cell={str(cell): vcpus
-                         for cell, vcpus in report.low_by_cell.items()},
+            vcpus_used=report.vcpus_used, low_by_cell=low_by_cell,
             partition_problem=report.partition_problem,
             blocked_cpus=hardware.format_cpu_spec(report.blocked),
             blocked_by=report.blocked_by, problem=report.problem,
             leased_cpus=hardware.format_cpu_spec(report.leased))
+        amounts = report.sellable + report.used
+        for name, amount in zip(_SELLABLE + _USED, amounts):
+            setattr(stored, name, amount)
         stored.obj_reset_changes()
         return jsonutils.dumps(stored.obj_to_primitive(), sort_keys=True)
 
@@ -89,13 +89,13 @@ class HostReport(base.VersionedObject):
         :raises ValueError: if the text of a field is invalid
         :raises nova.exception.Invalid: if a CPU set is invalid
         """
+        low_by_cell = {int(cell): vcpus
+                       for cell, vcpus in self.low_by_cell.items()}
         return capacity_report.CapacityReport(
             cpus=_make_cpus(self.cpu_dedicated_set, self.cpu_shared_set,
                             self.cpu_allocation_ratio, self.mix),
             sellable=self._get_rows(_SELLABLE), used=self._get_rows(_USED),
-            vcpus_used=self.vcpus_used,
-            low_by_cell={int(cell): vcpus
-                         for cell, vcpus in self.low_by_cell.items()},
+            vcpus_used=self.vcpus_used, low_by_cell=low_by_cell,
             partition_problem=self.partition_problem,
             blocked=parse_cpu_set(self.blocked_cpus),
             blocked_by=self.blocked_by, problem=self.problem,
@@ -103,7 +103,7 @@ class HostReport(base.VersionedObject):
 
     def _get_rows(self, names):
         """Return the ``capacity.Rows`` of these fields."""
-        return capacity.Rows(*(getattr(self, name) for name in names))
+        return capacity.Rows._make(getattr(self, name) for name in names)
 
     @classmethod
     def from_stats(cls, stats):
