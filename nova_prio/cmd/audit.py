@@ -91,6 +91,7 @@ class Audit(report.Report):
 
 def _audit_guests(parsed_args):
     """Yield the rows of this compute host, without Nova's databases."""
+    from nova_prio.admin.audit import finding as kinds
     from nova_prio.admin.audit import guests
     conf = controller.get_conf()
     if not controller.is_compute():
@@ -106,9 +107,9 @@ def _audit_guests(parsed_args):
     for name in parsed_args.host or ():
         report.check_is_this_host(name)
     guest_host, running = controller.read_guests(conf)
-    findings = list(guests.check(conf.host, guest_host, running))
+    findings = kinds.set_host(conf.host, guests.check(guest_host, running))
     for finding in findings:
-        yield (*_make_row(finding, 'found'), '')
+        yield _make_row(finding, 'found') + ('',)
     if parsed_args.all and not findings:
         yield (conf.host, '', '', '', '', '',
                guests.summarize(guest_host, running), 'ok', '', '')
@@ -122,9 +123,10 @@ def _audit_cloud(app, context, parsed_args):
     if parsed_args.fix:
         # A finding may be out of date if the operator answers late, so ask
         # before the hosts are read.
+        noun = 'host' if total == 1 else 'hosts'
         changes.confirm(
-            app, parsed_args, 'Check %d host%s, and repair all findings?'
-            % (total, '' if total == 1 else 's'))
+            app, parsed_args, 'Check %d %s, and repair all findings?'
+            % (total, noun))
     audit = controller.make_audit(
         context, controller.make_placement_client())
     busy_hosts = []
@@ -137,7 +139,7 @@ def _audit_cloud(app, context, parsed_args):
             for finding in findings:
                 row = _repair_if_asked(app, audit, view, finding, parsed_args)
                 name = view.names.get(finding.consumer, '') if view else ''
-                yield (*row, name)
+                yield row + (name,)
             if not view:
                 continue
             state = '' if findings else 'ok'
@@ -145,13 +147,13 @@ def _audit_cloud(app, context, parsed_args):
                 busy_hosts.append(view.name)
                 state = 'in motion'
             if parsed_args.all:
-                yield (*_make_row(audit.summarize(view), state), '')
+                yield _make_row(audit.summarize(view), state) + ('',)
     if busy_hosts:
+        more = ', ...' if len(busy_hosts) > MAX_NAMES else ''
         app.LOG.warning(
             'On %d hosts, in-flight instances and migrations, inventories '
             'and reports were not checked: %s%s.',
-            len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]),
-            ', ...' if len(busy_hosts) > MAX_NAMES else '')
+            len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]), more)
 
 
 def _repair_if_asked(app, audit, view, finding, parsed_args):
@@ -174,9 +176,10 @@ def _repair_if_asked(app, audit, view, finding, parsed_args):
         audit.repair(view, finding)
     except allocations.PlacementRefused as error:
         return _make_row(finding, 'failed', '%s.' % str(error).rstrip('.'))
-    changes.log_change(
-        app, 'Host %s: repaired %s%s.', finding.host, finding.kind,
-        ' of ' + finding.consumer if finding.consumer else '')
+    repaired = finding.kind
+    if finding.consumer:
+        repaired += ' of ' + finding.consumer
+    changes.log_change(app, 'Host %s: repaired %s.', finding.host, repaired)
     return _make_row(finding, 'fixed', finding.next_step)
 
 
@@ -185,6 +188,7 @@ def _make_row(finding, state, remedy=None):
 
     :param remedy: None for that of the finding
     """
+    if remedy is None:
+        remedy = finding.remedy
     return (finding.host, finding.kind, finding.consumer, finding.needed,
-            finding.placement, finding.compute, finding.libvirt, state,
-            finding.remedy if remedy is None else remedy)
+            finding.placement, finding.compute, finding.libvirt, state, remedy)

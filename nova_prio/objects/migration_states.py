@@ -39,17 +39,10 @@ def is_open(migration: objects.Migration) -> bool:
     return migration.status not in _ENDED
 
 
-def are_quiet(*records: objects.Instance | objects.Migration,
-              seconds: float | None = None) -> bool:
-    """Return whether nobody has changed the records for some time.
-
-    :param seconds: the time; None for QUIET_SECONDS
-    """
-    if seconds is None:
-        seconds = QUIET_SECONDS
-    return all(timeutils.is_older_than(
-        record.updated_at or record.created_at, seconds)
-        for record in records)
+def is_quiet(record: objects.Instance | objects.Migration) -> bool:
+    """Return whether nobody has changed a record for QUIET_SECONDS."""
+    return timeutils.is_older_than(
+        record.updated_at or record.created_at, QUIET_SECONDS)
 
 
 def never_began(migration: objects.Migration) -> bool:
@@ -126,6 +119,30 @@ def get_instance(context: nova_context.RequestContext,
             expected_attrs=['migration_context', 'pci_devices'])
     except exception.InstanceNotFound:
         return None
+
+
+def get_if_idle(context: nova_context.RequestContext,
+                uuid: str) -> objects.Instance | None:
+    """Return the instance with a UUID.
+
+    :returns: None if the instance does not exist, has a task, has an open
+        migration, is being evacuated, or if it or one of its migrations
+        changed lately: Nova may not be done with it
+    """
+    try:
+        instance = objects.Instance.get_by_uuid(
+            context, uuid, expected_attrs=[
+                'flavor', 'migration_context', 'system_metadata'])
+    except exception.InstanceNotFound:
+        return None
+    for migration in objects.MigrationList.get_by_filters(
+            context, {'instance_uuid': uuid}):
+        if (is_open(migration) or not is_quiet(migration) or
+                is_unfinished_evacuation(instance, migration)):
+            return None
+    if instance.task_state is None and is_quiet(instance):
+        return instance
+    return None
 
 
 def get_newest(instance: objects.Instance) -> objects.Migration | None:

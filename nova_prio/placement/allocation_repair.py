@@ -3,21 +3,21 @@
 """Write the expected allocations of an instance to Placement.
 
 ``context`` and ``client`` are those of :mod:`nova_prio.placement.allocations`.
-``provider`` is the UUID of the resource provider of the host, ``sharing`` are
-the UUIDs of the providers that share disks with the host. ``present`` is the
-answer of Placement with the allocations of the instance.
+``providers`` are the UUIDs of the resource provider of the host, which is the
+first one, and of the providers that share disks with the host. ``present`` is
+the answer of Placement with the allocations of the instance.
 """
 
 from __future__ import annotations
 
 from collections import abc
 import copy
-import functools
 import typing
 
 from nova.compute import utils as compute_utils
 import os_resource_classes as orc
 
+from nova_prio.objects import migration_states
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
@@ -31,9 +31,10 @@ def repair(context: nova_context.RequestContext,
            uuid: str) -> tuple[dict[str, int], dict[str, int]] | None:
     """Write the expected allocations of an instance if the instance is idle.
 
-    It is idle if :func:`nova_prio.placement.allocations.get_if_idle` says so,
-    and if no migration from its host has its allocations.
+    It is idle if :func:`nova_prio.objects.migration_states.get_if_idle` says
+    so, and if no migration from its host has its allocations.
 
+    :param provider: UUID of the resource provider of the host
     :param host: host name of the instance
     :param uuid: UUID of the instance
     :returns: the amounts before and after, by resource class, with the disks
@@ -42,35 +43,34 @@ def repair(context: nova_context.RequestContext,
         only its DISK_GB; the text says which
     """
     url = '/allocations/' + uuid
-    sharing = find_sharing_providers(client, provider)
+    providers = _list_providers(client, provider)
     for _ in range(allocations.ATTEMPTS):
         # Read the allocations before the instance: if a move begins later, the
         # move changes the generation, and Placement refuses the write.
         present = client.get_allocs_for_consumer(context, uuid)
-        instance = allocations.get_if_idle(context, uuid)
+        instance = migration_states.get_if_idle(context, uuid)
         if (instance is None or instance.host != host or
                 allocations.migration_has_allocations(instance, client)):
             return None
-        expected = allocations.get_expected(
-            instance,
-            compute_utils.is_volume_backed_instance(context, instance))
-        present_disks = _get_disks(present, provider, sharing)
-        build = functools.partial(_build_allocations, present, provider,
-                                  sharing, expected, instance)
+        expected = _get_expected(context, instance)
+        present_disks = _get_disks(present, providers)
         wanted = None
         try:
-            wanted = build(_assign_disk(expected.get(orc.DISK_GB), provider,
-                                        sharing, present_disks))
+            disks = _assign_disk(
+                expected.get(orc.DISK_GB), providers, present_disks)
+            wanted = _build_allocations(
+                present, providers, expected, instance, disks)
             if allocations.write(context, client, url, present, wanted):
-                return (_sum_amounts(present, provider, sharing),
-                        _sum_amounts(wanted, provider, sharing))
+                return (_sum_amounts(present, providers),
+                        _sum_amounts(wanted, providers))
             # Another client changed the allocations.
             continue
         except allocations.PlacementRefused as error:
             problem = error
         # Write CPUs and memory alone: Placement must not sell them again only
         # because it refused the disk.
-        without_disk = build(present_disks)
+        without_disk = _build_allocations(
+            present, providers, expected, instance, present_disks)
         if without_disk == wanted:
             raise problem
         if allocations.write(context, client, url, present, without_disk):
@@ -84,54 +84,65 @@ def repair(context: nova_context.RequestContext,
 
 def get_present_and_expected(
         context: nova_context.RequestContext,
-        client: report.SchedulerReportClient, provider: str,
-        sharing: abc.Iterable[str], instance: objects.Instance,
-) -> tuple[dict[str, int], dict[str, int]]:
+        client: report.SchedulerReportClient, providers: list[str],
+        instance: objects.Instance) -> tuple[dict[str, int], dict[str, int]]:
     """Return the present and the expected amounts of an instance.
 
     :returns: both by resource class. DISK_GB includes the disks at sharing
         providers.
     """
     present = client.get_allocs_for_consumer(context, instance.uuid)
-    return (_sum_amounts(present, provider, sharing),
-            allocations.get_expected(
-                instance,
-                compute_utils.is_volume_backed_instance(context, instance)))
+    return (_sum_amounts(present, providers),
+            _get_expected(context, instance))
 
 
-def find_sharing_providers(client: report.SchedulerReportClient,
-                           provider: str) -> list[str]:
-    """Return the UUIDs of the providers that share disks with a host."""
-    aggregates = allocations.get_json(
-        client, '/resource_providers/%s/aggregates' % provider)['aggregates']
-    return [uuid for uuid in allocations.find_disk_sharers(client, aggregates)
-            if uuid != provider]
+def _get_expected(context: nova_context.RequestContext,
+                  instance: objects.Instance) -> dict[str, int]:
+    """Return the expected amounts of an instance by resource class."""
+    return allocations.get_expected(
+        instance, compute_utils.is_volume_backed_instance(context, instance))
+
+
+def _list_providers(client: report.SchedulerReportClient,
+                    provider: str) -> list[str]:
+    """Return ``providers``.
+
+    :param provider: UUID of the resource provider of the host
+    """
+    aggregates = allocations.read_provider(client, provider, 'aggregates')
+    sharers = allocations.find_disk_sharers(client, aggregates)
+    return [provider] + [uuid for uuid in sharers if uuid != provider]
 
 
 def _get_amounts(present: dict[str, typing.Any],
                  provider: str) -> dict[str, int]:
     """Return the amounts that the flavor decides at one provider."""
-    return allocations.select_managed(present['allocations'].get(
-        provider, {'resources': {}})['resources'])
+    allocation = present['allocations'].get(provider, {'resources': {}})
+    return allocations.select_managed(allocation['resources'])
 
 
-def _get_disks(present: dict[str, typing.Any], provider: str,
-               sharing: abc.Iterable[str]) -> dict[str, int]:
+def _get_disks(present: dict[str, typing.Any],
+               providers: list[str]) -> dict[str, int]:
     """Return DISK_GB of each provider that has it, by UUID."""
-    disks = {uuid: _get_amounts(present, uuid).get(orc.DISK_GB)
-             for uuid in (provider, *sharing)}
-    return {uuid: disk for uuid, disk in disks.items() if disk}
+    disks = {}
+    for uuid in providers:
+        amounts = _get_amounts(present, uuid)
+        if orc.DISK_GB in amounts:
+            disks[uuid] = amounts[orc.DISK_GB]
+    return disks
 
 
-def _sum_amounts(present: dict[str, typing.Any], provider: str,
-                 sharing: abc.Iterable[str]) -> dict[str, int]:
+def _sum_amounts(present: dict[str, typing.Any],
+                 providers: list[str]) -> dict[str, int]:
     """Return the amounts at a host, with the disks at sharing providers."""
-    amounts = _get_amounts(present, provider)
-    disk = sum(_get_disks(present, provider, sharing).values())
-    return {**amounts, orc.DISK_GB: disk} if disk else amounts
+    amounts = _get_amounts(present, providers[0])
+    disks = _get_disks(present, providers)
+    if disks:
+        amounts[orc.DISK_GB] = sum(disks.values())
+    return amounts
 
 
-def _assign_disk(disk_gb: int | None, provider: str, sharing: list[str],
+def _assign_disk(disk_gb: int | None, providers: list[str],
                  present_disks: dict[str, int]) -> dict[str, int]:
     """Return DISK_GB by the UUID of the provider to which the disk belongs.
 
@@ -145,25 +156,25 @@ def _assign_disk(disk_gb: int | None, provider: str, sharing: list[str],
     :param present_disks: the result of :func:`_get_disks`
     :raises allocations.PlacementRefused: if several sharing providers match
     """
-    candidates = list(present_disks) or sharing or [provider]
     if not disk_gb:
         return {}
-    if provider in candidates:
-        return {provider: disk_gb}
+    host = providers[0]
+    candidates = list(present_disks) or providers[1:] or [host]
+    if host in candidates:
+        return {host: disk_gb}
     if len(candidates) == 1:
         return {candidates[0]: disk_gb}
+    having = 'each' if present_disks else 'none'
     raise allocations.PlacementRefused(
         'The resource providers %s share disks with the host, and %s of them '
         'has a DISK_GB allocation of the instance; allocate DISK_GB at one of '
-        'them, with "openstack resource provider allocation set"' % (
-            ' and '.join(sorted(candidates)),
-            'each' if present_disks else 'none'))
+        'them, with "openstack resource provider allocation set"'
+        % (' and '.join(sorted(candidates)), having))
 
 
 def _build_allocations(
-        present: dict[str, typing.Any], provider: str,
-        sharing: abc.Iterable[str], expected: dict[str, int],
-        instance: objects.Instance,
+        present: dict[str, typing.Any], providers: list[str],
+        expected: dict[str, int], instance: objects.Instance,
         disks: dict[str, int]) -> dict[str, typing.Any]:
     """Return the present allocations, changed to the expected amounts.
 
@@ -172,19 +183,20 @@ def _build_allocations(
     :param disks: UUID of a provider -> DISK_GB
     """
     wanted = copy.deepcopy(present)
-    changed = (provider, *sharing) if expected else present['allocations']
+    changed: abc.Iterable[str] = providers
+    if not expected:
+        changed = present['allocations']
     for uuid in changed:
+        # An amount of 0 deletes a resource class.
+        amounts = {orc.DISK_GB: disks.get(uuid, 0)}
         # At a sharing provider, keep all amounts but DISK_GB.
-        replaced = (allocations.MANAGED if uuid == provider or not expected
-                    else {orc.DISK_GB})
+        if uuid == providers[0] or not expected:
+            zeros = dict.fromkeys(allocations.MANAGED, 0)
+            amounts = zeros | expected | amounts
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
-        amounts = expected if uuid == provider else {}
-        kept = {name: amount
-                for name, amount in allocation['resources'].items()
-                if name not in replaced}
-        # ``select_managed`` drops zeros.
-        allocation['resources'] = kept | allocations.select_managed(
-            {**amounts, orc.DISK_GB: disks.get(uuid, 0)})
+        amounts = allocation['resources'] | amounts
+        allocation['resources'] = {
+            name: amount for name, amount in amounts.items() if amount}
         if not allocation['resources']:
             del wanted['allocations'][uuid]
     if wanted['allocations'] and not present['allocations']:

@@ -16,7 +16,6 @@ import typing
 from keystoneauth1 import exceptions as ks_exceptions
 from nova.compute import utils as compute_utils
 from nova.compute import vm_states
-from nova import exception
 from nova import objects
 from nova.scheduler import utils as scheduler_utils
 from openstack import exceptions as sdk_exceptions
@@ -95,27 +94,33 @@ def find_drifted(
         classes are left out: Placement accepts no allocation of them there.
     :returns: iterator of (instance, expected allocation)
     """
-    def find_drift(
-            candidates: abc.Iterable[objects.Instance],
-            volume_backed: abc.Container[str],
-    ) -> abc.Iterator[tuple[objects.Instance, dict[str, int]]]:
-        """Yield the candidates with another allocation, and the expected one.
-
-        :param volume_backed: UUIDs of the instances booted from a volume
-        """
-        for instance in candidates:
-            expected = get_expected(instance, instance.uuid in volume_backed)
-            if orc.PCPU in expected and orc.PCPU not in classes:
-                # The host has no PCPU: its pinned instances hold VCPU.
-                continue
-            expected = {name: amount for name, amount in expected.items()
-                        if name in classes}
-            if expected != select_managed(present.get(instance.uuid, {})):
-                yield instance, expected
-
     # To query few block devices, first assume that no instance has a volume.
-    suspects = [instance for instance, _ in find_drift(instances, ())]
-    yield from find_drift(suspects, find_volume_backed(context, suspects))
+    suspects = [instance for instance, _ in _compare(
+        instances, (), present, classes)]
+    volume_backed = find_volume_backed(context, suspects)
+    yield from _compare(suspects, volume_backed, present, classes)
+
+
+def _compare(
+        instances: abc.Iterable[objects.Instance],
+        volume_backed: abc.Container[str],
+        present: abc.Mapping[str, abc.Mapping[str, int]],
+        classes: abc.Container[str],
+) -> abc.Iterator[tuple[objects.Instance, dict[str, int]]]:
+    """Yield what :func:`find_drifted` yields.
+
+    :param volume_backed: UUIDs of the instances booted from a volume
+    :param present: as that of :func:`find_drifted`; ``classes`` likewise
+    """
+    for instance in instances:
+        expected = get_expected(instance, instance.uuid in volume_backed)
+        if orc.PCPU in expected and orc.PCPU not in classes:
+            # The host has no PCPU: its pinned instances hold VCPU.
+            continue
+        expected = {name: amount for name, amount in expected.items()
+                    if name in classes}
+        if expected != select_managed(present.get(instance.uuid, {})):
+            yield instance, expected
 
 
 def find_volume_backed(
@@ -128,39 +133,6 @@ def find_volume_backed(
             if compute_utils.is_volume_backed_instance(
                 context, instance, bdms.get(
                     instance.uuid, objects.BlockDeviceMappingList()))}
-
-
-def is_on_no_host(instance: objects.Instance) -> bool:
-    """Return whether an instance has no host, and no task gives it one."""
-    return (instance.host is None and instance.task_state is None and
-            instance.vm_state in (vm_states.SHELVED_OFFLOADED,
-                                  vm_states.ERROR))
-
-
-def get_if_idle(context: nova_context.RequestContext,
-                uuid: str) -> objects.Instance | None:
-    """Return the instance with a UUID.
-
-    :returns: None if the instance does not exist, has a task, has an open
-        migration, is being evacuated, or if it or one of its migrations
-        changed lately: Nova may not be done with it
-    """
-    try:
-        instance = objects.Instance.get_by_uuid(
-            context, uuid, expected_attrs=[
-                'flavor', 'migration_context', 'system_metadata'])
-    except exception.InstanceNotFound:
-        return None
-    migrations = objects.MigrationList.get_by_filters(
-        context, {'instance_uuid': uuid})
-    is_moving = any(
-        migration_states.is_open(migration) or
-        migration_states.is_unfinished_evacuation(instance, migration)
-        for migration in migrations)
-    if (instance.task_state is not None or is_moving or
-            not migration_states.are_quiet(instance, *migrations)):
-        return None
-    return instance
 
 
 def migration_has_allocations(instance: objects.Instance,
@@ -184,8 +156,8 @@ def delete(context: nova_context.RequestContext,
            client: report.SchedulerReportClient, uuid: str) -> None:
     """Delete the allocations of a consumer."""
     present = client.get_allocs_for_consumer(context, uuid)
-    if not write(context, client, '/allocations/' + uuid, present,
-                 {**present, 'allocations': {}}):
+    wanted = present | {'allocations': {}}
+    if not write(context, client, '/allocations/' + uuid, present, wanted):
         raise PlacementRefused(
             'Another client changed the allocations at the same time')
 
@@ -225,7 +197,7 @@ def write(context: nova_context.RequestContext,
     if response:
         return True
     try:
-        error, *_ = response.json()['errors']
+        error = response.json()['errors'][0]
     except ValueError:
         # The response is from a proxy in front of Placement.
         raise _build_error(url, response) from None
@@ -249,7 +221,7 @@ def update_provider(context: nova_context.RequestContext,
     url = '/resource_providers/%s/%s' % (provider, kind)
     for _ in range(ATTEMPTS):
         present = get_json(client, url)
-        wanted = {**present, kind: change(present[kind])}
+        wanted = present | {kind: change(present[kind])}
         if kind == 'traits':
             # Placement refuses a provider with a trait that does not exist.
             for trait in set(wanted[kind]) - set(present[kind]):
@@ -316,7 +288,7 @@ def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     if status == 400:
         # The answer of a proxy in front of Placement is no JSON.
         with contextlib.suppress(ValueError):
-            error, *_ = response.json()['errors']
+            error = response.json()['errors'][0]
             # A general sentence, an empty line, and the reason.
             reason = ' '.join(error['detail'].partition('\n\n')[2].split())
             return RequestInvalid('Placement refuses the request: %s'

@@ -171,6 +171,7 @@ def _find_own(request: utils.ResourceRequest, provider: _Provider,
     Leave out a resource class that the provider itself lacks but another
     provider shares with hosts, unless this is the only obstacle.
 
+    :param aggregate_names: UUID of an aggregate -> its name
     :param shared: the result of :func:`_read_shared_classes`
     """
     found = list(obstacles.find_obstacles(request, provider, aggregate_names))

@@ -224,14 +224,14 @@ class Healing(Drift):
     def test_move_that_begins_during_healing_prevents_the_write(self):
         server = self.create('high')
         self.drift([server])
-        stock, amounts = prio_allocations.get_if_idle, itertools.count(3)
+        stock, amounts = migration_states.get_if_idle, itertools.count(3)
 
         def get_if_idle(cctxt, uuid):
             found = stock(cctxt, uuid)
             self.put(server, PCPU=next(amounts))
             return found
 
-        with mock.patch.object(prio_allocations, 'get_if_idle', get_if_idle):
+        with mock.patch.object(migration_states, 'get_if_idle', get_if_idle):
             self.assertIn('4 attempts failed', self.heal())
 
 

@@ -10,30 +10,25 @@ from __future__ import annotations
 
 from collections import abc
 import functools
-import typing
 
+from nova import context as nova_context
 from nova import objects
 
 from nova_prio.admin.audit import finding
+from nova_prio.admin.audit import host_view
 from nova_prio.admin.audit import repairs
 from nova_prio.model import aggregate_metadata
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
-
-    from nova_prio.admin.audit import host_view
 
 
 def read_aggregates(
         context: nova_context.RequestContext) -> list[objects.Aggregate]:
     """Return the host aggregates that restrict requests."""
-    return list(filter(aggregate_metadata.restricts_requests,
-                       objects.AggregateList.get_all(context)))
+    return [each for each in objects.AggregateList.get_all(context)
+            if aggregate_metadata.restricts_requests(each)]
 
 
 def check(view: host_view.HostView,
-          aggregates: abc.Collection[objects.Aggregate],
-          ) -> abc.Iterator[finding.Finding]:
+          aggregates: abc.Collection[objects.Aggregate]) -> finding.Findings:
     """Yield a finding if the aggregates in Nova and in Placement differ.
 
     :param aggregates: host aggregates that restrict requests
@@ -50,17 +45,24 @@ def check(view: host_view.HostView,
         notes.append('"nova-manage placement sync_aggregates" adds the '
                      'missing aggregates to Placement.')
     if present - expected:
+        arguments = [view.node.uuid]
+        arguments += ['--aggregate ' + uuid for uuid in wanted]
         notes.append(
             '"openstack --os-placement-api-version 1.1 resource provider '
             'aggregate set %s" removes the aggregates that only Placement '
             'has, which "nova-manage placement sync_aggregates" does not.'
-            % ' '.join([view.node.uuid,
-                        *('--aggregate ' + uuid for uuid in wanted)]))
-    needed, placement = (
-        ', '.join(sorted(names[uuid] for uuid in uuids)) or 'none'
-        for uuids in (expected, present))
+            % ' '.join(arguments))
+    repair = functools.partial(
+        repairs.replace_provider_data, view, 'aggregates',
+        view.provider_aggregates, wanted)
     yield finding.Finding(
-        view.name, 'wrong_aggregates', needed=needed, placement=placement,
-        note=' '.join(notes), repair=functools.partial(
-            repairs.replace_provider_data, view, 'aggregates',
-            view.provider_aggregates, wanted))
+        'wrong_aggregates', needed=_join(expected, names),
+        placement=_join(present, names), note=' '.join(notes), repair=repair)
+
+
+def _join(uuids: abc.Iterable[str], names: dict[str, str]) -> str:
+    """Return the names of aggregates as a text.
+
+    :param names: UUID of an aggregate -> its name
+    """
+    return ', '.join(sorted(names[uuid] for uuid in uuids)) or 'none'

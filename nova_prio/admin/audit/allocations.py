@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare the allocations in Placement with the expected allocations.
-
-``context`` targets no cell.
-"""
+"""Compare the allocations in Placement with the expected allocations."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ from collections import abc
 import functools
 import typing
 
+from nova.compute import vm_states
 from nova import objects
 from nova.objects import fields
 import os_resource_classes as orc
@@ -25,7 +23,6 @@ from nova_prio.placement import allocation_repair
 from nova_prio.placement import allocations
 
 if typing.TYPE_CHECKING:
-    from nova import context as nova_context
     from nova.scheduler.client import report
 
 # From this version on, consumers have a type. Nova sets none.
@@ -36,68 +33,64 @@ _LEFT_OVER = repairs.AllocationFault('left_allocation', at_all_hosts=True)
 _ORPHANED = repairs.AllocationFault('orphaned_allocation', at_all_hosts=True)
 
 
-def check(view: host_view.HostView, context: nova_context.RequestContext,
-          client: report.SchedulerReportClient,
-          ) -> abc.Iterator[finding.Finding]:
+def check(view: host_view.HostView,
+          client: report.SchedulerReportClient) -> finding.Findings:
     """Yield the findings of the allocations at a host."""
     # These allocations belong to no instance or migration of the host.
     for consumer in sorted(view.allocations.keys() - view.consumers):
         resources = view.allocations[consumer]
         if not allocations.select_managed(resources):
             continue
-        find_fault = functools.partial(
-            _find_fault, view.name, context, client, consumer)
+        placement = finding.format_amounts(resources)
         try:
-            fault = find_fault()
+            fault = _find_fault(view, client, consumer)
         except host_view.CellUnreachable as error:
             yield finding.Finding(
-                view.name, finding.UNREAD, consumer,
-                placement=finding.format_amounts(resources), note=str(error))
+                finding.UNREAD, consumer, placement=placement, note=str(error))
             continue
         if fault:
+            repair = functools.partial(
+                repairs.remove_allocations, view, consumer, fault, _find_fault)
             yield finding.Finding(
-                view.name, fault.kind, consumer,
-                needed=finding.format_amounts({}),
-                placement=finding.format_amounts(resources),
-                repair=functools.partial(
-                    repairs.remove_allocations, view, consumer, fault,
-                    find_fault))
+                fault.kind, consumer, needed=finding.format_amounts({}),
+                placement=placement, repair=repair)
     # Repair instances last: they may need the capacity that is freed above.
     yield from _check_instances(view, client)
 
 
 def _check_instances(
-        view: host_view.HostView, client: report.SchedulerReportClient,
-) -> abc.Iterator[finding.Finding]:
+        view: host_view.HostView,
+        client: report.SchedulerReportClient) -> finding.Findings:
     """Yield a finding for each instance with unexpected allocations."""
     for instance, expected in allocations.find_drifted(
             view.context, view.instances_at_rest, view.total_allocations,
             view.classes):
         present = allocations.select_managed(
             view.total_allocations.get(instance.uuid, {}))
-        if view.sharing:
-            # The view read shared disks at another time than the other
-            # amounts: read all amounts of the instance again.
-            present, expected = allocation_repair.get_present_and_expected(
-                view.context, client, view.node.uuid, view.sharing, instance)
-            if present == expected:
-                continue
         notes = []
         if _is_pinned_by_image(instance):
             notes.append('"nova-manage placement heal_allocations" would ask '
                          'for VCPU, because it ignores that the image pins '
                          'this instance.')
-        if view.sharing and present.get(orc.DISK_GB) != expected.get(
-                orc.DISK_GB):
-            notes.append('DISK_GB is the sum of the host and of the resource '
-                         'providers that share disks with it (%s).'
-                         % ', '.join(view.sharing))
+        if view.sharing:
+            # The view read shared disks at another time than the other
+            # amounts: read all amounts of the instance again.
+            present, expected = allocation_repair.get_present_and_expected(
+                view.context, client, [view.node.uuid] + view.sharing,
+                instance)
+            if present == expected:
+                continue
+            if present.get(orc.DISK_GB) != expected.get(orc.DISK_GB):
+                notes.append('DISK_GB is the sum of the host and of the '
+                             'resource providers that share disks with it '
+                             '(%s).' % ', '.join(view.sharing))
+        repair = functools.partial(
+            repairs.repair_instance, view, instance.uuid)
         yield finding.Finding(
-            view.name, _choose_kind(present, expected), instance.uuid,
+            _choose_kind(present, expected), instance.uuid,
             needed=finding.format_amounts(expected),
             placement=finding.format_amounts(present),
-            note=' '.join(notes), repair=functools.partial(
-                repairs.repair_instance, view, instance.uuid))
+            note=' '.join(notes), repair=repair)
 
 
 def _choose_kind(present: abc.Mapping[str, int],
@@ -124,58 +117,56 @@ def _is_pinned_by_image(instance: objects.Instance) -> bool:
                 policy.DEDICATED, policy.MIXED))
 
 
-def _find_fault(host: str, context: nova_context.RequestContext,
-                client: report.SchedulerReportClient,
+def _find_fault(view: host_view.HostView, client: report.SchedulerReportClient,
                 consumer: str) -> repairs.AllocationFault | None:
     """Return why a consumer must not have an allocation at a host.
 
     The consumer is read again, because it may have arrived at the host after
     the audit read the host.
 
-    :param host: name of the host
     :param consumer: UUID of the consumer
     :returns: None if the allocation is right, or may become right
     :raises nova_prio.admin.audit.host_view.CellUnreachable: if the owner of
         the allocation cannot be determined
     """
     try:
-        instance = host_view.find_instance(context, consumer)
+        instance = host_view.find_instance(view.context, consumer)
     except host_view.NotScheduledYet:
         return None
     if instance is None:
-        migration = host_view.find_migration(context, consumer)
+        migration = host_view.find_migration(view.context, consumer)
         if migration:
-            return _find_migration_fault(context, migration)
+            return _find_migration_fault(migration)
         return None if _is_of_other_service(client, consumer) else _ORPHANED
-    if _is_busy(instance) or allocations.migration_has_allocations(
+    instance = migration_states.get_if_idle(instance._context, consumer)
+    if instance is None or allocations.migration_has_allocations(
             instance, client):
         return None
-    if instance.host is None:
-        # An instance that is being built gets its host after its allocation.
-        return _LEFT_OVER if allocations.is_on_no_host(instance) else None
-    if instance.host == host or _was_evacuated(instance, host):
+    if instance.host is None and instance.vm_state in (
+            vm_states.SHELVED_OFFLOADED, vm_states.ERROR):
+        return _LEFT_OVER
+    # An instance that is being built gets its host after its allocation.
+    if (instance.host in (None, view.name) or
+            _was_evacuated(instance, view.name)):
         return None
     return _LEFT_BY_MOVE
 
 
 def _find_migration_fault(
-        context: nova_context.RequestContext,
         migration: objects.Migration) -> repairs.AllocationFault | None:
     """Return why a migration must not have allocations, or None."""
-    instance = host_view.find_instance(context, migration.instance_uuid)
+    instance = host_view.find_instance(
+        migration._context, migration.instance_uuid)
     # If the instance was deleted, its migration may still be open.
-    if instance and (migration_states.is_open(migration) or
-                     _is_busy(instance) or
-                     migrations.needs_allocations(instance, migration)):
+    if instance is None:
+        return _LEFT_OVER
+    is_idle = migration_states.get_if_idle(instance._context, instance.uuid)
+    if (migration_states.is_open(migration) or not is_idle or
+            migrations.needs_allocations(instance, migration)):
         return None
-    if instance and migration_states.has_stayed(instance, migration):
+    if migration_states.has_stayed(instance, migration):
         return _LEFT_OVER._replace(owner=instance.uuid)
     return _LEFT_OVER
-
-
-def _is_busy(instance: objects.Instance) -> bool:
-    """Return whether an instance is being changed, moved or deleted."""
-    return allocations.get_if_idle(instance._context, instance.uuid) is None
 
 
 def _is_of_other_service(client: report.SchedulerReportClient,
@@ -194,7 +185,6 @@ def _was_evacuated(instance: objects.Instance, host: str) -> bool:
     evacuated instance. Nova also sets the status of the migration from "done"
     to "completed".
     """
-    moves = objects.MigrationList.get_by_filters(instance._context, {
+    return bool(objects.MigrationList.get_by_filters(instance._context, {
         'instance_uuid': instance.uuid, 'source_compute': host,
-        'migration_type': fields.MigrationType.EVACUATION})
-    return any(move.status == 'done' for move in moves)
+        'migration_type': fields.MigrationType.EVACUATION, 'status': 'done'}))

@@ -61,16 +61,17 @@ REMEDIES = {
 class Finding:
     """A difference between the sources of an audit, or an invalid state.
 
-    ``kind`` is a key of ``REMEDIES``. ``consumer`` is the UUID of the instance
+    ``kind`` is a key of ``REMEDIES``, or '' if the object has the totals of a
+    host and is no finding. ``consumer`` is the UUID of the instance
     or migration, '' if the finding is about the host. ``needed`` is the
     expected state as a text; ``placement``, ``compute`` and ``libvirt`` are
     the states in these sources, '' if the audit did not compare a source.
     ``note`` is one more sentence, or ''. ``repair`` repairs the difference,
     see :mod:`nova_prio.admin.audit.repairs`; it is None if no code does.
     ``next_step`` is what the operator should do after the repair, or ''.
+    ``host`` is the name of the host, which the function that audits it sets.
     """
 
-    host: str
     kind: str
     consumer: str = ''
     needed: str = ''
@@ -82,11 +83,20 @@ class Finding:
     repair: abc.Callable[
         [nova_context.RequestContext, report.SchedulerReportClient],
         None] | None = dataclasses.field(default=None, compare=False)
+    host: str = ''
 
     @property
     def remedy(self) -> str:
         """The note, and what the operator should do."""
         return ('%s %s' % (self.note, REMEDIES.get(self.kind, ''))).strip()
+
+
+Findings = abc.Iterator[Finding]
+
+
+def set_host(host: str, findings: abc.Iterable[Finding]) -> list[Finding]:
+    """Return findings with the name of their host."""
+    return [dataclasses.replace(each, host=host) for each in findings]
 
 
 def format_amounts(amounts: abc.Mapping[str, float | str]) -> str:
@@ -116,10 +126,12 @@ def find_pin_conflicts(
     :param pins: UUID of an instance -> CPUs to which the instance is pinned
     """
     for uuid, cpus in sorted(pins.items()):
-        others = sorted(other for other in pins
-                        if other != uuid and cpus & pins[other])
+        others = []
+        common: set[int] = set()
+        for other in sorted(pins.keys() - {uuid}):
+            if cpus & pins[other]:
+                others.append(other)
+                common |= cpus & pins[other]
         if others:
-            pins_of_others = set().union(*(pins[other] for other in others))
             yield uuid, 'CPUs %s, with %s' % (
-                hardware.format_cpu_spec(cpus & pins_of_others),
-                ' '.join(others))
+                hardware.format_cpu_spec(common), ' '.join(others))

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Compare the guests that run on this host with their expected state."""
+"""Compare the guests that run on this host with their expected state.
+
+A vCPU of a guest is pinned if it may run on one dedicated CPU only. Otherwise
+it floats on several CPUs.
+"""
 
 from __future__ import annotations
 
@@ -52,15 +56,16 @@ class GuestHost(typing.NamedTuple):
         """
         dedicated = frozenset(hardware.get_cpu_dedicated_set() or ())
         shared = frozenset(hardware.get_cpu_shared_set() or ())
-        cells = etree.fromstring(capabilities).iterfind(
-            'host/topology/cells/cell')
+        cells = []
+        for cell in etree.fromstring(capabilities).iterfind(
+                'host/topology/cells/cell'):
+            cpus = [int(cpu.get('id')) for cpu in cell.iter('cpu')]
+            cells.append(frozenset(cpus))
         return cls(
             cpus=capacity.HostCPUs(
                 dedicated, shared, ratio=capacity.parse_ratio(1),
                 mix=conf.cpu_priority_mix_enable),
-            cells=[frozenset(int(cpu.get('id')) for cpu in cell.iter('cpu'))
-                   for cell in cells],
-            low_emulator=frozenset(
+            cells=cells, low_emulator=frozenset(
                 config_checks.get_low_emulator_set(conf) or shared))
 
     def is_pinned(self, cpus: frozenset[int] | None) -> bool:
@@ -73,15 +78,17 @@ class GuestHost(typing.NamedTuple):
 
     def get_pins(self, guest: guest_xml.Guest) -> frozenset[int]:
         """Return the CPUs to which vCPUs are pinned."""
-        return frozenset().union(*filter(self.is_pinned, guest.vcpus))
+        pins: set[int] = set()
+        for cpus in guest.vcpus:
+            if cpus and self.is_pinned(cpus):
+                pins |= cpus
+        return frozenset(pins)
 
 
-def check(name: str, host: GuestHost, guests: abc.Collection[guest_xml.Guest],
-          view: host_view.HostView | None = None,
-          ) -> abc.Iterator[finding.Finding]:
+def check(host: GuestHost, guests: abc.Collection[guest_xml.Guest],
+          view: host_view.HostView | None = None) -> finding.Findings:
     """Yield the findings of the guests of a host.
 
-    :param name: name of the host
     :param view: None without Nova's databases. Without it, a guest has the
         priority with which it was started.
     """
@@ -90,7 +97,7 @@ def check(name: str, host: GuestHost, guests: abc.Collection[guest_xml.Guest],
         for guest in guests:
             if guest.uuid not in view.consumers:
                 yield finding.Finding(
-                    name, 'unknown_guest', guest.uuid, needed='no guest',
+                    'unknown_guest', guest.uuid, needed='no guest',
                     libvirt='running')
         instances = {instance.uuid: instance
                      for instance in view.instances_at_rest}
@@ -101,45 +108,50 @@ def check(name: str, host: GuestHost, guests: abc.Collection[guest_xml.Guest],
         if view:
             instance = instances[guest.uuid]
             priority = flavor_specs.get_priority(instance.flavor.extra_specs)
-            yield from _check_pins(name, guest, instance)
+            yield from _check_pins(guest, instance)
         expected = guest_xml.PARTITIONS.get(priority)
         # An ordinary guest may be in any partition but those of a priority.
         if expected != guest.partition and (
                 expected or
                 guest.partition in guest_xml.PARTITIONS.values()):
             yield finding.Finding(
-                name, 'wrong_partition', guest.uuid,
+                'wrong_partition', guest.uuid,
                 needed=expected or 'none of a priority',
                 libvirt=guest.partition or 'none')
-        yield from _check_cpus(name, host, guest, priority)
+        yield from _check_cpus(host, guest, priority)
     pins = {guest.uuid: host.get_pins(guest) for guest in guests}
     for uuid, text in finding.find_pin_conflicts(pins):
-        yield finding.Finding(name, 'same_cpu', uuid, libvirt=text)
+        yield finding.Finding('same_cpu', uuid, libvirt=text)
 
 
-def _check_pins(name: str, guest: guest_xml.Guest, instance: objects.Instance,
-                ) -> abc.Iterator[finding.Finding]:
+def _check_pins(guest: guest_xml.Guest,
+                instance: objects.Instance) -> finding.Findings:
     """Yield a finding if the pins of the guest differ from those in Nova."""
-    topology = instance.numa_topology
+    if instance.numa_topology is None:
+        return
     pins: dict[int, int] = {}
-    for cell in topology.cells if topology else ():
+    for cell in instance.numa_topology.cells:
         pins.update(cell.cpu_pinning or {})
     cpus_of_vcpu = dict(enumerate(guest.vcpus))
     if any(cpus_of_vcpu.get(vcpu) != {cpu} for vcpu, cpu in pins.items()):
-        present = [cpus_of_vcpu[vcpu] for vcpu in pins if vcpu in cpus_of_vcpu]
+        # None stands for all CPUs.
+        present: set[int] | None = set()
+        for vcpu in pins.keys() & cpus_of_vcpu.keys():
+            cpus = cpus_of_vcpu[vcpu]
+            if cpus is None or present is None:
+                present = None
+            else:
+                present |= cpus
         yield finding.Finding(
-            name, 'other_cpus', guest.uuid,
-            compute=_format_cpus(pins.values()),
-            libvirt=_format_cpus(None if None in present
-                                 else frozenset().union(*present)))
+            'other_cpus', guest.uuid, compute=_format_cpus(pins.values()),
+            libvirt=_format_cpus(present))
 
 
-def _check_cpus(
-        name: str, host: GuestHost, guest: guest_xml.Guest,
-        priority: str | None) -> abc.Iterator[finding.Finding]:
+def _check_cpus(host: GuestHost, guest: guest_xml.Guest,
+                priority: str | None) -> finding.Findings:
     """Yield a finding for pinned vCPUs, and one for all other threads.
 
-    :param name: name of the host
+    :param priority: 'high', 'low', or None for an ordinary guest
     """
     if not (host.cpus.dedicated or host.cpus.shared):
         # Without CPU sets, Nova does not limit guests that float.
@@ -147,7 +159,7 @@ def _check_cpus(
     outside = host.get_pins(guest) - host.cpus.dedicated
     if outside:
         yield finding.Finding(
-            name, 'cpu_outside', guest.uuid,
+            'cpu_outside', guest.uuid,
             needed=_format_cpus(host.cpus.dedicated),
             libvirt=_format_cpus(outside))
     floating = [(cpus, _get_expected_cpus(host, guest, cpus, priority))
@@ -158,7 +170,7 @@ def _check_cpus(
     for cpus, expected in floating:
         if cpus != expected:
             yield finding.Finding(
-                name, 'old_cpuset', guest.uuid, needed=_format_cpus(expected),
+                'old_cpuset', guest.uuid, needed=_format_cpus(expected),
                 libvirt=_format_cpus(cpus))
             break
 
@@ -172,13 +184,16 @@ def _get_expected_cpus(
     when the guest started.
 
     :param cpus: present CPUs of the vCPU, None for all CPUs
+    :param priority: 'high', 'low', or None for an ordinary guest
     """
     if priority != capacity.LOW:
         return _limit(cpus, host.cpus.shared)
     if cpus is None or not guest.has_cells:
         return host.cpus.floating
-    used_cells = frozenset().union(*(
-        cell for cell in host.cells if cell & cpus))
+    used_cells: set[int] = set()
+    for cell in host.cells:
+        if cell & cpus:
+            used_cells |= cell
     return host.cpus.floating & used_cells or host.cpus.shared
 
 
@@ -188,19 +203,24 @@ def _limit(cpus: frozenset[int] | None,
 
     :param cpus: None for all CPUs
     """
-    return allowed if cpus is None else cpus & allowed or allowed
+    if cpus is None:
+        return allowed
+    return cpus & allowed or allowed
 
 
 def summarize(host: GuestHost, guests: abc.Iterable[guest_xml.Guest]) -> str:
     """Return the numbers of pinned and of floating vCPUs as a text."""
-    pinned = [host.is_pinned(cpus) for guest in guests for cpus in guest.vcpus]
-    return finding.format_amounts({'pinned': pinned.count(True),
-                                   'floating': pinned.count(False)})
+    amounts = {'pinned': 0, 'floating': 0}
+    for guest in guests:
+        for cpus in guest.vcpus:
+            kind = 'pinned' if host.is_pinned(cpus) else 'floating'
+            amounts[kind] += 1
+    return finding.format_amounts(amounts)
 
 
-@contextlib.contextmanager
-def connect(conf: cfg.ConfigOpts) -> abc.Iterator[typing.Any]:
-    """Yield a read-only connection to libvirt, a ``libvirt.virConnect``.
+def read_guests(
+        conf: cfg.ConfigOpts) -> tuple[GuestHost, list[guest_xml.Guest]]:
+    """Return this host and the guests that run on it.
 
     :param conf: Nova's configuration
     :raises GuestsUnreadable: if libvirt does not answer
@@ -213,25 +233,15 @@ def connect(conf: cfg.ConfigOpts) -> abc.Iterator[typing.Any]:
     uri = conf.libvirt.connection_uri or 'qemu:///system'
     try:
         with contextlib.closing(libvirt.openReadOnly(uri)) as connection:
-            yield connection
+            domains = connection.listAllDomains(
+                libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
+            xmls = [domain.XMLDesc(0) for domain in domains]
+            capabilities = connection.getCapabilities()
     except libvirt.libvirtError as error:
         raise GuestsUnreadable(
             'libvirt does not answer: %s' % error) from error
-
-
-def read_guests(
-        conf: cfg.ConfigOpts) -> tuple[GuestHost, list[guest_xml.Guest]]:
-    """Return this host and the guests that run on it.
-
-    :param conf: Nova's configuration
-    :raises GuestsUnreadable: if libvirt does not answer
-    """
-    with connect(conf) as connection:
-        import libvirt
-        domains = connection.listAllDomains(
-            libvirt.VIR_CONNECT_LIST_DOMAINS_ACTIVE)
-        return (GuestHost.from_libvirt(conf, connection.getCapabilities()),
-                select_nova_guests(domain.XMLDesc(0) for domain in domains))
+    return (GuestHost.from_libvirt(conf, capabilities),
+            select_nova_guests(xmls))
 
 
 def needs_io_threads() -> bool:
@@ -269,5 +279,6 @@ def select_nova_guests(xmls: abc.Iterable[str]) -> list[guest_xml.Guest]:
 
 def _format_cpus(cpus: abc.Iterable[int] | None) -> str:
     """Return CPU numbers as a text; None means all CPUs."""
-    return 'all CPUs' if cpus is None else (
-        'CPUs ' + hardware.format_cpu_spec(cpus))
+    if cpus is None:
+        return 'all CPUs'
+    return 'CPUs ' + hardware.format_cpu_spec(cpus)

@@ -77,13 +77,16 @@ class HostView(host_inventory.HostRecord):
         for uuid in (self.consumers | totals.keys()) & self.disks.keys():
             resources = totals.get(uuid, {})
             disk_gb = self.disks[uuid] + resources.get(orc.DISK_GB, 0)
-            totals[uuid] = {**resources, orc.DISK_GB: disk_gb}
+            totals[uuid] = resources | {orc.DISK_GB: disk_gb}
         return totals
 
     @property
     def classes(self) -> set[str]:
         """The resource classes that Placement offers for the host."""
-        return {*self.inventories, *([orc.DISK_GB] if self.sharing else [])}
+        classes = set(self.inventories)
+        if self.sharing:
+            classes.add(orc.DISK_GB)
+        return classes
 
     @functools.cached_property
     def demands(self) -> list[capacity.Demand]:
@@ -128,9 +131,8 @@ def read_host(
         context: nova_context.RequestContext,
         client: report_client.SchedulerReportClient,
         host: host_inventory.HostRecord,
-        read_disks: abc.Callable[
-            [report_client.SchedulerReportClient, frozenset[str]],
-            dict[str, dict[str, int]]] = read_shared_disks) -> HostView:
+        read_disks: abc.Callable[..., dict[str, dict[str, int]]]
+        = read_shared_disks) -> HostView:
     """Return the HostView of a host.
 
     :param context: targets the cell of the host
@@ -139,20 +141,22 @@ def read_host(
         not registered, or Placement cannot be read
     """
     node = host.node
-    read = functools.partial(allocations.read_provider, client, node.uuid)
+    of_provider = {}
+    # Read Placement before Nova: nova-scheduler writes the allocation of an
+    # instance before nova-compute writes its host.
     try:
-        inventories = read('inventories')
+        for kind in 'inventories', 'allocations', 'aggregates', 'traits':
+            of_provider[kind] = allocations.read_provider(
+                client, node.uuid, kind)
     except allocations.NotInPlacement as error:
         raise allocations.PlacementRefused(
             'Placement has no resource provider for the host; nova-compute '
             'makes it when it starts') from error
     if not host.is_registered:
         raise allocations.PlacementRefused(host.problem)
-    # Read Placement before Nova: nova-scheduler writes the allocation of an
-    # instance before nova-compute writes its host.
     present = {uuid: allocation['resources']
-               for uuid, allocation in read('allocations').items()}
-    aggregates, traits = read('aggregates'), read('traits')
+               for uuid, allocation in of_provider['allocations'].items()}
+    aggregates, traits = of_provider['aggregates'], of_provider['traits']
     disks_of_sharers = read_disks(client, frozenset(aggregates))
     sharing = [provider for provider in disks_of_sharers
                if provider != node.uuid]
@@ -168,13 +172,13 @@ def read_host(
                         'migration_context']))
     at_rest = [instance for instance in instances
                if instance.task_state is None and instance.uuid not in moving]
-    consumers = moving.union(each.uuid for each in (*migrations, *instances))
+    consumers = moving.union(each.uuid for each in migrations + instances)
     return HostView(
         node=node, cell=host.cell, service=host.service,
         aggregates=host.aggregates, context=context,
         instances=instances, instances_at_rest=at_rest, migrations=migrations,
         consumers=frozenset(consumers), allocations=present,
-        inventories=inventories, traits=traits,
+        inventories=of_provider['inventories'], traits=traits,
         is_disabled=prio_traits.CPU_PRIORITY_DISABLED in traits,
         provider_aggregates=aggregates, sharing=sharing, disks=disks)
 

@@ -15,13 +15,13 @@ other way back for the disk.
 
 from __future__ import annotations
 
-from collections import abc
 import functools
 import typing
 
 from nova.compute import vm_states
 from nova import exception
 from nova import objects
+from oslo_utils import timeutils
 
 from nova_prio.admin.audit import finding
 from nova_prio.objects import migration_states
@@ -53,11 +53,15 @@ _NEXT_ACTIONS = {
 _CONFIRMING_SECONDS = 3600
 
 
-def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
+def check(view: host_view.HostView) -> finding.Findings:
     """Yield a finding for each unfinished migration of a host."""
-    # A failed migration is no longer open, but may still hold a claim.
-    last_moves = map(migration_states.get_last_move, view.instances_at_rest)
-    for migration in [*view.migrations, *filter(None, last_moves)]:
+    candidates = list(view.migrations)
+    for instance in view.instances_at_rest:
+        # A failed migration is no longer open, but may still hold a claim.
+        last_move = migration_states.get_last_move(instance)
+        if last_move:
+            candidates.append(last_move)
+    for migration in candidates:
         final_status = _choose_final_status(view.name, migration)
         # None: a service may still work on the migration.
         if final_status is None:
@@ -79,11 +83,11 @@ def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
             next_step = 'Run %s.' % ' or '.join(
                 '"openstack server resize %s %s"' % (action, instance.uuid)
                 for action in _NEXT_ACTIONS[migration.status])
+        placement = view.total_allocations.get(migration.uuid, {})
         yield finding.Finding(
-            view.name, 'unfinished_migration', migration.uuid,
+            'unfinished_migration', migration.uuid,
             needed=needed, next_step=next_step,
-            placement=finding.format_amounts(
-                view.total_allocations.get(migration.uuid, {})),
+            placement=finding.format_amounts(placement),
             compute=migration.status, note=' '.join(notes),
             repair=functools.partial(_end, view.name, migration))
 
@@ -132,7 +136,8 @@ def _choose_final_status(host: str,
     except exception.InstanceNotFound:
         return None
     if (statuses is None or instance.task_state is not None or
-            not migration_states.are_quiet(migration, instance)):
+            not migration_states.is_quiet(migration) or
+            not migration_states.is_quiet(instance)):
         return None
     if migration.dest_compute == host and migration_states.never_began(
             migration):
@@ -149,8 +154,7 @@ def _choose_final_status(host: str,
     if instance.host == host:
         return 'error'
     has_arrived = instance.host == migration.dest_compute
-    return ('completed' if migration.is_live_migration and has_arrived
-            else None)
+    return 'completed' if migration.is_live_migration and has_arrived else None
 
 
 def _can_be_finished(instance: objects.Instance,
@@ -164,8 +168,8 @@ def _can_be_finished(instance: objects.Instance,
     if migration.status == 'finished':
         return instance.vm_state != vm_states.RESIZED
     if migration.status == 'confirming':
-        return migration_states.are_quiet(
-            migration, seconds=_CONFIRMING_SECONDS)
+        return timeutils.is_older_than(
+            migration.updated_at, _CONFIRMING_SECONDS)
     return migration.status in _NEXT_ACTIONS
 
 

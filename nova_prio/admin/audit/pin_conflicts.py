@@ -14,6 +14,7 @@ from collections import abc
 import itertools
 import typing
 
+from nova import context as nova_context
 from nova import objects
 from nova.virt import hardware
 
@@ -21,9 +22,6 @@ from nova_prio.admin.audit import finding
 from nova_prio.admin.audit import host_view
 from nova_prio.admin import host_inventory
 from nova_prio.virt import demand
-
-if typing.TYPE_CHECKING:
-    from nova import context as nova_context
 
 #: Status of a resize or a cold migration that awaits its confirmation.
 _AWAITS_CONFIRMATION = 'finished'
@@ -116,14 +114,14 @@ def _read_resized_away(
         expected_attrs=_ATTRIBUTES))
 
 
-def check(view: host_view.HostView) -> abc.Iterator[finding.Finding]:
+def check(view: host_view.HostView) -> finding.Findings:
     """Yield a finding for each PinConflict of a host."""
     resized_away = _read_resized_away(
         view.context, view.instances, view.migrations)
     for conflict in find_conflicts(
             view.name, view.instances + resized_away, view.migrations):
         yield finding.Finding(
-            view.name, _KIND, conflict.first,
+            _KIND, conflict.first,
             compute='CPUs %s, with %s' % (conflict.cpus, conflict.second))
 
 
@@ -141,24 +139,17 @@ def find_warnings(
         if cell.is_cell0():
             continue
         try:
-            yield from _find_warnings_in_cell(context, cell)
+            for cell_context, host in host_view.list_hosts(context, cell):
+                for conflict in _read_conflicts(cell_context, host.node):
+                    yield (
+                        'In the database, the instances %s and %s on host %s '
+                        'have the same dedicated CPUs %s, so nova-compute may '
+                        'refuse to start one of them. %s' % (
+                            conflict.first, conflict.second, host.name,
+                            conflict.cpus, finding.REMEDIES[_KIND]))
         except host_inventory.DATABASE_ERRORS:
             yield ('Cell %s does not answer, so its instances are not '
                    'checked; check its database.' % cell.uuid)
-
-
-def _find_warnings_in_cell(
-        context: nova_context.RequestContext, cell: objects.CellMapping,
-) -> abc.Iterator[str]:
-    """Yield one text for each PinConflict of a cell."""
-    for cell_context, host in host_view.list_hosts(context, cell):
-        for conflict in _read_conflicts(cell_context, host.node):
-            yield (
-                'In the database, the instances %s and %s on host %s have the '
-                'same dedicated CPUs %s, so nova-compute may refuse to start '
-                'one of them. %s' % (
-                    conflict.first, conflict.second, host.name, conflict.cpus,
-                    finding.REMEDIES[_KIND]))
 
 
 def _read_conflicts(context: nova_context.RequestContext,

@@ -48,7 +48,7 @@ def repair_instance(
 
 def remove_allocations(
         view: host_view.HostView, uuid: str, fault: AllocationFault,
-        find_fault: abc.Callable[[], AllocationFault | None],
+        find_fault: abc.Callable[..., AllocationFault | None],
         context: nova_context.RequestContext,
         client: report.SchedulerReportClient) -> None:
     """Delete the allocations of a consumer, or move them to their owner.
@@ -59,12 +59,14 @@ def remove_allocations(
 
     :param uuid: UUID of the consumer
     :param fault: the fault that the audit found
-    :param find_fault: function that returns the present fault
+    :param find_fault: function of ``view``, ``client`` and ``uuid`` that
+        returns the present fault
     """
     host = view.node.uuid
     present = client.get_allocs_for_consumer(context, uuid)
     resources = present['allocations'].get(host, {}).get('resources')
-    if resources != view.allocations[uuid] or find_fault() != fault:
+    if (resources != view.allocations[uuid] or
+            find_fault(view, client, uuid) != fault):
         raise allocations.PlacementRefused(
             'The allocation has changed since it was read')
     if fault.owner:
@@ -72,12 +74,12 @@ def remove_allocations(
         return
     kept = {}
     if not fault.at_all_hosts:
-        of_host = {provider['uuid'] for provider
-                   in client.get_providers_in_tree(context, host)}
-        kept = {provider: allocation for provider, allocation
-                in present['allocations'].items() if provider not in of_host}
-    if not allocations.write(context, client, '/allocations/' + uuid, present,
-                             {**present, 'allocations': kept}):
+        kept = dict(present['allocations'])
+        for provider in client.get_providers_in_tree(context, host):
+            kept.pop(provider['uuid'], None)
+    wanted = present | {'allocations': kept}
+    if not allocations.write(
+            context, client, '/allocations/' + uuid, present, wanted):
         raise allocations.PlacementRefused(
             'Others change the allocations of the consumer at the same time')
 

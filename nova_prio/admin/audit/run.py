@@ -34,7 +34,7 @@ _ReadGuests = abc.Callable[[], tuple[guests.GuestHost, list[guest_xml.Guest]]]
 _ERRORS = (
     prio_allocations.PlacementRefused, guests.GuestsUnreadable,
     host_view.CellUnreachable, exception.NovaException,
-    ks_exceptions.ClientException, *host_inventory.DATABASE_ERRORS)
+    ks_exceptions.ClientException) + host_inventory.DATABASE_ERRORS
 
 
 class CloudAudit:
@@ -75,23 +75,23 @@ class CloudAudit:
             in place of the HostView if a host or a cell cannot be read
         :raises nova.exception.HostMappingNotFound: if a host is unknown
         """
-        # The name of each source, and its pairs of context and host.
-        sources: list[tuple[str, abc.Iterable[tuple[
-            nova_context.RequestContext, host_inventory.HostRecord]]]]
         if names is not None:
-            sources = [('', host_view.find_hosts(self._context, name))
-                       for name in dict.fromkeys(names)]
-        else:
-            sources = [('cell %s' % (cell.name or cell.uuid),
-                        host_view.list_hosts(self._context, cell))
-                       for cell in objects.CellMappingList.get_all(
-                           self._context) if not cell.is_cell0()]
-        for source, records in sources:
+            # Look for all hosts before the first repair.
+            found = [host_view.find_hosts(self._context, name)
+                     for name in dict.fromkeys(names)]
+            for nodes in found:
+                for context, host in nodes:
+                    yield self._audit_host(context, host)
+            return
+        for cell in objects.CellMappingList.get_all(self._context):
+            if cell.is_cell0():
+                continue
             try:
-                for context, host in records:
+                for context, host in host_view.list_hosts(self._context, cell):
                     yield self._audit_host(context, host)
             except _ERRORS as error:
-                yield [_make_unread_finding(source, error)], None
+                name = 'cell %s' % (cell.name or cell.uuid)
+                yield [_make_unread_finding(name, error)], None
 
     def _audit_host(
             self, context: nova_context.RequestContext,
@@ -130,17 +130,16 @@ class CloudAudit:
             cell_context, self._client, host, self._read_disks)
         # Repairs follow this order: some need capacity that an earlier repair
         # frees.
-        findings = [
-            *hosts.check(view),
-            *pin_conflicts.check(view),
-            *aggregates.check(view, self._read_aggregates(self._context)),
-            *migrations.check(view),
-            *allocations.check(view, self._context, self._client)]
+        findings = list(hosts.check(view))
+        findings += pin_conflicts.check(view)
+        findings += aggregates.check(
+            view, self._read_aggregates(self._context))
+        findings += migrations.check(view)
+        findings += allocations.check(view, self._client)
         if host.name == self._local_host:
-            guest_host, libvirt_guests = self._read_guests()
-            findings += guests.check(
-                host.name, guest_host, libvirt_guests, view)
-        return findings, view
+            guest_host, running = self._read_guests()
+            findings += guests.check(guest_host, running, view)
+        return finding.set_host(host.name, findings), view
 
     def repair(self, view: host_view.HostView,
                repairable: finding.Finding) -> None:
@@ -168,13 +167,16 @@ class CloudAudit:
                 instance, instance.uuid in volume_backed))
         for resources in view.total_allocations.values():
             present.update(prio_allocations.select_managed(resources))
+        compute = libvirt = ''
+        if view.report:
+            compute = finding.format_amounts(view.report.used._asdict())
+        if view.name == self._local_host:
+            guest_host, running = self._read_guests()
+            libvirt = guests.summarize(guest_host, running)
         return finding.Finding(
-            view.name, kind='', needed=finding.format_amounts(expected),
-            placement=finding.format_amounts(present),
-            compute=finding.format_amounts(view.report.used._asdict())
-            if view.report else '',
-            libvirt=guests.summarize(*self._read_guests())
-            if view.name == self._local_host else '')
+            kind='', host=view.name, needed=finding.format_amounts(expected),
+            placement=finding.format_amounts(present), compute=compute,
+            libvirt=libvirt)
 
 
 def _make_unread_finding(
@@ -185,5 +187,5 @@ def _make_unread_finding(
     :param reason: only its first line counts
     """
     return finding.Finding(
-        host, finding.UNREAD,
+        finding.UNREAD, host=host,
         note='%s.' % host_inventory.format_first_line(reason))

@@ -36,8 +36,8 @@ ROW = content.Row(sold=1024, sellable=1024, left=1024)
 #: Command to columns and a row with long values.
 ROWS = {
     'audit': (audit.COLUMNS[:-1], audit._make_row(
-        finding.Finding(HOST, 'wrong_allocation', UUID, AMOUNTS, AMOUNTS,
-                        AMOUNTS, AMOUNTS), 'to be fixed', SENTENCE)),
+        finding.Finding('wrong_allocation', UUID, AMOUNTS, AMOUNTS, AMOUNTS,
+                        AMOUNTS, host=HOST), 'to be fixed', SENTENCE)),
     'capacity show': (
         ['Aggregate', 'Hosts', *capacity.ROWS, 'Units'],
         [HOST, 1000, *[capacity._format_row(ROW)] * 3, 1000]),

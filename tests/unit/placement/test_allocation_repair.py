@@ -22,12 +22,13 @@ def build(sharing, present, expected, assign=True):
     answer = {'allocations': {
         provider: {'resources': resources}
         for provider, resources in present.items()}}
-    disks = allocation_repair._get_disks(answer, 'host', sharing)
+    providers = ['host', *sharing]
+    disks = allocation_repair._get_disks(answer, providers)
     if assign:
         disks = allocation_repair._assign_disk(
-            expected.get(orc.DISK_GB), 'host', sharing, disks)
+            expected.get(orc.DISK_GB), providers, disks)
     wanted = allocation_repair._build_allocations(
-        answer, 'host', sharing, expected,
+        answer, providers, expected,
         types.SimpleNamespace(project_id='project', user_id='user'), disks)
     return {provider: allocation['resources']
             for provider, allocation in wanted['allocations'].items()}
@@ -90,7 +91,7 @@ def test_nothing_expected_deletes_own_classes_at_all_providers():
 
 def test_new_consumer_gets_project_and_user():
     wanted = allocation_repair._build_allocations(
-        {'allocations': {}}, 'host', [], CPUS,
+        {'allocations': {}}, ['host'], CPUS,
         types.SimpleNamespace(project_id='project', user_id='user'), {})
     assert {'allocations': {'host': {'resources': CPUS}},
             'project_id': 'project', 'user_id': 'user',
