@@ -86,7 +86,8 @@ class Audit(report.Report):
             self.app.LOG.warning(
                 'Interrupted: the remaining hosts were not checked.')
         self.show(parsed_args, COLUMNS, rows, 'Consumer')
-        return self.end(*report.find_outcome(states, _OUTCOMES))
+        status, last_line = report.find_outcome(states, _OUTCOMES)
+        return self.end(status, last_line)
 
 
 def _audit_guests(parsed_args):

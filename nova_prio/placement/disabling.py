@@ -29,8 +29,7 @@ def is_disabled(client: report.SchedulerReportClient,
     if traits.CPU_PRIORITY_DISABLED not in provider.traits:
         return False
     try:
-        present = allocations.get_json(
-            client, '/resource_providers/%s/traits' % provider.uuid)['traits']
+        present = allocations.read_provider(client, provider.uuid, 'traits')
     except (allocations.PlacementRefused, ks_exceptions.ClientException):
         return True
     return traits.CPU_PRIORITY_DISABLED in present
