@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The stored form of the report of a nova-compute about its CPUs."""
+"""The stored form of the report of a nova-compute about its CPUs.
+
+The rows are explained in :mod:`nova_prio.model.capacity`.
+"""
 
 import functools
 
@@ -49,7 +52,8 @@ class HostReport(base.VersionedObject):
         'cpu_dedicated_set': fields.StringField(),
         'cpu_shared_set': fields.StringField(),
         'mix': fields.BooleanField(),
-        'floating_cpus': fields.IntegerField(),  # number of floating CPUs
+        # Number of the CPUs where a low-priority instance may run.
+        'floating_cpus': fields.IntegerField(),
         'cpu_allocation_ratio': fields.StringField(),  # an exact decimal
         'vcpus_used': fields.IntegerField(),
         'low_by_cell': fields.DictOfIntegersField(default={}),

@@ -2,6 +2,9 @@
 
 """The evidence that an instance no longer needs a LeaseSet.
 
+A :class:`nova_prio.model.leases.LeaseSet` has the CPUs and vCPUs that an
+instance has on a host for one flavor.
+
 The records are read anew, without the lock of the tracker. A recount may have
 read them while Nova was changing them, and
 ``InstanceList.get_by_filters`` leaves out the hidden copy of an instance that
@@ -35,6 +38,7 @@ def read_need(context, host, uuid, lease_set):
     :param context: nova.context.RequestContext of an administrator
     :param host: name of the host
     :param uuid: UUID of the instance
+    :param lease_set: the LeaseSet
     :raises: the errors of the database
     """
     try:
