@@ -2,8 +2,8 @@
 
 """Compare the guests that run on this host with their expected state.
 
-A vCPU of a guest is pinned if it may run on one dedicated CPU only. Otherwise
-it floats on several CPUs.
+A vCPU of a guest is pinned if it may run on one CPU only, which is not in the
+shared set. Otherwise it floats.
 """
 
 from __future__ import annotations
