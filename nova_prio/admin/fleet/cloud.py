@@ -7,7 +7,6 @@ from __future__ import annotations
 import collections
 from collections import abc
 import dataclasses
-import functools
 import types
 import typing
 
@@ -36,6 +35,7 @@ class CloudFleet(typing.NamedTuple):
 
     ``hosts`` and ``instances`` are those of the planner. ``groups`` is UUID of
     a server group -> Group, and ``details`` UUID of an instance -> Details.
+    ``migrations`` are in progress, or await a confirmation.
     ``silent_cells`` are the UUIDs of the cells that do not answer.
     """
 
@@ -43,12 +43,21 @@ class CloudFleet(typing.NamedTuple):
     instances: tuple[planner_fleet.Instance, ...]
     groups: dict[str, planner_fleet.Group]
     details: dict[str, guests.Details]
+    migrations: list[objects.Migration]
     silent_cells: tuple[str, ...]
 
     @property
     def group_of(self) -> dict[str, str | None]:
         """The server group of each instance: UUID -> UUID, or None."""
         return {each.uuid: each.group for each in self.instances}
+
+    def list_members(self, aggregate: str) -> list[str]:
+        """Return the names of the hosts of an aggregate."""
+        members = []
+        for host in self.hosts:
+            if any(each.name == aggregate for each in host.aggregates):
+                members.append(host.name)
+        return members
 
     def format_instance(self, uuid: str) -> str:
         """Return the UUID of an instance with its name, if it is known."""
@@ -66,23 +75,25 @@ class CloudFleet(typing.NamedTuple):
         :param refused: UUID of an instance -> names of the hosts that Nova
             refused to move it to
         """
-        def is_included(name: str | None) -> bool:
-            """Return whether the Fleet has a host and its instances."""
-            return hosts is None or name in hosts
-
+        if hosts is None:
+            hosts = {host.name for host in self.hosts}
         return planner_fleet.Fleet(
-            [host for host in self.hosts if is_included(host.name)],
-            [_refuse(each, refused.get(each.uuid))
-             for each in self.instances if is_included(each.host)],
-            self.groups)
+            hosts=[host for host in self.hosts if host.name in hosts],
+            instances=[_refuse(each, refused.get(each.uuid))
+                       for each in self.instances if each.host in hosts],
+            groups=self.groups)
 
 
 def _refuse(instance: planner_fleet.Instance,
             hosts: frozenset[str] | None) -> planner_fleet.Instance:
-    """Return an instance that may not use some hosts."""
-    return instance if not hosts else dataclasses.replace(
-        instance, needs=dataclasses.replace(
-            instance.needs, refused_hosts=hosts))
+    """Return an instance that may not use some hosts.
+
+    :param hosts: names of the hosts; None for none
+    """
+    if not hosts:
+        return instance
+    needs = dataclasses.replace(instance.needs, refused_hosts=hosts)
+    return dataclasses.replace(instance, needs=needs)
 
 
 def read_fleet(context: nova_context.RequestContext,
@@ -101,73 +112,68 @@ def read_fleet(context: nova_context.RequestContext,
         context, host_inventory.list_disabled(client))
     numbers = collections.Counter(host.name for host in listed)
     hosts = {host.name: host for host in listed if numbers[host.name] == 1}
-    domains = {name: frozenset(
-        each.name for each in fleet_hosts.list_domains(host))
-        for name, host in hosts.items()}
     groups, group_of = _read_groups(context)
     instances: list[planner_fleet.Instance] = []
+    migrations: list[objects.Migration] = []
     details = {}
     for cell in objects.CellMappingList.get_all(context):
         if cell.is_cell0() or cell.uuid in silent_cells:
             continue
-        for instance, is_volume_backed, has_migration in _iterate_instances(
-                context, cell):
-            # A cross-cell resize may show an instance in two cells.
-            if instance.host not in hosts or instance.uuid in details:
-                continue
-            host = hosts[instance.host]
-            host_cells = [each.id for each in host.cells]
-            obstacle = guests.find_obstacle(
-                instance, host.is_up, has_migration, host_cells,
-                host.node.hypervisor_type)
-            instances.append(guests.make_instance(
-                instance, obstacle, is_volume_backed, host_cells,
-                domains[instance.host], group_of.get(instance.uuid)))
-            details[instance.uuid] = guests.Details(
-                instance.display_name, instance.vm_state, instance.task_state,
-                obstacle)
-    of_host = collections.defaultdict(list)
+        with nova_context.target_cell(context, cell) as cctxt:
+            open_migrations = objects.MigrationList.get_by_filters(
+                cctxt, {'status': list(migration_states.OPEN_STATUSES)})
+            migrations.extend(open_migrations)
+            migrating = {each.instance_uuid for each in open_migrations}
+            for instance, is_volume_backed in _iterate_instances(cctxt):
+                # A cross-cell resize may show an instance in two cells.
+                if instance.host not in hosts or instance.uuid in details:
+                    continue
+                host = hosts[instance.host]
+                obstacle = guests.find_obstacle(
+                    instance, host, instance.uuid in migrating)
+                known = guests.make_instance(
+                    instance, host, obstacle, is_volume_backed,
+                    group=group_of.get(instance.uuid))
+                instances.append(known)
+                details[instance.uuid] = guests.Details(
+                    name=instance.display_name,
+                    class_name=known.needs.class_name,
+                    vm_state=instance.vm_state,
+                    task_state=instance.task_state, obstacle=obstacle)
+    guests_of = collections.defaultdict(list)
     for each in instances:
-        of_host[each.host].append(each)
+        guests_of[each.host].append(each)
     sharing = _list_hosts_with_shared_disks(client)
+    planner_hosts = [
+        fleet_hosts.make_host(host, guests_of[name],
+                              has_shared_disks=host.node.uuid in sharing)
+        for name, host in hosts.items()]
     return CloudFleet(
-        tuple(fleet_hosts.make_host(
-            host, of_host[name],
-            has_shared_disks=host.node.uuid in sharing)
-            for name, host in hosts.items()),
-        tuple(instances), groups, details, tuple(silent_cells))
+        hosts=tuple(planner_hosts), instances=tuple(instances), groups=groups,
+        details=details, migrations=migrations,
+        silent_cells=tuple(silent_cells))
 
 
-def _iterate_instances(
-        context: nova_context.RequestContext, cell: objects.CellMapping,
-) -> abc.Iterator[tuple[objects.Instance, bool, bool]]:
+def _iterate_instances(context: nova_context.RequestContext,
+                       ) -> abc.Iterator[tuple[objects.Instance, bool]]:
     """Yield the instances of a cell that are on a host.
 
     Soft-deleted instances count, too, until nova-compute reclaims them.
 
-    :returns: iterator of (instance, whether it was booted from a volume,
-        whether it has an in-flight migration)
+    :param context: targets the cell
+    :returns: iterator of (instance, whether it was booted from a volume)
     """
-    volume_backed = set()
-    with nova_context.target_cell(context, cell) as cctxt:
-        open_migrations = objects.MigrationList.get_by_filters(
-            cctxt, {'status': list(migration_states.OPEN_STATUSES)})
-        migrating = {each.instance_uuid for each in open_migrations}
-
-        def read_page(**kwargs: typing.Any) -> objects.InstanceList:
-            """Return a page of instances, and note those with a volume."""
-            page = objects.InstanceList.get_by_filters(
-                cctxt, {'deleted': False, 'soft_deleted': True},
-                sort_dir='asc', expected_attrs=['flavor', 'numa_topology'],
-                **kwargs)
-            volume_backed.update(allocations.find_volume_backed(cctxt, [
-                each for each in page if each.flavor.root_gb]))
-            return page
-
-        for instance in host_inventory.iterate_pages(read_page, 'uuid', PAGE):
+    marker = None
+    while page := objects.InstanceList.get_by_filters(
+            context, {'deleted': False, 'soft_deleted': True},
+            sort_dir='asc', expected_attrs=['flavor', 'numa_topology'],
+            limit=PAGE, marker=marker):
+        volume_backed = allocations.find_volume_backed(
+            context, [each for each in page if each.flavor.root_gb])
+        for instance in page:
             if instance.host:
-                yield (instance, instance.uuid in volume_backed,
-                       instance.uuid in migrating)
+                yield instance, instance.uuid in volume_backed
+        marker = page[-1].uuid
 
 
 def _read_groups(context: nova_context.RequestContext,
@@ -188,12 +194,13 @@ def _list_hosts_with_shared_disks(
         client: report_client.SchedulerReportClient) -> set[str]:
     """Return the UUIDs of the providers with which others share disks."""
     hosts: set[str] = set()
-    read = functools.partial(allocations.read_provider, client)
     for provider in allocations.list_providers(
             client, os_traits.MISC_SHARES_VIA_AGGREGATE):
-        if orc.DISK_GB not in read(provider['uuid'], 'inventories'):
+        uuid = provider['uuid']
+        if orc.DISK_GB not in allocations.read_provider(
+                client, uuid, 'inventories'):
             continue
-        aggregates = read(provider['uuid'], 'aggregates')
+        aggregates = allocations.read_provider(client, uuid, 'aggregates')
         if aggregates:
             found = allocations.get_json(
                 client, '/resource_providers?member_of=in:' +

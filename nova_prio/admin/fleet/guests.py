@@ -13,6 +13,7 @@ from nova.compute import vm_states
 from nova.objects import fields
 import os_resource_classes as orc
 
+from nova_prio.admin.fleet import hosts as fleet_hosts
 from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 from nova_prio.model.planner import fleet as planner_fleet
@@ -21,6 +22,8 @@ from nova_prio.virt import demand
 
 if typing.TYPE_CHECKING:
     from nova import objects
+
+    from nova_prio.admin import host_inventory
 
 #: State of an instance -> the ways that nova-api allows, as the decorators of
 #: live_migrate, resize and shelve in nova/compute/api.py name them.
@@ -35,29 +38,28 @@ WAYS = {
 class Details(typing.NamedTuple):
     """What commands show of an instance.
 
-    ``obstacle`` is a clause that tells why the instance cannot be moved, such
-    as "is locked"; it is empty if the instance can be moved.
+    ``class_name`` is one of ``flavor_cpus.CLASSES``. ``obstacle`` is a clause
+    that tells why the instance cannot be moved, such as "is locked"; it is
+    empty if the instance can be moved.
     """
 
     name: str
+    class_name: str
     vm_state: str
     task_state: str | None
     obstacle: str
 
 
-def find_obstacle(instance: objects.Instance, is_host_up: bool,
-                  has_migration: bool, host_cells: abc.Container[int],
-                  hypervisor_type: str | None = None) -> str:
+def find_obstacle(instance: objects.Instance,
+                  host: host_inventory.HostRecord, has_migration: bool) -> str:
     """Return why an instance cannot be moved, a clause, or ''.
 
-    :param is_host_up: whether the nova-compute of its host is up
+    :param host: the host of the instance
     :param has_migration: whether the instance has an in-flight migration
-    :param host_cells: ids of the NUMA cells of its host
-    :param hypervisor_type: of its host
     """
-    if hypervisor_type == fields.HVType.IRONIC:
+    if host.node.hypervisor_type == fields.HVType.IRONIC:
         return 'is a bare metal server'
-    if not is_host_up:
+    if not host.is_up:
         return 'is on a host whose nova-compute is down'
     if instance.task_state is not None:
         return 'has the task %s' % instance.task_state
@@ -68,74 +70,84 @@ def find_obstacle(instance: objects.Instance, is_host_up: bool,
     # An administrator may move a locked instance, but the lock says not to.
     if instance.locked:
         return 'is locked'
-    if not _is_on_cells(instance.numa_topology, host_cells):
+    if _find_cells(instance, host) is None:
         return 'is on NUMA cells that its host does not have'
     return ''
 
 
-def _is_on_cells(topology: objects.InstanceNUMATopology | None,
-                 host_cells: abc.Container[int]) -> bool:
-    """Return whether a host has the NUMA cells that an instance uses."""
-    return topology is None or all(
-        cell.id in host_cells for cell in topology.cells)
+def _find_cells(instance: objects.Instance, host: host_inventory.HostRecord,
+                ) -> tuple[int, ...] | None:
+    """Return the indexes of the host cells that an instance uses.
+
+    :returns: None if the host does not have the cells
+    """
+    host_cells = [cell.id for cell in host.cells]
+    indexes = []
+    if instance.numa_topology is not None:
+        for cell in instance.numa_topology.cells:
+            if cell.id not in host_cells:
+                return None
+            indexes.append(host_cells.index(cell.id))
+    return tuple(indexes)
 
 
-def make_instance(instance: objects.Instance, obstacle: str,
-                  is_volume_backed: bool, host_cells: abc.Sequence[int],
-                  aggregates: frozenset[str], group: str | None,
+def make_instance(instance: objects.Instance,
+                  host: host_inventory.HostRecord, obstacle: str,
+                  is_volume_backed: bool, group: str | None,
                   ) -> planner_fleet.Instance:
     """Return an instance for the planner.
 
-    :param instance: with a host, flavor and NUMA topology
+    :param instance: with flavor and NUMA topology
+    :param host: the host of the instance
     :param obstacle: result of :func:`find_obstacle`
-    :param host_cells: ids of the NUMA cells of its host
-    :param aggregates: names of the aggregates that it must not leave
     :param group: UUID of its server group, or None
     """
-    topology = instance.numa_topology
     needs = make_needs(
-        instance.flavor, topology, is_volume_backed, aggregates)
-    cells: tuple[int, ...] = ()
-    if not _is_on_cells(topology, host_cells):
+        instance.flavor, instance.numa_topology, is_volume_backed,
+        aggregates=frozenset(fleet_hosts.list_domains(host)))
+    cells = _find_cells(instance, host)
+    if cells is None:
         needs = dataclasses.replace(needs, cells=())
-    elif topology is not None:
-        cells = tuple(host_cells.index(cell.id) for cell in topology.cells)
+    ways = frozenset[str]()
+    if not obstacle:
+        ways = WAYS[instance.vm_state]
     return planner_fleet.Instance(
-        uuid=instance.uuid, needs=needs, host=instance.host,
-        ways=frozenset() if obstacle else WAYS[instance.vm_state],
-        group=group, cells=cells)
+        uuid=instance.uuid, needs=needs, host=instance.host, ways=ways,
+        group=group, cells=cells or ())
 
 
 def make_needs(flavor: objects.Flavor,
                topology: objects.InstanceNUMATopology | None,
-               is_volume_backed: bool, aggregates: frozenset[str],
-               is_new: bool = False) -> resources.Needs:
+               is_volume_backed: bool,
+               aggregates: frozenset[str]) -> resources.Needs:
     """Return the needs of an instance, with the numbers of the tracker.
 
     :param flavor: the embedded flavor
-    :param topology: NUMA topology of the guest
-    :param is_new: whether the instance is to be created
+    :param topology: NUMA topology of the guest, or None
+    :param aggregates: names of the aggregates that it must not leave
     """
-    root_gb = 0 if is_volume_backed else flavor.root_gb
-    disk_gb = (root_gb + flavor.ephemeral_gb +
-               math.ceil(flavor.swap / 1024))
+    disk_gb = flavor.ephemeral_gb + math.ceil(flavor.swap / 1024)
+    if not is_volume_backed:
+        disk_gb += flavor.root_gb
     return resources.Needs(
         demand.ResourceRequest.from_flavor(flavor, topology),
         disk_gb=flavor_specs.get_placement_amount(
             flavor.extra_specs, orc.DISK_GB, default=disk_gb),
-        cells=tuple(_make_cells(flavor, topology)) if topology else (),
-        aggregates=aggregates, is_new=is_new)
+        cells=tuple(_make_cells(flavor, topology)), aggregates=aggregates)
 
 
 def _make_cells(flavor: objects.Flavor,
-                topology: objects.InstanceNUMATopology,
+                topology: objects.InstanceNUMATopology | None,
                 ) -> abc.Iterator[resources.GuestCell]:
-    """Yield the NUMA cells of a guest."""
+    """Yield the NUMA cells of a guest, which has none without a topology."""
+    if topology is None:
+        return
     priority = flavor_specs.get_priority(flavor.extra_specs)
     for number, cell in enumerate(topology.cells):
         # Nova reserves the CPU of isolated emulator threads in the first cell.
         isolated = int(number == 0 and topology.emulator_threads_isolated)
+        needed = capacity.Demand(
+            priority, dedicated=len(cell.pcpuset) + isolated,
+            shared=len(cell.cpuset))
         yield resources.GuestCell(
-            capacity.calculate_needed_rows(capacity.Demand(
-                priority, len(cell.pcpuset) + isolated, len(cell.cpuset))),
-            cell.memory)
+            capacity.calculate_needed_rows(needed), cell.memory)

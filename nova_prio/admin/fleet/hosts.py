@@ -23,20 +23,20 @@ from nova_prio.virt import demand
 _ZONE_KEY = 'availability_zone'
 
 
-def list_domains(host: host_inventory.HostRecord,
-                 ) -> list[aggregate_metadata.Aggregate]:
-    """Return the domains that the instances of a host must not leave.
+def list_domains(host: host_inventory.HostRecord) -> list[str]:
+    """Return the names of the domains that the instances must not leave.
 
-    These are the cell and the availability zone of the host, as aggregates.
-    Nova moves no instance to another cell: cross-cell migrations need a policy
-    that is off by default. The planner moves no instance to another zone: only
-    the request specification of an instance tells whether it needs the zone.
+    These are the cell and the availability zone of the host, which the planner
+    takes for aggregates. Nova moves no instance to another cell: cross-cell
+    migrations need a policy that is off by default. The planner moves no
+    instance to another zone: only the request specification of an instance
+    tells whether it needs the zone.
     """
-    zones = [each.metadata[_ZONE_KEY] for each in host.aggregates
-             if _ZONE_KEY in each.metadata]
-    return [aggregate_metadata.Aggregate(name, {}) for name in (
-        'of the cell %s' % host.cell, 'of the availability zone %s' % (
-            zones[0] if zones else nova.conf.CONF.default_availability_zone))]
+    zone = nova.conf.CONF.default_availability_zone
+    for aggregate in host.aggregates:
+        # Nova allows one zone for each host.
+        zone = aggregate.metadata.get(_ZONE_KEY, zone)
+    return ['of the cell %s' % host.cell, 'of the availability zone %s' % zone]
 
 
 def make_host(host: host_inventory.HostRecord,
@@ -56,19 +56,23 @@ def make_host(host: host_inventory.HostRecord,
     if host.is_disabled and not report.problem:
         report = dataclasses.replace(
             report, problem='The host is disabled for priority instances.')
-    memory_mb = node.memory_mb_used - sum(
+    reserved_mb = node.memory_mb_used - sum(
         each.request.memory_mb for each in needs)
-    disk_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
+    free_disk_gb = None
+    if not has_shared_disks:
+        reserved_gb = node.local_gb_used - sum(each.disk_gb for each in needs)
+        free_disk_gb = (node.free_disk_gb or 0) + _calculate_overcommit(
+            node.local_gb, reserved_gb, node.disk_allocation_ratio)
+    aggregates = list(host.aggregates)
+    for name in list_domains(host):
+        aggregates.append(aggregate_metadata.Aggregate(name, {}))
     return resources.Host(
         name=host.name, report=report, free_memory_mb=node.free_ram_mb or 0,
         overcommit_mb=_calculate_overcommit(
-            node.memory_mb, memory_mb, node.ram_allocation_ratio),
-        free_disk_gb=None if has_shared_disks else
-        (node.free_disk_gb or 0) + _calculate_overcommit(
-            node.local_gb, disk_gb, node.disk_allocation_ratio),
+            node.memory_mb, reserved_mb, node.ram_allocation_ratio),
+        free_disk_gb=free_disk_gb, aggregates=tuple(aggregates),
         cells=tuple(_make_cell(cell, report, node.ram_allocation_ratio)
                     for cell in host.cells),
-        aggregates=(*host.aggregates, *list_domains(host)),
         is_enabled=bool(service and not service.disabled and host.is_up and
                         host.is_registered))
 
@@ -93,22 +97,28 @@ def _make_report(host: host_inventory.HostRecord,
     instance may use the host.
     """
     node = host.node
-    dedicated = frozenset().union(*(cell.pcpuset for cell in host.cells))
-    shared = frozenset().union(*(cell.cpuset for cell in host.cells))
+    dedicated: set[int] = set()
+    shared: set[int] = set()
+    for cell in host.cells:
+        dedicated |= cell.pcpuset
+        shared |= cell.cpuset
     if not host.cells:
-        shared = frozenset(range(node.vcpus))
+        shared.update(range(node.vcpus))
+    cpus = capacity.HostCPUs(
+        dedicated=frozenset(dedicated), shared=frozenset(shared), mix=False,
+        ratio=capacity.parse_ratio(node.cpu_allocation_ratio))
     # Nova counts the dedicated vCPUs in the same number.
     pinned = sum(each.request.vcpus - each.request.needed_rows.low
                  for each in needs)
+    used = capacity.calculate_used(
+        len(demand.get_host_pins(node.numa_topology)), 0,
+        node.vcpus_used - pinned)
+    problem = 'The host has no compute driver for priority instances.'
+    if host.problem:
+        problem = 'The report of the host cannot be read.'
     return capacity_report.CapacityReport.from_usage(
-        cpus=capacity.HostCPUs(dedicated, shared, capacity.parse_ratio(
-            node.cpu_allocation_ratio), mix=False),
-        used=capacity.calculate_used(
-            len(demand.get_host_pins(node.numa_topology)), 0,
-            node.vcpus_used - pinned),
-        vcpus_used=node.vcpus_used, low_by_cell={},
-        problem='The report of the host cannot be read.' if host.problem else
-        'The host has no compute driver for priority instances.')
+        cpus=cpus, used=used, vcpus_used=node.vcpus_used, low_by_cell={},
+        problem=problem)
 
 
 def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
@@ -117,9 +127,9 @@ def _make_cell(cell: objects.NUMACell, report: capacity_report.CapacityReport,
     pinned = cell.pcpuset & (cell.pinned_cpus | report.hidden)
     low = report.low_by_cell.get(cell.id, 0)
     return resources.Cell(
-        cpus=capacity.HostCPUs(frozenset(cell.pcpuset),
-                               frozenset(cell.cpuset), report.ratio,
-                               report.mix),
+        cpus=capacity.HostCPUs(
+            dedicated=frozenset(cell.pcpuset), shared=frozenset(cell.cpuset),
+            ratio=report.ratio, mix=report.mix),
         used=capacity.calculate_used(
             len(pinned), low, max(cell.cpu_usage - low, 0)),
         free_memory_mb=cell.memory - cell.memory_usage,

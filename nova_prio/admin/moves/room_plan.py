@@ -51,9 +51,9 @@ def plan_room(cloud: fleet_cloud.CloudFleet, flavor: objects.Flavor,
         flavor, objects.ImageMeta.from_dict({}), {})
     wanted = planner_fleet.Instance('wanted', dataclasses.replace(
         guests.make_needs(
-            folded, topology, is_volume_backed=False, is_new=True,
+            folded, topology, is_volume_backed=False,
             aggregates=frozenset([aggregate] if aggregate else [])),
-        refused_hosts=closed))
+        is_new=True, refused_hosts=closed))
     fleet = cloud._replace(instances=tuple(
         map(_forbid_shelving, cloud.instances))).make_fleet(refused=refused)
     plans = []
