@@ -66,6 +66,7 @@ class NovaClient:
 
         :param uuid: UUID of the server
         :param action: name of the action, such as ``shelve``
+        :param arguments: its arguments, name -> value; None if it has none
         :raises APIRefused: if the API refuses the action
         :raises APIUnavailable: if it does not answer
         """

@@ -74,49 +74,40 @@ class Drain(report.Report):
         """Drain the hosts, and list what is left; return the exit status."""
         from nova_prio.admin.moves import batch
         from nova_prio.admin.moves import drain as drain_module
-        from nova_prio.admin.moves import remaining
+        from nova_prio.admin.moves import drain_rows
         end = time.monotonic() + parsed_args.timeout
-        report.check_columns(parsed_args, remaining.COLUMNS)
+        report.check_columns(parsed_args, drain_rows.COLUMNS)
         _check_arguments(parsed_args)
         if parsed_args.within is not None:
             report.get_aggregate_hosts(context, '--within', parsed_args.within)
-        placement = controller.make_placement_client()
-
-        def make_drain(hosts, cloud=None):
-            """Return a planned Drain of hosts."""
-            drain = drain_module.Drain(
-                context, placement, hosts, parsed_args.allow,
-                parsed_args.within)
-            drain.refresh(cloud)
-            drain.make_plan()
-            return drain
-
+        drain = drain_module.Drain(
+            context, controller.make_placement_client(),
+            hosts=list(dict.fromkeys(parsed_args.hosts)),
+            allowed=frozenset(parsed_args.allow), within=parsed_args.within)
         if parsed_args.aggregate:
-            hosts, cloud, status, last_line = _choose_batch(
-                self.app, context, placement, parsed_args, make_drain)
-            if not hosts:
-                self.show(parsed_args, remaining.COLUMNS, [], 'Instance')
+            status, last_line = _choose_batch(
+                self.app, context, parsed_args, drain)
+            if not drain.hosts:
+                self.show(parsed_args, drain_rows.COLUMNS, [], 'Instance')
                 return self.end(status, last_line)
-            drain = make_drain(hosts, cloud)
         else:
-            hosts = list(dict.fromkeys(parsed_args.hosts))
-            drain = make_drain(hosts)
+            drain.refresh()
         report.warn_of_silent_cells(self.app, drain.cloud.silent_cells)
         if not parsed_args.aggregate:
-            for warning in batch.list_warnings(
-                    drain.cloud, hosts, drain.plan):
+            for warning in batch.list_warnings(drain):
                 self.app.LOG.warning('%s', warning)
         has_begun = drain.can_begin()
         problem = ''
         if not has_begun:
             problem = 'Nothing was changed: no instance can leave. '
         elif not parsed_args.dry_run:
-            problem = _move(self.app, parsed_args, drain, hosts, end)
-        rows = list(remaining.list_rows(drain))
-        self.show(parsed_args, remaining.COLUMNS, rows, 'Instance')
-        names = ', '.join(hosts)
+            problem = _move(self.app, parsed_args, drain, end)
+        rows = list(drain_rows.list_rows(drain))
+        self.show(parsed_args, drain_rows.COLUMNS, rows, 'Instance')
+        names = ', '.join(drain.hosts)
         if parsed_args.dry_run:
-            return self.end(*_conclude_dry_run(names, rows))
+            status, last_line = _conclude_dry_run(names, rows)
+            return self.end(status, last_line)
         if drain.is_empty():
             next_hosts = ''
             if parsed_args.aggregate:
@@ -124,7 +115,7 @@ class Drain(report.Report):
             return self.end(report.CLEAN, (
                 '%s: no instances. Next: maintain the host, then run '
                 '"nova-prio host return %s"%s.' % (
-                    names, ' '.join(hosts), next_hosts)))
+                    names, ' '.join(drain.hosts), next_hosts)))
         advice = ('Act on each as its reason says, and run this command '
                   'again.')
         if has_begun and problem:
@@ -146,19 +137,19 @@ def _check_arguments(parsed_args):
             '--aggregate and --done must be given together.')
 
 
-def _choose_batch(app, context, placement, parsed_args, make_drain):
-    """Return the next hosts and the cloud, and what to say if none.
+def _choose_batch(app, context, parsed_args, drain):
+    """Read the cloud, and let a drain select the next hosts of an aggregate.
 
-    :param make_drain: function that returns a planned Drain of hosts
-    :returns: (list of names, CloudFleet, exit status, last line)
+    :param drain: ``drain.Drain``, which selects no hosts if none can be
+        drained
+    :returns: (exit status, last line), if there are no hosts
     """
-    from nova_prio.admin.fleet import cloud as fleet_cloud
     from nova_prio.admin import host_inventory
     from nova_prio.admin.moves import batch
     from nova_prio.admin.moves import services
     aggregate, done = parsed_args.aggregate, _read_done(parsed_args.done)
-    cloud = fleet_cloud.read_fleet(context, placement)
-    members = batch.list_members(cloud, aggregate)
+    drain.refresh()
+    members = drain.cloud.list_members(aggregate)
     if not members:
         report.refuse('--aggregate', aggregate,
                       'names of host aggregates with hosts')
@@ -174,43 +165,42 @@ def _choose_batch(app, context, placement, parsed_args, make_drain):
         all_done = 'All %d hosts of aggregate %s are in %s' % (
             len(members), aggregate, parsed_args.done)
         if remedy:
-            return [], cloud, report.FOUND, '%s. %s' % (all_done, remedy)
-        return [], cloud, report.CLEAN, (
-            all_done + ': there is nothing to do.')
-    hosts, problem = batch.choose_batch(
-        cloud, aggregate, done, begun, parsed_args.batch,
-        lambda hosts: make_drain(hosts, cloud).plan)
-    if hosts and problem:
+            return report.FOUND, '%s. %s' % (all_done, remedy)
+        return report.CLEAN, all_done + ': there is nothing to do.'
+    problem = batch.choose_batch(
+        drain, aggregate, done, begun, parsed_args.batch)
+    if drain.hosts and problem:
         app.LOG.warning(
             'Hosts that are drained now: %d. More are not drained, for this '
-            'reason: %s', len(hosts), problem)
-    return list(hosts), cloud, report.FOUND, (
+            'reason: %s', len(drain.hosts), problem)
+    return report.FOUND, (
         'Nothing was changed: no host of aggregate %s can be drained now. '
         '%s%s' % (aggregate, remedy, problem))
 
 
-def _move(app, parsed_args, drain, hosts, end):
+def _move(app, parsed_args, drain, end):
     """Show the plan, ask, and drain the hosts.
 
     :returns: why instances are left, a sentence and a space, or ''
     """
-    from nova_prio.admin.moves import remaining
+    from nova_prio.admin.moves import drain_rows
     from nova_prio.admin.moves import services
-    rows = list(remaining.list_rows(drain))
+    rows = list(drain_rows.list_rows(drain))
     if rows:
-        app.stderr.write(tables.format_table(*report.place_names(
-            remaining.COLUMNS, rows, 'Instance')) + '\n')
-    left = sum(row.state == remaining.LEFT for row in rows)
+        columns, named_rows = report.place_names(
+            drain_rows.COLUMNS, rows, 'Instance')
+        app.stderr.write(tables.format_table(columns, named_rows) + '\n')
+    left = sum(row.state == drain_rows.LEFT for row in rows)
     exception = ''
     if left:
         exception = ' except the %d that cannot leave now' % left
     changes.confirm(
         app, parsed_args, 'Disable the nova-compute services of %s, and move '
-        'these instances%s?' % (', '.join(hosts), exception))
+        'these instances%s?' % (', '.join(drain.hosts), exception))
     if parsed_args.done:
         _append_done(parsed_args.done, [])
     nova = nova_api.connect(parsed_args)
-    for host in hosts:
+    for host in drain.hosts:
         service = services.read_service(nova, host)
         # A service that is disabled keeps its reason.
         if service.is_enabled:
@@ -232,6 +222,8 @@ def _run(app, drain, nova, end, concurrency):
 
     :returns: why instances are left, a sentence, or ''
     """
+    from nova_prio.admin.moves import drain_run
+    from nova_prio.admin.moves import servers
     # disable=None shows the progress on a terminal only.
     with tqdm.tqdm(total=len(drain.list_guests()), unit=' instances',
                    desc='have left', leave=False, disable=None) as progress:
@@ -242,7 +234,9 @@ def _run(app, drain, nova, end, concurrency):
             progress.update(has_left)
 
         try:
-            return drain.run(nova, end, observe, concurrency)
+            return drain_run.DrainRun(
+                drain, servers=servers.Servers(nova), end=end,
+                observe=observe, concurrency=concurrency).run()
         except KeyboardInterrupt:
             drain.refresh()
             return 'Interrupted.'
@@ -253,8 +247,8 @@ def _conclude_dry_run(names, rows):
 
     :param names: of the hosts, a text
     """
-    from nova_prio.admin.moves import remaining
-    planned = sum(row.state == remaining.PLANNED for row in rows)
+    from nova_prio.admin.moves import drain_rows
+    planned = sum(row.state == drain_rows.PLANNED for row in rows)
     left = len(rows) - planned
     status, rest = report.CLEAN, 'drain the hosts'
     if left:

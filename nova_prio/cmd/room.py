@@ -62,8 +62,8 @@ class Plan(report.Report):
                 allowed='names of aggregates with computes')
         number = parsed_args.count
         room = room_module.Room(
-            context, controller.make_placement_client(), flavor, number,
-            parsed_args.aggregate)
+            context, controller.make_placement_client(), flavor=flavor,
+            number=number, aggregate=parsed_args.aggregate)
         room.refresh()
         report.warn_of_silent_cells(self.app, room.cloud.silent_cells)
         for doubt in room.doubts:
@@ -88,9 +88,13 @@ class Plan(report.Report):
         nova = nova_api.connect(parsed_args)
         changes.confirm(self.app, parsed_args,
                         'Make these %d moves of servers?' % len(moves))
+
+        def observe(sentence, has_left):
+            """Log a change."""
+            changes.log_change(self.app, '%s', sentence)
+
         try:
-            reason = room.run(nova, end, lambda text, has_left: (
-                changes.log_change(self.app, '%s', text)))
+            reason = room.run(nova, end, observe)
         except KeyboardInterrupt:
             reason = 'Interrupted.'
         if reason:
@@ -103,9 +107,12 @@ class Plan(report.Report):
 
 def _make_rows(cloud, moves):
     """Return the rows of the planned moves, a list."""
-    classes = {each.uuid: each.needs.class_name for each in cloud.instances}
-    return [(move.uuid, cloud.details[move.uuid].name, classes[move.uuid],
-             move.way, move.source, move.destination or '') for move in moves]
+    rows = []
+    for move in moves:
+        details = cloud.details[move.uuid]
+        rows.append((move.uuid, details.name, details.class_name, move.way,
+                     move.source, move.destination or ''))
+    return rows
 
 
 def _describe_room(plan, flavor_name, condition):

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import collections
 from collections import abc
-import functools
 import typing
 
 from nova_prio.admin.moves import verdicts as verdicts_module
@@ -54,36 +53,41 @@ def list_losses(
         that are not in ``cloud`` are omitted. The other hosts of the aggregate
         take guests too.
     """
-    lost = frozenset().union(*members.values())
+    lost: set[str] = set()
+    for names in members.values():
+        lost.update(names)
     refused = {each.uuid: verdicts.find_refusing(each.uuid)
                for each in cloud.instances if each.host in lost}
     for aggregate, names in members.items():
-        hosts = {host.name for host in cloud.hosts
-                 if any(each.name == aggregate for each in host.aggregates)}
+        hosts = set(cloud.list_members(aggregate))
         fleet = cloud.make_fleet(hosts, refused)
-
-        def evacuate(name: str, known: verdicts_module.Refused) -> plan.Plan:
-            """Return the evacuations after the loss of a host."""
-            return plan.plan_loss(
-                fleet if known == refused else
-                cloud.make_fleet(hosts, known), name)
-
-        def measure(name: str) -> tuple[int, int]:
-            """Return the used vCPUs of the high row, and of all rows."""
-            used = fleet.get_usage(name).used
-            return used.high, used.high + used.low
-
-        largest = max(fleet.hosts, key=measure, default='')
-        for name in sorted(fleet.hosts.keys() & names,
-                           key=lambda each: (each != largest, each)):
-            evacuations = verdicts_module.plan_with(
-                verdicts, refused, functools.partial(evacuate, name))
-            yield _make_loss(fleet, aggregate, name, name == largest,
-                             evacuations.misses)
+        largest = _find_largest(fleet)
+        ordered = sorted(fleet.hosts.keys() & names)
+        if largest in ordered:
+            ordered.remove(largest)
+            ordered.insert(0, largest)
+        for name in ordered:
+            evacuations = plan.plan_loss(fleet, name)
+            known = dict(refused)
+            while verdicts.learn(evacuations, known):
+                evacuations = plan.plan_loss(
+                    cloud.make_fleet(hosts, known), name)
+            yield _make_loss(
+                fleet, evacuations.misses, aggregate=aggregate, host=name,
+                is_largest=name == largest)
 
 
-def _make_loss(fleet: planner_fleet.Fleet, aggregate: str, name: str,
-               is_largest: bool, misses: abc.Sequence[plan.Miss]) -> Loss:
+def _find_largest(fleet: planner_fleet.Fleet) -> str:
+    """Return the name of the largest host, or '' without hosts."""
+    sizes = {}
+    for name in fleet.hosts:
+        used = fleet.get_usage(name).used
+        sizes[name] = used.high, used.high + used.low
+    return max(sizes, key=sizes.__getitem__, default='')
+
+
+def _make_loss(fleet: planner_fleet.Fleet, misses: abc.Sequence[plan.Miss],
+               aggregate: str, host: str, is_largest: bool) -> Loss:
     """Return the Loss of a host.
 
     :param fleet: of the hosts of the aggregate
@@ -91,13 +95,14 @@ def _make_loss(fleet: planner_fleet.Fleet, aggregate: str, name: str,
     """
     guests = collections.Counter(
         fleet.instances[uuid].needs.class_name
-        for uuid in fleet.list_guests(name))
+        for uuid in fleet.list_guests(host))
     fitting = guests - collections.Counter(
         miss.instance.needs.class_name for miss in misses)
     addable = [miss for miss in misses if fleet.get_policy(
         miss.instance) != planner_fleet.AFFINITY]
     addition = plan.calculate_addition(addable)
-    if fleet.hosts[name].host.free_disk_gb is None:
+    if fleet.hosts[host].host.free_disk_gb is None:
         addition = addition._replace(disk_gb=0)
-    return Loss(aggregate, name, is_largest, guests, fitting, addition,
-                len(misses) - len(addable))
+    return Loss(
+        aggregate=aggregate, host=host, is_largest=is_largest, guests=guests,
+        fitting=fitting, addition=addition, bound=len(misses) - len(addable))

@@ -2,11 +2,11 @@
 
 """Run the moves of a plan through Nova's API.
 
-``order`` decides which moves may start, ``servers`` reads and moves a server,
-``one_move`` follows one move to its end, and ``execution`` runs all moves of a
-plan. ``drain`` and ``room`` plan again until their goal is reached, with the
-plans of ``drain_plan`` and ``room_plan``, which ``verdicts`` checks with the
-code of Nova. ``batch`` chooses the next hosts to drain, ``unfinished`` finds
-the open migrations, ``remaining`` explains which instances are left, and
+``servers`` reads and moves a server, ``one_move`` follows one move to its end,
+and ``execution`` runs all moves of a plan in an allowed order. ``verdicts``
+checks a plan with the code of Nova. To drain is to move all instances away
+from a host: ``drain`` plans these moves, ``drain_run`` makes moves until none
+helps, ``batch`` chooses the next hosts, and ``drain_rows`` lists the moves and
+explains which instances are left. ``room`` makes room for new instances.
 ``services`` disables and enables nova-compute.
 """

@@ -18,117 +18,109 @@ from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
 if typing.TYPE_CHECKING:
-    from nova_prio.admin.fleet import cloud as fleet_cloud
+    from nova_prio.admin.moves import drain as drain_module
 
 
-class Batch(typing.NamedTuple):
-    """The next hosts, and why they are fewer than wanted, a sentence or ''."""
-
-    hosts: tuple[str, ...]
-    problem: str
-
-
-def list_members(cloud: fleet_cloud.CloudFleet, aggregate: str) -> list[str]:
-    """Return the names of the hosts of an aggregate."""
-    return [host.name for host in cloud.hosts
-            if any(each.name == aggregate for each in host.aggregates)]
-
-
-def choose_batch(cloud: fleet_cloud.CloudFleet, aggregate: str,
+def choose_batch(drain: drain_module.Drain, aggregate: str,
                  done: abc.Container[str], begun: abc.Container[str],
-                 number: int, make_plan: abc.Callable[
-                     [abc.Collection[str]], planner.Plan]) -> Batch:
-    """Return the next hosts of an aggregate that can be drained at once.
+                 number: int) -> str:
+    """Select the next hosts of an aggregate that can be drained at once.
 
     Prefer the hosts whose drain has begun, then those with the fewest guests.
     If the hosts that stay enabled would not keep the room, or if an instance
-    would fit on no host, take fewer hosts. A single host may have an instance
-    that fits on no host: its drain tells the operator what to do.
+    would fit on no host, take fewer hosts, or none. A single host may have an
+    instance that fits on no host: its drain tells the operator what to do.
 
+    :param drain: selects the hosts; after ``refresh``
     :param done: names of the hosts that were drained before
     :param begun: names of the hosts whose drain has begun
     :param number: maximum number of hosts
-    :param make_plan: function that plans the drain of hosts
+    :returns: why the hosts are fewer than wanted, a sentence, or ''
     """
-    fleet = cloud.make_fleet()
-    members = list_members(cloud, aggregate)
+    fleet = drain.cloud.make_fleet()
+    members = drain.cloud.list_members(aggregate)
     waiting = sorted(
         (name for name in members if name not in done),
-        key=lambda name: (name not in begun, len(fleet.list_guests(name)),
-                          name))
+        key=lambda name: (name not in begun, len(fleet.list_guests(name))))
     problem = ''
     for size in range(min(number, len(waiting)), 0, -1):
-        hosts = tuple(waiting[:size])
-        plan = make_plan(hosts)
-        missing = find_missing_room(cloud, members, hosts, plan)
-        misfits = [miss for miss in plan.misses if miss.instance.ways]
+        drain.select(waiting[:size])
+        missing = find_missing_room(drain, members)
+        misfits = [miss.instance.uuid for miss in drain.plan.misses
+                   if miss.instance.ways]
         if not missing and (size == 1 or not misfits):
-            return Batch(hosts, problem)
-        problem = problem or missing or (
-            'Instance %s would fit on no host.' % cloud.format_instance(
-                misfits[0].instance.uuid))
-    return Batch((), problem)
+            return problem
+        if not problem:
+            problem = missing or 'Instance %s would fit on no host.' % (
+                drain.cloud.format_instance(misfits[0]))
+    drain.select([])
+    return problem
 
 
-def find_missing_room(cloud: fleet_cloud.CloudFleet,
-                      members: abc.Collection[str],
-                      hosts: abc.Collection[str], plan: planner.Plan) -> str:
+def find_missing_room(drain: drain_module.Drain,
+                      members: abc.Collection[str]) -> str:
     """Return what the enabled hosts would lack after a drain.
 
     After the moves, the high-priority guests of the largest enabled host must
-    fit on the other enabled hosts.
+    fit on the other enabled hosts. The largest host is the one with the most
+    high-priority vCPUs of high-priority guests.
 
-    :param members: names of the hosts of which the largest one is taken: the
-        one with the most high-priority vCPUs of high-priority guests
-    :param hosts: names of the drained hosts
-    :param plan: moves that drain these hosts
+    :param members: names of the hosts of which the largest one is taken
     :returns: a sentence, or '' if the guests fit
     """
-    fleet = cloud._replace(hosts=tuple(
-        dataclasses.replace(host, is_enabled=False) if host.name in hosts
-        else host for host in cloud.hosts)).make_fleet()
-    for move in plan.moves:
-        place = fleet.find_place(
-            fleet.instances[move.uuid], move.destination,
-        ) if move.destination else planner_fleet.Place(None, ())
+    hosts = []
+    for host in drain.cloud.hosts:
+        if host.name in drain.hosts:
+            host = dataclasses.replace(host, is_enabled=False)
+        hosts.append(host)
+    fleet = drain.cloud._replace(hosts=tuple(hosts)).make_fleet()
+    for move in drain.plan.moves:
+        place: planner_fleet.Place | None = planner_fleet.Place(None, ())
+        if move.destination:
+            place = fleet.find_place(
+                fleet.instances[move.uuid], move.destination)
         assert place is not None
         # The planner undoes the moves in the log.
         fleet.put(move.uuid, place)
-
-    def count_high(name: str) -> int:
-        """Return the vCPUs of the high-priority guests of a host."""
-        return sum(
-            needs.request.needed_rows.high for needs in (
-                fleet.instances[uuid].needs for uuid in
-                fleet.list_guests(name))
-            if needs.class_name == capacity.HIGH)
-
-    largest = max((name for name in members
-                   if fleet.hosts[name].host.is_enabled),
-                  key=count_high, default=None)
-    if largest is None:
-        return ('No other host of the aggregate would stay enabled.'
-                if len(members) > 1 else '')
+    sizes = {name: _count_high(fleet, name) for name in members
+             if fleet.hosts[name].host.is_enabled}
+    if not sizes:
+        if len(members) > 1:
+            return 'No other host of the aggregate would stay enabled.'
+        return ''
+    largest = max(sizes, key=sizes.__getitem__)
     for uuid in fleet.list_guests(largest):
         if fleet.instances[uuid].needs.class_name != capacity.HIGH:
             fleet.remove(uuid)
     misses = planner.plan_loss(fleet, largest).misses
-    return misses and (
+    if not misses:
+        return ''
+    return (
         'If host %s failed meanwhile, %d of the high-priority guests that it '
         'would have then would not fit on the other enabled hosts: one more '
         'host would need %s.' % (
-            largest, len(misses), planner.calculate_addition(misses))) or ''
+            largest, len(misses), planner.calculate_addition(misses)))
 
 
-def list_warnings(cloud: fleet_cloud.CloudFleet, hosts: abc.Collection[str],
-                  plan: planner.Plan) -> abc.Iterator[str]:
+def _count_high(fleet: planner_fleet.Fleet, host: str) -> int:
+    """Return the high-priority vCPUs of the high-priority guests of a host."""
+    number = 0
+    for uuid in fleet.list_guests(host):
+        needs = fleet.instances[uuid].needs
+        if needs.class_name == capacity.HIGH:
+            number += needs.request.needed_rows.high
+    return number
+
+
+def list_warnings(drain: drain_module.Drain) -> abc.Iterator[str]:
     """Yield what is missing in each priority aggregate of drained hosts."""
-    names = {
-        aggregate.name for host in cloud.hosts if host.name in hosts
-        for aggregate in host.aggregates
-        if aggregate_metadata.allows_priority(aggregate)}
+    names = set()
+    for host in drain.cloud.hosts:
+        for aggregate in host.aggregates:
+            if (host.name in drain.hosts and
+                    aggregate_metadata.allows_priority(aggregate)):
+                names.add(aggregate.name)
     for name in sorted(names):
-        missing = find_missing_room(
-            cloud, list_members(cloud, name), hosts, plan)
+        missing = find_missing_room(drain, drain.cloud.list_members(name))
         if missing:
             yield 'Aggregate %s: %s' % (name, missing)

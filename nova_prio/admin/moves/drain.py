@@ -1,119 +1,159 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drain hosts for maintenance: Nova chooses where each instance goes.
+"""The instances that must leave hosts for maintenance, and their plan.
 
-Each instance is sent away without a destination: by a live migration, then by
-a cold migration, if the operator allows it. If Nova finds no host, the planner
-looks for other instances to move out of the way. Shelving comes last. Whenever
-an instance has left, what Nova refused is tried again.
+The way of a move is a live migration, a cold migration or shelving. An open
+migration is in progress, or awaits a confirmation.
 """
 
 from __future__ import annotations
 
-import collections
 from collections import abc
-import functools
-import time
+import dataclasses
 import typing
 
 from nova.compute import vm_states
+from nova import objects
+from nova.objects import fields
 
 from nova_prio.admin.fleet import cloud as fleet_cloud
 from nova_prio.admin import host as admin_host
-from nova_prio.admin import host_inventory
-from nova_prio.admin.moves import drain_plan
-from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
-from nova_prio.admin.moves import servers as servers_module
-from nova_prio.admin.moves import unfinished
 from nova_prio.admin.moves import verdicts
-from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet as planner_fleet
-from nova_prio.placement import allocations
+from nova_prio.model.planner import plan as planner
 
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
     from nova.scheduler.client import report as report_client
 
 
+#: Ways that the operator may allow. A cold migration restarts a running guest,
+#: and shelving ends it.
+OPTIONAL_WAYS = planner_fleet.WAYS[1:]
+#: The stages of a drain; each begins if no instance can leave by those before.
+#: Only the planned moves name their destinations.
+STAGES = DIRECT, COLD, PLANNED, SHELVE = (
+    'direct', planner_fleet.COLD, 'planned', planner_fleet.SHELVE)
+#: Status of a resize or cold migration that awaits a confirmation.
+FINISHED = 'finished'
+
+
+@dataclasses.dataclass(eq=False)
 class Drain:
-    """The instances that must leave hosts, and their moves.
+    """The instances that must leave hosts, and their planned moves.
 
-    ``cloud`` and ``unfinished`` are as of the last :meth:`refresh`, ``plan``
-    and ``verdicts`` as of the last :meth:`make_plan`. ``refusals`` are all
-    moves that Nova refused, by UUID. ``skipped`` are the reasons why moves did
-    not end, by UUID.
+    ``hosts`` are the names of the hosts, and ``allowed`` the OPTIONAL_WAYS
+    that the operator allows. ``within`` is the name of an aggregate to whose
+    hosts all instances go, or None. ``moves`` are all moves up to now: UUID of
+    an instance -> list. ``cloud`` is as of the last :meth:`refresh`.
 
-    :param hosts: names of the hosts
-    :param allowed: the ``drain_plan.OPTIONAL_WAYS`` that the operator allows
-    :param within: name of an aggregate to whose hosts all instances go, or
-        None
+    :param context: targets no cell
     """
 
-    def __init__(self, context: nova_context.RequestContext,
-                 placement: report_client.SchedulerReportClient,
-                 hosts: abc.Sequence[str],
-                 allowed: abc.Container[str] = (),
-                 within: str | None = None) -> None:
-        self.hosts = hosts
-        self._within = within
-        self._context = context
-        self._placement = placement
-        self._allowed = allowed
-        self.refusals: dict[str, list[drain_plan.Refusal]] = (
-            collections.defaultdict(list))
-        self.skipped: dict[str, str] = {}
-        # The instances whose moves away have ended here, and those whose
-        # confirmation Nova has answered.
-        self._leaving: set[str] = set()
-        self._asked: set[str] = set()
-        self._busy: set[str] = set()
+    context: nova_context.RequestContext
+    placement: report_client.SchedulerReportClient
+    hosts: list[str]
+    allowed: frozenset[str]
+    within: str | None
+    moves: dict[str, list[one_move.OneMove]] = dataclasses.field(
+        default_factory=dict)
 
-    def refresh(self, cloud: fleet_cloud.CloudFleet | None = None) -> None:
+    def refresh(self) -> None:
         """Read the cloud.
 
-        :param cloud: if it was read just now
         :raises nova_prio.admin.host.HostRefused: if a host is unknown
         """
-        self.cloud = cloud or fleet_cloud.read_fleet(
-            self._context, self._placement)
-        self._is_planned = False
+        self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
         known = {host.name for host in self.cloud.hosts}
         for name in self.hosts:
             if name not in known:
                 raise admin_host.HostRefused(
                     "HOST is '%s'; allowed are names of compute hosts with "
                     'one compute node, in a cell that answers.' % name)
-        self.unfinished = unfinished.list_unfinished(self._context, self.hosts)
+        self._plan: planner.Plan | None = None
 
-    def make_plan(self) -> None:
+    def select(self, hosts: list[str]) -> None:
+        """Drain other hosts, on the records of the last refresh."""
+        self.hosts = hosts
+        self._plan = None
+
+    @property
+    def plan(self) -> planner.Plan:
+        """The moves that drain the hosts, and that the judge accepts.
+
+        The first use after a refresh plans them, and sets ``verdicts``.
+        """
+        if self._plan is None:
+            self.verdicts = verdicts.Verdicts(self.context, self.placement)
+            self._plan = self._make_plan()
+        return self._plan
+
+    def _make_plan(self) -> planner.Plan:
         """Plan the moves, and ask the judge about their destinations."""
-        if self._is_planned:
-            return
-        self.verdicts = verdicts.Verdicts(self._context, self._placement)
-        open_hosts = self._list_open_hosts().union(self.hosts)
+        open_hosts = self._list_open_hosts()
         closed = frozenset(host.name for host in self.cloud.hosts
                            if host.name not in open_hosts)
         refused = {each.uuid: closed for each in self.cloud.instances}
-        for uuid, refusals in self.refusals.items():
+        for uuid in self.moves:
             refused[uuid] = closed.union(
-                each.move.destination for each in refusals
+                each.move.destination for each in self.list_refusals(uuid)
                 if each.move.destination)
-        self.plan = verdicts.plan_with(
-            self.verdicts, refused, functools.partial(
-                drain_plan.plan_drain, self.cloud, self.hosts, self._allowed))
-        self._is_planned = True
+        while True:
+            plan = self._plan_without(refused)
+            if not self.verdicts.learn(plan, refused):
+                return plan
+
+    def _plan_without(self, refused: abc.Mapping[str, frozenset[str]],
+                      ) -> planner.Plan:
+        """Plan the moves with the least harm to the guests.
+
+        Live-migrate the running instances and cold-migrate the stopped ones.
+        An instance that does not fit anywhere is moved by the allowed ways,
+        one after the other.
+
+        :param refused: UUID of an instance -> hosts that it may not use
+        """
+        given = {each.uuid: each for each in self.cloud.instances}
+        instances = {
+            uuid: dataclasses.replace(each, ways=_get_best_ways(each))
+            for uuid, each in given.items()}
+        while True:
+            attempt = self.cloud._replace(instances=tuple(instances.values()))
+            plan = planner.plan_drain(
+                attempt.make_fleet(refused=refused), self.hosts)
+            has_changed = False
+            for miss in plan.misses:
+                uuid = miss.instance.uuid
+                ways = _add_way(given[uuid].ways & self.allowed,
+                                miss.instance.ways)
+                if ways != miss.instance.ways:
+                    has_changed = True
+                    instances[uuid] = dataclasses.replace(
+                        given[uuid], ways=ways)
+            if not has_changed:
+                return plan
+
+    def list_refusals(self, uuid: str) -> list[one_move.OneMove]:
+        """Return the moves of an instance that Nova refused."""
+        return [each for each in self.moves.get(uuid, ())
+                if each.state == one_move.REFUSED]
 
     def _list_open_hosts(self) -> set[str]:
         """Return the hosts to which the instances may go."""
-        return {host.name for host in self.cloud.hosts
-                if self._within is None or any(
-                    each.name == self._within for each in host.aggregates)
-                }.difference(self.hosts)
+        if self.within is None:
+            names = [host.name for host in self.cloud.hosts]
+        else:
+            names = self.cloud.list_members(self.within)
+        return set(names).difference(self.hosts)
+
+    def choose(self, uuid: str) -> str | None:
+        """Return the best host for an instance now, or None."""
+        return verdicts.Verdicts(self.context, self.placement).choose(
+            uuid, self._list_open_hosts())
 
     def can_begin(self) -> bool:
         """Return whether an instance may leave, or all have left."""
-        self.make_plan()
         guests = self.list_guests()
         if self.plan.moves or not guests or self.list_confirmable():
             return True
@@ -122,6 +162,22 @@ class Drain:
         open_hosts = self._list_open_hosts()
         return any(each.ways and self.verdicts.choose(each.uuid, open_hosts)
                    for each in guests)
+
+    def list_moves(self, stage: str) -> list[planner_fleet.Move]:
+        """Return the moves of a stage, one of STAGES."""
+        if stage == PLANNED:
+            return [move for move in self.plan.moves if move.destination]
+        moves = []
+        for each in self.list_guests():
+            assert each.host is not None
+            ways = _get_best_ways(each)
+            if stage != DIRECT:
+                ways = each.ways.intersection([stage], self.allowed) - ways
+            for way in ways:
+                moves.append(planner_fleet.Move(
+                    uuid=each.uuid, way=way, source=each.host,
+                    destination=None))
+        return moves
 
     def list_guests(self) -> list[planner_fleet.Instance]:
         """Return the instances that must leave the hosts.
@@ -132,176 +188,57 @@ class Drain:
                 self.hosts and self.cloud.details[each.uuid].vm_state !=
                 vm_states.SOFT_DELETED]
 
-    def list_open(self) -> list[unfinished.Unfinished]:
-        """Return the other open migrations from the hosts, and to them."""
-        guests = {each.uuid for each in self.list_guests()}
-        return [each for each in self.unfinished if each.uuid not in guests]
+    def list_shelved(self) -> list[planner_fleet.Instance]:
+        """Return the shelved instances that may be removed from the hosts."""
+        if planner_fleet.SHELVE not in self.allowed:
+            return []
+        return [each for each in self.list_guests() if
+                self.cloud.details[each.uuid].vm_state == vm_states.SHELVED]
 
-    def list_confirmable(self) -> list[unfinished.Unfinished]:
+    def list_open(self) -> list[objects.Migration]:
+        """Return the open migrations from the hosts, and to them."""
+        return [each for each in self.cloud.migrations
+                if each.source_compute in self.hosts or
+                each.dest_compute in self.hosts]
+
+    def list_confirmable(self) -> list[objects.Migration]:
         """Return the cold migrations from the hosts to be confirmed."""
-        return [each for each in self.unfinished
-                if each.can_be_confirmed and each.source in self.hosts]
+        return [each for each in self.list_open() if can_be_confirmed(each)
+                and each.source_compute in self.hosts]
 
     def list_empty_hosts(self) -> list[str]:
         """Return the names of the hosts without guests and open moves."""
-        busy = {each.host for each in self.list_guests()}.union(*(
-            (each.source, each.destination) for each in self.unfinished))
+        busy = {each.host for each in self.list_guests()}
+        for migration in self.list_open():
+            busy.update((migration.source_compute, migration.dest_compute))
         return [name for name in self.hosts if name not in busy]
 
     def is_empty(self) -> bool:
         """Return whether no host has guests."""
         return len(self.list_empty_hosts()) == len(self.hosts)
 
-    def run(self, client: nova_client.NovaClient, end: float,
-            observe: execution.Observer,
-            concurrency: int = 1) -> str:
-        """Move the instances until nothing improves; return why it ended.
 
-        The result is one sentence, or '' if no more instance can be moved.
-        ``refresh`` was called last, unless an exception ends this.
+def can_be_confirmed(migration: objects.Migration) -> bool:
+    """Return whether a cold migration of an operator may be confirmed.
 
-        :param end: time of the timeout, as ``time.monotonic`` counts it
-        :raises APIRefused: if the credentials do not allow a move
-        """
-        servers = servers_module.Servers(client)
-        stage = 0
-        while True:
-            self._finish(servers, observe)
-            before = self._get_state()
-            run = self._make_execution(
-                drain_plan.STAGES[stage], servers, observe, concurrency)
-            run.run(end)
-            self._note(run)
-            self._refresh_until(end)
-            if run.surprise:
-                return run.surprise
-            has_next = True
-            if run.count(one_move.DONE):
-                stage = 0
-            elif stage + 1 < len(drain_plan.STAGES):
-                stage += 1
-            else:
-                has_next = self._wait_for_change(servers, observe, before, end)
-                stage = 0
-            if time.monotonic() >= end and not self.is_empty():
-                return 'The timeout is over.'
-            if not has_next:
-                return ''
+    Only the owner may confirm or revert a resize.
+    """
+    return (migration.migration_type == fields.MigrationType.MIGRATION and
+            migration.status == FINISHED)
 
-    def _note(self, run: execution.Execution) -> None:
-        """Note how the moves ended."""
-        for each in run.moves:
-            uuid = each.move.uuid
-            self.skipped.pop(uuid, None)
-            if each.state in (one_move.SKIPPED, one_move.STUCK):
-                self.skipped[uuid] = each.reason
-            elif each.state == one_move.REFUSED:
-                self.refusals[uuid].append(
-                    drain_plan.Refusal(each.move, each.reason))
-            elif each.state == one_move.DONE:
-                self._leaving.add(uuid)
 
-    def _make_execution(self, stage: str, servers: servers_module.Servers,
-                        observe: execution.Observer, concurrency: int,
-                        ) -> execution.Execution:
-        """Return the moves of a stage of the drain."""
-        groups: abc.Mapping[str, str | None] = {}
-        if stage == drain_plan.PLANNED:
-            self.make_plan()
-            moves = [move for move in self.plan.moves if move.destination]
-            # Only the planned moves depend on each other.
-            groups = self.cloud.group_of
-        else:
-            moves = drain_plan.list_moves(
-                stage, self.list_guests(), self._allowed)
-        return execution.Execution(
-            servers, moves, groups, self.cloud.format_instance, observe,
-            concurrency, self._choose if self._within else None)
+def _get_best_ways(instance: planner_fleet.Instance) -> frozenset[str]:
+    """Return the ways to move an instance without harm to its guest."""
+    for way in planner_fleet.LIVE, planner_fleet.COLD:
+        if way in instance.ways:
+            return frozenset([way])
+    return frozenset()
 
-    def _choose(self, uuid: str) -> str | None:
-        """Return the best host for an instance now, or None."""
-        return verdicts.Verdicts(self._context, self._placement).choose(
-            uuid, self._list_open_hosts())
 
-    def _get_state(self) -> dict[str, str | None]:
-        """Return the task of each instance that must leave."""
-        return {each.uuid: self.cloud.details[each.uuid].task_state
-                for each in self.list_guests()}
-
-    def _wait_for_change(self, servers: servers_module.Servers,
-                         observe: execution.Observer,
-                         before: dict[str, str | None], end: float) -> bool:
-        """Wait while Nova works; return whether an instance has changed."""
-        while self._get_state() == before:
-            if (not self._is_waiting(servers, observe) or
-                    time.monotonic() >= end):
-                return False
-            time.sleep(execution.INTERVAL_SECONDS)
-            self._refresh_until(end)
-        return True
-
-    def _refresh_until(self, end: float) -> None:
-        """Refresh; until the timeout, wait for services that fail."""
-        while True:
-            try:
-                return self.refresh()
-            # A host is unknown while its cell does not answer.
-            except (admin_host.HostRefused, allocations.PlacementRefused,
-                    *allocations.CLIENT_ERRORS,
-                    *host_inventory.DATABASE_ERRORS):
-                if time.monotonic() >= end:
-                    raise
-                time.sleep(execution.INTERVAL_SECONDS)
-
-    def _is_waiting(self, servers: servers_module.Servers,
-                    observe: execution.Observer) -> bool:
-        """Return whether Nova still works on an instance."""
-        servers.forget_services()
-        # An instance that arrives must leave again.
-        waited_for = {each.uuid for each in self.list_guests()}.union(
-            each.uuid for each in self.list_open())
-        try:
-            busy = {each.uuid for each in self.cloud.instances if
-                    each.uuid in waited_for and
-                    self.cloud.details[each.uuid].task_state is not None and
-                    each.host and servers.is_up(each.host)}
-        except nova_client.APIUnavailable:
-            return True
-        if busy - self._busy:
-            observe('Waiting for the tasks of these instances: %s.'
-                    % ', '.join(map(self.cloud.format_instance,
-                                    sorted(busy))), False)
-        self._busy = busy
-        return bool(busy) or any(
-            each.uuid in self._leaving for each in self.unfinished) or any(
-            each.uuid not in self._asked for each in self.list_confirmable())
-
-    def _finish(self, servers: servers_module.Servers,
-                observe: execution.Observer) -> None:
-        """Finish the moves from the hosts that wait for a request.
-
-        An earlier call of the command, or an operator, has begun them.
-        """
-        requests = [(each.uuid, 'confirm the cold migration from %s to %s' % (
-            each.source, each.destination), servers.confirm)
-            for each in self.list_confirmable()]
-        if planner_fleet.SHELVE in self._allowed:
-            requests += [(each.uuid, 'remove the shelved instance from %s'
-                          % each.host, servers.offload)
-                         for each in self.list_guests() if
-                         self.cloud.details[each.uuid].vm_state ==
-                         vm_states.SHELVED]
-        for uuid, action, request in requests:
-            if uuid in self._asked:
-                continue
-            name = self.cloud.format_instance(uuid)
-            try:
-                request(uuid)
-                self._leaving.add(uuid)
-                observe('Instance %s: %s: done.' % (name, action), True)
-            except nova_client.APIRefused as error:
-                observe('Instance %s: %s: refused, because %s.' % (
-                    name, action, error), False)
-            except nova_client.APIUnavailable:
-                continue
-            self._asked.add(uuid)
+def _add_way(possible: frozenset[str], ways: frozenset[str]) -> frozenset[str]:
+    """Return the ways with the next possible way, or the same ways."""
+    for way in OPTIONAL_WAYS:
+        if way in possible and way not in ways:
+            # An instance that cannot be live-migrated is not tried again.
+            return ways.difference([planner_fleet.LIVE]).union([way])
+    return ways

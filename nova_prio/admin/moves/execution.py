@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections import abc
 import time
+import typing
 
 from nova_prio.admin.moves import one_move
-from nova_prio.admin.moves import order
 from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet
@@ -19,6 +19,40 @@ INTERVAL_SECONDS = 2
 #: Function that takes a sentence about each change, and whether the change is
 #: that an instance has left its host.
 Observer = abc.Callable[[str, bool], None]
+
+
+class Predecessors(typing.NamedTuple):
+    """The earlier moves that a move waits for; indexes of the plan.
+
+    The moves of ``ended`` must not be running or waiting. Those of ``done``
+    must have succeeded: without them, the move is not feasible.
+    """
+
+    ended: set[int]
+    done: set[int]
+
+
+def find_predecessors(moves: abc.Sequence[fleet.Move],
+                      groups: abc.Mapping[str, str | None],
+                      ) -> list[Predecessors]:
+    """Return the Predecessors of each move, by the rules of ``plan.Plan``.
+
+    :param groups: UUID -> name of the server group of an instance, or None
+    """
+    found = []
+    for index, move in enumerate(moves):
+        before = Predecessors(ended=set(), done=set())
+        group = groups.get(move.uuid)
+        for number, earlier in enumerate(moves[:index]):
+            if (earlier.uuid == move.uuid or
+                    earlier.source == move.destination or
+                    group is not None and group == groups.get(earlier.uuid)):
+                before.done.add(number)
+            elif (move.destination is not None and
+                    earlier.destination == move.destination):
+                before.ended.add(number)
+        found.append(before)
+    return found
 
 
 class Execution:
@@ -42,10 +76,11 @@ class Execution:
                  observe: Observer,
                  concurrency: int = 1,
                  choose: one_move.Choose | None = None) -> None:
-        self.moves = [one_move.OneMove(servers, move, choose)
-                      for move in moves]
+        self.moves = [
+            one_move.OneMove(servers=servers, move=move, choose=choose)
+            for move in moves]
         self._servers = servers
-        self._predecessors = order.find_predecessors(moves, groups)
+        self._predecessors = find_predecessors(moves, groups)
         self._format_instance = format_instance
         self._observe = observe
         self._concurrency = concurrency
@@ -54,12 +89,14 @@ class Execution:
     @property
     def surprise(self) -> str | None:
         """A sentence about an instance on another host than planned."""
-        return next((self._describe(each) for each in self.moves
-                     if each.state == one_move.SURPRISE), None)
+        for each in self.moves:
+            if each.state == one_move.SURPRISE:
+                return self._describe(each)
+        return None
 
-    def count(self, *states: str) -> int:
-        """Return how many moves are in one of some states."""
-        return sum(each.state in states for each in self.moves)
+    def count(self, state: str) -> int:
+        """Return how many moves are in a state."""
+        return sum(each.state == state for each in self.moves)
 
     def run(self, end: float) -> None:
         """Run the moves until none can go on, a surprise, or the timeout.
@@ -80,21 +117,22 @@ class Execution:
                         self.count(one_move.RUNNING) >= self._concurrency):
                     break
                 self._try(each, each.start)
-            is_over = time.monotonic() >= end
-            if self.surprise or is_over or not (
+            if self.surprise or time.monotonic() >= end or not (
                     self.count(one_move.RUNNING) or self._list_startable()):
                 return
             time.sleep(INTERVAL_SECONDS)
 
     def _list_startable(self) -> list[one_move.OneMove]:
         """Return the waiting moves whose predecessors have made way."""
-        return [
-            each for each, before in zip(self.moves, self._predecessors)
-            if each.state == one_move.WAITING and not any(
-                self.moves[index].state in (one_move.WAITING, one_move.RUNNING)
-                for index in before.ended) and all(
-                self.moves[index].state == one_move.DONE
-                for index in before.done)]
+        done, open_moves = set(), set()
+        for index, each in enumerate(self.moves):
+            if each.state == one_move.DONE:
+                done.add(index)
+            elif each.state in (one_move.WAITING, one_move.RUNNING):
+                open_moves.add(index)
+        return [each for each, before in zip(self.moves, self._predecessors)
+                if each.state == one_move.WAITING and
+                before.done <= done and before.ended.isdisjoint(open_moves)]
 
     def _try(self, move: one_move.OneMove,
              step: abc.Callable[[], None]) -> None:
@@ -105,14 +143,17 @@ class Execution:
             self._is_silent = False
         except nova_client.APIUnavailable as error:
             if not self._is_silent:
-                self._observe('%s. Waiting for it.' % error, False)
+                has_left = False
+                self._observe('%s. Waiting for it.' % error, has_left)
             self._is_silent = True
         if move.state != before:
             self._observe(self._describe(move), move.state == one_move.DONE)
 
     def _describe(self, move: one_move.OneMove) -> str:
         """Return a sentence about the state of a move."""
+        reason = ''
+        if move.reason:
+            reason = ', because ' + move.reason
         return 'Instance %s: %s: %s%s.' % (
             self._format_instance(move.move.uuid),
-            one_move.describe(move.move), move.state,
-            move.reason and ', because ' + move.reason)
+            one_move.describe(move.move), move.state, reason)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections import abc
+import dataclasses
 import http
 
 from nova_prio.admin.moves import servers as servers_module
@@ -38,32 +39,28 @@ _ABOUT_SERVER = http.HTTPStatus.NOT_FOUND, http.HTTPStatus.CONFLICT
 Choose = abc.Callable[[str], str | None]
 
 
+@dataclasses.dataclass(eq=False)
 class OneMove:
     """A move of a plan, and its state.
 
-    A migration without a destination goes to the host that Nova chooses, which
-    is the destination of ``move`` then. ``reason`` is a clause, or ''. All
-    methods raise APIUnavailable if the API does not answer; they may then be
-    called again.
-
-    :param choose: names the destination of a migration without one, or None to
-        let Nova choose it
+    A migration without a destination goes to the host that ``choose`` names or
+    that Nova chooses, which is the destination of ``move`` then. ``reason`` is
+    a clause, or ''. All methods raise APIUnavailable if the API does not
+    answer; they may then be called again.
     """
 
-    def __init__(self, servers: servers_module.Servers,
-                 move: fleet.Move, choose: Choose | None = None) -> None:
-        self.move = move
-        self._choose = choose
-        self.state = WAITING
-        self.reason = ''
-        self._servers = servers
-        # Whether Nova has answered the request.
-        self._is_accepted = False
-        # The ID of the last request before this move.
-        self._last_request: str | None = None
-        self._is_finishing = False
-        self._requests_left = MAX_REQUESTS
-        self._waits_left = MAX_WAITS
+    servers: servers_module.Servers
+    move: fleet.Move
+    choose: Choose | None
+    state: str = WAITING
+    reason: str = ''
+    # Whether Nova has answered the request.
+    _is_accepted: bool = False
+    # The ID of the last request before this move.
+    _last_request: str | None = None
+    _is_finishing: bool = False
+    _requests_left: int = MAX_REQUESTS
+    _waits_left: int = MAX_WAITS
 
     def start(self) -> None:
         """Send the request, if the server is as planned.
@@ -73,7 +70,7 @@ class OneMove:
         move = self.move
         # Nova hides the servers of other projects from a user who may not
         # read services. Without this request, they would seem deleted.
-        is_up = self._servers.is_up(move.source)
+        is_up = self.servers.is_up(move.source)
         server = self._read()
         if server is None:
             return
@@ -86,30 +83,34 @@ class OneMove:
             self._end(SKIPPED, 'its status is %s' % server.status)
         elif not is_up:
             self._end(STUCK, _describe_down(move.source))
-        elif move.destination and not self._servers.is_up(move.destination):
+        elif move.destination and not self.servers.is_up(move.destination):
             self._end(REFUSED, _describe_down(move.destination))
         elif self._choose_destination():
             self._request()
         else:
             self._end(REFUSED, 'no host of the aggregate fits')
 
+    @property
+    def _has_open_destination(self) -> bool:
+        """Whether the destination of a migration is not known yet."""
+        return self.move.destination is None and self.move.way != fleet.SHELVE
+
     def _choose_destination(self) -> bool:
         """Name the destination, if this is wanted; return whether one fits."""
-        move = self.move
-        if (self._choose is None or move.destination or
-                move.way == fleet.SHELVE):
+        if self.choose is None or not self._has_open_destination:
             return True
-        self.move = move._replace(destination=self._choose(move.uuid))
+        self.move = self.move._replace(
+            destination=self.choose(self.move.uuid))
         return self.move.destination is not None
 
     def _request(self) -> None:
         """Send the request."""
         move = self.move
-        self._last_request = self._servers.find_last_request(
+        self._last_request = self.servers.find_last_request(
             move.uuid, move.way)
         self.state = RUNNING
         try:
-            self._servers.start(move)
+            self.servers.start(move)
             self._is_accepted = True
         except nova_client.APIRefused as error:
             if error.status in _ABOUT_SERVER:
@@ -137,15 +138,15 @@ class OneMove:
         elif (server.status == 'VERIFY_RESIZE' and
               server.host != move.source and
               server.host == (move.destination or server.host)):
-            self._finish(self._servers.confirm)
+            self._finish(self.servers.confirm)
         elif server.status == 'SHELVED' and move.way == fleet.SHELVE:
-            self._finish(self._servers.offload)
+            self._finish(self.servers.offload)
         elif server.host == move.source:
             self._note_destination()
-            self._end(REFUSED, self._servers.find_failure(
+            self._end(REFUSED, self.servers.find_failure(
                 move.uuid, move.way))
         elif self._waits_left and move.way == fleet.LIVE and (
-                self._servers.is_migrating(move.uuid)):
+                self.servers.is_migrating(move.uuid)):
             # Until its recount, the source has no room for another instance.
             self._waits_left -= 1
         else:
@@ -153,18 +154,17 @@ class OneMove:
 
     def _note_destination(self) -> None:
         """Note the host on which a migration failed, if Nova has chosen it."""
-        move = self.move
-        if move.destination is None and move.way != fleet.SHELVE:
-            host = self._servers.find_destination(move.uuid)
-            if host != move.source:
-                self.move = move._replace(destination=host)
+        if self._has_open_destination:
+            host = self.servers.find_destination(self.move.uuid)
+            if host != self.move.source:
+                self.move = self.move._replace(destination=host)
 
     def _was_accepted(self, server: servers_module.Server) -> bool:
         """Return whether Nova accepted a request without an answer."""
         move = self.move
         return (server.task_state is not None or
                 server.host != move.source or
-                self._servers.find_last_request(move.uuid, move.way) !=
+                self.servers.find_last_request(move.uuid, move.way) !=
                 self._last_request)
 
     def _finish(self, request: abc.Callable[[str], None]) -> None:
@@ -177,27 +177,29 @@ class OneMove:
             self._is_finishing = True
         except nova_client.APIRefused as error:
             # Somebody else did it, or Nova cannot do it yet.
-            if error.status not in (http.HTTPStatus.BAD_REQUEST,
-                                    *_ABOUT_SERVER):
+            if (error.status != http.HTTPStatus.BAD_REQUEST and
+                    error.status not in _ABOUT_SERVER):
                 raise
 
     def _end_if_down(self) -> None:
         """End the move if one of its hosts is down: Nova would never do it."""
-        destination = self.move.destination or (
-            self._servers.find_open_destination(self.move.uuid)
-            if self.move.way != fleet.SHELVE else None)
+        destination = self.move.destination
+        if self._has_open_destination and (
+                self.servers.is_migrating(self.move.uuid)):
+            destination = self.servers.find_destination(self.move.uuid)
         for host in self.move.source, destination:
-            if host is not None and not self._servers.is_up(host):
+            if host is not None and not self.servers.is_up(host):
                 self._end(STUCK, _describe_down(host))
 
     def _end_elsewhere(self, server: servers_module.Server) -> None:
         """End the move of a server that has left its source host."""
-        if (self.move.destination is None and server.host is not None and
-                self.move.way != fleet.SHELVE):
+        if self._has_open_destination and server.host is not None:
             self.move = self.move._replace(destination=server.host)
         if server.host == self.move.destination:
-            self._end(DONE, '' if self.state == RUNNING else
-                      'it was there already')
+            reason = ''
+            if self.state != RUNNING:
+                reason = 'it was there already'
+            self._end(DONE, reason)
         elif server.host is None:
             self._end(DONE, 'it is on no host')
         else:
@@ -205,22 +207,24 @@ class OneMove:
 
     def _read(self) -> servers_module.Server | None:
         """Return the server; if it does not exist, end the move."""
-        server = self._servers.read(self.move.uuid)
+        server = self.servers.read(self.move.uuid)
         if server is None:
             self._end(DONE, 'its owner deleted it')
         return server
 
-    def _end(self, state: str, reason: str = '') -> None:
+    def _end(self, state: str, reason: str) -> None:
         """Set the last state of the move."""
         self.state, self.reason = state, reason
 
 
 def describe(move: fleet.Move) -> str:
     """Return a phrase for a move."""
-    name = 'shelving' if move.way == fleet.SHELVE else (
-        '%s migration' % move.way)
-    return '%s from %s%s' % (name, move.source, '' if move.destination is None
-                             else ' to %s' % move.destination)
+    text = '%s migration from %s' % (move.way, move.source)
+    if move.way == fleet.SHELVE:
+        text = 'shelving from %s' % move.source
+    if move.destination is not None:
+        text += ' to %s' % move.destination
+    return text
 
 
 def _describe_down(host: str) -> str:

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Make room for new instances: plan, move, and plan again what failed."""
+"""Make room for new instances: plan, move, and plan again what failed.
+
+The judge, which :mod:`verdicts` asks, must accept each plan.
+"""
 
 from __future__ import annotations
 
 import collections
 from collections import abc
-import functools
+import dataclasses
 import time
 import typing
 
@@ -17,12 +20,15 @@ from nova_prio.admin.explain import answers
 from nova_prio.admin.explain import requests
 from nova_prio.admin.explain import units
 from nova_prio.admin.fleet import cloud as fleet_cloud
+from nova_prio.admin.fleet import guests
 from nova_prio.admin.moves import execution
 from nova_prio.admin.moves import one_move
-from nova_prio.admin.moves import room_plan
 from nova_prio.admin.moves import servers as servers_module
 from nova_prio.admin.moves import verdicts as verdicts_module
 from nova_prio.admin import nova_client
+from nova_prio.api import flavor_preview
+from nova_prio.model import capacity
+from nova_prio.model.planner import fleet as planner_fleet
 from nova_prio.model.planner import plan as planner
 
 if typing.TYPE_CHECKING:
@@ -30,28 +36,33 @@ if typing.TYPE_CHECKING:
     from nova.scheduler.client import report as report_client
 
 
-class Room:
-    """The moves after which new instances fit.
+#: The allowed ways of each attempt, the least harmful first. The planner
+#: itself prefers one shelved instance to two live migrations. If it may
+#: migrate an instance, it does not shelve it, and may fill another host: the
+#: last attempt shelves only.
+_ATTEMPTS = [planner_fleet.WAYS[:1], planner_fleet.WAYS[:2],
+             planner_fleet.WAYS, (planner_fleet.SHELVE,)]
 
+
+@dataclasses.dataclass(eq=False)
+class Room:
+    """The moves after which a number of new instances fit.
+
+    ``aggregate`` is the name of an aggregate that they must use, or None.
     ``cloud`` and ``plan`` are as of the last :meth:`refresh`. ``doubts`` are
     clauses, why the new instances may not fit.
 
-    :param number: number of the new instances
-    :param aggregate: name of an aggregate that they must use, or None
+    :param context: targets no cell
     """
 
-    def __init__(self, context: nova_context.RequestContext,
-                 placement: report_client.SchedulerReportClient,
-                 flavor: objects.Flavor, number: int,
-                 aggregate: str | None) -> None:
-        self._context = context
-        self._placement = placement
-        self._flavor = flavor
-        self._number = number
-        self._aggregate = aggregate
-        # UUID -> hosts that Nova refused.
-        self._refused: dict[str, frozenset[str]] = (
-            collections.defaultdict(frozenset))
+    context: nova_context.RequestContext
+    placement: report_client.SchedulerReportClient
+    flavor: objects.Flavor
+    number: int
+    aggregate: str | None
+    # UUID of an instance -> hosts that Nova refused.
+    _refused: dict[str, frozenset[str]] = dataclasses.field(
+        default_factory=dict)
 
     def refresh(self) -> None:
         """Read the cloud, and plan.
@@ -59,15 +70,13 @@ class Room:
         If the judge places all new instances now, the plan has no moves.
         Otherwise the judge must accept each move, and the state after them.
         """
-        self.cloud = fleet_cloud.read_fleet(self._context, self._placement)
-        verdicts = verdicts_module.Verdicts(self._context, self._placement)
+        self.cloud = fleet_cloud.read_fleet(self.context, self.placement)
+        verdicts = verdicts_module.Verdicts(self.context, self.placement)
         self.doubts = verdicts.judge.list_doubts()
-        placed = units.place(
-            verdicts.judge, self._make_request(), self._number)
-        if sum(placed.values()) == self._number:
-            self.plan = planner.Plan((), hosts=tuple(
-                host for host, number in placed.items()
-                for _ in range(number)))
+        placed = collections.Counter(units.place(
+            verdicts.judge, self._make_request(), self.number))
+        if placed.total() == self.number:
+            self.plan = planner.Plan((), hosts=tuple(placed.elements()))
         else:
             self.plan = self._plan_moves(verdicts)
 
@@ -81,36 +90,73 @@ class Room:
             self._make_request(), before_moves=True)
         closed = {name: answer for name, answer in wanted.answers.items()
                   if not answer.is_curable}
-        now: dict[str, int] = {}
+        now: collections.Counter[str] = collections.Counter()
         fitting: dict[str, int] | None = None
+        refused = dict(self._refused)
         while True:
-            missing = self._number - sum(now.values())
-            plan = verdicts_module.plan_with(
-                verdicts, self._refused, functools.partial(
-                    room_plan.plan_room, self.cloud, self._flavor, missing,
-                    self._aggregate, closed=frozenset(closed)))
-            hosts = tuple(host for host, number in now.items()
-                          for _ in range(number))
+            missing = self.number - now.total()
+            plan = self._plan_attempts(missing, frozenset(closed), refused)
+            if verdicts.learn(plan, refused):
+                continue
             obstacle = verdicts.check(plan, wanted)
             if obstacle is None:
+                misses = [_explain(miss, closed) for miss in plan.misses]
                 return plan._replace(
-                    hosts=plan.hosts + hosts, misses=tuple(
-                        _explain(miss, closed) for miss in plan.misses))
-            closed[obstacle.host] = obstacle.answer
+                    hosts=plan.hosts + tuple(now.elements()),
+                    misses=tuple(misses))
+            closed[obstacle.answer.host] = obstacle.answer
             if fitting is None:
                 fitting = units.count(verdicts.judge, self._make_request())
-            number = min(fitting.get(obstacle.host, 0), missing - 1)
+            number = min(fitting.get(obstacle.answer.host, 0), missing - 1)
             if number:
-                now[obstacle.host] = number
+                now[obstacle.answer.host] = number
+            # Other moves may be accepted without this host.
+            refused = dict(self._refused)
+
+    def _plan_attempts(self, number: int, closed: frozenset[str],
+                       refused: abc.Mapping[str, frozenset[str]],
+                       ) -> planner.Plan:
+        """Return the moves with the least harm after which most fit.
+
+        Only low-priority instances may be shelved.
+
+        :param number: number of the new instances that need room, 1 or more
+        :param closed: hosts that no moves make fit for them
+        :param refused: UUID of an instance -> hosts that Nova refused
+        :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
+            refuse the flavor
+        :raises nova.exception.NovaException: if stock Nova refuses the flavor
+        """
+        folded, topology = flavor_preview.fit_request(
+            self.flavor, objects.ImageMeta.from_dict({}), {})
+        aggregates = frozenset[str]()
+        if self.aggregate is not None:
+            aggregates = frozenset([self.aggregate])
+        needs = guests.make_needs(folded, topology, is_volume_backed=False,
+                                  aggregates=aggregates)
+        wanted = planner_fleet.Instance('wanted', dataclasses.replace(
+            needs, is_new=True, refused_hosts=closed))
+        instances = [_forbid_shelving(each) for each in self.cloud.instances]
+        fleet = self.cloud._replace(instances=tuple(instances)).make_fleet(
+            refused=refused)
+        best = planner.plan_room(fleet, wanted, number, _ATTEMPTS[0])
+        for ways in _ATTEMPTS[1:]:
+            if not best.misses:
+                break
+            plan = planner.plan_room(fleet, wanted, number, ways)
+            if len(plan.hosts) > len(best.hosts):
+                best = plan
+        return best
 
     def _make_request(self) -> objects.RequestSpec:
         """Return the request for one of the new instances."""
         spec = requests.build_request(
-            self._context, nova.conf.CONF, self._flavor, {}, None)
-        if self._aggregate is not None:
+            self.context, nova.conf.CONF, self.flavor, {}, None)
+        if self.aggregate is not None:
+            aggregates = objects.AggregateList.get_all(self.context)
             spec.requested_destination = objects.Destination(aggregates=[
-                each.uuid for each in objects.AggregateList.get_all(
-                    self._context) if each.name == self._aggregate])
+                each.uuid for each in aggregates
+                if each.name == self.aggregate])
         return spec
 
     def run(self, client: nova_client.NovaClient, end: float,
@@ -126,8 +172,9 @@ class Room:
         servers = servers_module.Servers(client)
         while True:
             run = execution.Execution(
-                servers, self.plan.moves,
-                self.cloud.group_of, self.cloud.format_instance, observe)
+                servers=servers, moves=self.plan.moves,
+                groups=self.cloud.group_of, observe=observe,
+                format_instance=self.cloud.format_instance)
             run.run(end)
             if run.surprise:
                 return run.surprise
@@ -141,11 +188,13 @@ class Room:
                 return 'The timeout is over.'
             refused = [each.move for each in run.moves
                        if each.state == one_move.REFUSED]
-            for move in refused:
-                if move.destination:
-                    self._refused[move.uuid] |= {move.destination}
-            if not all(move.destination for move in refused) or not refused:
+            if not refused:
                 return 'A move was not made.'
+            for move in refused:
+                if not move.destination:
+                    return 'A move was not made.'
+                self._refused[move.uuid] = self._refused.get(
+                    move.uuid, frozenset()) | {move.destination}
             self.refresh()
             if self.plan.misses:
                 return 'Nova refused a move, and no other moves make room.'
@@ -153,8 +202,20 @@ class Room:
 
 def _explain(miss: planner.Miss,
              closed: abc.Mapping[str, answers.Answer]) -> planner.Miss:
-    """Return a miss with the reason of the judge, if it closed the host."""
+    """Return a miss with the reason of the judge, if it closed the host.
+
+    :param closed: name of a host that no moves make fit -> answer about it
+    """
     answer = closed.get(miss.host or '')
     if answer is None:
         return miss
     return miss._replace(reason='%s (%s)' % (answer.reason, answer.result))
+
+
+def _forbid_shelving(
+        instance: planner_fleet.Instance) -> planner_fleet.Instance:
+    """Return an instance that may be shelved only if it has low priority."""
+    if instance.needs.class_name == capacity.LOW:
+        return instance
+    return dataclasses.replace(
+        instance, ways=instance.ways - {planner_fleet.SHELVE})

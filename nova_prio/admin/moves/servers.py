@@ -7,6 +7,7 @@ from __future__ import annotations
 import http
 import typing
 
+from nova_prio.admin.moves import services
 from nova_prio.admin import nova_client
 from nova_prio.model.planner import fleet
 from nova_prio.objects import migration_states
@@ -51,8 +52,9 @@ class Servers:
             raise nova_client.APIRefused(
                 "Nova's API hides the hosts of servers: give the credentials "
                 'of an administrator', http.HTTPStatus.FORBIDDEN)
-        return Server(body['OS-EXT-SRV-ATTR:host'], body['status'],
-                      body['OS-EXT-STS:task_state'])
+        return Server(host=body['OS-EXT-SRV-ATTR:host'],
+                      status=body['status'],
+                      task_state=body['OS-EXT-STS:task_state'])
 
     def start(self, move: fleet.Move) -> None:
         """Start a move."""
@@ -60,9 +62,10 @@ class Servers:
             self._client.act(move.uuid, 'os-migrateLive', {
                 'host': move.destination, 'block_migration': 'auto'})
         elif move.way == fleet.COLD:
-            destination = {'host': move.destination}
-            self._client.act(move.uuid, 'migrate',
-                             destination if move.destination else None)
+            destination = None
+            if move.destination:
+                destination = {'host': move.destination}
+            self._client.act(move.uuid, 'migrate', destination)
         else:
             self._client.act(move.uuid, 'shelve')
 
@@ -82,15 +85,19 @@ class Servers:
         """
         actions = self._client.get(
             '/servers/%s/os-instance-actions' % uuid)['instanceActions']
-        return next((each['request_id'] for each in actions
-                     if each['action'] == _ACTIONS[way]), None)
+        for action in actions:
+            if action['action'] == _ACTIONS[way]:
+                return action['request_id']
+        return None
 
     def find_failure(self, uuid: str, way: str) -> str:
         """Return why the last move of a server failed, a clause."""
         request_id = self.find_last_request(uuid, way)
-        events = self._client.get(
-            '/servers/%s/os-instance-actions/%s' % (uuid, request_id),
-        )['instanceAction']['events'] if request_id else []
+        events = []
+        if request_id:
+            events = self._client.get(
+                '/servers/%s/os-instance-actions/%s' % (uuid, request_id),
+            )['instanceAction']['events']
         # The newest event comes first, and has the cause: the older ones have
         # called it.
         for event in events:
@@ -98,31 +105,26 @@ class Servers:
                 return event['details'].strip().rstrip('.')
         return ('the status of its migration is "%s"; see the logs of '
                 'nova-compute on both hosts'
-                % (self._find_migration_status(uuid) or 'none'))
+                % self._find_migration(uuid).get('status', 'none'))
 
     def is_migrating(self, uuid: str) -> bool:
         """Return whether the last migration of a server is in progress."""
-        return (self._find_migration_status(uuid) in
-                migration_states.OPEN_STATUSES)
+        return self._find_migration(uuid).get('status') in (
+            migration_states.OPEN_STATUSES)
 
     def find_destination(self, uuid: str) -> str | None:
         """Return the host to which a server was moved last, or None."""
         return self._find_migration(uuid).get('dest_compute')
 
-    def find_open_destination(self, uuid: str) -> str | None:
-        """Return the host to which a server is moving, or None."""
-        is_open = self.is_migrating(uuid)
-        return self.find_destination(uuid) if is_open else None
-
-    def _find_migration_status(self, uuid: str) -> str | None:
-        """Return the status of the last migration of a server, or None."""
-        return self._find_migration(uuid).get('status')
-
     def _find_migration(self, uuid: str) -> dict[str, typing.Any]:
-        """Return the last migration of a server, or {}."""
-        migrations = self._client.get(
-            '/os-migrations', instance_uuid=uuid, limit=1)['migrations']
-        return migrations[0] if migrations else {}
+        """Return the last migration of a server in the format of the API.
+
+        :returns: {} if there is none
+        """
+        for found in self._client.get(
+                '/os-migrations', instance_uuid=uuid, limit=1)['migrations']:
+            return found
+        return {}
 
     def forget_services(self) -> None:
         """Read the services again when :meth:`is_up` is called."""
@@ -131,8 +133,7 @@ class Servers:
     def is_up(self, host: str) -> bool:
         """Return whether the nova-compute of a host is up."""
         if host not in self._are_up:
-            services = self._client.get(
-                '/os-services', binary='nova-compute', host=host)['services']
             self._are_up[host] = any(
-                each['state'] == 'up' for each in services)
+                each['state'] == 'up'
+                for each in services.list_services(self._client, host))
         return self._are_up[host]

@@ -22,8 +22,17 @@ class Service(typing.NamedTuple):
 
     uuid: str
     is_enabled: bool
-    is_up: bool
     reason: str
+
+
+def list_services(client: nova_client.NovaClient,
+                  host: str) -> list[dict[str, typing.Any]]:
+    """Return the nova-compute services of a host, in the format of the API.
+
+    :returns: one, or none if the host is unknown
+    """
+    return client.get(
+        '/os-services', binary='nova-compute', host=host)['services']
 
 
 def read_service(client: nova_client.NovaClient, host: str) -> Service:
@@ -31,15 +40,13 @@ def read_service(client: nova_client.NovaClient, host: str) -> Service:
 
     :raises nova_prio.admin.host.HostRefused: if the host has none
     """
-    services = client.get(
-        '/os-services', binary='nova-compute', host=host)['services']
-    if not services:
-        raise admin_host.HostRefused(
-            "HOST is '%s', which has no nova-compute service; allowed are "
-            'names of compute hosts.' % host)
-    service = services[0]
-    return Service(service['id'], service['status'] == 'enabled',
-                   service['state'] == 'up', service['disabled_reason'] or '')
+    for found in list_services(client, host):
+        return Service(uuid=found['id'],
+                       is_enabled=found['status'] == 'enabled',
+                       reason=found['disabled_reason'] or '')
+    raise admin_host.HostRefused(
+        "HOST is '%s', which has no nova-compute service; allowed are names "
+        'of compute hosts.' % host)
 
 
 def disable(client: nova_client.NovaClient, service: Service) -> None:

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the judge says about moves; equal requests are asked once."""
+"""What the judge says about moves; equal requests are asked once.
+
+The judge is the code of nova-scheduler, which decides about a request on the
+present records. A move of a plan may need the room that an earlier move
+leaves, so the judge also decides on copies of the records after that move.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +28,6 @@ if typing.TYPE_CHECKING:
     from nova import objects
     from nova.scheduler.client import report as report_client
 
-#: UUID of an instance -> names of hosts that it may not use.
-Refused = abc.Mapping[str, frozenset[str]]
 #: Fields of a request that differ between equal requests.
 _OWN_FIELDS = ('id', 'instance_uuid', 'security_groups')
 
@@ -33,7 +36,6 @@ class Obstacle(typing.NamedTuple):
     """A refusal of a planned move; the UUID of a new instance is None."""
 
     uuid: str | None
-    host: str
     answer: explain_answers.Answer
 
 
@@ -79,7 +81,8 @@ class Verdicts:
               wanted: candidates.Decision | None = None) -> Obstacle | None:
         """Return the first move of a plan that the judge refuses, or None.
 
-        :param wanted: about the new instances that fit after the moves
+        :param wanted: about the new instances that fit after the moves; None
+            to check the moves only
         """
         world = copies.Copies(self._context, self._placement, self.judge)
         for move in plan.moves:
@@ -87,19 +90,45 @@ class Verdicts:
             if move.destination and decision:
                 refusal = world.arrive(decision, move.uuid, move.destination)
                 if refusal:
-                    return Obstacle(move.uuid, move.destination, refusal)
+                    return Obstacle(move.uuid, refusal)
             if move.way == planner_fleet.EVACUATE:
                 # What becomes free on a lost host is of no use.
                 continue
             instance = requests.read_instance(self._context, move.uuid)
             if instance is not None and instance.host == move.source:
                 world.depart(instance)
-        for host in plan.hosts:
-            assert wanted is not None
-            refusal = world.arrive(wanted, uuidutils.generate_uuid(), host)
-            if refusal:
-                return Obstacle(None, host, refusal)
+        if wanted is not None:
+            for host in plan.hosts:
+                refusal = world.arrive(
+                    wanted, uuidutils.generate_uuid(), host)
+                if refusal:
+                    return Obstacle(None, refusal)
         return None
+
+    def learn(self, plan: planner.Plan,
+              refused: dict[str, frozenset[str]]) -> bool:
+        """Add the refused destinations of a plan to the refused hosts.
+
+        Plan again without these hosts until the result is false.
+
+        :param refused: UUID of an instance -> hosts that it may not use
+        :returns: whether the judge refuses a move of the plan
+        """
+        has_refused = False
+        for move in plan.moves:
+            if move.destination:
+                hosts = refused.get(move.uuid, frozenset()).union(
+                    self.find_refusing(move.uuid))
+                refused[move.uuid] = hosts
+                has_refused |= move.destination in hosts
+        if has_refused:
+            return True
+        obstacle = self.check(plan)
+        if obstacle is None:
+            return False
+        assert obstacle.uuid is not None
+        refused[obstacle.uuid] |= {obstacle.answer.host}
+        return True
 
     def find_refusing(self, uuid: str) -> frozenset[str]:
         """Return the hosts that no moves make fit for an instance."""
@@ -109,14 +138,13 @@ class Verdicts:
 
     def describe(self, uuid: str) -> str:
         """Return the closest refusal of an instance, a clause, or ''."""
-        answers = sorted(self.list_answers(uuid),
-                         key=explain_answers.get_position)
+        answers = self.list_answers(uuid)
         if any(each.result == explain_answers.PASSES for each in answers):
             return ''
         others = [each for each in answers
                   if each.result != explain_answers.SCHEDULER]
-        closest = explain_answers.find_closest(others) or next(
-            iter(others), None)
+        closest = explain_answers.find_closest(others) or min(
+            others, key=explain_answers.get_position, default=None)
         if closest is None:
             return 'no other hosts'
         return 'fits on no host; %s lacks least: %s (%s)' % (
@@ -124,7 +152,10 @@ class Verdicts:
 
     def choose(self, uuid: str, hosts: abc.Container[str]) -> str | None:
         """Return the best of some hosts for an instance, or None."""
-        return next((host for host in self._rank(uuid) if host in hosts), None)
+        for host in self._rank(uuid):
+            if host in hosts:
+                return host
+        return None
 
     def _rank(self, uuid: str) -> list[str]:
         """Return the hosts that pass, the best one of Nova's weighers first.
@@ -134,9 +165,9 @@ class Verdicts:
         decision = self.decide(uuid)
         if decision is None or not decision.passing:
             return []
-        return [self.judge.get_name(each.obj) for each in
-                self.judge.hosts.get_weighed_hosts(
-                    list(decision.passing), decision.spec)]
+        weighed = self.judge.hosts.get_weighed_hosts(
+            list(decision.passing), decision.spec)
+        return [self.judge.get_name(each.obj) for each in weighed]
 
     def place_all(self, uuids: abc.Iterable[str]) -> dict[str, str]:
         """Return hosts for instances, so that all of them fit together.
@@ -154,34 +185,6 @@ class Verdicts:
                     found[uuid] = host
                     break
         return found
-
-
-def plan_with(verdicts: Verdicts, refused: Refused,
-              make_plan: abc.Callable[[Refused], planner.Plan],
-              ) -> planner.Plan:
-    """Plan until the judge accepts all moves.
-
-    :param refused: hosts that Nova refused before
-    :param make_plan: function that plans without the refused hosts
-    """
-    known = dict(refused)
-    judged: set[str] = set()
-    while True:
-        plan = make_plan(known)
-        new = {move.uuid for move in plan.moves
-               if move.destination}.difference(judged)
-        judged |= new
-        for uuid in new:
-            known[uuid] = known.get(uuid, frozenset()).union(
-                verdicts.find_refusing(uuid))
-        if any(move.destination in known.get(move.uuid, ())
-               for move in plan.moves):
-            continue
-        obstacle = verdicts.check(plan._replace(hosts=()))
-        if obstacle is None:
-            return plan
-        assert obstacle.uuid is not None
-        known[obstacle.uuid] |= {obstacle.host}
 
 
 def _make_key(spec: objects.RequestSpec) -> str:

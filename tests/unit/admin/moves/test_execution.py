@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_prio.admin.moves import order
+from nova_prio.admin.moves import execution
 from nova_prio.model.planner import fleet
 
 
@@ -24,13 +24,13 @@ def move(uuid, source, destination, way=fleet.LIVE):
       move('2', 'a', None, fleet.SHELVE)], [], []),
 ])
 def test_second_move_waits_as_the_plan_says(moves, ended, done):
-    first, second = order.find_predecessors(
+    first, second = execution.find_predecessors(
         moves, {'g1': 'group', 'g2': 'group', '1': None})
     assert not first.ended and not first.done
     assert (second.ended, second.done) == (set(ended), set(done))
 
 
 def test_move_waits_for_all_that_leave_its_destination():
-    *_, last = order.find_predecessors(
+    *_, last = execution.find_predecessors(
         [move('1', 'b', 'c'), move('2', 'b', 'd'), move('3', 'a', 'b')], {})
     assert last.done == {0, 1}

@@ -10,14 +10,17 @@ import typing
 from nova.compute import vm_states
 
 from nova_prio.admin.audit import guests
+from nova_prio.admin.moves import drain as drain_module
 from nova_prio.admin.moves import one_move
 from nova_prio.model.planner import fleet as planner_fleet
 
 if typing.TYPE_CHECKING:
-    from nova_prio.admin.moves import drain as drain_module
-    from nova_prio.admin.moves import unfinished
+    from nova import objects
+
     from nova_prio.model.planner import plan as planner
 
+#: States of a row: the command moves the instance, or it cannot, or Nova is
+#: moving or changing it.
 PLANNED, LEFT, RUNNING = 'planned', 'left', 'running'
 COLUMNS = ('Instance', 'Class', 'Way', 'Source', 'Destination', 'State',
            'Reason', 'Instance Name')
@@ -37,50 +40,70 @@ class Row(typing.NamedTuple):
 
 
 def list_rows(drain: drain_module.Drain) -> abc.Iterator[Row]:
-    """Yield the planned moves, and each instance that remains.
+    """Yield the planned moves, and each instance that is left.
 
     :param drain: after ``refresh``
     """
-    drain.make_plan()
-    details = drain.cloud.details
     instances = {each.uuid: each for each in drain.cloud.instances}
-    listed = set()
+    planned = set()
     for move in drain.plan.moves:
-        listed.add(move.uuid)
-        instance = instances[move.uuid]
-        yield Row(move.uuid, instance.needs.class_name, move.way, move.source,
-                  move.destination or '', PLANNED,
-                  drain.skipped.get(move.uuid) or
-                  _describe_refusals(drain, instance),
-                  details[move.uuid].name)
+        planned.add(move.uuid)
+        yield _make_row(drain, move, PLANNED, _describe_last(
+            drain, instances[move.uuid]))
     misses = {miss.instance.uuid: miss for miss in drain.plan.misses}
-    for each in drain.list_guests():
-        if each.uuid not in listed:
-            is_running = details[each.uuid].task_state is not None
-            yield Row(
-                each.uuid, each.needs.class_name, '', each.host or '', '',
-                RUNNING if is_running else LEFT,
-                _explain(drain, misses.get(each.uuid), each),
-                details[each.uuid].name)
+    must_leave = drain.list_guests()
+    for each in must_leave:
+        if each.uuid not in planned:
+            state = LEFT
+            if drain.cloud.details[each.uuid].task_state is not None:
+                state = RUNNING
+            no_move = planner_fleet.Move(
+                uuid=each.uuid, way='', source=each.host or '',
+                destination=None)
+            yield _make_row(drain, no_move, state, _explain(
+                drain, misses.get(each.uuid), each))
+    uuids = {each.uuid for each in must_leave}
     for migration in drain.list_open():
-        uuid = migration.uuid
-        yield Row(
-            uuid,
-            instances[uuid].needs.class_name if uuid in instances else '',
-            migration.migration_type,
-            migration.source, migration.destination or '',
-            *_describe_migration(migration),
-            details[uuid].name if uuid in details else '')
+        if migration.instance_uuid not in uuids:
+            move = planner_fleet.Move(
+                uuid=migration.instance_uuid, way=migration.migration_type,
+                source=migration.source_compute,
+                destination=migration.dest_compute)
+            state, reason = _describe_migration(migration)
+            yield _make_row(drain, move, state, reason)
+
+
+def _make_row(drain: drain_module.Drain, move: planner_fleet.Move, state: str,
+              reason: str) -> Row:
+    """Return the row of a move, whose instance may be unknown."""
+    class_name = name = ''
+    details = drain.cloud.details.get(move.uuid)
+    if details is not None:
+        class_name, name = details.class_name, details.name
+    return Row(
+        uuid=move.uuid, class_name=class_name, way=move.way,
+        source=move.source, destination=move.destination or '', state=state,
+        reason=reason, name=name)
+
+
+def _describe_last(drain: drain_module.Drain,
+                   instance: planner_fleet.Instance) -> str:
+    """Return why the last move of an instance did not succeed, or ''."""
+    moves = drain.moves.get(instance.uuid)
+    if moves and moves[-1].state in (one_move.SKIPPED, one_move.STUCK):
+        return moves[-1].reason
+    return _describe_refusals(drain, instance)
 
 
 def _describe_refusals(drain: drain_module.Drain,
                        instance: planner_fleet.Instance) -> str:
     """Return what Nova refused last, and what may be the cause, or ''."""
-    refusals = drain.refusals.get(instance.uuid)
+    refusals = drain.list_refusals(instance.uuid)
     if not refusals:
         return ''
-    move, reason = refusals[-1]
-    text = 'Nova refused the %s: %s' % (one_move.describe(move), reason)
+    last = refusals[-1]
+    text = 'Nova refused the %s: %s' % (
+        one_move.describe(last.move), last.reason)
     has_failed_live = any(
         each.move.way == planner_fleet.LIVE and each.move.destination
         for each in refusals)
@@ -93,19 +116,22 @@ def _describe_refusals(drain: drain_module.Drain,
     return text
 
 
-def _describe_migration(migration: unfinished.Unfinished) -> tuple[str, str]:
+def _describe_migration(migration: objects.Migration) -> tuple[str, str]:
     """Return the state and the reason of an open migration."""
-    if migration.is_resize:
-        return LEFT, 'to be confirmed or reverted by its owner'
-    if migration.can_be_confirmed:
+    if drain_module.can_be_confirmed(migration):
         return PLANNED, 'to be confirmed by this command'
+    if migration.status == drain_module.FINISHED:
+        return LEFT, 'to be confirmed or reverted by its owner'
     return RUNNING, ('the status of its migration is "%s"; if it stays, run '
                      '"nova-prio audit --fix"' % migration.status)
 
 
 def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
              instance: planner_fleet.Instance) -> str:
-    """Return why an instance is left, a clause."""
+    """Return why an instance is left, a clause.
+
+    :param miss: None if the planner has not missed the instance
+    """
     uuid = instance.uuid
     details = drain.cloud.details[uuid]
     refusal = _describe_refusals(drain, instance)
@@ -121,4 +147,6 @@ def _explain(drain: drain_module.Drain, miss: planner.Miss | None,
         reason = drain.verdicts.describe(uuid)
         if not reason and not refusal:
             reason = miss.reason
-    return '; '.join(filter(None, (reason, refusal)))
+    if reason and refusal:
+        reason += '; '
+    return reason + refusal

@@ -1,0 +1,191 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""Run a drain: Nova chooses where each instance goes.
+
+Each instance is sent away without a destination: by a live migration, then by
+a cold migration, if the operator allows it. If Nova finds no host, the planner
+looks for other instances to move out of the way. Shelving comes last. Whenever
+an instance has left, what Nova refused is tried again.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import dataclasses
+import time
+
+from nova_prio.admin import host as admin_host
+from nova_prio.admin import host_inventory
+from nova_prio.admin.moves import drain as drain_module
+from nova_prio.admin.moves import execution
+from nova_prio.admin.moves import one_move
+from nova_prio.admin.moves import servers as servers_module
+from nova_prio.admin import nova_client
+from nova_prio.placement import allocations
+
+#: Errors of a refresh. A host is unknown while its cell does not answer.
+_REFRESH_ERRORS = (
+    (admin_host.HostRefused, allocations.PlacementRefused) +
+    allocations.CLIENT_ERRORS + host_inventory.DATABASE_ERRORS)
+
+
+@dataclasses.dataclass(eq=False)
+class DrainRun:
+    """The requests to Nova that drain hosts.
+
+    ``drain`` was refreshed. ``end`` is the time of the timeout, as
+    ``time.monotonic`` counts it, and ``concurrency`` the maximum number of
+    moves at the same time.
+    """
+
+    drain: drain_module.Drain
+    servers: servers_module.Servers
+    end: float
+    observe: execution.Observer
+    concurrency: int
+    # The instances whose moves away have ended here, those whose confirmation
+    # Nova has answered, and those whose tasks were waited for.
+    _leaving: set[str] = dataclasses.field(default_factory=set)
+    _asked: set[str] = dataclasses.field(default_factory=set)
+    _busy: set[str] = dataclasses.field(default_factory=set)
+
+    def run(self) -> str:
+        """Move the instances until nothing improves; return why it ended.
+
+        The result is one sentence, or '' if no more instance can be moved.
+        The drain was refreshed last, unless an exception ends this.
+
+        :raises APIRefused: if the credentials do not allow a move
+        """
+        stage = 0
+        while True:
+            self._finish()
+            before = self._get_tasks()
+            run = self._make_execution(drain_module.STAGES[stage])
+            run.run(self.end)
+            for each in run.moves:
+                self.drain.moves.setdefault(each.move.uuid, []).append(each)
+                if each.state == one_move.DONE:
+                    self._leaving.add(each.move.uuid)
+            self._refresh()
+            if run.surprise:
+                return run.surprise
+            has_next = True
+            if run.count(one_move.DONE):
+                stage = 0
+            elif stage + 1 < len(drain_module.STAGES):
+                stage += 1
+            else:
+                has_next = self._wait_for_change(before)
+                stage = 0
+            if self._is_over() and not self.drain.is_empty():
+                return 'The timeout is over.'
+            if not has_next:
+                return ''
+
+    def _is_over(self) -> bool:
+        """Return whether the timeout is over."""
+        return time.monotonic() >= self.end
+
+    def _finish(self) -> None:
+        """Finish the moves from the hosts that wait for a request.
+
+        An earlier call of the command, or an operator, has begun them.
+        """
+        for migration in self.drain.list_confirmable():
+            self._ask(
+                migration.instance_uuid, self.servers.confirm,
+                'confirm the cold migration from %s to %s' % (
+                    migration.source_compute, migration.dest_compute))
+        for each in self.drain.list_shelved():
+            self._ask(each.uuid, self.servers.offload,
+                      'remove the shelved instance from %s' % each.host)
+
+    def _ask(self, uuid: str, request: abc.Callable[[str], None],
+             action: str) -> None:
+        """Send a request about an instance, unless Nova has answered it."""
+        if uuid in self._asked:
+            return
+        has_left = True
+        outcome = 'done'
+        try:
+            request(uuid)
+            self._leaving.add(uuid)
+        except nova_client.APIRefused as error:
+            has_left = False
+            outcome = 'refused, because %s' % error
+        except nova_client.APIUnavailable:
+            return
+        self._asked.add(uuid)
+        self.observe('Instance %s: %s: %s.' % (
+            self.drain.cloud.format_instance(uuid), action, outcome),
+            has_left)
+
+    def _make_execution(self, stage: str) -> execution.Execution:
+        """Return the moves of a stage of the drain."""
+        groups: abc.Mapping[str, str | None] = {}
+        if stage == drain_module.PLANNED:
+            # Only the planned moves depend on each other.
+            groups = self.drain.cloud.group_of
+        choose = None
+        if self.drain.within:
+            choose = self.drain.choose
+        return execution.Execution(
+            servers=self.servers, moves=self.drain.list_moves(stage),
+            groups=groups, observe=self.observe, choose=choose,
+            format_instance=self.drain.cloud.format_instance,
+            concurrency=self.concurrency)
+
+    def _get_tasks(self) -> dict[str, str | None]:
+        """Return UUID -> task of each instance that must leave, or None."""
+        return {each.uuid: self.drain.cloud.details[each.uuid].task_state
+                for each in self.drain.list_guests()}
+
+    def _wait_for_change(self, before: dict[str, str | None]) -> bool:
+        """Wait while Nova works; return whether an instance has changed.
+
+        :param before: earlier result of :meth:`_get_tasks`
+        """
+        while self._get_tasks() == before:
+            if not self._is_waiting() or self._is_over():
+                return False
+            time.sleep(execution.INTERVAL_SECONDS)
+            self._refresh()
+        return True
+
+    def _is_waiting(self) -> bool:
+        """Return whether Nova still works on an instance."""
+        self.servers.forget_services()
+        cloud = self.drain.cloud
+        moving = {each.instance_uuid for each in self.drain.list_open()}
+        # An instance that arrives must leave again.
+        waited_for = moving.union(self._get_tasks())
+        busy = set()
+        try:
+            for each in cloud.instances:
+                if (each.uuid in waited_for and each.host and
+                        cloud.details[each.uuid].task_state is not None and
+                        self.servers.is_up(each.host)):
+                    busy.add(each.uuid)
+        except nova_client.APIUnavailable:
+            return True
+        if busy - self._busy:
+            names = [cloud.format_instance(uuid) for uuid in sorted(busy)]
+            has_left = False
+            self.observe('Waiting for the tasks of these instances: %s.'
+                         % ', '.join(names), has_left)
+        self._busy = busy
+        confirmable = {each.instance_uuid
+                       for each in self.drain.list_confirmable()}
+        return bool(busy or moving & self._leaving or
+                    confirmable - self._asked)
+
+    def _refresh(self) -> None:
+        """Refresh; until the timeout, wait for services that fail."""
+        while True:
+            try:
+                return self.drain.refresh()
+            except _REFRESH_ERRORS:
+                if self._is_over():
+                    raise
+                time.sleep(execution.INTERVAL_SECONDS)
