@@ -6,15 +6,13 @@ from nova_prio.cmd import report
 from nova_prio.model import flavor_cpus
 
 #: Columns of a table, with the numbers of a class in one column.
-TABLE = ['Aggregate', 'Host', *(
-    '%s Fit/All' % name.title() for name in flavor_cpus.CLASSES),
-    'Missing On The Other Hosts']
+TABLE = ['Aggregate', 'Host', 'High Fit/All', 'Low Fit/All',
+         'Ordinary Fit/All', 'Missing On The Other Hosts']
 #: Columns of the other formats.
-COLUMNS = ['Aggregate', 'Host', 'Largest', *(
-    '%s %s' % (name.title(), number) for name in flavor_cpus.CLASSES
-    for number in ('Fit', 'All')),
-    'Missing High', 'Missing Low', 'Missing Ordinary', 'Missing Memory MB',
-    'Missing Disk GB', 'Bound By Affinity']
+COLUMNS = ['Aggregate', 'Host', 'Largest', 'High Fit', 'High All', 'Low Fit',
+           'Low All', 'Ordinary Fit', 'Ordinary All', 'Missing High',
+           'Missing Low', 'Missing Ordinary', 'Missing Memory MB',
+           'Missing Disk GB', 'Bound By Affinity']
 #: Outcomes of ``report.find_outcome``; the states are whether all guests
 #: of a host fit.
 OUTCOMES = [
@@ -35,12 +33,11 @@ def make_row(loss):
 
     :param loss: ``admin.fleet.loss.Loss``
     """
-    numbers = []
+    row = [loss.aggregate, loss.host, loss.is_largest]
     for name in flavor_cpus.CLASSES:
-        numbers += [loss.fitting[name], loss.guests[name]]
-    addition = loss.addition
-    return [loss.aggregate, loss.host, loss.is_largest, *numbers,
-            *addition.rows, addition.memory_mb, addition.disk_gb, loss.bound]
+        row += [loss.fitting[name], loss.guests[name]]
+    row += loss.addition.rows
+    return row + [loss.addition.memory_mb, loss.addition.disk_gb, loss.bound]
 
 
 def make_table_row(loss):
@@ -51,12 +48,14 @@ def make_table_row(loss):
     host = loss.host
     if loss.is_largest:
         host += ' (largest)'
+    row = [loss.aggregate, host]
+    for name in flavor_cpus.CLASSES:
+        row.append('%d/%d' % (loss.fitting[name], loss.guests[name]))
     # Empty if all guests fit.
-    missing = [str(loss.addition)]
+    missing = str(loss.addition)
     if loss.bound:
-        missing.append('a move of %d guests of affinity groups together'
-                       % loss.bound)
-    return [loss.aggregate, host,
-            *('%d/%d' % (loss.fitting[name], loss.guests[name])
-              for name in flavor_cpus.CLASSES),
-            ', '.join(filter(None, missing))]
+        if missing:
+            missing += ', '
+        missing += ('a move of %d guests of affinity groups together'
+                    % loss.bound)
+    return row + [missing]

@@ -52,13 +52,16 @@ class Return(report.Report):
                     % (host, service.reason))
         silent = readiness.wait_for_heartbeats(context, services)
         placement = controller.make_placement_client()
-        differences = [
-            (host, line) for host in services
-            for line in readiness.find_differences(
-                context, placement, host, host in silent)]
-        self.show(parsed_args, ('Host', *verify.COLUMNS), [
-            (host, *report.format_line(line)) for host, line in differences])
-        differing = list(dict.fromkeys(host for host, _ in differences))
+        rows, states, differing = [], set(), []
+        for host in services:
+            lines = readiness.find_differences(
+                context, placement, host, host in silent)
+            for line in lines:
+                rows.append([host] + report.format_line(line))
+                states.add(line.state)
+            if lines:
+                differing.append(host)
+        self.show(parsed_args, ('Host',) + verify.COLUMNS, rows)
         ready = [host for host, service in services.items()
                  if host not in differing and not service.is_enabled]
         if ready and not parsed_args.dry_run:
@@ -71,7 +74,7 @@ class Return(report.Report):
                     self.app, 'Host %s: enabled nova-compute.', host)
         if differing:
             status = report.FOUND
-            if any(line.state == verify.UNREAD for _, line in differences):
+            if verify.UNREAD in states:
                 status = report.FAILED
             return self.end(status, (
                 'Not all values agree on %s: correct them from the top, and '
