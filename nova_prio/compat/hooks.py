@@ -80,8 +80,10 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     contract.check(interfaces.COMPUTE)
     from nova.compute import claims
     from nova.compute import resource_tracker
-    stock_class, = (each for each in tracker_class.__mro__
-                    if each.__module__ == resource_tracker.__name__)
+    # An earlier call may have replaced the name in Nova's module.
+    for stock_class in tracker_class.__mro__:
+        if stock_class.__module__ == resource_tracker.__name__:
+            break
 
     class ResourceTracker(tracker_class):
         """The tracker for a driver."""

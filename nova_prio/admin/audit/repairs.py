@@ -43,7 +43,8 @@ def repair_instance(
     if allocation_repair.repair(
             context, client, view.node.uuid, view.name, uuid) is None:
         raise allocations.PlacementRefused(
-            'The instance is being changed or moved')
+            'The instance is being changed or moved, or was within the last '
+            'minute')
 
 
 def remove_allocations(
