@@ -7,6 +7,7 @@ Nova counts, claims and gives back. :mod:`nova_prio.compute.priority_host`
 explains leases and recounts.
 """
 
+import functools
 import threading
 
 from nova.compute import resource_tracker
@@ -29,7 +30,6 @@ from nova_prio.virt import demand
 CONF = nova.conf.CONF
 
 _KEY = 'nova_prio'
-_COUNT_MOVES = 'count the in-flight moves'
 
 
 class PriorityResourceTracker(workarounds.MoveWorkarounds,
@@ -42,16 +42,19 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self.priority_host = driver.priority_host
         self._watcher = live_migration_watcher.LiveMigrationWatcher(self)
         self._contain = self.priority_host.steps.contain
+        # Steps that more than one method takes part in.
+        self._counting = functools.partial(
+            self._contain, 'count the usage of an instance',
+            refuse_until_recount=True)
+        self._counting_moves = functools.partial(
+            self._contain, 'count the in-flight moves',
+            refuse_until_recount=True)
         # UUIDs of the instances that were not counted by their lease.
         self._miscounted = set()
         # The Counted that stops the first recount, or None.
         self._pinned_outside = None
         # Of each thread: whether the claim of its build was refused.
         self._build = threading.local()
-
-    def _counting(self, step='count the usage of an instance'):
-        """Return a context for a step that several methods take part in."""
-        return self._contain(step, refuse_until_recount=True)
 
     # The recount
 
@@ -97,7 +100,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._miscounted = set()
         with self._counting():
             self.priority_host.begin_recount()
-        with self._counting(_COUNT_MOVES):
+        with self._counting_moves():
             for instance in instances:
                 workarounds.restore_own_cpus(instance, self.host)
         # Nova looks up the instances of migrations in this dict.
@@ -108,13 +111,13 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _update_usage_from_migrations(self, context, migrations, nodename):
         """Count the in-flight moves, but not those that are over."""
         is_first = not self.priority_host.gate.is_settled
-        with self._counting(_COUNT_MOVES):
+        with self._counting_moves():
             # Nova also keeps the devices of the moves in this list.
             migrations.objects = [
                 migration for migration in migrations
                 if workarounds.may_count(migration, is_first)]
         super()._update_usage_from_migrations(context, migrations, nodename)
-        with self._counting(_COUNT_MOVES):
+        with self._counting_moves():
             # Later, the lease at the source of a revert stays.
             if is_first:
                 for instance, migration in workarounds.find_returning(
@@ -133,7 +136,7 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
         if migration.dest_compute == self.host != instance.host:
-            with self._counting(_COUNT_MOVES):
+            with self._counting_moves():
                 self.priority_host.note_arriving(instance.uuid)
                 if (migration.is_live_migration and
                         self.driver.manages(instance)):

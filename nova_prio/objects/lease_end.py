@@ -85,8 +85,10 @@ def _needs(migration, instance, host, lease_set):
     is_of_other = (
         migration.source_compute != host and
         lease_set.migration_uuid not in (None, migration.uuid))
-    return migration_states.is_open(migration) and not (
-        is_delivered or is_of_other)
+    is_unfinished = (
+        migration_states.is_open(migration) or
+        migration_states.is_unfinished_revert(instance, migration))
+    return is_unfinished and not is_delivered and not is_of_other
 
 
 def _migrates_elsewhere(instance, migrations):

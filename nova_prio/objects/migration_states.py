@@ -64,7 +64,25 @@ def has_stayed(instance: objects.Instance,
     newest = get_newest(instance)
     return (newest is not None and newest.id == migration.id and
             instance.host == migration.source_compute and
+            instance.instance_type_id == migration.old_instance_type_id and
             migration.status in ('cancelled', 'error', 'failed', 'reverted'))
+
+
+def is_unfinished_revert(instance: objects.Instance,
+                         migration: objects.Migration) -> bool:
+    """Return whether a revert still has to move an instance back.
+
+    Nova sets the status when the guest on the destination is gone. The source
+    then sets the host and the old flavor, and starts the guest.
+    """
+    context = instance.migration_context
+    # A resize on one host does not change the host.
+    has_moved_back = (
+        migration.source_compute == migration.dest_compute and
+        instance.instance_type_id == migration.old_instance_type_id)
+    return (migration.status == 'reverted' and
+            instance.host == migration.dest_compute and not has_moved_back and
+            context is not None and context.migration_id == migration.id)
 
 
 def is_unfinished_evacuation(instance: objects.Instance,

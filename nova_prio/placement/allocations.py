@@ -198,7 +198,7 @@ def write(context: nova_context.RequestContext,
         return True
     try:
         error = response.json()['errors'][0]
-    except ValueError:
+    except (IndexError, ValueError):
         # The response is from a proxy in front of Placement.
         raise _build_error(url, response) from None
     if error.get('code') != 'placement.concurrent_update':
@@ -287,7 +287,7 @@ def _build_error(url: str, response: requests.Response) -> PlacementRefused:
     status = response.status_code
     if status == 400:
         # The answer of a proxy in front of Placement is no JSON.
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(IndexError, ValueError):
             error = response.json()['errors'][0]
             # A general sentence, an empty line, and the reason.
             reason = ' '.join(error['detail'].partition('\n\n')[2].split())

@@ -229,10 +229,11 @@ class ExploredCloud(double_pins.PinnedCloud):
                 state = ('active' if server['OS-EXT-SRV-ATTR:host']
                          else 'error')
                 self.request(server, **{'os-resetState': {'state': state}})
-        with mock.patch.object(audit_migrations, '_CONFIRMING_SECONDS', -1):
-            _, rows, _ = commands.run('audit', '--fix')
         for host in self.HOSTS:
             self.update_host(host)
+        with mock.patch.object(audit_migrations, '_CONFIRMING_SECONDS', -1):
+            _, rows, _ = commands.run('audit', '--fix')
+        self.points.wait_until_still(0.5, PATIENCE_SECONDS)
         for row in rows:
             for action, uuid in re.findall(
                     r'server resize (\w+) (\S+)"', row['Remedy']):

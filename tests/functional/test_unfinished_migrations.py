@@ -290,59 +290,74 @@ class UnfinishedMigrations(test_audit.Audit):
             self.api.post_server_action(server['id'], request)
         for host in 'mix1', 'mix2':
             self.restart_compute_service(host)
-        self.audit()
+            self.update_host(host)
+        self.assertEqual({}, self.remedies())
 
-    def finish(self, server):
+    def remedies(self, *arguments):
+        """Return the remedies of unfinished migrations, state -> text."""
+        _, rows, _ = commands.run('audit', *arguments)
+        return {row['State']: row['Remedy'] for row in rows
+                if row['Finding'] == 'unfinished_migration'}
+
+    def reset_and_fix(self, server):
         """An administrator resets the state; return what the audit says."""
         self.api.post_server_action(
             server['id'], {'os-resetState': {'state': 'active'}})
-        self.assertIn(('mix2', 'unfinished_migration',
-                       self.migration_of(server).uuid), self.found())
-        remedies = [row['Remedy'] for row in self.audit(
-            '--fix', status=command.FIXED)]
-        self.assertEqual('VERIFY_RESIZE',
-                         self.api.get_server(server['id'])['status'])
-        self.audit()
-        return ' '.join(remedies)
+        self.assertEqual(['found'], list(self.remedies()))
+        return self.remedies('--fix')['fixed']
 
     def resized(self):
         """Return a server with another flavor, to be confirmed."""
         server = self.create('high', host='mix1')
         self.act(server, 'VERIFY_RESIZE',
                  resize={'flavorRef': self.flavors['low']})
+        # The fake libvirt of this test does not shut it off.
+        self.end_guest(server)
         return server
 
     def assert_moved_back(self, server):
-        self.act(server, revertResize=None)
-        self.assertEqual('mix1', self.host_of(server))
+        found = self._wait_for_state_change(server, 'ACTIVE')
+        self.assertEqual('mix1', found['OS-EXT-SRV-ATTR:host'])
+        self.assertEqual('reverted', self.migration_of(server).status)
         self.assert_stable_allocations()
+        self.audit()
 
-    def test_resize_killed_at_destination_can_be_reverted(self):
+    def test_audit_reverts_resize_killed_at_destination(self):
         server = self.create('high', host='mix1')
         self.kill_in('_finish_resize', 'resize_migrated', 'post-migrating',
                      server, resize={'flavorRef': self.flavors['low']})
-        self.assertIn('server resize revert %s' % server['id'],
-                      self.finish(server))
-        self.assertEqual('low', self.extra_specs(server)['hw:cpu_priority'])
+        self.reset_and_fix(server)
         self.assert_moved_back(server)
 
-    def test_revert_killed_at_destination_can_be_repeated(self):
+    def test_audit_reverts_again_after_kill_at_destination(self):
         server = self.resized()
         self.kill_in('revert_resize', 'resize_reverting', 'reverting', server,
                      revertResize=None)
-        self.assertIn('server resize revert %s' % server['id'],
-                      self.finish(server))
+        self.reset_and_fix(server)
         self.assert_moved_back(server)
 
-    def test_confirmation_killed_at_source_can_be_repeated(self):
+    def test_audit_reverts_again_after_kill_at_source(self):
+        """The lease and the allocations at the source stay meanwhile."""
+        server = self.resized()
+        self.kill_in('finish_revert_resize', 'resize_reverting', 'reverted',
+                     server, revertResize=None)
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+        for _ in range(2):
+            self.update_host('mix1')
+        self.assertEqual(2, self.report('mix1').used.high)
+        self.reset_and_fix(server)
+        self.assert_moved_back(server)
+
+    def test_audit_confirms_again_after_kill_at_source(self):
         """Nova may still delete the disk: the audit waits for an hour."""
         server = self.resized()
         self.kill_in('confirm_resize', None, 'confirming', server,
                      confirmResize=None)
         with mock.patch.object(migrations, '_CONFIRMING_SECONDS', -1):
-            self.assertIn('server resize confirm %s' % server['id'],
-                          self.finish(server))
-        self.act(server, confirmResize=None)
+            self.reset_and_fix(server)
+        self.soon(lambda: self.assertEqual(
+            'confirmed', self.migration_of(server).status))
         self.assertEqual('mix2', self.host_of(server))
         self.audit()
 
@@ -350,8 +365,26 @@ class UnfinishedMigrations(test_audit.Audit):
         """An administrator has reset the state before the confirmation."""
         server = self.resized()
         self.assertIn('server resize confirm %s' % server['id'],
-                      self.finish(server))
-        self.assert_moved_back(server)
+                      self.reset_and_fix(server))
+        self.act(server, confirmResize=None)
+        self.assertEqual('mix2', self.host_of(server))
+        self.audit()
+
+    def test_audit_does_not_end_move_of_host_that_is_down(self):
+        server = self.resized()
+        self.host_down('mix1')
+        self.api.post_server_action(
+            server['id'], {'os-resetState': {'state': 'active'}})
+        self.audit()
+        self.host_up('mix1')
+        self.reset_and_fix(server)
+
+    def test_audit_does_not_end_resize_of_soft_deleted_server(self):
+        server = self.create('high', host='mix1')
+        self.kill_in('_finish_resize', 'resize_migrated', 'post-migrating',
+                     server, resize={'flavorRef': self.flavors['low']})
+        self.change(server, task_state=None, vm_state='soft-delete')
+        self.audit()
 
     def test_audit_does_not_end_unconfirmed_resize(self):
         server = self.create('high', host='mix1')

@@ -8,9 +8,9 @@ migration context, with the CPUs that were claimed on the other host. Nova
 leaves the context as well if a resize fails on the source host, or if a live
 migration is aborted in the queue. nova-compute repairs none of this.
 
-A resize or cold migration whose disk is on the destination is not ended, but
-marked as finished: then a user can revert or confirm it as usual. Nova has no
-other way back for the disk.
+If the disk of a resize or cold migration is on the destination, Nova itself
+must end the move: the audit calls Nova's API, which confirms or reverts it. It
+does not let the user choose, because only one of the two keeps the disk.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import typing
 from nova.compute import vm_states
 from nova import exception
 from nova import objects
+from nova import servicegroup
 from oslo_utils import timeutils
 
 from nova_prio.admin.audit import finding
@@ -41,14 +42,17 @@ _SOURCE_STATUSES = {
     'live-migration': ('queued', 'preparing', 'running'),
     'migration': ('pre-migrating', 'migrating', 'post-migrating'),
     'resize': ('pre-migrating', 'migrating', 'post-migrating')}
-# Status of a cold move whose disk is on the destination -> how a user can end
-# the move after the repair. The status is "finished" beside another state of
-# the instance if an administrator has reset this state. During a revert, Nova
-# sets the status "reverted" before the host.
-_NEXT_ACTIONS = {
-    'post-migrating': ('revert',), 'finished': ('confirm', 'revert'),
-    'confirming': ('confirm',), 'reverting': ('revert',),
-    'reverted': ('revert',)}
+# Status of a cold move whose disk is on the destination -> that with which it
+# must end. It stays "finished" if an administrator has reset the state of an
+# instance that waits for a confirmation: only this state is wrong. During a
+# revert, Nova sets the status "reverted" before the host.
+_LATE_STATUSES = {
+    'confirming': 'confirmed', 'finished': 'finished',
+    'post-migrating': 'reverted', 'reverted': 'reverted',
+    'reverting': 'reverted'}
+# States of an instance that such a move leaves, or that somebody has set.
+_LATE_VM_STATES = (vm_states.ACTIVE, vm_states.ERROR, vm_states.RESIZED,
+                   vm_states.STOPPED)
 # While Nova confirms a resize, and deletes a disk, the instance has no task.
 _CONFIRMING_SECONDS = 3600
 
@@ -79,10 +83,11 @@ def check(view: host_view.HostView) -> finding.Findings:
                 % migration.dest_compute)
         needed, next_step = '%s without a claim' % final_status, ''
         if final_status == 'finished':
-            needed = 'finished, to be confirmed or reverted'
-            next_step = 'Run %s.' % ' or '.join(
-                '"openstack server resize %s %s"' % (action, instance.uuid)
-                for action in _NEXT_ACTIONS[migration.status])
+            needed = 'finished, to be confirmed'
+            next_step = (
+                'Run "openstack server resize confirm %s". The command '
+                '"resize revert" would lose what the server has written since '
+                'the move.' % instance.uuid)
         placement = view.total_allocations.get(migration.uuid, {})
         yield finding.Finding(
             'unfinished_migration', migration.uuid,
@@ -96,10 +101,10 @@ def needs_allocations(instance: objects.Instance,
                       migration: objects.Migration) -> bool:
     """Return whether an ended migration must keep its allocations.
 
-    This holds until the audit ends it, or the user reverts it.
+    This holds until the audit ends it.
     """
     return (_keeps_claim(instance, migration) or
-            _can_be_finished(instance, migration))
+            _choose_late_status(instance, migration) is not None)
 
 
 def _keeps_claim(instance: objects.Instance,
@@ -142,9 +147,12 @@ def _choose_final_status(host: str,
     if migration.dest_compute == host and migration_states.never_began(
             migration):
         return 'failed'
-    if host == migration.dest_compute and _can_be_finished(
-            instance, migration):
-        return 'finished'
+    late_status = _choose_late_status(instance, migration)
+    if late_status is not None:
+        can_end = (host == migration.dest_compute and
+                   instance.vm_state in _LATE_VM_STATES and
+                   _are_hosts_up(migration))
+        return late_status if can_end else None
     if migration.source_compute != host:
         return None
     if _keeps_claim(instance, migration):
@@ -157,20 +165,42 @@ def _choose_final_status(host: str,
     return 'completed' if migration.is_live_migration and has_arrived else None
 
 
-def _can_be_finished(instance: objects.Instance,
-                     migration: objects.Migration) -> bool:
-    """Return whether to mark a cold move as finished."""
+def _choose_late_status(instance: objects.Instance,
+                        migration: objects.Migration) -> str | None:
+    """Return the status with which Nova must end a cold move, or None.
+
+    :returns: a value of _LATE_STATUSES; None if the disk is not on the
+        destination, or the move is not unfinished
+    """
     # Nova sets the old flavor together with the host, when the disk is there.
     if (migration.cross_cell_move or instance.old_flavor is None or
             instance.host != migration.dest_compute or
             not _has_migration_context(instance, migration)):
-        return False
+        return None
     if migration.status == 'finished':
-        return instance.vm_state != vm_states.RESIZED
-    if migration.status == 'confirming':
-        return timeutils.is_older_than(
-            migration.updated_at, _CONFIRMING_SECONDS)
-    return migration.status in _NEXT_ACTIONS
+        is_unfinished = instance.vm_state != vm_states.RESIZED
+    elif migration.status == 'confirming':
+        is_unfinished = timeutils.is_older_than(
+            migration.updated_at or migration.created_at, _CONFIRMING_SECONDS)
+    elif migration.status == 'reverted':
+        is_unfinished = migration_states.is_unfinished_revert(
+            instance, migration)
+    else:
+        is_unfinished = True
+    return _LATE_STATUSES.get(migration.status) if is_unfinished else None
+
+
+def _are_hosts_up(migration: objects.Migration) -> bool:
+    """Return whether source and destination can work on a migration.
+
+    A request to a nova-compute that is down would wait for its start.
+    """
+    for host in migration.source_compute, migration.dest_compute:
+        service = objects.Service.get_by_compute_host(
+            migration._context, host)
+        if not servicegroup.API().service_is_up(service):
+            return False
+    return True
 
 
 def _end(host: str, found: objects.Migration,
@@ -193,8 +223,8 @@ def _end(host: str, found: objects.Migration,
         raise allocations.PlacementRefused(
             'The migration has changed since it was read')
     instance = migration.instance
-    if status == 'finished':
-        _finish(instance, migration)
+    if _choose_late_status(instance, migration) is not None:
+        _end_late(context, instance, migration, status)
         return
     if instance.host == migration.source_compute:
         allocations.move(context, client, migration.uuid, instance.uuid)
@@ -206,16 +236,35 @@ def _end(host: str, found: objects.Migration,
     migration.save()
 
 
-def _finish(instance: objects.Instance, migration: objects.Migration) -> None:
-    """Mark a cold move as finished; complete the record of the instance."""
-    # It takes a long time to import, and is rarely needed.
+def _end_late(context: nova_context.RequestContext,
+              instance: objects.Instance, migration: objects.Migration,
+              status: str) -> None:
+    """Let Nova end a cold move whose disk is on the destination.
+
+    :param status: one of _LATE_STATUSES
+    """
+    # They take a long time to import, and are rarely needed.
+    from nova.compute import api
     from nova.compute import manager
-    if migration.status == 'post-migrating':
+    left_status, vm_state = migration.status, instance.vm_state
+    if left_status == 'post-migrating':
         if migration.old_instance_type_id != migration.new_instance_type_id:
             manager.ComputeManager._set_instance_info(
                 instance, instance.new_flavor)
         instance.apply_migration_context()
     instance.vm_state = vm_states.RESIZED
-    instance.save()
-    migration.status = 'finished'
-    migration.save()
+    try:
+        instance.save(expected_task_state=[None], expected_vm_state=[vm_state])
+        if status == 'confirmed':
+            api.API().confirm_resize(context, instance, migration)
+        elif status == 'reverted':
+            # Nova's API reverts only a migration with this status.
+            migration.status = 'finished'
+            migration.save()
+            api.API().revert_resize(context, instance)
+    except Exception as error:
+        if migration.status != left_status:
+            migration.status = left_status
+            migration.save()
+        raise allocations.PlacementRefused(
+            'Nova does not end the migration: %s' % error) from error

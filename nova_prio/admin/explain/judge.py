@@ -131,7 +131,16 @@ class Judge:
             return decision
         offered = decision.placement.of_provider
         wanted = [uuid for uuid in uuids if uuid in offered]
-        refused = [uuid for uuid in uuids if uuid not in offered]
+        in_tree = decision.request.get_request_group(None).in_tree
+        refused = []
+        for uuid in uuids:
+            if uuid in offered:
+                continue
+            if in_tree in (None, uuid):
+                refused.append(uuid)
+            else:
+                decision.add(uuid, answers.PLACEMENT,
+                             'the request names another host')
         candidates.answer_not_offered(
             self._client, decision, refused, self._aggregate_names)
         if before_moves:

@@ -34,8 +34,9 @@ def list_domains(host: host_inventory.HostRecord) -> list[str]:
     """
     zone = nova.conf.CONF.default_availability_zone
     for aggregate in host.aggregates:
-        # Nova allows one zone for each host.
-        zone = aggregate.metadata.get(_ZONE_KEY, zone)
+        if _ZONE_KEY in aggregate.metadata:
+            zone = aggregate.metadata[_ZONE_KEY]
+            break
     return ['of the cell %s' % host.cell, 'of the availability zone %s' % zone]
 
 

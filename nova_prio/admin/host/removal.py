@@ -136,16 +136,18 @@ def _set_traits(
 
     :returns: whether this changed the traits of the host
     """
-    if prio_traits.select_ours(view.traits) == sorted(wanted):
-        return False
+    is_changed = False
 
     def change(present: list[str]) -> list[str]:
-        """Return the traits to write."""
-        return sorted(set(present).difference(prio_traits.ALL).union(wanted))
+        """Return the traits to write, or ``present`` to write nothing."""
+        nonlocal is_changed
+        changed = set(present).difference(prio_traits.ALL).union(wanted)
+        is_changed = changed != set(present)
+        return sorted(changed) if is_changed else present
 
     allocations.update_provider(
         context, client, view.node.uuid, 'traits', change)
-    return True
+    return is_changed
 
 
 def set_disabled(

@@ -91,7 +91,8 @@ class Drain:
 
     def _make_plan(self) -> planner.Plan:
         """Plan the moves, and ask the judge about their destinations."""
-        open_hosts = self._list_open_hosts()
+        # The planner itself keeps the drained hosts closed.
+        open_hosts = self._list_open_hosts().union(self.hosts)
         closed = frozenset(host.name for host in self.cloud.hosts
                            if host.name not in open_hosts)
         refused = {each.uuid: closed for each in self.cloud.instances}
