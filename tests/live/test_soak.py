@@ -96,7 +96,8 @@ def test_most_operations_succeed(users):
     """Otherwise the run would have tested too little."""
     assert len(users.done) > len(users.steps) / 2
     done = {step.name for step in users.done}
-    assert len(done) > 8
+    # A short run draws fewer of them.
+    assert len(done) >= min(9, len(users.steps) // 4)
     attempts = collections.Counter(step.name for step in users.steps)
     assert set() == {
         name for name, count in attempts.items()
