@@ -19,7 +19,7 @@ from oslo_utils import timeutils
 if typing.TYPE_CHECKING:
     from nova import context as nova_context
 
-#: Seconds without a change after which Nova counts as done with a record. At
+#: No service works on a record that has not changed for so many seconds. At
 #: the end of a move Nova clears the task of the instance, then ends the
 #: migration, then moves allocations. nova-compute saves the progress of a live
 #: migration every few seconds.
@@ -59,7 +59,8 @@ def has_stayed(instance: objects.Instance,
                migration: objects.Migration) -> bool:
     """Return whether an instance is on the source host after a failed move.
 
-    Nova then owes it the allocations that the migration had meanwhile.
+    The instance must then get the allocations back that the migration had
+    during the move.
     """
     newest = get_newest(instance)
     return (newest is not None and newest.id == migration.id and

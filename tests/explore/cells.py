@@ -4,11 +4,8 @@
 
 import pkgutil
 
-import fixtures
 import nova.conf
 from nova import context
-from nova.policies import base as base_policies
-from nova.policies import servers as servers_policies
 
 from tests.explore import cloud
 
@@ -24,13 +21,7 @@ class ExploredCloudWithCells(cloud.ExploredCloud):
 
     def setUp(self):
         super().setUp()
-        # By default, the policy of Nova forbids these moves.
-        self.policy.set_rules(
-            {servers_policies.CROSS_CELL_RESIZE: base_policies.RULE_ADMIN_API},
-            overwrite=False)
-        # No disks exist for a snapshot.
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.driver.LibvirtDriver.snapshot'))
+        self.allow_moves_between_cells()
 
     def _setup_cells(self):
         """Let each service use the database of its own cell.

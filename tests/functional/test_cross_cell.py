@@ -6,9 +6,6 @@ Nova takes a snapshot, and keeps a record of the instance in each cell until
 the move is confirmed or reverted. Nova hides the record of the target cell.
 """
 
-import fixtures
-from nova.policies import base as base_policies
-from nova.policies import servers as servers_policies
 from nova.tests.functional.api import client
 
 from tests.functional import test_audit
@@ -22,13 +19,7 @@ class CrossCell(test_audit.Audit):
 
     def setUp(self):
         super().setUp()
-        # By default, the policy of Nova forbids cross-cell resizes.
-        self.policy.set_rules(
-            {servers_policies.CROSS_CELL_RESIZE: base_policies.RULE_ADMIN_API},
-            overwrite=False)
-        # No disks exist for a snapshot.
-        self.useFixture(fixtures.MockPatch(
-            'nova.virt.libvirt.driver.LibvirtDriver.snapshot'))
+        self.allow_moves_between_cells()
 
     def start(self, host):
         self.start_seed_host(

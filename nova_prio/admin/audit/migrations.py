@@ -195,7 +195,7 @@ def _are_hosts_up(migration: objects.Migration) -> bool:
 
     A request to a nova-compute that is down would wait for its start.
     """
-    for host in migration.source_compute, migration.dest_compute:
+    for host in {migration.source_compute, migration.dest_compute}:
         service = objects.Service.get_by_compute_host(
             migration._context, host)
         if not servicegroup.API().service_is_up(service):
