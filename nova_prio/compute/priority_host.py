@@ -172,10 +172,7 @@ class PriorityHost:
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
-        uncontested = wanted.cpus
-        for cpus in owners.values():
-            uncontested = uncontested - cpus
-        self.leases.begin_free(uuid, uncontested)
+        self.leases.begin_free(uuid, wanted.cpus)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
@@ -201,8 +198,9 @@ class PriorityHost:
         are_counted = [each for each in sets if each.is_counted]
         found = (leases.find_equal(are_counted, counted.wanted) or
                  leases.find_equal(sets, counted.wanted))
-        if found is None and len(sets) == 1:
-            # The record is that of another moment of a move.
+        if found is None and counted.is_resident and len(sets) == 1:
+            # The record is that of another moment of a move. If Nova frees
+            # one side of a move, the set may be that of the other side.
             found = sets[0]
         if found is None:
             return False, None

@@ -130,3 +130,14 @@ def test_floating_instance_that_arrives_is_counted_once(host):
         arriving._replace(is_resident=True))
     assert [claimed] == host.leases.get('a')
     assert wanted.usage == claimed.usage
+
+
+@pytest.mark.parametrize('is_resident', [False, True])
+def test_side_of_a_move_frees_no_other_cpus(host, is_resident):
+    """A second revert on one host frees CPUs that a restart has not read."""
+    host.count(counted('a', 0, 1))
+    other_side = counted('a', 2, 3)._replace(is_resident=is_resident)
+    with host.ends.giving_back('a'):
+        was_counted, _ = host.give_back(other_side)
+    assert was_counted == is_resident
+    assert bool(host.leases.get('a')) != is_resident
