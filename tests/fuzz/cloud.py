@@ -3,6 +3,7 @@
 """The cloud of the fuzz: three different hosts."""
 
 import fractions
+import functools
 import time
 
 from nova import context
@@ -193,6 +194,21 @@ class FuzzCloud(faults.FaultyCloud):
             return False
 
         self.wait(is_gone, uuid)
+
+    def wait_for_watchers(self):
+        """Wait until no host has to recount after a live migration.
+
+        Such a recount during the next operation may count an instance twice
+        that a revert moves back, as Nova's own recount does.
+        """
+        for host in self.model.up:
+            self.wait(functools.partial(self._is_watcher_idle, host), host)
+
+    def _is_watcher_idle(self, host):
+        cell = self.host_mappings[host].cell_mapping
+        with context.target_cell(context.get_admin_context(), cell) as cctxt:
+            return not self.computes[
+                host].manager.rt._watcher._find_ended(cctxt)
 
     # Hosts
 

@@ -78,6 +78,7 @@ class Fuzz:
         found = []
         try:
             getattr(self._operations, operation)(*arguments)
+            self._cloud.wait_for_watchers()
         except (base.UnexpectedOutcome, fuzz_cloud.NotSettled,
                 client.OpenStackApiException) as error:
             found.append('%s: %s' % (type(error).__name__, error))
