@@ -223,7 +223,8 @@ def find_returning(context, host):
     """Yield the instances that a revert has not brought back to a host yet.
 
     Bug: no number (related to 1879878). Until a revert ends, the instance has
-    the destination as host, and the source does not count it.
+    the destination as host, or the new flavor if it was resized on its host.
+    The source does not count what it had there before.
     Without this workaround: if nova-compute was restarted meanwhile, the
     source gives the CPUs of the instance away, just before the guest starts on
     them.
@@ -238,8 +239,7 @@ def find_returning(context, host):
     for instance in objects.InstanceList.get_by_filters(
             context, {'task_state': task_states.RESIZE_REVERTING,
                       'deleted': False}, expected_attrs=_ATTRIBUTES):
-        if instance.host == host:
-            continue
         migration = migration_states.get_last_move(instance)
-        if migration and migration.source_compute == host:
+        if (migration and migration.source_compute == host and
+                migration_states.is_unfinished_revert(instance, migration)):
             yield instance, migration

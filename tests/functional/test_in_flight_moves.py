@@ -6,6 +6,7 @@ from unittest import mock
 
 import fixtures
 from nova.compute import manager
+from nova.compute import task_states
 from nova import context
 from nova import exception
 from nova import objects
@@ -187,6 +188,29 @@ class InFlightMoves(base.FunctionalTest):
         self.revert(recount)
         self.assertEqual([4], remaining)
         self.assert_stable_allocations()
+
+    def test_restarted_host_counts_old_flavor_of_a_revert_on_it(self):
+        """It was killed before Nova saved the old CPUs in the instance."""
+        self._confirm_resize(self.server)
+        server = self.boot(
+            self.flavor(2, **{'hw:cpu_priority': 'high'}), az='nova:mix1')
+        self.flags(allow_resize_to_same_host=True)
+        self.host_down('mix2')
+        self._resize_server(
+            server, self.flavor(**{'hw:cpu_priority': 'high'}))
+        admin = context.get_admin_context()
+        cell = self.host_mappings['mix1'].cell_mapping
+        with context.target_cell(admin, cell) as cctxt:
+            instance = objects.Instance.get_by_uuid(cctxt, server['id'])
+            instance.task_state = task_states.RESIZE_REVERTING
+            instance.save()
+            migration = objects.Migration.get_by_instance_and_status(
+                cctxt, server['id'], 'finished')
+            migration.status = 'reverted'
+            migration.save()
+        self.forget_leases('mix1')
+        self.recount()
+        self.assertEqual(2, self.report('mix1').remaining.high)
 
     def test_instance_arrives_between_reads(self):
         self._revert_resize(self.server)
