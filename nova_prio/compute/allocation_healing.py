@@ -66,8 +66,9 @@ class AllocationHealing:
                 known_drift = _Uncorrected(
                     present.get(uuid, {}), expected, error=None)
                 uncorrected = last.get(uuid)
-                # The last run may have found the same drift, and that a
-                # sharing provider has the missing amount.
+                # If the last run has found the same drift without an error,
+                # the allocation is right: a sharing provider, such as that of
+                # a shared disk, has the missing amount.
                 if uncorrected != known_drift:
                     uncorrected = _heal(context, client, compute_node, uuid,
                                         known_drift, uncorrected)
@@ -103,6 +104,7 @@ def _heal(context, client, compute_node, uuid, known_drift, last):
         return None
     before, after = healed
     if before == after:
+        # The rest of the allocation is at a sharing provider.
         return known_drift
     LOG.warning('Corrected the allocation on this host (was %s, now %s).',
                 before, after, instance_uuid=uuid)

@@ -57,12 +57,16 @@ class Steps:
                 refuse_until_recount=False, reraised=()):
         """Return a context in which an error ends only the step.
 
+        An error is logged. If ``refuse_on_error`` is true, the host then
+        refuses priority instances, until the step succeeds or, if
+        ``refuse_until_recount`` is true, until Nova has recounted the
+        resources of the host.
+
         :param step: action of the step, a verb and its object
         :param refuse_on_error: whether the host refuses priority instances
             after an error
-        :param refuse_until_recount: if true, the refusal lasts until a recount
-            has finished that begins after the error; if false, until the step
-            succeeds
+        :param refuse_until_recount: whether the refusal lasts until a recount
+            has finished that begins after the error
         :param reraised: tuple of exceptions that pass through unrecorded, as
             they answer the caller
         :returns: a context manager, which yields an object; if the step fails,

@@ -44,9 +44,11 @@ class LeaseEnds:
         """Return a context in which Nova gives back a claim, or an instance.
 
         Nova may leave a guest behind, for example if libvirt went away while
-        the guest was started. The lease of such a guest stays. libvirt is
-        asked here, before Nova takes the lock of the tracker: a call that
-        hangs must not stop the recount.
+        the guest was started. The lease of such a guest stays, which is what
+        this host has sold to the instance. libvirt is asked here, before Nova
+        takes the lock of the tracker: a call that hangs must not stop the
+        recount. ``end_unless_used`` then uses the answer, unless the guest was
+        started again: therefore the starts of the guest are counted.
         """
         with self._steps.contain('ask libvirt for the guest of a claim',
                                  refuse_until_recount=True):
@@ -76,14 +78,15 @@ class LeaseEnds:
 
     def _look(self, context, host, uuid, lease_set):
         """End a LeaseSet if nothing needs it; return whether it has ended."""
+        # If the guest is started while the records are read, the set stays.
         starts = self._leases.count_starts(uuid)
         need = self._find_need(context, host, uuid, lease_set)
         if need == lease_end.Need.NEEDED:
             lease_set.first_look = None
             return False
-        has_ended = lease_set.look(
-            time.monotonic(), need == lease_end.Need.OVER) and (
-            self._leases.end(uuid, lease_set, starts))
+        is_certain = lease_set.look(
+            time.monotonic(), need == lease_end.Need.OVER)
+        has_ended = is_certain and self._leases.end(uuid, lease_set, starts)
         if has_ended:
             LOG.info('A lease has ended: %s.', need.value, instance_uuid=uuid)
         return has_ended

@@ -29,6 +29,7 @@ from nova_prio.virt import demand
 
 CONF = nova.conf.CONF
 
+#: Key of the ``priority_host.Counted`` in Nova's dict of a usage.
 _KEY = 'nova_prio'
 
 
@@ -96,7 +97,13 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         self._update(context, self.compute_nodes[nodename])
 
     def _update_usage_from_instances(self, context, instances, nodename):
-        """Begin a recount: count the instances on this host."""
+        """Begin a recount: count the instances on this host.
+
+        During a move, Nova may have put the CPU numbers of the other host into
+        an instance that it has read. Count those of this host. An error is one
+        of counting moves, or of counting an instance: both refuse priority
+        instances until the next recount.
+        """
         self._miscounted = set()
         with self._counting():
             self.priority_host.begin_recount()
@@ -135,7 +142,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Count a move, and watch a live migration to this host."""
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
-        if migration.dest_compute == self.host != instance.host:
+        has_arrived = instance.host == self.host
+        if migration.dest_compute == self.host and not has_arrived:
             with self._counting_moves():
                 self.priority_host.note_arriving(instance.uuid)
                 if (migration.is_live_migration and
@@ -151,9 +159,14 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         return usage
 
     def _update_usage(self, usage, nodename, sign=1):
-        """Count or free the CPUs of the lease, whatever Nova's record says.
+        """Count or free the CPUs that this host has sold to an instance.
 
-        :param usage: dict of ``_get_usage_dict``
+        Nova's record may have other CPUs, for example in the middle of a move.
+        If our count fails, Nova counts its record, and later frees the same:
+        ``_miscounted`` has such instances.
+
+        :param usage: dict of ``_get_usage_dict``; its ``_KEY`` is missing if
+            that method failed
         """
         counted = usage.get(_KEY)
         if counted is not None:
@@ -177,8 +190,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         except (exception.CPUPinningInvalid, exception.CPUUnpinningInvalid,
                 exception.CPUPinningUnknown,
                 exception.CPUUnpinningUnknown) as error:
-            # Nova has changed the other numbers before. A start of the service
-            # refuses wrong CPU sets.
+            # Nova has changed the other numbers before, so go on, and report
+            # the instance. But if an instance at rest has CPUs outside of
+            # cpu_dedicated_set in the first recount, the option is wrong:
+            # update_available_resource then stops the service.
             if counted is None or (
                     isinstance(error, exception.CPUPinningUnknown) and
                     not self.priority_host.gate.is_settled and
@@ -208,6 +223,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
         The scheduler avoids a host with failed builds. If creates at the same
         time race for the last CPUs, nothing is wrong with the host.
+
+        ``_build`` belongs to this thread, which has built the instance. It is
+        empty if the build failed before its claim.
         """
         if not getattr(self._build, 'is_refused', False):
             super().build_failed(nodename)
@@ -266,7 +284,12 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
             super().drop_move_claim_at_dest(context, instance, migration)
 
     def update_usage(self, context, instance, nodename):
-        """Update the usage; give an instance back that leaves the host."""
+        """Update the usage; free what an instance had that leaves the host.
+
+        Nova frees it only if its tracker knows the instance, which it may not
+        if the instance has moved here. End the lease in any case, which is
+        what this host has sold to the instance.
+        """
         if not vm_states.allow_resource_removal(
                 instance.vm_state, instance.task_state):
             super().update_usage(context, instance, nodename)
@@ -274,7 +297,6 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         with self.priority_host.ends.giving_back(instance.uuid):
             super().update_usage(context, instance, nodename)
             with self._counting():
-                # Nova does not track all instances that have moved here.
                 if self.priority_host.end_lease(instance.uuid):
                     self._save_node(context.elevated(), nodename)
 
@@ -303,8 +325,9 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
     def _refresh_report(self, compute_node):
         """Put the report into the stats that Nova saves right after this.
 
-        If the report cannot be made, a report that refuses priority instances
-        takes its place: the last report would still admit them.
+        If the report cannot be made, a report with the problem takes its
+        place, so that the scheduler refuses priority instances: the last
+        report would still admit them.
         """
         text = None
         with self._contain('report its CPUs',
@@ -357,6 +380,10 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
 
 def _describe(object_or_dict, instance, topology):
     """Return the ``priority_host.Counted`` for a call of Nova.
+
+    An instance is at rest if nothing moves or changes it, so that its record
+    has the CPUs on which its guest is. For a recount, Nova may replace them
+    in memory by those of its migration context.
 
     :param object_or_dict: nova.objects.Instance on the host, or
         nova.objects.Flavor for one side of a move

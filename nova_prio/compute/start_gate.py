@@ -47,7 +47,8 @@ class StartGate:
     def check(self, instance):
         """Refuse the start of an instance whose CPUs another one has.
 
-        Call this before something is destroyed.
+        If the record of the instance has other CPUs than this host has sold to
+        it, it starts on the latter. Call this before something is destroyed.
 
         :raises CPUsLeased: the text names both instances and the remedy
         """
@@ -138,6 +139,7 @@ class StartGate:
             text = format_refusal(uuid, owners)
             LOG.error(text, instance_uuid=uuid)
             raise CPUsLeased(text)
+        # Before the first recount, nothing is leased but the CPUs of guests.
         log = LOG.warning if self.is_settled else LOG.debug
         log('A guest starts on the CPUs %s, which were not leased to its '
             'instance, nor to another one.',

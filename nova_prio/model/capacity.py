@@ -135,6 +135,9 @@ def calculate_used(dedicated: int, low_shared: int,
                    other_shared: int) -> Rows:
     """Return the used Rows of a host.
 
+    The low row limits all vCPUs that are not pinned. The ordinary row limits
+    those of them that low-priority instances do not have.
+
     :param dedicated: number of dedicated CPUs with a pinned vCPU
     :param low_shared: vCPUs of low-priority instances
     :param other_shared: shared vCPUs of all other instances
@@ -157,10 +160,10 @@ def calculate_remaining(sellable: Rows, used: abc.Iterable[int]) -> Rows:
 
 
 def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
-    """Return the remaining vCPUs that new instances can have.
+    """Return the vCPUs that new instances can have.
 
-    An ordinary instance uses the low row too: if less of it remains, that
-    number is left.
+    The vCPUs of an ordinary instance count in the low and in the ordinary row,
+    so it can have the smaller remainder of the two.
     """
     remaining = calculate_remaining(sellable, used)
     return remaining._replace(

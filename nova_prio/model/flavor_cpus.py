@@ -27,11 +27,12 @@ def get_class(extra_specs: abc.Mapping[str, str]) -> str:
 
 
 def add_policy(extra_specs: abc.Mapping[str, str]) -> dict[str, str]:
-    """Return the extra specs with the CPU policy that nova-api folds in.
+    """Return the extra specs with the CPU policy that belongs to the priority.
 
-    The flavor must be one that nova-api accepts.
+    nova-api writes it into the copy of the flavor that an instance has. The
+    flavor must be one that nova-api accepts.
 
-    :param extra_specs: those of a flavor that is not embedded yet
+    :param extra_specs: those of a flavor as it is offered to users
     """
     specs = dict(extra_specs)
     if mixed_cpus.requests_pcpu_and_vcpu(specs):
@@ -51,8 +52,8 @@ def get_demand(vcpus: int,
     """Return the CPUs that an instance of a flavor needs.
 
     :param vcpus: number of vCPUs of the flavor
-    :param extra_specs: those of an embedded flavor, or the result of
-        :func:`add_policy`
+    :param extra_specs: those of the flavor that an instance has, or the result
+        of :func:`add_policy`
     :raises ValueError: if the mask of dedicated vCPUs cannot be read
     """
     policy = extra_specs.get(flavor_specs.CPU_POLICY)
@@ -63,12 +64,14 @@ def get_demand(vcpus: int,
     if policy == 'mixed':
         dedicated = len(_read_mask(vcpus, extra_specs))
     elif policy == 'dedicated' or policy is None and pcpus:
-        # nova-api folds a request for both classes to the mixed policy.
+        # nova-api makes the mixed policy of a request for both classes.
         dedicated = max(vcpus - shared, 0)
     else:
         dedicated = 0
-    isolated = int(bool(dedicated) and extra_specs.get(
-        mixed_cpus.EMULATOR) == 'isolate')
+    # An isolated emulator thread has a dedicated CPU beside the vCPUs.
+    isolated = 0
+    if dedicated and extra_specs.get(mixed_cpus.EMULATOR) == 'isolate':
+        isolated = 1
     return capacity.Demand(
         flavor_specs.get_priority(extra_specs),
         dedicated=dedicated + isolated, shared=vcpus - dedicated)
@@ -101,9 +104,11 @@ def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
         mixed_cpus.REALTIME_MASK, '')
     included: set[int] = set()
     excluded: set[int] = set()
-    # Nova skips empty parts, but needs one part.
     parts = [part.strip() for part in mask.split(',') if part.strip()]
-    for numbers in parts or ['']:
+    if not parts:
+        # Nova skips empty parts, but refuses a mask of empty parts only.
+        parts = ['']
+    for numbers in parts:
         target = excluded if numbers.startswith('^') else included
         first, dash, last = numbers.removeprefix('^').partition('-')
         if not dash:
@@ -118,6 +123,7 @@ def _read_mask(vcpus: int, extra_specs: abc.Mapping[str, str]) -> set[int]:
                 'The mask of dedicated vCPUs is %s; allowed is a CPU set such '
                 'as 1-3 or ^0.' % flavor_specs.quote(mask))
         target.update(vcpu_range)
+    # A mask such as ^0 excludes from all vCPUs, and 1-3,^2 from 1-3.
     if mask.lstrip().startswith('^'):
         included.update(range(vcpus))
     return (included - excluded).intersection(range(vcpus))

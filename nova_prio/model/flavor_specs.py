@@ -91,17 +91,19 @@ def is_from_hint(extra_specs: abc.Mapping[str, str]) -> bool:
 
 
 def is_unfolded(extra_specs: abc.Mapping[str, str], hint: object) -> bool:
-    """Return whether an instance requested a priority that is not folded.
+    """Return whether an instance has requested a priority that it did not get.
 
-    While ``[nova_prio] enabled`` is false, Nova stores any hint and any extra
-    spec without a fold.
+    It gets the priority when nova-api writes it into the flavor of the
+    instance, with the CPU policy and, for a hint, with the extra spec SOURCE.
+    While ``[nova_prio] enabled`` is false, nova-api stores any hint and any
+    extra spec as it is.
 
+    :param extra_specs: those of the flavor that the instance has
     :param hint: the stored hint, of any type, or None
     """
     if hint is not None:
-        # The fold of a hint sets SOURCE.
         return SOURCE not in extra_specs
-    # get_priority returns only a folded priority.
+    # get_priority returns None without the CPU policy of the priority.
     return EXTRA_SPEC in extra_specs and get_priority(extra_specs) is None
 
 

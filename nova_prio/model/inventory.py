@@ -24,8 +24,9 @@ def build_priority_inventories(
         totals: usage.Totals) -> Inventories:
     """Return the inventories that the driver reports, a new dict.
 
-    On a mix host, the total of VCPU is all CPUs. Some of them are reserved, so
-    that Placement does not sell more than the low row. The limit max_unit is
+    On a mix host, which has ``cpu_priority_mix_enable``, the total of VCPU is
+    all CPUs. Some of them are reserved, so that Placement sells no more vCPUs
+    than low-priority instances may have in all. The limit max_unit is
     the number of floating CPUs, which is right for low-priority instances.
     Placement cannot tell these from ordinary instances. The filter and the
     claim refuse an ordinary instance with more shared vCPUs than the host has
@@ -33,8 +34,8 @@ def build_priority_inventories(
 
     On other hosts, the inventories are those of Nova's driver.
 
-    On all hosts, VCPU grows if the present allocations need more. A host
-    without mix must have priority instances for that.
+    If the present allocations need more VCPU, it grows: on a mix host always,
+    on another host only if it has a priority instance.
 
     :param nova_inventories: inventories of Nova's driver
     """
@@ -42,7 +43,8 @@ def build_priority_inventories(
     if orc.VCPU in nova_inventories and (cpus.mix or totals.has_priority):
         vcpu = dict(nova_inventories[orc.VCPU])
         if cpus.mix:
-            # Placement sells (total - reserved) times the ratio.
+            # Placement sells (total - reserved) times the ratio: find the
+            # units that make at least the vCPUs to sell, or those sold.
             unreserved = capacity.calculate_placement_units(
                 cpus.ratio, max(cpus.sellable.low, totals.vcpu))
             total = max(len(cpus.shared) + len(cpus.dedicated), unreserved)

@@ -51,6 +51,11 @@ class Totals:
     """
 
     def __init__(self, usages: abc.Iterable[Usage]) -> None:
+        """Add the usages; ``memory_mb`` may differ from ``ram_mb``.
+
+        The former is allocated in Placement, where the flavor may set it with
+        ``resources:MEMORY_MB``. The latter is the memory of the guests.
+        """
         self.low_shared = self.ordinary_shared = 0
         self.vcpu = self.memory_mb = self.ram_mb = self.largest_vcpu = 0
         self.has_priority = False

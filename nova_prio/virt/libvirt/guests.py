@@ -68,7 +68,8 @@ class HostGuests:
         Call this before the recount takes the lock of the tracker: libvirt
         may hang.
 
-        :param dedicated: set of the dedicated CPUs of the host
+        :param dedicated: set of the dedicated CPUs of the host now, which
+            ``update_blocked`` compares with the CPUs of the guests
         :raises: the errors of libvirt, if it does not list its guests
         """
         last_guests, _ = self._last_read
@@ -139,7 +140,8 @@ class HostGuests:
         # None stands for "no such guest".
         if guest is None or not guest.is_up:
             return frozenset()
-        # Nova does not count the guest, as with an orphan guest.
+        # The guest may have changed its CPUs since the lease began: count
+        # those on which it may run, as for a guest of no instance.
         return _find_orphan_cpus(guest, cpus)
 
     def is_running(self, uuid):
@@ -171,14 +173,20 @@ class HostGuests:
     def _warn_of_orphans(self, orphans, moving):
         """Warn of each orphan guest that must be removed, once while it runs.
 
+        An orphan guest is one of no instance on this host. A guest of Nova
+        must go unless its instance moves: then Nova ends it. A guest of others
+        must go if libvirt says that it blocks CPUs.
+
         :param orphans: list of (Guest, frozenset of the CPUs that it blocks)
-        :param moving: as for ``update_blocked``
+        :param moving: set of the UUIDs of instances that move from or to this
+            host
         """
         last_recounts, self._recounts = self._recounts, {}
         for guest, cpus in orphans:
-            must_go = guest.is_readable and bool(cpus)
             if guest.is_of_nova:
                 must_go = guest.uuid not in moving
+            else:
+                must_go = guest.is_readable and bool(cpus)
             if not must_go:
                 continue
             recounts = last_recounts.get(guest.uuid, 0) + 1
@@ -205,9 +213,14 @@ class HostGuests:
 
 
 def _read(domain):
-    """Return the Guest of a libvirt.virDomain; None if it does not exist."""
+    """Return the Guest of a libvirt.virDomain; None if it does not exist.
+
+    A guest is up if it runs, or if it is saved to disk and will resume on the
+    CPUs that it had.
+    """
     try:
-        # The guest may be suspended or resumed between these calls.
+        # Ask twice whether it is active: it may be suspended or resumed
+        # between the calls.
         is_up = bool(domain.isActive() or domain.hasManagedSaveImage(0) or
                      domain.isActive())
         return guest_xml.Guest.from_xml(domain.XMLDesc(0), is_up)

@@ -98,8 +98,9 @@ class Partitions:
             # if libvirt has guests.
             remaining = probe.started_at + WAIT_SECONDS - time.monotonic()
             probe.join(max(0, remaining))
-            # The thread of a probe records its result at its end. A probe that
-            # still runs has no error so far: record that here.
+            # The thread of a probe records its result at its end. One that
+            # still runs counts as a success, as the docstring says: record
+            # that now, so that no older error stays.
             if probe.is_alive():
                 self._record_result(probe)
 
