@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The compute API of nova-api, with the fold of priorities.
+"""The compute API of nova-api, which writes priorities into flavors.
 
 :mod:`nova_prio.compat.hooks` replaces Nova's class by this one. If
 ``[nova_prio] enabled`` is false, each method does what Nova's does.
@@ -25,8 +25,11 @@ LOG = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
-def _contain(*flavors, hints=None):
-    """Return a context in which our errors do not fail ordinary requests.
+def _log_errors_unless_priority(*flavors, hints=None):
+    """Return a context that logs an unexpected error and does not raise it.
+
+    The request of the user then goes on as in stock Nova. If the request has
+    a priority, the error is raised.
 
     :param flavors: nova.objects.Flavor of the instance, now and afterwards
     :param hints: dict of scheduler hints, or None
@@ -37,17 +40,18 @@ def _contain(*flavors, hints=None):
         # This is an answer to the user.
         raise
     except Exception:
-        if flavor_specs.HINT in (hints or ()) or any(
-                flavor_specs.EXTRA_SPEC in flavor.extra_specs
-                for flavor in flavors):
+        if flavor_specs.HINT in (hints or {}):
             raise
+        for flavor in flavors:
+            if flavor_specs.EXTRA_SPEC in flavor.extra_specs:
+                raise
         LOG.exception('nova_prio cannot check a request without a priority. '
                       'Nova continues without this check. Report the error '
                       'with its traceback.')
 
 
 class PriorityAPI(api.API):
-    """Nova's compute API, which also folds the priority into flavors."""
+    """Nova's compute API, which also writes the priority into flavors."""
 
     @functools.cached_property
     def _enforcer(self):
@@ -78,15 +82,20 @@ class PriorityAPI(api.API):
             raise exception.PolicyNotAuthorized(action=rule)
 
     def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
-        """Create instances with the folded flavor."""
-        folded = flavor
+        """Create instances with the requested priority in their flavor.
+
+        The policy decides who may request a priority with the hint.
+        """
+        # If an unexpected error is only logged, pass the flavor on unchanged.
+        new_flavor = flavor
         if CONF.nova_prio.enabled:
-            with _contain(flavor, hints=scheduler_hints):
-                folded = fold.fold_for_create(flavor, scheduler_hints)
-                if flavor_specs.is_from_hint(folded.extra_specs):
-                    self._authorize_hint(
-                        context, flavor_specs.get_priority(folded.extra_specs))
-        return super().create(context, folded, *args,
+            with _log_errors_unless_priority(flavor, hints=scheduler_hints):
+                new_flavor = fold.fold_for_create(flavor, scheduler_hints)
+                extra_specs = new_flavor.extra_specs
+                if flavor_specs.is_from_hint(extra_specs):
+                    priority = flavor_specs.get_priority(extra_specs)
+                    self._authorize_hint(context, priority)
+        return super().create(context, new_flavor, *args,
                               scheduler_hints=scheduler_hints, **kwargs)
 
     def _validate_and_build_base_options(
@@ -96,40 +105,48 @@ class PriorityAPI(api.API):
         This is the first method that gets the image of a new instance.
         """
         if CONF.nova_prio.enabled:
-            with _contain(flavor):
+            with _log_errors_unless_priority(flavor):
                 fold.complete_for_image(boot_meta, flavor)
         return super()._validate_and_build_base_options(
             context, flavor, boot_meta, *args, **kwargs)
 
     @staticmethod
     def _validate_flavor_image_numa_pci(image, flavor, *args, **kwargs):
-        """Check the image of a rebuild or resize, which this method gets."""
+        """Check that the image of a rebuild or resize fits the priority.
+
+        Rebuild and resize both pass their image to this method.
+        """
         if CONF.nova_prio.enabled:
-            with _contain(flavor):
+            with _log_errors_unless_priority(flavor):
                 fold.check_image(image, flavor)
+        # In a static method, super() needs its arguments.
         super(PriorityAPI, PriorityAPI)._validate_flavor_image_numa_pci(
             image, flavor, *args, **kwargs)
 
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        """Fold the new flavor of a resize.
+        """Write the priority into the new flavor of a resize.
 
         API.resize looks up the new flavor. This is the first method that gets
-        the flavor.
+        the flavor. The flavor to which a revert returns has its priority.
         """
         if CONF.nova_prio.enabled and not is_revert:
-            with _contain(current_flavor, new_flavor):
+            with _log_errors_unless_priority(current_flavor, new_flavor):
                 fold.fold_for_resize(new_flavor, instance)
+        # In a static method, super() needs its arguments.
         super(PriorityAPI, PriorityAPI)._check_quota_for_upsize(
             context, instance, current_flavor, new_flavor, is_bfv, is_revert)
 
     def live_migrate(self, context, instance, block_migration,
                      disk_over_commit, host_name, force=None, *args,
                      **kwargs):
-        """Migrate live; no priority instance bypasses the scheduler."""
+        """Migrate live, without ``force`` for an instance with a priority.
+
+        With ``force``, Nova would bypass the scheduler.
+        """
         if CONF.nova_prio.enabled:
-            with _contain(instance.flavor):
+            with _log_errors_unless_priority(instance.flavor):
                 force = fold.decide_force(instance, force, host_name)
         return super().live_migrate(
             context, instance, block_migration, disk_over_commit, host_name,
@@ -137,9 +154,12 @@ class PriorityAPI(api.API):
 
     def evacuate(self, context, instance, host, on_shared_storage,
                  admin_password=None, force=None, *args, **kwargs):
-        """Evacuate; no priority instance bypasses the scheduler."""
+        """Evacuate, without ``force`` for an instance with a priority.
+
+        With ``force``, Nova would bypass the scheduler.
+        """
         if CONF.nova_prio.enabled:
-            with _contain(instance.flavor):
+            with _log_errors_unless_priority(instance.flavor):
                 force = fold.decide_force(instance, force, host)
         return super().evacuate(
             context, instance, host, on_shared_storage, admin_password, force,

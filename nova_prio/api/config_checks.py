@@ -24,35 +24,43 @@ def find_warnings(conf):
         registered = _list_registered_limits(conf)
     except (ksa_exceptions.ClientException, sdk_exceptions.SDKException,
             ValueError) as error:
+        verb = _choose_verb(conf, _PCPU)
+        reason = ' '.join(str(error).split()).rstrip('.')
         return ["[quota] driver is %s: high-priority instances need a "
                 "registered limit '%s', without which Nova %s them; register "
                 "it in keystone, whose limits cannot be read from this host: "
-                "%s." % (_UNIFIED_LIMITS, _PCPU, _describe(conf, _PCPU),
-                         ' '.join(str(error).split()).rstrip('.'))]
-    # If Nova requires no limit, warn only of a missing limit of PCPU beside a
-    # limit of VCPU: high-priority instances would evade the latter.
+                "%s." % (_UNIFIED_LIMITS, _PCPU, verb, reason)]
     warnings = []
     for name, instances in _LIMITS.items():
-        if name not in registered and (
-                _is_required(conf, name) or
-                name == _PCPU and _VCPU in registered):
+        if name in registered:
+            continue
+        # Without a limit of PCPU, high-priority instances would evade the
+        # limit of VCPU.
+        evades_limit = name == _PCPU and _VCPU in registered
+        if evades_limit or _is_required(conf, name):
+            verb = _choose_verb(conf, name)
             warnings.append(
                 "[quota] driver is %s, and keystone has no registered limit "
                 "'%s', without which Nova %s %s; register it." % (
-                    _UNIFIED_LIMITS, name, _describe(conf, name), instances))
+                    _UNIFIED_LIMITS, name, verb, instances))
     return warnings
 
 
-def _describe(conf, name):
-    """Return the verb for what Nova does without this registered limit."""
+def _choose_verb(conf, name):
+    """Return what Nova does to instances without this registered limit.
+
+    :returns: 'refuses' or 'does not limit', for a sentence about them
+    """
     return 'refuses' if _is_required(conf, name) else 'does not limit'
 
 
 def _is_required(conf, name):
     """Return whether Nova treats an unregistered limit as zero."""
     is_listed = name in conf.quota.unified_limits_resource_list
-    return is_listed == (
-        conf.quota.unified_limits_resource_strategy == 'require')
+    if conf.quota.unified_limits_resource_strategy == 'require':
+        return is_listed
+    # With the strategy "ignore", Nova requires all limits but those listed.
+    return not is_listed
 
 
 def _list_registered_limits(conf):
@@ -66,7 +74,7 @@ def _list_registered_limits(conf):
     # This import registers the options of oslo.limit.
     import oslo_limit.limit  # noqa: F401
     identity = utils.get_sdk_adapter(
-        'identity', True, conf_group='oslo_limit')
+        'identity', admin=True, conf_group='oslo_limit')
     options = conf.oslo_limit
     if options.endpoint_id:
         endpoint = identity.get_endpoint(options.endpoint_id)

@@ -31,9 +31,11 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
     objects.register_all()
     _validate(extra_specs)
     image = _read_image(image_properties)
-    flavor, topology = fit_request(objects.Flavor(
+    flavor = objects.Flavor(
         vcpus=vcpus, memory_mb=memory_mb, root_gb=disk_gb, ephemeral_gb=0,
-        swap=0, extra_specs=extra_specs), image, hints)
+        swap=0, extra_specs=extra_specs)
+    # The flavor that Nova would embed, and the NUMA topology of the guest.
+    flavor, topology = fit_request(flavor, image, hints)
     cells = topology.cells if topology else []
     dedicated = set()
     numa_nodes = []
@@ -59,14 +61,21 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
 
 
 def fit_request(flavor, image, hints):
-    """Fold a flavor, and return it with the NUMA topology of the guest.
+    """Return the flavor and the NUMA topology that an instance would get.
+
+    As in nova-api, the requested priority is written into the flavor.
 
     :param image: nova.objects.ImageMeta
+    :param hints: dict of scheduler hints, or None
     :returns: (nova.objects.Flavor, nova.objects.InstanceNUMATopology or None)
     :raises: the errors of :func:`preview`
     """
-    flavor = fold.copy_flavor(flavor, priority_fold.fold(
-        flavor.vcpus, flavor.extra_specs, hints) or flavor.extra_specs)
+    # priority_fold takes extra specs, and fold takes Nova's objects.
+    extra_specs = priority_fold.fold(flavor.vcpus, flavor.extra_specs, hints)
+    if extra_specs is None:
+        # The request has no priority.
+        extra_specs = flavor.extra_specs
+    flavor = fold.copy_flavor(flavor, extra_specs)
     flavor.extra_specs = fold.get_mixed_policy_specs(flavor, image)
     flavor.obj_reset_changes()
     priority_fold.check_image(flavor.extra_specs, image.properties)
@@ -78,8 +87,9 @@ def _validate(extra_specs):
     conf = hooks.register_options()
     conf.set_override('enabled', override=True, group='nova_prio')
     try:
-        # Ours load only if priorities are enabled: load all again, because
-        # Nova may have loaded the others at import.
+        # This package has validators only if the option is true. An earlier
+        # import of the module may have loaded Nova's validators alone: load
+        # all validators again.
         from nova.api.validation.extra_specs import validators
         validators.load_validators()
     finally:
@@ -97,10 +107,11 @@ def _validate(extra_specs):
 def _read_image(properties):
     """Return image properties as nova.objects.ImageMeta, or name the fault."""
     valid = {}
-    # Add one property after the other, so that the first error names it. Nova
-    # reads the properties of NUMA nodes up to the first missing number:
-    # therefore add the property of node 2 before that of node 10.
-    for name in sorted(sorted(properties), key=len):
+    # Nova reads the properties of NUMA nodes up to the first missing number.
+    # A sort by length adds the property of node 2 before that of node 10.
+    names = sorted(properties, key=lambda name: (len(name), name))
+    # Add one property after the other, so that the first error names it.
+    for name in names:
         valid[name] = properties[name]
         try:
             # Pass a copy: this method removes the properties that it reads.

@@ -2,6 +2,7 @@
 
 """The flavors, images and moves of instances, if ``enabled`` is true.
 
+To fold a priority is to write it into the flavor of the instance.
 If a request contradicts itself, each function raises
 nova.exception.InvalidRequest with one sentence. Nova answers with 400.
 """
@@ -23,41 +24,41 @@ def _answer_with_bad_request():
     try:
         yield
     except flavor_specs.RequestRefused as error:
-        # It is the only error of Nova with whose text create, rebuild and
-        # resize all answer.
+        # Create, rebuild and resize all answer with the text of this error,
+        # and of no other error of Nova.
         raise exception.InvalidRequest(str(error))
 
 
 @_answer_with_bad_request()
 def fold_for_create(flavor, hints):
-    """Return the flavor that is to be embedded in a new instance.
+    """Fold (write) the requested priority into the flavor of a new instance.
 
     :param hints: dict of scheduler hints, or None
-    :returns: a folded copy, which :func:`complete_for_image` may complete, or
-        the flavor itself if there is nothing to fold
+    :returns: a copy of the flavor; the flavor itself if nothing will change it
     """
     extra_specs = priority_fold.fold(flavor.vcpus, flavor.extra_specs, hints)
-    if extra_specs is None:
-        if not mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
-            return flavor
-        # complete_for_image changes the embedded flavor, not the stored one.
-        extra_specs = dict(flavor.extra_specs)
-    return copy_flavor(flavor, extra_specs)
+    if extra_specs is not None:
+        return copy_flavor(flavor, extra_specs)
+    if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
+        # Return a copy: complete_for_image will change the flavor, and must
+        # not change the one that Nova stores for all users.
+        return copy_flavor(flavor, dict(flavor.extra_specs))
+    return flavor
 
 
 @_answer_with_bad_request()
 def complete_for_image(image, flavor):
-    """Apply the image to the folded flavor of a new instance.
+    """Adapt the flavor of a new instance to its image, and check the image.
 
     If the flavor requests PCPU and VCPU, the image may decide which vCPUs are
-    dedicated. When Nova reads the image, it already holds this flavor, so
-    change the flavor in place. Then check the image.
+    dedicated. The flavor is changed in place, because API.create already works
+    with this object when it reads the image.
 
     :param image: dict with the 'properties' of the image, or None
     """
     if mixed_cpus.requests_pcpu_and_vcpu(flavor.extra_specs):
-        flavor.extra_specs = get_mixed_policy_specs(
-            flavor, objects.ImageMeta.from_dict(image or {}))
+        image_meta = objects.ImageMeta.from_dict(image or {})
+        flavor.extra_specs = get_mixed_policy_specs(flavor, image_meta)
         # No save may write these extra specs into the stored flavor.
         flavor.obj_reset_changes()
     check_image(image, flavor)
@@ -65,7 +66,7 @@ def complete_for_image(image, flavor):
 
 @_answer_with_bad_request()
 def fold_for_resize(flavor, instance):
-    """Fold the new flavor of a resize in place.
+    """Fold (write) the priority of an instance into its new flavor, in place.
 
     :param flavor: nova.objects.Flavor that Nova read for this resize alone
     """
@@ -73,18 +74,21 @@ def fold_for_resize(flavor, instance):
         flavor.vcpus, flavor.extra_specs, instance.flavor.extra_specs)
     if extra_specs is not None:
         flavor.extra_specs = extra_specs
-    # The extra specs are the same if the flavor does not request both PCPU and
-    # VCPU.
+    # This changes only a flavor that requests both PCPU and VCPU: the mixed
+    # CPU policy replaces these requests.
     flavor.extra_specs = get_mixed_policy_specs(flavor, instance.image_meta)
-    # No save may write the fold into the stored flavor.
+    # No save may write these extra specs into the stored flavor.
     flavor.obj_reset_changes()
 
 
 @_answer_with_bad_request()
 def check_image(image, flavor):
-    """Check that an image, a dict or None, fits a folded flavor."""
-    priority_fold.check_image(flavor.extra_specs,
-                              (image or {}).get('properties', {}))
+    """Check that an image fits the priority in the flavor of an instance.
+
+    :param image: dict with the 'properties' of the image, or None
+    """
+    properties = (image or {}).get('properties', {})
+    priority_fold.check_image(flavor.extra_specs, properties)
 
 
 def decide_force(instance, force, host):
@@ -107,6 +111,7 @@ def decide_force(instance, force, host):
             "Parameter 'force' is true, which bypasses the scheduler; for an "
             "instance of %s priority only false or no value is allowed."
             % priority))
+    # With False, Nova asks the scheduler to check the named host.
     return False
 
 
@@ -122,7 +127,8 @@ def get_mixed_policy_specs(flavor, image_meta):
     """Return the extra specs of a flavor, with the mixed policy if required.
 
     A flavor that requests more than 0 PCPU and more than 0 VCPU requires the
-    policy. Other extra specs are returned unchanged.
+    mixed CPU policy, which replaces these requests. Other extra specs are
+    returned unchanged.
 
     :param image_meta: nova.objects.ImageMeta, which may give the guest NUMA
         nodes
@@ -133,15 +139,21 @@ def get_mixed_policy_specs(flavor, image_meta):
     extra_specs = flavor.extra_specs
     if not mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         return extra_specs
-    dedicated = mixed_cpus.count_dedicated_vcpus(
+    dedicated_count = mixed_cpus.count_dedicated_vcpus(
         flavor.vcpus, extra_specs, image_meta.properties)
-    if dedicated is None:
+    if dedicated_count is None:
+        # The flavor requests 0 PCPU or 0 VCPU, so that no vCPUs are mixed.
         return extra_specs
-    # Nova reads the NUMA nodes from flavor and image, whatever the mask is.
-    topology = hardware.numa_get_constraints(copy_flavor(
-        flavor, mixed_cpus.fold_to_mixed_policy(extra_specs, '0')), image_meta)
+    # To find the vCPUs of each NUMA node, build the topology with any mask of
+    # dedicated vCPUs: the nodes do not depend on the mask.
+    any_mask = '0'
+    specs = mixed_cpus.fold_to_mixed_policy(extra_specs, any_mask)
+    topology = hardware.numa_get_constraints(
+        copy_flavor(flavor, specs), image_meta)
     nodes = [cell.total_cpus for cell in topology.cells]
-    vcpus = mixed_cpus.choose_dedicated_vcpus(nodes, dedicated)
+    vcpus = mixed_cpus.choose_dedicated_vcpus(nodes, dedicated_count)
+    # Isolated emulator threads must run beside dedicated vCPUs of the first
+    # node.
     mixed_cpus.check_emulator_threads(extra_specs, nodes[0], vcpus)
-    return mixed_cpus.fold_to_mixed_policy(
-        extra_specs, hardware.format_cpu_spec(set(vcpus)))
+    mask = hardware.format_cpu_spec(set(vcpus))
+    return mixed_cpus.fold_to_mixed_policy(extra_specs, mask)

@@ -12,11 +12,11 @@ from nova_prio.model import capacity
 from nova_prio.model import flavor_specs
 
 _ALLOWED = "allowed values are 'high' and 'low'"
-_INSTEAD = 'resources:PCPU is allowed instead'
+_USE_PCPU = 'resources:PCPU is allowed instead'
 
 
 def fold(vcpus, extra_specs, hints):
-    """Return the extra specs with the requested priority folded in.
+    """Return extra specs with the requested priority folded (written) in.
 
     :param vcpus: number of vCPUs of the flavor
     :param hints: dict of scheduler hints, or None; a hint may be a string or
@@ -26,49 +26,58 @@ def fold(vcpus, extra_specs, hints):
     value = extra_specs.get(flavor_specs.EXTRA_SPEC)
     if flavor_specs.HINT not in (hints or {}):
         _check_value(value)
-        return _fold_priority(vcpus, extra_specs, value)
+        return _write_priority(vcpus, extra_specs, value)
     hint = hints[flavor_specs.HINT]
     if isinstance(hint, list) and len(hint) == 1:
         hint = hint[0]
-    _check_value(value, _find_hint_faults(hint, value))
-    return _fold_priority(vcpus, extra_specs, hint, source='hint')
+    # One error reports the faults of the hint and of the extra spec.
+    hint_faults = _find_hint_faults(hint, value)
+    _check_value(value, hint_faults)
+    return _write_priority(vcpus, extra_specs, hint, source='hint')
 
 
 def fold_resize(vcpus, extra_specs, current):
-    """Return the extra specs of a new flavor with the priority folded in.
+    """Return the extra specs of a new flavor with the priority written in.
 
     The instance keeps a priority that came with the hint. If the new flavor
     names the same priority, the flavor decides the priority from then on. A
     priority that came with the old flavor ends.
 
     :param vcpus: number of vCPUs of the new flavor
-    :param current: extra specs of the present flavor
-    :returns: a new dict, or None if there is nothing to fold
+    :param current: extra specs of the present flavor. If the instance was
+        created with a hint, SOURCE says what decides its priority: 'hint', or
+        'flavor' after a resize to a flavor with a priority.
+    :returns: a new dict, or None if there is nothing to write
     """
     value = extra_specs.get(flavor_specs.EXTRA_SPEC)
     _check_value(value)
-    # Only an instance that was created with a hint has SOURCE.
     if flavor_specs.SOURCE not in current:
-        return _fold_priority(vcpus, extra_specs, value)
-    if not flavor_specs.is_from_hint(current):
-        # Keep SOURCE even if the new flavor has no priority. The request spec
-        # still has the hint, and SOURCE tells nova-scheduler to ignore it.
-        folded = _fold_priority(vcpus, extra_specs, value) or dict(extra_specs)
-        folded[flavor_specs.SOURCE] = 'flavor'
-        return folded
-    hint = flavor_specs.get_priority(current)
-    if value not in (None, hint):
-        raise flavor_specs.RequestRefused(
-            "Extra spec %s of the new flavor is '%s', but the instance was "
-            "created with scheduler hint '%s' = '%s'; only '%s' or no value "
-            "is allowed."
-            % (flavor_specs.EXTRA_SPEC, value, flavor_specs.HINT, hint, hint))
-    source = 'flavor' if value else 'hint'
-    return _fold_priority(vcpus, extra_specs, hint, source)
+        return _write_priority(vcpus, extra_specs, value)
+    if flavor_specs.is_from_hint(current):
+        hint = flavor_specs.get_priority(current)
+        if value not in (None, hint):
+            raise flavor_specs.RequestRefused(
+                "Extra spec %s of the new flavor is '%s', but the instance "
+                "was created with scheduler hint '%s' = '%s'; only '%s' or no "
+                "value is allowed." % (
+                    flavor_specs.EXTRA_SPEC, value, flavor_specs.HINT, hint,
+                    hint))
+        source = 'flavor' if value else 'hint'
+        return _write_priority(vcpus, extra_specs, hint, source=source)
+    written = _write_priority(vcpus, extra_specs, value)
+    if written is None:
+        written = dict(extra_specs)
+    # Keep SOURCE even if the new flavor has no priority. The request spec
+    # still has the hint, and SOURCE tells nova-scheduler to ignore it.
+    written[flavor_specs.SOURCE] = 'flavor'
+    return written
 
 
 def check_image(extra_specs, properties):
-    """Refuse a dict of image properties that contradicts the priority."""
+    """Refuse an image that contradicts the priority in the extra specs.
+
+    :param properties: dict, name of the image property -> value
+    """
     priority = flavor_specs.get_priority(extra_specs)
     image_policy = properties.get('hw_cpu_policy')
     if priority is None or image_policy is None:
@@ -112,13 +121,12 @@ def _check_value(value, hint_faults=()):
     """Raise one error for a wrong extra spec and for the faults of a hint.
 
     :param value: value of the extra spec, or None
-    :param hint_faults: sentences of :func:`_find_hint_faults`
+    :param hint_faults: iterable of sentences
     """
     faults = list(hint_faults)
     if value is not None and value not in capacity.PRIORITIES:
-        faults.append(flavor_specs.format_fault(
-            'Extra spec %s of the flavor' % flavor_specs.EXTRA_SPEC, value,
-            _ALLOWED))
+        subject = 'Extra spec %s of the flavor' % flavor_specs.EXTRA_SPEC
+        faults.append(flavor_specs.format_fault(subject, value, _ALLOWED))
     if faults:
         raise flavor_specs.RequestRefused(' '.join(faults))
 
@@ -134,34 +142,38 @@ def _refuse(specs, key, allowed):
         specs[flavor_specs.EXTRA_SPEC], allowed))
 
 
-def _fold_priority(vcpus, extra_specs, priority, source=None):
-    """Return the extra specs with a priority folded in, None if there is none.
+def _write_priority(vcpus, extra_specs, priority, source=None):
+    """Return a copy of the extra specs with a priority and its CPU policy.
 
-    :param source: origin of the priority, 'hint' or 'flavor'; None if the
-        instance was created without the hint
+    :param priority: 'high', 'low' or None
+    :param source: what decides the priority of an instance that was created
+        with the hint: 'hint', or 'flavor' after a resize. None if it was
+        created without the hint.
+    :returns: None if there is no priority
     """
     if priority is None:
         return None
-    folded = dict(extra_specs)
-    folded[flavor_specs.EXTRA_SPEC] = priority
-    folded.pop(flavor_specs.SOURCE, None)
+    specs = dict(extra_specs)
+    specs[flavor_specs.EXTRA_SPEC] = priority
+    specs.pop(flavor_specs.SOURCE, None)
     if source:
-        folded[flavor_specs.SOURCE] = source
+        specs[flavor_specs.SOURCE] = source
     if priority == capacity.HIGH:
-        _fold_high(folded)
+        _complete_for_high(specs)
     else:
-        _fold_low(folded, str(vcpus))
-    return folded
+        _complete_for_low(specs, vcpus)
+    return specs
 
 
-def _fold_high(specs):
-    """Check the extra specs for high priority, and complete them in place."""
+def _complete_for_high(specs):
+    """Check the extra specs for high priority, and write the CPU policy."""
     cpu_policy = specs.get(flavor_specs.CPU_POLICY)
     if cpu_policy == 'shared':
         _refuse(specs, flavor_specs.CPU_POLICY,
                 "only 'dedicated', 'mixed' or no value is allowed")
+    # Nova would read these requests for Placement only, or for pinning only.
     for key in flavor_specs.find_misread_requests(specs):
-        _refuse(specs, key, _INSTEAD)
+        _refuse(specs, key, _USE_PCPU)
     pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
     # If the value is no number, Nova ignores the request and pins nothing. If
@@ -172,15 +184,17 @@ def _fold_high(specs):
             _refuse(specs, key,
                     'only a whole number from %d on is allowed' % least)
     if cpu_policy is None and not flavor_specs.sum_amounts(pcpus):
+        # No vCPU is pinned yet: pin all of them, but refuse a flavor that
+        # requests shared vCPUs alone.
         for key in shared:
-            _refuse(specs, key, _INSTEAD)
+            _refuse(specs, key, _USE_PCPU)
         specs[flavor_specs.CPU_POLICY] = 'dedicated'
 
 
-def _fold_low(specs, vcpus):
-    """Check the extra specs for low priority, and complete them in place.
+def _complete_for_low(specs, vcpus):
+    """Check the extra specs for low priority, and write the CPU policy.
 
-    :param vcpus: number of vCPUs of the flavor, a str
+    :param vcpus: number of vCPUs of the flavor
     """
     for key, allowed in ((flavor_specs.CPU_POLICY, 'shared'),
                          ('hw:emulator_threads_policy', 'share')):
@@ -189,18 +203,21 @@ def _fold_low(specs, vcpus):
     if flavor_specs.is_realtime(specs):
         _refuse(specs, 'hw:cpu_realtime',
                 "only 'false' or no value is allowed")
-    only_vcpu = "only %s = '%s' is allowed" % (flavor_specs.VCPU, vcpus)
+    only_vcpu = "only %s = '%d' is allowed" % (flavor_specs.VCPU, vcpus)
+    # Nova would read these requests for Placement only, or for pinning only.
     for key in flavor_specs.find_misread_requests(specs):
         _refuse(specs, key, only_vcpu)
+    pcpus = flavor_specs.select_pinning_requests(specs, 'PCPU')
     shared = flavor_specs.select_pinning_requests(specs, 'VCPU')
-    for key, value in flavor_specs.select_pinning_requests(
-            specs, 'PCPU').items():
-        # If the flavor also requests VCPU, the number of PCPU may be 0.
-        if not shared or not flavor_specs.is_number(value) or int(value):
+    for key, value in pcpus.items():
+        is_zero = flavor_specs.is_number(value) and int(value) == 0
+        # Only a flavor that also requests VCPU may request 0 PCPU.
+        if not shared or not is_zero:
             _refuse(specs, key, only_vcpu)
         del specs[key]
     for key, value in shared.items():
-        if (key, value) != (flavor_specs.VCPU, vcpus):
+        if key != flavor_specs.VCPU or value != str(vcpus):
             _refuse(specs, key, only_vcpu)
+    # Nova refuses a CPU policy beside this request.
     specs.pop(flavor_specs.VCPU, None)
     specs[flavor_specs.CPU_POLICY] = 'shared'

@@ -17,11 +17,12 @@ LOG = logging.getLogger(__name__)
 
 @contract.exit_if_refused()
 def register():
-    """Install the fold, and return the validators of our extra specs.
+    """Install PriorityAPI, and return the validators of our extra specs.
 
-    If ``[nova_prio] enabled`` is false, do nothing and return none. Nova calls
-    this once in each process, but swallows errors at import. Therefore import
-    and install here, where an error ends nova-api.
+    PriorityAPI writes priorities into flavors. If ``[nova_prio] enabled`` is
+    false, do nothing and return no validators. Nova calls this once in each
+    process, but swallows errors at import. Therefore import and install here,
+    where an error ends nova-api.
 
     :raises SystemExit: if the running Nova does not match, or ``[nova_prio]
         enabled`` is not valid
@@ -37,7 +38,7 @@ def register():
         raise contract.StartRefused(problems[0])
     if not options.nova_prio.enabled:
         return []
-    install_fold()
+    install_priority_api()
     LOG.info('nova_prio %(release)s: enabled true, the extra spec '
              '%(extra_spec)s and the scheduler hint %(hint)s are in force',
              {'release': contract.get_own_release(),
@@ -61,8 +62,10 @@ def register():
     return validators
 
 
-def install_fold():
-    """Let nova-api fold priorities; calling it again changes nothing.
+def install_priority_api():
+    """Let nova-api write the priority of an instance into its flavor.
+
+    Calling this again changes nothing.
 
     :raises nova_prio.compat.contract.StartRefused: if Nova does not match
     """

@@ -104,7 +104,7 @@ def test_extra_spec_is_refused(is_enabled, key, value, load_validators):
 
 def test_controllers_make_the_compute_api_that_folds(monkeypatch):
     monkeypatch.setattr(api, 'API', api.API)
-    entry_point.install_fold()
+    entry_point.install_priority_api()
     ours = servers.compute.API
     assert ours.__module__.startswith('nova_prio.')
     resize = ours.resize

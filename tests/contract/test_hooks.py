@@ -263,7 +263,7 @@ def test_entry_point_ends_the_service_with_one_line(lacks_a_name, caplog):
     assert 'in nova-api: x is gone. Install a release' in line
     # A check that nobody has entered from Nova does not exit.
     with pytest.raises(contract.StartRefused):
-        validators.install_fold()
+        validators.install_priority_api()
 
 
 def test_scheduler_refuses_its_configuration_without_an_exit():
