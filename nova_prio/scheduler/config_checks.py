@@ -42,7 +42,7 @@ def find_problems(conf):
             "[filter_scheduler] enabled_filters has both 'PriorityFilter' and "
             "'NUMATopologyFilter', which PriorityFilter replaces; remove "
             "'NUMATopologyFilter'.")
-    if all(_is_ours(weigher) for weigher in weighers):
+    if all(_is_of_this_package(weigher) for weigher in weighers):
         problems.append(
             "[filter_scheduler] weight_classes is %s, which switches off "
             "Nova's weighers; add '%s'." % (weighers, _NOVA_WEIGHERS))
@@ -51,8 +51,8 @@ def find_problems(conf):
             "[filter_scheduler] cpu_weight_multiplier is %s, but the "
             "PriorityWeighter already weighs ordinary instances as the CPU "
             "weigher does; set it to 0.0." % options.cpu_weight_multiplier)
-    if (domains[-1:] != ['host'] or '' in domains or
-            len(set(domains)) < len(domains)):
+    has_duplicates = len(set(domains)) < len(domains)
+    if domains[-1:] != ['host'] or '' in domains or has_duplicates:
         problems.append(
             "[nova_prio] affinity_domains is %s; it must list different keys "
             "of aggregate metadata and 'host' as the last one, such as "
@@ -69,6 +69,9 @@ def find_problems(conf):
 def find_warnings(conf):
     """Return the faults of weighers for server groups, a list of sentences.
 
+    For each policy, exactly one weigher must count the members of a server
+    group: that of Nova, or that of this package.
+
     The list is empty if an option is invalid: :func:`find_problems` reports
     the option.
     """
@@ -81,31 +84,35 @@ def find_warnings(conf):
         name = '%s_weight_multiplier' % policy
         nova_value = conf.filter_scheduler[name]
         prio_value = conf.nova_prio[name]
+        has_nova = _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers)
         has_prio = _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers)
-        if not _is_enabled(nova_weigher, _NOVA_WEIGHERS, weighers):
+        # Nova's weigher must be enabled. Multiplier 0 switches a weigher off.
+        nova_counts = bool(nova_value)
+        prio_counts = has_prio and bool(prio_value)
+        if not has_nova:
             text = ("[filter_scheduler] weight_classes is {weighers}, without "
                     "'{nova_weigher}', so that Nova refuses server groups "
                     "with the policy {policy}; add it.")
-        elif nova_value and prio_value and has_prio:
+        elif nova_counts and prio_counts:
             text = ("[filter_scheduler] {name} is {nova_value} beside "
                     "[nova_prio] {name} = {prio_value}, so that server groups "
                     "count twice; set it to 0.0.")
-        elif not nova_value and not has_prio:
-            text = ("[filter_scheduler] weight_classes is {weighers}, without "
-                    "'{prio_weigher}', and {name} is 0.0, so that server "
-                    "groups do not count; add the weigher.")
-        elif not nova_value and not prio_value:
-            text = ("[filter_scheduler] and [nova_prio] {name} are both 0.0, "
-                    "so that server groups do not count; set the latter to "
-                    "10.0.")
-        elif nova_value and len(domains) > 1:
-            # The weigher of this package is disabled, or its multiplier is 0.
+        elif nova_counts and len(domains) > 1:
             text = ("[nova_prio] affinity_domains is {domains}, which Nova's "
                     "'{nova_weigher}' does not read; set [filter_scheduler] "
                     "{name} to 0.0 and [nova_prio] {name} to 10.0, and add "
                     "'{prio_weigher}' to [filter_scheduler] weight_classes.")
-        else:
+        elif nova_counts or prio_counts:
+            # One weigher counts, and it reads all domains.
             continue
+        elif not has_prio:
+            text = ("[filter_scheduler] weight_classes is {weighers}, without "
+                    "'{prio_weigher}', and {name} is 0.0, so that server "
+                    "groups do not count; add the weigher.")
+        else:
+            text = ("[filter_scheduler] and [nova_prio] {name} are both 0.0, "
+                    "so that server groups do not count; set the latter to "
+                    "10.0.")
         warnings.append(text.format(
             name=name, policy=policy.replace('_', '-'),
             nova_value=nova_value, prio_value=prio_value, weighers=weighers,
@@ -120,8 +127,9 @@ def find_doubled_multipliers(conf):
     Nova's weighers prefer such metadata to their option. Thus a weigher of
     Nova that the option switches off would count beside that of this package.
 
-    :returns: dict, key of aggregate metadata -> clause that "twice" completes,
-        such as "server groups count"; empty if an option is invalid
+    :returns: dict, key of aggregate metadata -> clause that says what would
+        happen twice, such as "server groups count"; empty if an option is
+        invalid
     """
     if _find_invalid(conf):
         return {}
@@ -133,6 +141,7 @@ def find_doubled_multipliers(conf):
                 _is_enabled(prio_weigher, _PRIO_WEIGHERS, weighers) and
                 conf.nova_prio[name]):
             multipliers[name] = 'server groups count'
+    # PriorityWeighter weighs ordinary instances as Nova's CPU weigher does.
     if _weighs_cpus_twice(weighers):
         multipliers['cpu_weight_multiplier'] = (
             'ordinary instances are weighed by CPU')
@@ -145,14 +154,15 @@ def _find_invalid(conf):
         conf, [option.name for option in prio_conf.PRIORITY_OPTS])
 
 
-def _is_ours(weigher):
+def _is_of_this_package(weigher):
     return weigher.startswith('nova_prio.')
 
 
 def _is_enabled(weigher, all_weighers, weight_classes):
     """Return whether an option enables a weigher, by its name or with all.
 
-    :param all_weighers: the function that stands for the weigher, too
+    :param all_weighers: name of the function that stands for all weighers of
+        the same package
     :param weight_classes: value of [filter_scheduler] weight_classes
     """
     return weigher in weight_classes or all_weighers in weight_classes
@@ -163,5 +173,6 @@ def _weighs_cpus_twice(weighers):
 
     :param weighers: list, value of [filter_scheduler] weight_classes
     """
-    return (any(_is_ours(weigher) for weigher in weighers) and
-            _is_enabled(_NOVA_CPU_WEIGHER, _NOVA_WEIGHERS, weighers))
+    has_ours = any(_is_of_this_package(weigher) for weigher in weighers)
+    has_novas = _is_enabled(_NOVA_CPU_WEIGHER, _NOVA_WEIGHERS, weighers)
+    return has_ours and has_novas

@@ -27,14 +27,18 @@ def log_failure(component, consequence, host_state=None):
     :param host_state: nova.scheduler.host_manager.HostState, or None if the
         exception concerns the whole request
     """
-    subject = ('the request' if host_state is None else 'host %s, node %s' % (
-        host_state.host, host_state.nodename))
+    subject = 'the request'
+    if host_state is not None:
+        subject = 'host %s, node %s' % (host_state.host, host_state.nodename)
     _log_once(component, consequence, subject, type(sys.exception()))
 
 
 @functools.lru_cache(maxsize=MOST_LOGGED)
 def _log_once(component, consequence, subject, _error_type):
-    """Log the current exception; the cache skips a call that it knows."""
+    """Log the current exception.
+
+    The cache skips a call with the same arguments, and thus the same error.
+    """
     LOG.exception(
         '%(component)s failed for %(subject)s: %(consequence)s. This error is '
         'logged once for each host and type of exception. Report the '

@@ -40,31 +40,42 @@ def _read_report(text):
 def get_remaining(host_state, report, request):
     """Return the remaining capacity for a request, ``capacity.Rows``.
 
+    Rows are three numbers of vCPUs, one for each limit of a host: the pinned
+    vCPUs, all shared vCPUs, and the shared vCPUs without low priority.
+
     Nova schedules all instances of a request on host states that were read
     once, and adds the vCPUs of each placed instance to ``vcpus_used``. If
     ``vcpus_used`` is larger than in the report, the difference is the vCPUs of
     the instances of this request that were placed on the host.
 
-    :param report: ``capacity_report.CapacityReport``
-    :param request: ``request_view.SchedulingRequest``
+    :param report: ``capacity_report.CapacityReport``, with the Rows that the
+        host can sell and that are used
+    :param request: ``request_view.SchedulingRequest``, with the Rows that one
+        instance needs
     """
-    placed = (host_state.vcpus_used - report.vcpus_used) // request.vcpus
-    if placed <= 0:
+    new_vcpus = host_state.vcpus_used - report.vcpus_used
+    placed_instances = new_vcpus // request.vcpus
+    if placed_instances <= 0:
         return report.remaining
-    return capacity.calculate_remaining(report.sellable, capacity.add_rows(
-        report.used_or_blocked, request.needed_rows, placed))
+    used = capacity.add_rows(
+        report.used_or_blocked, request.needed_rows, times=placed_instances)
+    return capacity.calculate_remaining(report.sellable, used)
 
 
 def limit_host_state(host_state, report, request):
     """Limit the NUMA topology of a host state to the priority of a request.
 
+    In the new topology, Nova finds only the CPUs and the remaining vCPUs that
+    an instance of this priority may use.
+
     Each request has its own host states, and Nova adds the placed instances of
     the request to their topologies. Therefore replace a topology only once.
 
     :param report: ``capacity_report.CapacityReport``
-    :param request: ``request_view.SchedulingRequest``
+    :param request: ``request_view.SchedulingRequest``. Its ``demand`` has the
+        priority and the numbers of CPUs of the instance.
     """
-    if not getattr(host_state, 'is_limited_to_class', False):
+    if not getattr(host_state, 'is_limited_to_priority', False):
         host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)
-        host_state.is_limited_to_class = True
+        host_state.is_limited_to_priority = True

@@ -37,6 +37,7 @@ class NumaFit:
             for request in pci_requests or ())
         self._requested_cells = []  # (id, page size or None) of each cell
         for cell in topology.cells:
+            # The field may not be set.
             pagesize = cell.pagesize if 'pagesize' in cell else None
             self._requested_cells.append((cell.id, pagesize))
         cell = topology.cells[0]
@@ -59,27 +60,34 @@ class NumaFit:
         """
         cells = host_state.numa_topology.cells
         # First, the fast test: does the whole host have enough free CPUs?
-        if dedicated > sum(len(cell.pcpuset - cell.pinned_cpus)
-                           for cell in cells):
+        free_cpus = sum(
+            len(cell.pcpuset - cell.pinned_cpus) for cell in cells)
+        if dedicated > free_cpus:
             return False
         limits = objects.NUMATopologyLimits(
             cpu_allocation_ratio=cpu_ratio,
             ram_allocation_ratio=host_state.ram_allocation_ratio)
         if self._network_metadata:
             limits.network_metadata = self._network_metadata
-        # A plain topology needs no provider of its own: each candidate fits.
-        if not self._is_plain:
+        # A plain topology is one pinned NUMA cell without further requests.
+        # If one cell of the host has enough CPUs and memory for it, all
+        # allocation candidates fit.
+        if self._is_plain:
+            if not any(self._fits_cell(cell, dedicated) for cell in cells):
+                return False
+        else:
             host_state.allocation_candidates = self._select_candidates(
                 host_state, limits)
-        elif not any(self._fits_cell(cell, dedicated) for cell in cells):
-            return False
         if not host_state.allocation_candidates:
             return False
         host_state.limits['numa_topology'] = limits
         return True
 
     def _fits_cell(self, cell, dedicated):
-        """Return whether a plain pinned guest cell fits on a host cell."""
+        """Return whether a guest with one pinned NUMA cell fits on a host cell.
+
+        As Nova does, count only free CPUs that are in a set of siblings.
+        """
         free = cell.pcpuset - cell.pinned_cpus
         return (dedicated <= len(free) and
                 _has_memory(cell, self._topology.cells[0].memory) and

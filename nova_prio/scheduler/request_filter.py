@@ -47,8 +47,8 @@ def restrict_request(ctxt, request_spec):
         request filters do
     :returns: whether the request was restricted, as Nova expects
     :raises nova.exception.RequestFilterFailed: if there is no aggregate for
-        priority instances, or if nova-api did not fold the priority of a new
-        instance
+        priority instances, or if nova-api did not write the priority of a new
+        instance into its flavor
     """
     try:
         return _restrict(ctxt, request_spec)
@@ -57,7 +57,8 @@ def restrict_request(ctxt, request_spec):
     except Exception as error:
         failures.log_failure('The request filter',
                              'priority instances are refused')
-        # A priority from a hint is in this flavor too: the fold wrote it.
+        # Let an instance without a priority pass. nova-api has also written a
+        # priority from a hint into this extra spec.
         if flavor_specs.EXTRA_SPEC not in request_spec.flavor.extra_specs:
             return False
         raise exception.RequestFilterFailed(reason=(
@@ -66,12 +67,18 @@ def restrict_request(ctxt, request_spec):
 
 
 def _restrict(ctxt, request_spec):
-    """Do the work of :func:`restrict_request`, without handling errors."""
+    """Do the work of :func:`restrict_request`, without handling errors.
+
+    :returns: whether the request was restricted
+    """
     priority = flavor_specs.get_priority(request_spec.flavor.extra_specs)
-    _check_fold(ctxt, request_spec, priority)
+    _check_requested_priority(ctxt, request_spec, priority)
     if priority is None:
-        # The result is cached for each value of the argument.
-        uuids = find_excluding(time.monotonic() // KEEP_SECONDS)
+        # The database is read once for each value of the argument, thus once
+        # in KEEP_SECONDS.
+        period = time.monotonic() // KEEP_SECONDS
+        uuids = find_excluding_ordinary(period)
+        # An existing instance without a priority may move to any host.
         if not uuids or not is_new_instance(ctxt, request_spec.instance_uuid):
             return False
         _get_destination(request_spec).append_forbidden_aggregates(set(uuids))
@@ -92,12 +99,14 @@ def _restrict(ctxt, request_spec):
     return True
 
 
-def _check_fold(ctxt, request_spec, priority):
-    """Refuse a new instance whose priority nova-api did not fold.
+def _check_requested_priority(ctxt, request_spec, priority):
+    """Refuse a new instance whose requested priority is not in its flavor.
 
-    If an existing instance has such a priority, only log a warning.
+    Only warn of an existing instance. While the priorities are not enabled,
+    nova-api accepts a request for a priority, but does not write (fold) the
+    priority into the flavor.
 
-    :param priority: the priority in force, or None
+    :param priority: the priority in force, which the flavor has, or None
     """
     uuid = request_spec.instance_uuid
     if not flavor_specs.is_unfolded(
@@ -108,6 +117,7 @@ def _check_fold(ctxt, request_spec, priority):
         raise exception.RequestFilterFailed(reason=(
             'The instance requests a CPU priority that nova-api did not fold '
             'into its flavor; set [nova_prio] enabled to true for nova-api.'))
+    # If a priority is in force, a later resize has decided it.
     if priority is None:
         LOG.warning(
             'The instance was created with a CPU priority that nova-api did '
@@ -116,7 +126,7 @@ def _check_fold(ctxt, request_spec, priority):
 
 
 @functools.lru_cache(maxsize=1)
-def find_excluding(period):
+def find_excluding_ordinary(period):
     """Return the UUIDs of the aggregates that exclude ordinary instances.
 
     :param period: number of the period of ``KEEP_SECONDS``; each period reads
@@ -127,7 +137,10 @@ def find_excluding(period):
 
 
 def _find_aggregates(ctxt, predicate):
-    """Return the sorted UUIDs of the aggregates that a predicate accepts."""
+    """Return the sorted UUIDs of the aggregates that a predicate accepts.
+
+    :param predicate: function of an object with the dict ``metadata``
+    """
     metadata = collections.defaultdict(dict)
     for uuid, key, value in _read_metadata(ctxt):
         metadata[uuid][key] = value

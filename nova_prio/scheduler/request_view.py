@@ -21,15 +21,16 @@ class SchedulingRequest(demand.ResourceRequest):
 
     ``uuid`` is the UUID of the instance. ``numa_fit`` is None if the instance
     has no NUMA topology. ``requires_threads`` tells whether pinned vCPUs need
-    thread siblings. ``source_cell`` is the UUID of the cell of an instance
-    that moves, or None. ``allows_priority`` and ``excludes_ordinary`` are
-    functions of ``aggregate_metadata`` with a cache: hosts share aggregates.
+    thread siblings. ``source_cell_uuid`` is the UUID of the cell of Nova from
+    which an instance moves, or None. ``allows_priority`` and
+    ``excludes_ordinary`` are functions of ``aggregate_metadata`` with a cache:
+    hosts share aggregates.
     """
 
     uuid: str
     numa_fit: numa_fit.NumaFit | None
     requires_threads: bool
-    source_cell: str | None
+    source_cell_uuid: str | None
     allows_priority: collections.abc.Callable
     excludes_ordinary: collections.abc.Callable
 
@@ -56,16 +57,19 @@ def read_request(spec_obj):
             pci_requests=(spec_obj.pci_requests and
                           spec_obj.pci_requests.requests),
             network_metadata=network_metadata)
+    # These two functions take an aggregate. Many hosts share an aggregate:
+    # with the caches, the request evaluates each aggregate once.
+    allows_priority = functools.cache(aggregate_metadata.allows_priority)
+    excludes_ordinary = functools.cache(aggregate_metadata.excludes_ordinary)
     return SchedulingRequest.from_flavor(
         spec_obj.flavor, topology,
         uuid=spec_obj.instance_uuid,
         numa_fit=fit,
         requires_threads=_requires_threads(
             spec_obj.flavor.extra_specs, spec_obj.image.properties),
-        source_cell=_get_source_cell(spec_obj),
-        allows_priority=functools.cache(aggregate_metadata.allows_priority),
-        excludes_ordinary=functools.cache(
-            aggregate_metadata.excludes_ordinary))
+        source_cell_uuid=_get_source_cell_uuid(spec_obj),
+        allows_priority=allows_priority,
+        excludes_ordinary=excludes_ordinary)
 
 
 def _requires_threads(extra_specs, properties):
@@ -82,10 +86,11 @@ def _requires_threads(extra_specs, properties):
             fields.CPUThreadAllocationPolicy.REQUIRE in thread_policies)
 
 
-def _get_source_cell(spec_obj):
-    """Return the UUID of the cell of an instance that moves, or None.
+def _get_source_cell_uuid(spec_obj):
+    """Return the UUID of the cell from which an instance moves, or None.
 
-    Nova's conductor writes this cell into the requested destination.
+    Nova's conductor writes this cell into the requested destination, because
+    Nova prefers hosts of the same cell.
     """
     if 'requested_destination' not in spec_obj:
         return None

@@ -50,16 +50,17 @@ class GroupMembers:
         """Know no members yet; the class describes the parameters."""
         self._keys = keys
         self._same_priority = same_priority
-        # Request spec -> _Members.
+        # Request spec -> _Members, as long as Nova has the request spec.
         self._members = weakref.WeakKeyDictionary()
         self._warned = set()  # of keys
 
     def get_paths(self, request_spec, candidates):
         """Return the paths of the candidates and of the members, two lists.
 
-        A path is a tuple of :func:`failure_domains.get_path`. The path of a
-        candidate is None if its aggregates cannot be read. The requested
-        instance does not count: it is no member yet, or leaves its host.
+        A path is a tuple of the failure domains of a host, and its last
+        element is the host name. The path of a candidate is None if its
+        aggregates cannot be read. The requested instance does not count: it is
+        no member yet, or leaves its host.
 
         :param candidates: list of nova.scheduler.host_manager.HostState
         """
@@ -67,27 +68,37 @@ class GroupMembers:
         candidate_paths = [self._get_candidate_path(candidate)
                            for candidate in candidates]
         readable = [path for path in candidate_paths if path is not None]
+        # Nova asks once for each instance of a request, with the same object:
+        # read the databases only for the first instance.
         members = self._members.get(request_spec)
         if members is None:
             members = _Members(hosts=self._read_hosts(request_spec),
                                hosts_before=len(group.hosts), paths={})
             self._members[request_spec] = members
             self._warn_of_unknown_keys(readable)
-        hosts = members.hosts + group.hosts[members.hosts_before:]
+        # Nova appends the host of each instance that it has placed since then.
+        new_hosts = group.hosts[members.hosts_before:]
+        hosts = members.hosts + new_hosts
         # Any candidate may get an instance of this request.
-        members.paths.update((path[-1], path) for path in readable)
-        members.paths.update(
-            self._read_paths(set(hosts).difference(members.paths)))
+        for path in readable:
+            host = path[-1]
+            members.paths[host] = path
+        unknown_hosts = set(hosts).difference(members.paths)
+        members.paths.update(self._read_paths(unknown_hosts))
         return candidate_paths, [members.paths[host] for host in hosts]
 
     def _warn_of_unknown_keys(self, paths):
         """Warn, once, of each key that no host has: it may be mistyped.
 
-        :param paths: list of the paths of the hosts
+        :param paths: list of the paths of the hosts. For each key of aggregate
+            metadata, a path has (whether the host has the key, its value).
         """
         for level, key in enumerate(self._keys):
-            # The first value of a domain says whether the host has the key.
-            has_key = any(path[level][0] for path in paths)
+            has_key = False
+            for path in paths:
+                host_has_key, _ = path[level]
+                if host_has_key:
+                    has_key = True
             if paths and not has_key and key not in self._warned:
                 self._warned.add(key)
                 LOG.warning(
@@ -97,7 +108,7 @@ class GroupMembers:
                     'domain of its own.', {'number': len(paths), 'key': key})
 
     def _read_hosts(self, request_spec):
-        """Return the host of each other member, a list.
+        """Return the host of each member but the requested instance, a list.
 
         With affinity_same_priority, only members of the same priority count.
         """
@@ -126,7 +137,7 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> its failure domains, from the database.
+        """Return dict, host -> tuple of its failure domains, from the database.
 
         :param hosts: set of host names
         """
@@ -139,7 +150,7 @@ class GroupMembers:
                 for host in hosts}
 
     def _get_candidate_path(self, host_state):
-        """Return the failure-domain path of a host; None after an error."""
+        """Return the tuple of the failure domains of a host, None on error."""
         try:
             metadata = []
             for aggregate in host_state.aggregates:

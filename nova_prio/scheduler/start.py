@@ -14,8 +14,8 @@ from nova_prio.scheduler import request_filter
 
 LOG = logging.getLogger(__name__)
 
-# Whether load_plugins checks the configuration first.
-_checks = True
+# Whether load_plugins calls start first.
+_starts_first = True
 
 
 @contextlib.contextmanager
@@ -25,12 +25,12 @@ def unchecked():
     A command must not end because nova-scheduler would: it names the problems
     in its answer.
     """
-    global _checks
-    _checks = False
+    global _starts_first
+    _starts_first = False
     try:
         yield
     finally:
-        _checks = True
+        _starts_first = True
 
 
 def start():
@@ -61,7 +61,8 @@ def start():
 def load_plugins(kind):
     """Return the classes of entry points, sorted by name.
 
-    Outside of :func:`unchecked`, call ``start`` first.
+    Before that, check the configuration and install the request filter, except
+    within :func:`unchecked`.
 
     Any package may add entry points. The error of an entry point that cannot
     be imported ends nova-scheduler, because instances would be misplaced
@@ -69,7 +70,7 @@ def load_plugins(kind):
 
     :param kind: 'filters' or 'weights'
     """
-    if _checks:
+    if _starts_first:
         start()
     entry_points = metadata.entry_points(group='nova_prio.scheduler.' + kind)
     return [entry_points[name].load() for name in sorted(entry_points.names)]

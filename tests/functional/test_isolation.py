@@ -64,7 +64,7 @@ PARTS = {
     (driver.PriorityLibvirtDriver, 'probe_before_move'),
     (live_migration_watcher.LiveMigrationWatcher, 'release_ended'),
     (priority_filter.PriorityFilter, '_passes'),
-    (priority_filter.PriorityFilter, '_passes_as_stock'),
+    (priority_filter.PriorityFilter, '_passes_as_in_nova'),
     (priority_filter.PriorityFilter, '_read_request'),
     (priority_filter.PriorityFilter, 'find_refusal'),
     (priority_weighter.PriorityWeighter, '_log_and_get_zero'),

@@ -22,7 +22,7 @@ from nova_prio.scheduler import request_view
 LOG = logging.getLogger(__name__)
 
 # Nova's own tests replace the class in its module.
-_StockFilter = numa_topology_filter.NUMATopologyFilter
+_NumaTopologyFilter = numa_topology_filter.NUMATopologyFilter
 
 
 class PriorityFilter(filters.BaseHostFilter):
@@ -33,7 +33,7 @@ class PriorityFilter(filters.BaseHostFilter):
 
     The filter reads:
 
-    * the priority that nova-api folded into the flavor
+    * the priority that nova-api wrote into the flavor
     * the report of the host, in the stats of the compute node
     * ``priority_mix``, ``priority`` and ``priority_ordinary`` in the metadata
       of the host's aggregates, because Placement's mirror may be out of date
@@ -85,7 +85,7 @@ class PriorityFilter(filters.BaseHostFilter):
         :param request: SchedulingRequest; None if it could not be read
         """
         if request is None:
-            return self._passes_as_stock(host_state, spec_obj)
+            return self._passes_as_in_nova(host_state, spec_obj)
         refusal = self.find_refusal(host_state, request, spec_obj)
         if refusal:
             LOG.debug('Host %(host)s, node %(node)s refused: %(refusal)s.',
@@ -106,18 +106,20 @@ class PriorityFilter(filters.BaseHostFilter):
             failures.log_failure(type(self).__name__,
                                  'the host is refused to priority instances',
                                  host_state)
-            if self._passes_as_stock(host_state, spec_obj):
+            # This error must not refuse an instance without a priority that
+            # Nova's own filter would accept.
+            if self._passes_as_in_nova(host_state, spec_obj):
                 return None
             return admission.Refusal(
                 'unreadable_host', (type(error).__name__, str(error)))
 
-    def _passes_as_stock(self, host_state, spec_obj):
-        """Return the answer of Nova's filter; False for priority instances."""
-        # A priority from a hint is in this flavor too: the fold wrote it.
+    def _passes_as_in_nova(self, host_state, spec_obj):
+        """Return the answer of NUMATopologyFilter, False with a priority."""
+        # nova-api has also written a priority from a hint into this flavor.
         if flavor_specs.EXTRA_SPEC in spec_obj.flavor.extra_specs:
             return False
         try:
-            return _StockFilter().host_passes(host_state, spec_obj)
+            return _NumaTopologyFilter().host_passes(host_state, spec_obj)
         except Exception:
             failures.log_failure(type(self).__name__, 'the host is refused',
                                  host_state)
@@ -162,17 +164,20 @@ def _check_capacity(host_state, report, request):
     Remove the allocation candidates with another amount of PCPU than the
     instance has dedicated CPUs.
 
-    :param report: ``capacity_report.CapacityReport``, or None
-    :param request: ``request_view.SchedulingRequest``
+    :param report: ``capacity_report.CapacityReport``, or None. Its ``mix`` is
+        the host's option ``cpu_priority_mix_enable``.
+    :param request: ``request_view.SchedulingRequest``. Its ``priority`` is
+        'high', 'low', or None for an ordinary instance.
     """
-    # Without mix, Nova itself limits ordinary instances.
+    # If the option is false, Nova itself limits ordinary instances.
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
-    refusal = next(admission.find_refusals(
-        report, request, remaining, host_state.free_ram_mb), None)
-    if refusal:
-        return refusal
+    refusals = admission.find_refusals(
+        report, request, remaining, host_state.free_ram_mb)
+    first_refusal = next(refusals, None)
+    if first_refusal:
+        return first_refusal
     dedicated = request.demand.dedicated
     if not dedicated:
         return None
@@ -199,9 +204,10 @@ def _count_pcpus(candidate):
 def _check_topology(host_state, report, request):
     """Return the Refusal if the guest NUMA topology does not fit, or None.
 
-    :param report: ``capacity_report.CapacityReport``, or None without
-        our driver
-    :param request: ``request_view.SchedulingRequest``
+    :param report: ``capacity_report.CapacityReport``, or None without our
+        driver. Its ``mix`` is the host's option ``cpu_priority_mix_enable``.
+    :param request: ``request_view.SchedulingRequest``. Its ``priority`` is
+        'high', 'low', or None for an ordinary instance.
     """
     # A guest may require threads without a NUMA topology.
     if request.requires_threads:
@@ -215,12 +221,12 @@ def _check_topology(host_state, report, request):
     if not topology:
         return admission.Refusal('no_numa_topology')
     cpu_ratio = host_state.cpu_allocation_ratio
-    # An ordinary instance on a host without mix is placed as by stock Nova.
+    # If the option is false, an ordinary instance is placed as by stock Nova.
     if report is not None and (report.mix or request.priority):
-        if request.source_cell not in (None, host_state.cell_uuid):
-            # If an instance moves to another cell, Nova does not apply the
-            # migration context of the claim. The guest would start unpinned,
-            # on the shared CPUs.
+        if request.source_cell_uuid not in (None, host_state.cell_uuid):
+            # If an instance moves to another cell of Nova, Nova does not apply
+            # the migration context of the claim. The guest would start
+            # unpinned, on the shared CPUs.
             return admission.Refusal('other_cell')
         host_view.limit_host_state(host_state, report, request)
         if report.mix:

@@ -28,7 +28,7 @@ class _GroupWeigher(weights.BaseHostWeigher):
     #: Policy of the server groups that the weigher is for.
     policy = None
     #: Whether hosts with many members are better than hosts with few.
-    stack = None
+    prefers_many = None
 
     def __init__(self):
         """Read the options, once for each nova-scheduler."""
@@ -55,11 +55,14 @@ class _GroupWeigher(weights.BaseHostWeigher):
                 not self._multiplier):
             return zeros
         try:
-            # The path of a host that cannot be read is None.
-            paths, members = self._members.get_paths(
-                weight_properties, [each.obj for each in weighed_obj_list])
+            # The path of a host is a tuple of its failure domains, such as
+            # zone, rack and host; None if it cannot be read.
+            host_states = [weighed.obj for weighed in weighed_obj_list]
+            paths, member_paths = self._members.get_paths(
+                weight_properties, host_states)
             readable = {path for path in paths if path is not None}
-            ranks = failure_domains.rank_hosts(readable, members, self.stack)
+            ranks = failure_domains.rank_hosts(
+                readable, member_paths, self.prefers_many)
             return [float(ranks.get(path, 0)) for path in paths]
         except Exception:
             failures.log_failure(type(self).__name__, 'all hosts weigh zero')
@@ -74,11 +77,11 @@ class SoftAffinityWeigher(_GroupWeigher):
     """Prefer hosts in the domains with the most members of the group."""
 
     policy = 'soft-affinity'
-    stack = True
+    prefers_many = True
 
 
 class SoftAntiAffinityWeigher(_GroupWeigher):
     """Prefer hosts in the domains with the fewest members of the group."""
 
     policy = 'soft-anti-affinity'
-    stack = False
+    prefers_many = False

@@ -49,10 +49,12 @@ class PriorityWeighter(cpu.CPUWeigher):
     def weight_multiplier(self, host_state):
         """Return the multiplier of the host's aggregates or of the option."""
         try:
-            if any(self._has_multiplier(aggregate)
-                   for aggregate in host_state.aggregates):
-                return utils.get_weight_multiplier(
-                    host_state, MULTIPLIER, self._multiplier)
+            for aggregate in host_state.aggregates:
+                # Nova's function reads all aggregates of each host. Call it
+                # only if needed: this answer is cached for each aggregate.
+                if self._has_multiplier(aggregate):
+                    return utils.get_weight_multiplier(
+                        host_state, MULTIPLIER, self._multiplier)
         except Exception:
             return self._log_and_get_zero(host_state)
         return self._multiplier
@@ -64,9 +66,7 @@ class PriorityWeighter(cpu.CPUWeigher):
         try:
             request = request_view.read_request(weight_properties)
             if request.priority:
-                # Rows has a number for each class of instance.
-                index = capacity.Rows._fields.index(request.priority)
-                return [self._get_free_cpus(weighed.obj, request, index)
+                return [self._get_free_cpus(weighed.obj, request)
                         for weighed in weighed_obj_list]
         except Exception:
             failures.log_failure(
@@ -85,18 +85,23 @@ class PriorityWeighter(cpu.CPUWeigher):
         except Exception:
             return self._log_and_get_zero(host_state)
 
-    def _get_free_cpus(self, host_state, request, row):
-        """Return the remaining vCPUs of a row, or zero without a report.
+    def _get_free_cpus(self, host_state, request):
+        """Return the remaining vCPUs for a priority, or zero without a report.
 
-        :param row: index of the row in ``capacity.Rows``
+        :param request: ``request_view.SchedulingRequest`` with a priority
         """
         try:
             report = host_view.get_report(host_state)
             if report is None:
                 return 0.0
-            return float(host_view.get_remaining(
-                host_state, report, request)[row])
+            # The remaining pinned vCPUs are ``high``, and the remaining shared
+            # vCPUs are ``low``.
+            remaining = host_view.get_remaining(host_state, report, request)
+            if request.priority == capacity.HIGH:
+                return float(remaining.high)
+            return float(remaining.low)
         except host_report.UnreadableReport:
+            # PriorityFilter refuses this host, and logs the reason.
             return 0.0
         except Exception:
             return self._log_and_get_zero(host_state)

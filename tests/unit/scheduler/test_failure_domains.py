@@ -29,7 +29,7 @@ def test_host_differs_from_domain_with_the_same_name():
     alone = failure_domains.get_path('a', ['zone'], [])
     other = failure_domains.get_path('h', ['zone'], [('zone', 'a')])
     assert {alone: 0, other: 1} == failure_domains.rank_hosts(
-        [alone, other], [alone], stack=False)
+        [alone, other], [alone], prefers_many=False)
 
 
 # Two racks in zone a, and one in zone b. The names of the racks repeat.
@@ -71,7 +71,7 @@ def test_spreading_evens_out_each_level(hosts, data):
     """If all hosts have room, the members per domain differ by one at most."""
     members = []
     for _ in range(data.draw(st.integers(1, 30))):
-        ranks = failure_domains.rank_hosts(hosts, members, stack=False)
+        ranks = failure_domains.rank_hosts(hosts, members, prefers_many=False)
         members.append(max(ranks, key=ranks.get))
     for level in range(3):
         below = collections.defaultdict(set)
@@ -87,8 +87,8 @@ def test_spreading_evens_out_each_level(hosts, data):
 @given(st.lists(PATHS, min_size=1, max_size=12, unique=True),
        st.lists(PATHS, max_size=12))
 def test_stacking_is_the_reverse_of_spreading(hosts, members):
-    ranks = failure_domains.rank_hosts(hosts, members, stack=True)
+    ranks = failure_domains.rank_hosts(hosts, members, prefers_many=True)
     most = max(ranks.values())
     assert ({host: most - rank for host, rank in ranks.items()} ==
-            failure_domains.rank_hosts(hosts, members, stack=False))
+            failure_domains.rank_hosts(hosts, members, prefers_many=False))
     assert set(range(most + 1)) == set(ranks.values())
