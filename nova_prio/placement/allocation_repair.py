@@ -105,9 +105,10 @@ def _get_expected(context: nova_context.RequestContext,
 
 def _list_providers(client: report.SchedulerReportClient,
                     provider: str) -> list[str]:
-    """Return ``providers``.
+    """Return the UUIDs of the providers that may have resources of a host.
 
     :param provider: UUID of the resource provider of the host
+    :returns: first this provider, then those that share disks with the host
     """
     aggregates = allocations.read_provider(client, provider, 'aggregates')
     sharers = allocations.find_disk_sharers(client, aggregates)
@@ -116,14 +117,25 @@ def _list_providers(client: report.SchedulerReportClient,
 
 def _get_amounts(present: dict[str, typing.Any],
                  provider: str) -> dict[str, int]:
-    """Return the amounts that the flavor decides at one provider."""
+    """Return the amounts that the flavor decides at one provider.
+
+    :param present: allocations of an instance, as Placement returns them:
+        'allocations' is a dict, UUID of a provider -> its 'resources'
+    :param provider: UUID of the provider
+    """
     allocation = present['allocations'].get(provider, {'resources': {}})
     return allocations.select_managed(allocation['resources'])
 
 
 def _get_disks(present: dict[str, typing.Any],
                providers: list[str]) -> dict[str, int]:
-    """Return DISK_GB of each provider that has it, by UUID."""
+    """Return the DISK_GB of an instance at each provider that has it.
+
+    :param present: allocations of an instance, as Placement returns them:
+        'allocations' is a dict, UUID of a provider -> its 'resources'
+    :param providers: UUIDs
+    :returns: UUID of a provider -> DISK_GB
+    """
     disks = {}
     for uuid in providers:
         amounts = _get_amounts(present, uuid)
@@ -134,7 +146,12 @@ def _get_disks(present: dict[str, typing.Any],
 
 def _sum_amounts(present: dict[str, typing.Any],
                  providers: list[str]) -> dict[str, int]:
-    """Return the amounts at a host, with the disks at sharing providers."""
+    """Return the amounts at a host, with the disks at sharing providers.
+
+    :param present: allocations of an instance, as Placement returns them
+    :param providers: UUIDs of the provider of the host, and then of those that
+        share disks with it
+    """
     amounts = _get_amounts(present, providers[0])
     disks = _get_disks(present, providers)
     if disks:
@@ -153,13 +170,22 @@ def _assign_disk(disk_gb: int | None, providers: list[str],
     if no instance uses them.
 
     :param disk_gb: DISK_GB of the instance, or None
-    :param present_disks: the result of :func:`_get_disks`
+    :param providers: UUIDs of the provider of the host, and then of those that
+        share disks with it
+    :param present_disks: UUID of a provider -> its DISK_GB allocation of the
+        instance
     :raises allocations.PlacementRefused: if several sharing providers match
     """
     if not disk_gb:
         return {}
     host = providers[0]
-    candidates = list(present_disks) or providers[1:] or [host]
+    sharers = providers[1:]
+    if present_disks:
+        candidates = list(present_disks)
+    elif sharers:
+        candidates = sharers
+    else:
+        candidates = [host]
     if host in candidates:
         return {host: disk_gb}
     if len(candidates) == 1:
@@ -178,27 +204,33 @@ def _build_allocations(
         disks: dict[str, int]) -> dict[str, typing.Any]:
     """Return the present allocations, changed to the expected amounts.
 
+    :param present: allocations of the instance, as Placement returns them
+    :param providers: UUIDs of the provider of the host, and then of those that
+        share disks with it
     :param expected: resource class -> amount; {} deletes the amounts at
         all providers
     :param disks: UUID of a provider -> DISK_GB
     """
+    host = providers[0]
     wanted = copy.deepcopy(present)
     changed: abc.Iterable[str] = providers
     if not expected:
         changed = present['allocations']
     for uuid in changed:
-        # An amount of 0 deletes a resource class.
-        amounts = {orc.DISK_GB: disks.get(uuid, 0)}
-        # At a sharing provider, keep all amounts but DISK_GB.
-        if uuid == providers[0] or not expected:
-            zeros = dict.fromkeys(allocations.MANAGED, 0)
-            amounts = zeros | expected | amounts
         allocation = wanted['allocations'].setdefault(uuid, {'resources': {}})
-        amounts = allocation['resources'] | amounts
+        amounts = dict(allocation['resources'])
+        # At a sharing provider, keep all amounts but DISK_GB.
+        if uuid == host or not expected:
+            for name in allocations.MANAGED:
+                amounts.pop(name, None)
+            amounts.update(expected)
+        amounts[orc.DISK_GB] = disks.get(uuid, 0)
+        # Placement accepts no amount of 0.
         allocation['resources'] = {
             name: amount for name, amount in amounts.items() if amount}
         if not allocation['resources']:
             del wanted['allocations'][uuid]
+    # Placement does not know a consumer without allocations: create it.
     if wanted['allocations'] and not present['allocations']:
         wanted.update(project_id=instance.project_id,
                       user_id=instance.user_id, consumer_generation=None)

@@ -55,7 +55,9 @@ class RequestInvalid(PlacementRefused):
 
 
 def select_managed(resources: abc.Mapping[str, int]) -> dict[str, int]:
-    """Return the amounts of the ``MANAGED`` resource classes, without zeros.
+    """Return the amounts of the resource classes that the flavor decides.
+
+    These are VCPU, PCPU, MEMORY_MB and DISK_GB. Leave out amounts of 0.
 
     :param resources: resource class -> amount
     """
@@ -65,7 +67,7 @@ def select_managed(resources: abc.Mapping[str, int]) -> dict[str, int]:
 
 def get_expected(instance: objects.Instance,
                  is_volume_backed: bool) -> dict[str, int]:
-    """Return the expected amounts of the ``MANAGED`` resource classes.
+    """Return the expected VCPU, PCPU, MEMORY_MB and DISK_GB of an instance.
 
     As in the scheduler, the embedded flavor and the image decide. The
     allocation of a deleted or shelved offloaded instance is empty.
@@ -73,11 +75,11 @@ def get_expected(instance: objects.Instance,
     if vm_states.allow_resource_removal(
             instance.vm_state, instance.task_state):
         return {}
-    return select_managed(scheduler_utils.ResourceRequest.from_request_spec(
-        objects.RequestSpec(
-            flavor=instance.flavor, image=instance.image_meta,
-            is_bfv=is_volume_backed, requested_resources=[])
-    ).merged_resources())
+    spec = objects.RequestSpec(
+        flavor=instance.flavor, image=instance.image_meta,
+        is_bfv=is_volume_backed, requested_resources=[])
+    request = scheduler_utils.ResourceRequest.from_request_spec(spec)
+    return select_managed(request.merged_resources())
 
 
 def find_drifted(
@@ -94,32 +96,42 @@ def find_drifted(
         classes are left out: Placement accepts no allocation of them there.
     :returns: iterator of (instance, expected allocation)
     """
-    # To query few block devices, first assume that no instance has a volume.
-    suspects = [instance for instance, _ in _compare(
-        instances, (), present, classes)]
+    # To query few block devices, first assume that no instance was booted from
+    # a volume. The others then differ too, because their allocation has no
+    # root disk. This misses only an allocation that has this disk needlessly.
+    suspects = []
+    for instance, _expected in _find_differing(
+            instances, set(), present, classes):
+        suspects.append(instance)
     volume_backed = find_volume_backed(context, suspects)
-    yield from _compare(suspects, volume_backed, present, classes)
+    yield from _find_differing(suspects, volume_backed, present, classes)
 
 
-def _compare(
+def _find_differing(
         instances: abc.Iterable[objects.Instance],
         volume_backed: abc.Container[str],
         present: abc.Mapping[str, abc.Mapping[str, int]],
         classes: abc.Container[str],
 ) -> abc.Iterator[tuple[objects.Instance, dict[str, int]]]:
-    """Yield what :func:`find_drifted` yields.
+    """Yield the instances whose allocation is not the expected one.
+
+    Compare VCPU, PCPU, MEMORY_MB and DISK_GB, which the flavor decides.
 
     :param volume_backed: UUIDs of the instances booted from a volume
-    :param present: as that of :func:`find_drifted`; ``classes`` likewise
+    :param present: UUID of an instance -> resource class -> amount
+    :param classes: resource classes of the host
+    :returns: iterator of (instance, its expected allocation)
     """
     for instance in instances:
         expected = get_expected(instance, instance.uuid in volume_backed)
         if orc.PCPU in expected and orc.PCPU not in classes:
-            # The host has no PCPU: its pinned instances hold VCPU.
+            # On a host without an inventory of PCPU, Nova allocates VCPU for a
+            # pinned instance: such an allocation must not be changed to PCPU.
             continue
         expected = {name: amount for name, amount in expected.items()
                     if name in classes}
-        if expected != select_managed(present.get(instance.uuid, {})):
+        allocated = select_managed(present.get(instance.uuid, {}))
+        if allocated != expected:
             yield instance, expected
 
 
@@ -127,12 +139,15 @@ def find_volume_backed(
         context: nova_context.RequestContext,
         instances: abc.Collection[objects.Instance]) -> set[str]:
     """Return the UUIDs of the instances that were booted from a volume."""
-    bdms = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
+    bdms_by_uuid = objects.BlockDeviceMappingList.bdms_by_instance_uuid(
         context, [instance.uuid for instance in instances])
-    return {instance.uuid for instance in instances
-            if compute_utils.is_volume_backed_instance(
-                context, instance, bdms.get(
-                    instance.uuid, objects.BlockDeviceMappingList()))}
+    volume_backed = set()
+    for instance in instances:
+        bdms = bdms_by_uuid.get(
+            instance.uuid, objects.BlockDeviceMappingList())
+        if compute_utils.is_volume_backed_instance(context, instance, bdms):
+            volume_backed.add(instance.uuid)
+    return volume_backed
 
 
 def migration_has_allocations(instance: objects.Instance,
@@ -147,9 +162,10 @@ def migration_has_allocations(instance: objects.Instance,
     them for good.
     """
     last = migration_states.get_newest(instance)
-    return (last is not None and last.source_compute == instance.host and
-            bool(client.get_allocs_for_consumer(
-                instance._context, last.uuid)['allocations']))
+    if last is None or last.source_compute != instance.host:
+        return False
+    answer = client.get_allocs_for_consumer(instance._context, last.uuid)
+    return bool(answer['allocations'])
 
 
 def delete(context: nova_context.RequestContext,
@@ -170,7 +186,8 @@ def move(context: nova_context.RequestContext,
     They replace the allocations of the instance. If there are none, do
     nothing.
 
-    :param migration: its UUID; ``instance`` likewise
+    :param migration: UUID of the migration
+    :param instance: UUID of the instance
     """
     present = client.get_allocs_for_consumer(context, migration)
     if present['allocations'] and not client.move_allocations(
@@ -244,13 +261,14 @@ def find_disk_sharers(client: report.SchedulerReportClient,
     """
     if not aggregates:
         return []
-    providers = get_json(
-        client, '/resource_providers?member_of=in:%s&required=%s' % (
-            ','.join(sorted(aggregates)), os_traits.MISC_SHARES_VIA_AGGREGATE)
-        )['resource_providers']
-    return [provider['uuid'] for provider in providers
-            if orc.DISK_GB in read_provider(
-                client, provider['uuid'], 'inventories')]
+    url = '/resource_providers?member_of=in:%s&required=%s' % (
+        ','.join(sorted(aggregates)), os_traits.MISC_SHARES_VIA_AGGREGATE)
+    sharers = []
+    for provider in get_json(client, url)['resource_providers']:
+        uuid = provider['uuid']
+        if orc.DISK_GB in read_provider(client, uuid, 'inventories'):
+            sharers.append(uuid)
+    return sharers
 
 
 def list_providers(client: report.SchedulerReportClient,
@@ -289,9 +307,10 @@ def _build_error(url: str, response: requests.Response) -> PlacementRefused:
         # The answer of a proxy in front of Placement is no JSON.
         with contextlib.suppress(IndexError, ValueError):
             error = response.json()['errors'][0]
-            # A general sentence, an empty line, and the reason.
-            reason = ' '.join(error['detail'].partition('\n\n')[2].split())
-            return RequestInvalid('Placement refuses the request: %s'
-                                  % reason.rstrip('.'))
+            # The detail is a general sentence, an empty line, and the reason.
+            _, _, reason = error['detail'].partition('\n\n')
+            reason = ' '.join(reason.split()).rstrip('.')
+            return RequestInvalid(
+                'Placement refuses the request: %s' % reason)
     error_class = NotInPlacement if status == 404 else PlacementRefused
     return error_class('Placement answers %s with status %s' % (url, status))

@@ -25,9 +25,9 @@ class Obstacle(typing.NamedTuple):
     """One reason why a provider is no candidate.
 
     ``text`` is a clause about the provider. ``resource`` is the resource class
-    that is short, or None, and ``missing`` the amount that is missing; 0 if
-    freeing resources does not help. ``is_restriction`` tells whether the
-    restriction may be that of a request filter.
+    that is short, or None, and ``missing`` the amount that must become free; 0
+    if freeing resources does not help. ``is_restriction`` tells whether a
+    request filter of nova-scheduler may have set the restriction.
     """
 
     text: str
@@ -42,10 +42,14 @@ def find_obstacles(
         aggregate_names: abc.Mapping[str, str]) -> abc.Iterator[Obstacle]:
     """Yield the reasons why a provider is no candidate.
 
+    An obstacle ``is_restriction`` if a request filter of nova-scheduler may
+    have set it: aggregates, and traits of the root provider.
+
     :param provider: dict with the answers of Placement: uuid, traits,
         aggregates, inventories and usages
     :param aggregate_names: UUID of an aggregate -> its name
     """
+    # The request group without a suffix.
     group = request.get_request_group(None)
     if group.in_tree not in (None, provider['uuid']):
         yield Obstacle('the request names another host')
@@ -84,9 +88,12 @@ def _join_names(uuids: abc.Iterable[str],
 
 def _find_trait_obstacles(request: utils.ResourceRequest,
                           traits: set[str]) -> abc.Iterator[Obstacle]:
-    """Yield the required traits that are missing, then the forbidden ones."""
+    """Yield the required traits that are missing, then the forbidden ones.
+
+    :param traits: traits of the provider
+    """
     group = request.get_request_group(None)
-    # Request filters restrict the root provider.
+    # Request filters of nova-scheduler restrict the root provider.
     required = request._root_required | group.required_traits
     for trait in sorted(required - traits):
         yield Obstacle('lacks the trait ' + trait,
@@ -102,25 +109,33 @@ def _find_shortages(name: str, amount: int,
                     used: int) -> abc.Iterator[Obstacle]:
     """Yield the first check of an inventory that an amount does not pass.
 
-    :param inventory: None if the provider has no inventory of the class
+    The obstacle has the ``missing`` amount that must become free, or 0 if
+    freeing resources does not help.
+
+    :param name: resource class
+    :param inventory: dict of Placement, None if the provider has no inventory
+        of the class. ``min_unit`` and ``step_size`` may be absent.
+    :param used: amount in use
     """
     needed = '%d %s needed, ' % (amount, name)
     if inventory is None:
-        yield Obstacle(needed + 'the host has none', name)
+        yield Obstacle(needed + 'the host has none', resource=name)
         return
+    min_unit = inventory.get('min_unit', 1)
+    step_size = inventory.get('step_size', 1)
     capacity = provider_rows.get_capacity(inventory)
     # An oversold provider has more used than capacity.
     free = max(capacity - used, 0)
     if amount > free:
-        # More than the capacity can never be free.
-        missing = amount - free if amount <= capacity else 0
+        missing = amount - free
+        if amount > capacity:
+            # Even an unused provider would have too little.
+            missing = 0
         yield Obstacle(needed + '%d free of %d' % (free, capacity),
                        resource=name, missing=missing)
     elif amount > inventory['max_unit']:
         yield Obstacle(needed + '%d at most for one instance'
-                       % inventory['max_unit'], name)
-    elif (amount < inventory.get('min_unit', 1) or
-          amount % inventory.get('step_size', 1)):
+                       % inventory['max_unit'], resource=name)
+    elif amount < min_unit or amount % step_size:
         yield Obstacle(needed + 'at least %d in steps of %d for one instance'
-                       % (inventory['min_unit'], inventory['step_size']),
-                       name)
+                       % (min_unit, step_size), resource=name)

@@ -60,26 +60,38 @@ def find_obstacles(
     found = {}
     for uuid, provider in providers.items():
         found[uuid] = _find_own(request, provider, aggregate_names, shared)
-    # The limits for one instance are not in the summaries.
+    # A provider without an obstacle may have a limit for one instance, such as
+    # max_unit, which the summaries lack. Read the first such providers one by
+    # one. For all others, which would take too long, only ask Placement
+    # whether the limits allow the request.
     unexplained = sorted(uuid for uuid, each in found.items() if not each)
     for uuid in unexplained[:_FEW]:
         provider = _read_provider(client, uuid)
         provider['aggregates'] = providers[uuid]['aggregates']
         found[uuid] = _find_own(request, provider, aggregate_names, shared)
-    rest = unexplained[_FEW:]
-    if rest:
-        found.update(_find_unit_obstacles(
-            client, request, {uuid: providers[uuid] for uuid in rest}))
+    others = {uuid: providers[uuid] for uuid in unexplained[_FEW:]}
+    if others:
+        found.update(_find_limit_obstacles(client, request, others))
     return found
 
 
 def _read_summaries(client: report.SchedulerReportClient,
                     wanted: set[str]) -> dict[str, _Provider]:
-    """Return the wanted providers that have a free unit of a common class."""
+    """Return most of the wanted providers, read with few requests.
+
+    The caller must read the others one by one: a few, or those without a free
+    unit of any common resource class.
+
+    :param wanted: UUIDs of root providers
+    :returns: UUID -> provider
+    """
     found: dict[str, _Provider] = {}
+    # Summaries have no limits for one instance: assume none.
+    limits = {'max_unit': math.inf}
     for name in _COMMON_CLASSES:
         missing = wanted.difference(found)
         if len(missing) <= _FEW:
+            # To read so few one by one takes less time than the next query.
             break
         summaries = allocations.get_json(
             client, '/allocation_candidates?resources=%s:1' % name,
@@ -88,17 +100,18 @@ def _read_summaries(client: report.SchedulerReportClient,
                for uuid in missing.intersection(summaries)}
         for summary in summaries.values():
             root = new.get(summary['root_provider_uuid'])
-            if root is not None:
-                for resource, amounts in summary['resources'].items():
-                    _add_inventory(root, resource, amounts['capacity'],
-                                   amounts['used'], {'max_unit': math.inf})
+            if root is None:
+                continue
+            for resource, amounts in summary['resources'].items():
+                _add_inventory(root, resource, amounts['capacity'],
+                               amounts['used'], limits)
         found.update(new)
     return found
 
 
 def _read_provider(client: report.SchedulerReportClient,
                    uuid: str) -> _Provider:
-    """Return one root provider.
+    """Return one root provider, with the resources of its nested providers.
 
     If it does not exist, the result has no traits and no resources.
     """
@@ -125,30 +138,40 @@ def _make_provider(uuid: str, traits: list[str]) -> _Provider:
 
 
 def _add_inventory(root: _Provider, name: str, capacity: int, used: int,
-                   units: abc.Mapping[str, typing.Any]) -> None:
+                   limits: abc.Mapping[str, typing.Any]) -> None:
     """Add an inventory of a root provider, or of a provider nested in it.
 
-    :param units: limits for one instance, such as ``max_unit``
+    The sum of several inventories keeps the limits of the first.
+
+    :param name: resource class
+    :param capacity: (total - reserved) * allocation ratio
+    :param limits: limits for one instance, such as ``max_unit``
     """
-    inventory = root['inventories'].setdefault(
-        name, dict(units, total=0, reserved=0, allocation_ratio=1))
-    inventory['total'] += capacity
+    if name not in root['inventories']:
+        # The capacity already contains the reserved amount and the ratio.
+        root['inventories'][name] = dict(
+            limits, total=0, reserved=0, allocation_ratio=1)
+    root['inventories'][name]['total'] += capacity
     root['usages'][name] = root['usages'].get(name, 0) + used
 
 
 def _add_aggregates(client: report.SchedulerReportClient,
                     request: utils.ResourceRequest,
                     providers: abc.Mapping[str, _Provider]) -> None:
-    """Add those aggregates to the providers which the request names."""
+    """Write into each provider in which aggregates of the request it is.
+
+    :param providers: UUID -> provider
+    """
     group = request.get_request_group(None)
     named = set(group.forbidden_aggregates)
     for alternatives in group.aggregates:
         named.update(alternatives)
-    # A provider in one of several aggregates may not be in the others.
+    # One query for all aggregates would not say in which of them a provider
+    # is.
     for aggregate in named:
-        for member in allocations.get_json(
-                client, '/resource_providers?member_of=' + aggregate,
-        )['resource_providers']:
+        answer = allocations.get_json(
+            client, '/resource_providers?member_of=' + aggregate)
+        for member in answer['resource_providers']:
             if member['uuid'] in providers:
                 providers[member['uuid']]['aggregates'].append(aggregate)
 
@@ -172,21 +195,34 @@ def _find_own(request: utils.ResourceRequest, provider: _Provider,
     provider shares with hosts, unless this is the only obstacle.
 
     :param aggregate_names: UUID of an aggregate -> its name
-    :param shared: the result of :func:`_read_shared_classes`
+    :param shared: resource classes that other providers share with hosts
     """
-    found = list(obstacles.find_obstacles(request, provider, aggregate_names))
-    own = [each for each in found if each.resource not in shared or
-           each.resource in provider['inventories']]
-    return own or [
-        obstacles.Obstacle('no provider shares the needed %s with the host'
-                           % each.resource, each.resource) for each in found]
+    own: list[obstacles.Obstacle] = []
+    of_sharers: list[obstacles.Obstacle] = []
+    for each in obstacles.find_obstacles(request, provider, aggregate_names):
+        lacks_class = each.resource not in provider['inventories']
+        if lacks_class and each.resource in shared:
+            of_sharers.append(obstacles.Obstacle(
+                'no provider shares the needed %s with the host'
+                % each.resource, each.resource))
+        else:
+            own.append(each)
+    if own:
+        return own
+    return of_sharers
 
 
-def _find_unit_obstacles(
+def _find_limit_obstacles(
         client: report.SchedulerReportClient, request: utils.ResourceRequest,
         providers: abc.Mapping[str, _Provider],
 ) -> dict[str, list[obstacles.Obstacle]]:
-    """Return the obstacles of providers that have enough free resources."""
+    """Return the obstacles by the limits for one instance.
+
+    The limits are max_unit, min_unit and step_size.
+
+    :param providers: UUID -> provider, each with enough free resources
+    :returns: UUID -> obstacles
+    """
     found: dict[str, list[obstacles.Obstacle]] = {
         uuid: [] for uuid in providers}
     for name, amount in request.merged_resources().items():
@@ -197,7 +233,7 @@ def _find_unit_obstacles(
                    for provider in answer['resource_providers']}
         for uuid in found.keys() - fitting:
             if name not in providers[uuid]['inventories']:
-                # Another provider shares them with the host.
+                # A provider outside of the host shares this resource class.
                 continue
             found[uuid].append(obstacles.Obstacle(
                 '%d %s needed, not allowed for one instance (max_unit, '
