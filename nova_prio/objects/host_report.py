@@ -20,9 +20,6 @@ from nova_prio.model import capacity_report
 STATS_KEY = 'nova_prio'
 _VERSION_KEY = 'nova_prio_object.version'
 
-_SELLABLE = [row + '_sellable' for row in capacity.Rows._fields]
-_USED = [row + '_used' for row in capacity.Rows._fields]
-
 
 def parse_cpu_set(text):
     """Return a frozenset of the CPU numbers in a text such as '0-7' or ''."""
@@ -62,13 +59,23 @@ class HostReport(base.VersionedObject):
         'blocked_by': fields.StringField(default=''),
         'problem': fields.StringField(default=''),
         'leased_cpus': fields.StringField(default=''),
-        # high_sellable, low_sellable and so on.
-    } | dict.fromkeys(_SELLABLE + _USED, fields.IntegerField())
+        'high_sellable': fields.IntegerField(),
+        'low_sellable': fields.IntegerField(),
+        'ordinary_sellable': fields.IntegerField(),
+        'high_used': fields.IntegerField(),
+        'low_used': fields.IntegerField(),
+        'ordinary_used': fields.IntegerField(),
+    }
 
     @classmethod
     def to_stats(cls, report):
-        """Return the text of a CapacityReport for the stats of its node."""
+        """Return the text of a CapacityReport for the stats of its node.
+
+        :param report: ``capacity_report.CapacityReport``, whose docstring
+            explains the fields
+        """
         cpus = report.cpus
+        # The keys are numbers of NUMA cells, which must be text.
         low_by_cell = {str(cell): vcpus
                        for cell, vcpus in report.low_by_cell.items()}
         stored = cls(
@@ -80,34 +87,39 @@ class HostReport(base.VersionedObject):
             partition_problem=report.partition_problem,
             blocked_cpus=hardware.format_cpu_spec(report.blocked),
             blocked_by=report.blocked_by, problem=report.problem,
-            leased_cpus=hardware.format_cpu_spec(report.leased))
-        amounts = report.sellable + report.used
-        for name, amount in zip(_SELLABLE + _USED, amounts):
-            setattr(stored, name, amount)
+            leased_cpus=hardware.format_cpu_spec(report.leased),
+            high_sellable=report.sellable.high,
+            low_sellable=report.sellable.low,
+            ordinary_sellable=report.sellable.ordinary,
+            high_used=report.used.high, low_used=report.used.low,
+            ordinary_used=report.used.ordinary)
         stored.obj_reset_changes()
         return jsonutils.dumps(stored.obj_to_primitive(), sort_keys=True)
 
     def _to_report(self):
-        """Return the CapacityReport.
+        """Return the CapacityReport, whose docstring explains the fields.
 
         :raises ValueError: if the text of a field is invalid
         :raises nova.exception.Invalid: if a CPU set is invalid
         """
+        # The keys are numbers of NUMA cells, stored as text.
         low_by_cell = {int(cell): vcpus
                        for cell, vcpus in self.low_by_cell.items()}
+        sellable = capacity.Rows(
+            high=self.high_sellable, low=self.low_sellable,
+            ordinary=self.ordinary_sellable)
+        used = capacity.Rows(
+            high=self.high_used, low=self.low_used,
+            ordinary=self.ordinary_used)
         return capacity_report.CapacityReport(
             cpus=_make_cpus(self.cpu_dedicated_set, self.cpu_shared_set,
                             self.cpu_allocation_ratio, self.mix),
-            sellable=self._get_rows(_SELLABLE), used=self._get_rows(_USED),
+            sellable=sellable, used=used,
             vcpus_used=self.vcpus_used, low_by_cell=low_by_cell,
             partition_problem=self.partition_problem,
             blocked=parse_cpu_set(self.blocked_cpus),
             blocked_by=self.blocked_by, problem=self.problem,
             leased=parse_cpu_set(self.leased_cpus))
-
-    def _get_rows(self, names):
-        """Return the ``capacity.Rows`` of these fields."""
-        return capacity.Rows._make(getattr(self, name) for name in names)
 
     @classmethod
     def from_stats(cls, stats):
@@ -139,7 +151,12 @@ class HostReport(base.VersionedObject):
 
 @functools.lru_cache(maxsize=64)
 def _make_cpus(dedicated, shared, ratio, mix):
-    """Return ``capacity.HostCPUs``, the same object for equal hosts."""
+    """Return the ``capacity.HostCPUs``, the same object for equal hosts.
+
+    :param dedicated: CPU set as text, such as '0-7'; ``shared`` likewise
+    :param ratio: exact decimal as text
+    :param mix: whether the host has ``cpu_priority_mix_enable``
+    """
     return capacity.HostCPUs(
         dedicated=parse_cpu_set(dedicated), shared=parse_cpu_set(shared),
         ratio=capacity.parse_ratio(ratio), mix=mix)

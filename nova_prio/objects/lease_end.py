@@ -22,7 +22,7 @@ from nova_prio.objects import migration_states
 
 
 class Need(enum.Enum):
-    """The need of a LeaseSet in Nova's records."""
+    """Whether Nova's records still need a LeaseSet."""
 
     NEEDED = 'an instance or a move needs it, or has a task'
     UNNEEDED = 'no record needs it'
@@ -30,15 +30,18 @@ class Need(enum.Enum):
 
 
 def read_need(context, host, uuid, lease_set):
-    """Return the Need of a LeaseSet that Nova has not counted.
+    """Return whether Nova's records need a LeaseSet, as a Need.
 
+    A LeaseSet is the CPUs that nova-compute keeps for an instance on its host.
     Each task of the instance keeps the set: Nova writes the statuses
     'reverted', 'completed' and 'error' while a move still goes on.
 
     :param context: nova.context.RequestContext of an administrator
     :param host: name of the host
     :param uuid: UUID of the instance
-    :param lease_set: the LeaseSet
+    :param lease_set: a LeaseSet that the last recount of Nova did not count
+    :returns: ``Need.NEEDED``; ``Need.OVER`` if its migration is over, so that
+        the set may end at once; else ``Need.UNNEEDED``
     :raises: the errors of the database
     """
     try:
@@ -53,49 +56,63 @@ def read_need(context, host, uuid, lease_set):
     needing = [migration for migration in here
                if _needs(migration, instance, host, lease_set)]
     if instance.task_state is None:
-        # If nova-compute stops during a live migration, the record of the
-        # migration stays open.
+        # No live migration goes on without a task: its record stays open if
+        # nova-compute has stopped meanwhile.
         needs_it = any(not migration.is_live_migration
                        for migration in needing)
+    elif needing:
+        needs_it = True
     else:
-        needs_it = bool(needing) or not _migrates_elsewhere(
-            instance, migrations)
+        # Any task but a live migration between other hosts may need the set.
+        needs_it = not _migrates_elsewhere(instance, migrations)
     if needs_it:
         return Need.NEEDED
-    # A set without a migration ends with the last one from or to the host.
-    own = [migration for migration in migrations
-           if migration.uuid == lease_set.migration_uuid]
-    last = max(migrations, key=operator.attrgetter('id'), default=None)
-    if instance.host != host and not needing and (own or last in here):
+    if instance.host == host or needing:
+        # The instance is here with another LeaseSet, or the record of a live
+        # migration is still open.
+        return Need.UNNEEDED
+    is_claimed_by_migration = any(
+        migration.uuid == lease_set.migration_uuid for migration in migrations)
+    newest = max(migrations, key=operator.attrgetter('id'), default=None)
+    # A set that no migration has claimed ends with the newest migration, if
+    # that one was from or to this host.
+    if is_claimed_by_migration or newest in here:
         return Need.OVER
-    # If the instance is here, Nova has counted another set of it.
     return Need.UNNEEDED
 
 
 def _needs(migration, instance, host, lease_set):
     """Return whether a migration from or to a host needs a LeaseSet there.
 
-    A migration to the host needs only the set that it has claimed. A set has
-    no migration if it was read from a guest or a record.
+    A LeaseSet is the CPUs that nova-compute keeps for an instance. A migration
+    to the host needs only the LeaseSet that it has claimed. A LeaseSet has no
+    ``migration_uuid`` if it was read from a guest or a record.
     """
-    # The source sets the status 'completed' after its recount.
-    is_delivered = (
-        migration.is_live_migration and instance.task_state is None and
-        instance.host == migration.dest_compute != host)
-    is_of_other = (
-        migration.source_compute != host and
-        lease_set.migration_uuid not in (None, migration.uuid))
     is_unfinished = (
         migration_states.is_open(migration) or
         migration_states.is_unfinished_revert(instance, migration))
-    return is_unfinished and not is_delivered and not is_of_other
+    if not is_unfinished:
+        return False
+    # The status of a live migration stays open until the source has finished
+    # a recount. If the instance has already left the host, nothing needs the
+    # CPUs there.
+    has_arrived = (
+        migration.is_live_migration and instance.task_state is None and
+        instance.host == migration.dest_compute)
+    if has_arrived and migration.dest_compute != host:
+        return False
+    is_of_other_migration = (
+        lease_set.migration_uuid not in (None, migration.uuid))
+    return migration.source_compute == host or not is_of_other_migration
 
 
 def _migrates_elsewhere(instance, migrations):
-    """Return whether a live migration is the task of an instance.
+    """Return whether the task is a live migration between other hosts.
 
     The caller knows that no open migration comes from or to its host: if a
     check has failed there, the conductor has tried another host.
+
+    :param migrations: all migrations of the instance
     """
     return instance.task_state == task_states.MIGRATING and any(
         migration_states.is_open(migration) for migration in migrations)

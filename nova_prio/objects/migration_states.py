@@ -77,7 +77,8 @@ def is_unfinished_revert(instance: objects.Instance,
     then sets the host and the old flavor, and starts the guest.
     """
     context = instance.migration_context
-    # A resize on one host does not change the host.
+    # A resize on one host does not change the host: see whether the instance
+    # has its old flavor again.
     has_moved_back = (
         migration.source_compute == migration.dest_compute and
         instance.instance_type_id == migration.old_instance_type_id)
@@ -90,19 +91,17 @@ def is_unfinished_evacuation(instance: objects.Instance,
                              migration: objects.Migration) -> bool:
     """Return whether an ended evacuation will still move an instance.
 
-    When the source host starts during the evacuation, Nova sets the status to
-    "completed" and deletes the allocation there. The destination goes on. It
-    clears the task of the instance, then sets the host, then deletes the
-    migration context, then sets the status to "done". If the evacuation fails,
-    the destination deletes the context and sets the status to "failed".
+    If the source host starts during the evacuation, Nova sets the status to
+    "completed", but the destination goes on. It sets the host of the instance,
+    then deletes the migration context, then sets the status to "done". A
+    failed evacuation also deletes the context. Therefore the instance will
+    still move while it has the source as host, and the context.
 
     :param instance: read before the migration, together with its migration
-        context
+        context. By now, the destination may have set the status to "done".
     """
     context = instance.migration_context
-    # The status is "done" if the destination set it after the instance was
-    # read. Only an evacuation has these statuses while the instance is on the
-    # source host with the migration context of this migration.
+    # No other kind of move has these statuses with this host and context.
     return (migration.status in ('completed', 'done') and
             instance.host == migration.source_compute and
             context is not None and context.migration_id == migration.id)
@@ -110,7 +109,7 @@ def is_unfinished_evacuation(instance: objects.Instance,
 
 def has_left_destination(claimed: objects.Migration,
                          present: objects.Migration | None) -> bool:
-    """Return whether a live migration no longer goes to its destination.
+    """Return whether a live migration has ended or goes to another host.
 
     :param claimed: the live migration when its destination made the claim
     :param present: its present record; None if the record was deleted
@@ -120,9 +119,10 @@ def has_left_destination(claimed: objects.Migration,
     if is_open(present):
         # The conductor tries other hosts if a check failed on this host.
         return present.dest_compute != claimed.dest_compute
+    # Only with the status "error" may the source still have to roll back,
+    # which drops the claim. It does so during the task of the instance.
     if present.status != 'error':
         return True
-    # The source may still roll back and drop the claim itself.
     instance = get_instance(present._context, present)
     return (instance is None or
             instance.host != present.source_compute or
