@@ -84,7 +84,7 @@ class NumaFit:
         return True
 
     def _fits_cell(self, cell, dedicated):
-        """Return whether a guest with one pinned NUMA cell fits on a host cell.
+        """Return whether a guest with one pinned cell fits on a host cell.
 
         As Nova does, count only free CPUs that are in a set of siblings.
         """

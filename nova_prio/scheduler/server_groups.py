@@ -137,7 +137,7 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> tuple of its failure domains, from the database.
+        """Return dict, host -> tuple of its failure domains, as in databases.
 
         :param hosts: set of host names
         """
