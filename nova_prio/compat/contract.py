@@ -24,7 +24,7 @@ LOG = logging.getLogger(__name__)
 TESTED_RELEASES = (31, 32, 33, 34)
 
 #: A name of Nova in ``interfaces.NAMES``, and its parameters in parentheses.
-_NAME = re.compile(r'([\w.:]+)(?:\(([^)]*)\))?')
+_NAME = r'([\w.:]+)(?:\(([^)]*)\))?'
 _LACKS = '%s has no parameter %r in its place'
 
 
@@ -57,78 +57,92 @@ def compare_name(path, parameters=()):
     :param parameters: names that must be among the parameters of a callable,
         in this order; empty if the name need not be callable
     """
-    module, _, names = path.partition(':')
+    module, names = path.split(':')
     found = importutils.try_import(module)
     for attribute in names.split('.'):
         found = getattr(found, attribute, None)
     name = path.replace(':', '.')
     if found is None:
         return '%s does not exist' % name
-    if parameters and not callable(found):
+    if not parameters:
+        return None
+    if not callable(found):
         return '%s is not callable' % name
-    accepted = iter(inspect.signature(found).parameters if parameters else ())
+    remaining = list(inspect.signature(found).parameters)
     for parameter in parameters:
-        # This also skips the parameters before this one.
-        if parameter not in accepted:
+        if parameter not in remaining:
             return _LACKS % (name, parameter)
+        # The next parameter must come after this one.
+        remaining = remaining[remaining.index(parameter):]
     return None
 
 
 def compare_methods(path):
-    """Return how the base of our class, a full name, differs, or None."""
+    """Return how methods of Nova differ from those of our class, or None.
+
+    Compare each method of our class that extends a method of Nova.
+
+    :param path: full name of our class
+    """
     try:
-        ours = importutils.import_class(path)
+        our_class = importutils.import_class(path)
     except Exception as error:
         return '%s cannot be loaded: %s' % (path, error)
-    mismatches = [_compare_method(*methods)
-                  for methods in find_extensions(ours)]
-    # Two of our classes may extend the same method.
-    return '; '.join(dict.fromkeys(filter(None, mismatches))) or None
+    mismatches = []
+    for name, nova_method, our_method in find_extensions(our_class):
+        mismatch = _compare_method(name, nova_method, our_method)
+        # Two bases of our class may extend the same method of Nova.
+        if mismatch and mismatch not in mismatches:
+            mismatches.append(mismatch)
+    return '; '.join(mismatches) or None
 
 
-def find_extensions(ours):
+def find_extensions(our_class):
     """Yield our methods that extend a method of Nova by ``super()``.
 
-    :param ours: class of ours that is derived from a class of Nova
+    :param our_class: class that is derived from a class of Nova
     :returns: iterator of (full name of Nova's method, Nova's method or None,
         our function)
     """
-    stock_index = [base.__module__.startswith('nova.')
-                   for base in ours.__mro__].index(True)
-    stock = ours.__mro__[stock_index]
-    for base in ours.__mro__[:stock_index]:
+    our_classes = [base for base in our_class.__mro__
+                   if base.__module__.startswith('nova_prio.')]
+    # The first class of Nova follows our own classes.
+    nova_class = our_class.__mro__[len(our_classes)]
+    for base in our_classes:
         for name, member in vars(base).items():
-            # Look at our code below the decorators, for super().NAME.
+            # Static methods, class methods and decorators wrap the function.
             function = inspect.unwrap(getattr(member, '__func__', member))
-            if inspect.isfunction(function) and {'super', name}.issubset(
-                    function.__code__.co_names):
-                yield ('%s.%s.%s' % (
-                    stock.__module__, stock.__qualname__, name),
-                    getattr(stock, name, None), function)
+            # A function that calls super().NAME uses both of these names.
+            if inspect.isfunction(function) and (
+                    {'super', name} <= set(function.__code__.co_names)):
+                full_name = '%s.%s.%s' % (
+                    nova_class.__module__, nova_class.__qualname__, name)
+                yield full_name, getattr(nova_class, name, None), function
 
 
-def _compare_method(name, stock, ours):
+def _compare_method(name, nova_method, our_method):
     """Return how a method of Nova differs from our extension, or None.
 
-    Each parameter of ours must be a parameter of Nova's in the same place. A
-    parameter before ``/`` may have another name: Nova passes it by its place.
-    After ``*args``, Nova's parameter may be in any later place: ours has only
-    the name. If ours has ``*args`` or ``**kwargs``, it forwards all other
-    parameters.
+    Each parameter of our method must be in the same place in Nova's method,
+    and have the same name unless it is positional-only. If our method has
+    ``*args`` or ``**kwargs``, it forwards all other parameters.
 
     :param name: full name of Nova's method
-    :param stock: Nova's method, or None if it does not exist
+    :param nova_method: Nova's method, or None if it does not exist
+    :param our_method: our function, which extends it
     """
-    if stock is None:
+    if nova_method is None:
         return '%s does not exist' % name
-    remaining = list(inspect.signature(stock).parameters)
+    remaining = list(inspect.signature(nova_method).parameters)
     forwards = False
-    for parameter in inspect.signature(ours).parameters.values():
+    for parameter in inspect.signature(our_method).parameters.values():
+        # Our parameters after *args are passed by name: any place will do.
+        allowed = remaining if forwards else remaining[:1]
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             forwards = True
         elif parameter.kind is parameter.POSITIONAL_ONLY and remaining:
-            remaining.pop(0)
-        elif parameter.name in (remaining if forwards else remaining[:1]):
+            del remaining[0]
+        elif parameter.name in allowed:
             remaining.remove(parameter.name)
         else:
             return _LACKS % (name, parameter.name)
@@ -140,18 +154,21 @@ def _compare_method(name, stock, ours):
 def list_names(service):
     """Yield the names of Nova that a service relies on.
 
-    In ``NAMES``, the text "nova.a:B c(d) e" stands for nova.a:B.c with the
-    parameter d, and nova.a:B.e.
+    ``NAMES`` is a dict, tuple of services -> text. In the text, "nova.a b
+    nova.a:B c(d)" stands for "nova.a:b", and for "nova.a:B.c" with the
+    parameter d.
 
-    :returns: iterator of (path, parameters), as :func:`compare_name` takes
-        them
+    :returns: iterator of (path, list of parameters), as :func:`compare_name`
+        takes them
     """
     for services, text in interfaces.NAMES.items():
         if service not in services:
             continue
-        for name, parameters in _NAME.findall(text):
+        # The pattern finds pairs: a name, and the text in its parentheses.
+        for name, parameters in re.findall(_NAME, text):
             if '.' in name:
-                # An owner, a module or module:class; its names follow.
+                # Only a module or module:class has a dot. The names after it
+                # are names in this module or class.
                 owner = name + ('.' if ':' in name else ':')
             else:
                 yield owner + name, re.findall(r'\w+', parameters)
@@ -159,12 +176,13 @@ def list_names(service):
 
 def _find_missing_options(service):
     """Yield a sentence for each option that a service reads and Nova lacks."""
-    conf = importutils.import_module('nova.conf').CONF
+    from nova import conf
+    # OPTIONS is a dict, tuple of services -> text with words "group.option".
     for services, text in interfaces.OPTIONS.items():
         for path in text.split():
             group, option = path.split('.')
             if service in services and not prio_conf.is_registered(
-                    conf, group, option):
+                    conf.CONF, group, option):
                 yield '[%s] %s does not exist' % (group, option)
 
 
@@ -206,7 +224,6 @@ def check(service):
             'of the configuration of %s.'
             % (release, service, mismatches, service))
     if not is_tested(release):
-        LOG.warning('nova-prio is not tested with Nova %(release)s, only with '
-                    '%(tested)s; its interfaces match in %(service)s.',
-                    {'release': release, 'service': service,
-                     'tested': ', '.join(map(str, TESTED_RELEASES))})
+        LOG.warning('nova-prio is not tested with Nova %s, only with %s; its '
+                    'interfaces match in %s.', release,
+                    ', '.join(map(str, TESTED_RELEASES)), service)

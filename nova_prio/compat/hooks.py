@@ -32,10 +32,11 @@ def register_options():
 
     :returns: Nova's ``oslo_config.cfg.ConfigOpts``
     """
-    # A command reports a missing Nova, and imports this module before.
-    import nova.conf
-    prio_conf.register_opts(nova.conf.CONF)
-    return nova.conf.CONF
+    # Import Nova only here: a command must be able to import this module, and
+    # then report that Nova is missing.
+    from nova import conf
+    prio_conf.register_opts(conf.CONF)
+    return conf.CONF
 
 
 def install_api(api_class):
@@ -80,25 +81,33 @@ def install_tracker(tracker_class, claim_class, move_claim_class):
     contract.check(interfaces.COMPUTE)
     from nova.compute import claims
     from nova.compute import resource_tracker
-    # An earlier call may have replaced the name in Nova's module.
-    for stock_class in tracker_class.__mro__:
-        if stock_class.__module__ == resource_tracker.__name__:
-            break
+    # Find Nova's own tracker among the bases: an earlier call may have
+    # replaced the name in Nova's module.
+    nova_tracker_class = next(
+        base for base in tracker_class.__mro__
+        if base.__module__ == resource_tracker.__name__)
 
     class ResourceTracker(tracker_class):
         """The tracker for a driver."""
 
         def __new__(cls, host, driver, *args, **kwargs):
-            """Return a tracker of ``tracker_class``, or Nova's own."""
+            """Return a tracker of ``tracker_class``, or Nova's own.
+
+            Python then calls ``__init__`` only for the former. Nova's own is
+            complete: it is not an instance of this class.
+            """
             if hasattr(driver, 'priority_host'):
                 return super().__new__(cls)
-            return stock_class(host, driver, *args, **kwargs)
+            return nova_tracker_class(host, driver, *args, **kwargs)
 
-    def make_claim(ours, stock, *args, **kwargs):
-        """Return a claim of the class that belongs to the tracker."""
-        # Nova passes the tracker by its place.
+    def make_claim(our_class, nova_class, *args, **kwargs):
+        """Return a claim of the class that belongs to the tracker.
+
+        :param args: arguments of the claim; one of them is the tracker
+        """
         is_ours = any(isinstance(each, tracker_class) for each in args)
-        return (ours if is_ours else stock)(*args, **kwargs)
+        chosen_class = our_class if is_ours else nova_class
+        return chosen_class(*args, **kwargs)
 
     resource_tracker.ResourceTracker = ResourceTracker
     resource_tracker.claims = types.SimpleNamespace(

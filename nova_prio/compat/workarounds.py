@@ -31,9 +31,6 @@ from nova_prio.objects import migration_states
 
 LOG = logging.getLogger(__name__)
 
-_ATTRIBUTES = ['flavor', 'migration_context', 'numa_topology', 'resources',
-               'system_metadata']
-
 
 class MoveWorkarounds:
     """Extend a ResourceTracker to claim for moves correctly.
@@ -71,7 +68,7 @@ class MoveWorkarounds:
         Bug: (a) Nova forgets the PCI devices that a failed move has claimed.
         (b) For a live migration, see ``keeps_pci_requests``. (c) Nova saves a
         migration context with each claim. For a live migration of an instance
-        that floats, only this package makes a claim.
+        without a NUMA topology, only this package makes a claim.
         Without this workaround: (a) the guest is given devices of another
         host. (c) The context stays. If the next live migration leads to a host
         without this package, a recount sets that migration to "error".
@@ -80,23 +77,26 @@ class MoveWorkarounds:
         ``Devices.test_claims_that_fail``, (c)
         ``test_aborted_before_it_began``.
         """
+        # (a) Free the claims that are left of a failed move to this host. On
+        # the host of the instance, they may be those of the instance itself.
         if (self.pci_tracker and instance.host != self.host and
                 self.driver.manages(instance)):
             self.pci_tracker.free_instance_claims(context, instance)
         if not self.keeps_pci_requests(instance, migration):
             return super()._move_claim(context, instance, new_flavor, nodename,
                                        migration, *args, **kwargs)
-        # The alias may have changed, or may not exist on this host.
+        # (b) The alias may have changed, or may not exist on this host.
         flavor = new_flavor.obj_clone()
         flavor.extra_specs.pop('pci_passthrough:alias', None)
-        has_claimed_cpus = False
+        claim = None
         try:
             claim = super()._move_claim(context, instance, flavor, nodename,
                                         migration, *args, **kwargs)
-            has_claimed_cpus = bool(claim.claimed_numa_topology)
             return claim
         finally:
-            if not has_claimed_cpus:
+            # (c) Nova itself claims nothing for an instance without a NUMA
+            # topology, and saves no context. After an error, drop it too.
+            if claim is None or not claim.claimed_numa_topology:
                 instance.drop_migration_context()
 
     def keeps_pci_requests(self, instance, migration):
@@ -116,16 +116,18 @@ class MoveWorkarounds:
                                      nodename):
         """Count a move, and keep the devices of a live migration claimed.
 
-        Bug: a recount allocates the devices that a live migration to this
-        host has claimed.
+        Bug: a recount, which counts the resources of the host from zero,
+        allocates the devices that a live migration to this host has claimed.
         Without this workaround: if the migration then fails, the host that it
         tries next gives the guest the devices of both hosts.
         Test: ``test_live_migration``,
         ``Devices.test_the_next_host_of_one_migration``.
         """
-        # Nova allocates the devices in ``pci_tracker.claims``: hide them while
-        # Nova counts the move.
+        # Nova allocates the devices that are in ``pci_tracker.claims``: take
+        # them out while Nova counts the move, and put them back afterwards.
         claimed = None
+        # An error in this block is logged, and does not fail Nova's recount.
+        # The host then refuses priority instances until the next recount.
         with self.driver.priority_host.steps.contain(
                 'keep the PCI devices of a live migration claimed',
                 refuse_until_recount=True):
@@ -144,8 +146,9 @@ class MoveWorkarounds:
 
         Bug: no number. If a rebuild fails on the host of the instance, Nova
         takes the rebuild for an evacuation to this host.
-        Without this workaround: if the start gate refuses the rebuild, the
-        instance loses its allocation, and keeps running.
+        Without this workaround: if this package refuses to start the rebuilt
+        guest, because another instance has its CPUs, the instance loses its
+        allocation, and keeps running.
         Test: ``test_start_gate``,
         ``test_refused_rebuild_keeps_guest_and_allocation``.
         """
@@ -156,7 +159,7 @@ class MoveWorkarounds:
 
 
 def may_count(migration, is_first):
-    """Return whether a recount may count a migration.
+    """Return whether a recount of the host's resources may count a migration.
 
     Bug: no number (a side effect of Nova's commit 255b3f2f91). Nova counts
     failed migrations as part of the next move of the instance, and keeps the
@@ -169,13 +172,15 @@ def may_count(migration, is_first):
     ``test_migration_after_failed_live_migration``; for the devices
     ``test_live_migration``, ``Devices.test_checks_that_fail_after_the_claim``.
 
-    :param is_first: whether this is the first recount of nova-compute; later
-        the host has a lease of each move that still goes on
+    :param is_first: whether this is the first recount since nova-compute has
+        started. Later, nova-compute itself remembers the CPUs of each move.
     """
     if migration_states.is_open(migration):
         return True
     if not is_first:
         return False
+    # A migration that has failed may still be cleaning up: the instance then
+    # has a task, and the migration context of this migration.
     instance = migration_states.get_instance(migration._context, migration)
     if instance is None or instance.task_state is None:
         return False
@@ -184,24 +189,24 @@ def may_count(migration, is_first):
 
 
 def restore_own_cpus(instance, host):
-    """Give an instance back the CPUs of its record, for a recount.
+    """Give an instance back the CPUs of its record, before they are counted.
 
     Bug: no number (a side effect of the fix of 1953359). Nova applies the
     migration context of an instance if any open or failed migration leads to
     the host. The context may belong to a later move, away from the host. Or it
     may belong to an unfinished resize on the host, which counts the new CPUs.
-    Without this workaround: if the instance has no lease of its CPUs, because
-    nova-compute was restarted or because the instance floats here, the host
-    leases the CPU numbers of another host to it.
+    Without this workaround: nova-compute keeps the CPU numbers of another host
+    for the instance, if it does not remember any for it: after a restart, or
+    if the instance has no pinned CPUs here.
     Test: ``test_in_flight_moves``, ``test_first_recount_ignores_later_move``.
     """
     if not has_applied_context(instance):
         return
     migration = migration_states.get_last_move(instance)
-    # The move leaves the host, or is a resize on the host that is not
-    # finished: the instance still has its old flavor.
     if migration and migration.source_compute == host and (
+            # The move leaves the host.
             migration.dest_compute != host or
+            # A resize on the host is not finished: the old flavor is in force.
             migration.old_instance_type_id == instance.instance_type_id):
         instance.revert_migration_context()
 
@@ -209,14 +214,16 @@ def restore_own_cpus(instance, host):
 def has_applied_context(instance):
     """Return whether Nova has applied the migration context of an instance.
 
-    Nova does so in memory, for a recount. Then both are the same object.
+    Nova does so in memory, for a recount. The NUMA topology of the instance is
+    then the same object as the new topology of the context.
     """
     # Do not load a field: Nova would save it.
     if 'migration_context' not in instance or 'numa_topology' not in instance:
         return False
-    applied = instance.migration_context
-    return applied is not None and (
-        applied.new_numa_topology is instance.numa_topology)
+    context = instance.migration_context
+    if context is None:
+        return False
+    return context.new_numa_topology is instance.numa_topology
 
 
 def find_returning(context, host):
@@ -238,7 +245,9 @@ def find_returning(context, host):
     """
     for instance in objects.InstanceList.get_by_filters(
             context, {'task_state': task_states.RESIZE_REVERTING,
-                      'deleted': False}, expected_attrs=_ATTRIBUTES):
+                      'deleted': False},
+            expected_attrs=['flavor', 'migration_context', 'numa_topology',
+                            'resources', 'system_metadata']):
         migration = migration_states.get_last_move(instance)
         if (migration and migration.source_compute == host and
                 migration_states.is_unfinished_revert(instance, migration)):
