@@ -142,7 +142,7 @@ def get_mixed_policy_specs(flavor, image_meta):
     dedicated_count = mixed_cpus.count_dedicated_vcpus(
         flavor.vcpus, extra_specs, image_meta.properties)
     if dedicated_count is None:
-        # The flavor requests 0 PCPU or 0 VCPU, so that no vCPUs are mixed.
+        # The flavor requests 0 PCPU or 0 VCPU: it needs no mixed policy.
         return extra_specs
     # To find the vCPUs of each NUMA node, build the topology with any mask of
     # dedicated vCPUs: the nodes do not depend on the mask.
