@@ -177,14 +177,15 @@ def find_invalid(conf, names):
     for group, options in list_opts():
         values = conf[group.name] if group else conf
         for option in options:
+            if option.name not in names:
+                continue
             try:
-                if option.name in names:
-                    # The read raises the error.
-                    values[option.name]
+                # Reading an option raises the error of its value.
+                values[option.name]
             except cfg.ConfigSourceValueError as error:
+                group_name = group.name if group else 'DEFAULT'
                 problems.append('[%s] %s: %s; correct the value.' % (
-                    group.name if group else 'DEFAULT', option.name,
-                    str(error).rstrip('.')))
+                    group_name, option.name, str(error).rstrip('.')))
     return problems
 
 

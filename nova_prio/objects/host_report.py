@@ -153,7 +153,8 @@ class HostReport(base.VersionedObject):
 def _make_cpus(dedicated, shared, ratio, mix):
     """Return the ``capacity.HostCPUs``, the same object for equal hosts.
 
-    :param dedicated: CPU set as text, such as '0-7'; ``shared`` likewise
+    :param dedicated: set of CPUs as text, such as '0-7'
+    :param shared: set of CPUs as text
     :param ratio: exact decimal as text
     :param mix: whether the host has ``cpu_priority_mix_enable``
     """

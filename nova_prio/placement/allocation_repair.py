@@ -72,6 +72,7 @@ def repair(context: nova_context.RequestContext,
         without_disk = _build_allocations(
             present, providers, expected, instance, present_disks)
         if without_disk == wanted:
+            # The disk was not the reason: the refused write did not change it.
             raise problem
         if allocations.write(context, client, url, present, without_disk):
             raise allocations.PlacementRefused(

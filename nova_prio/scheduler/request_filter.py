@@ -144,8 +144,13 @@ def _find_aggregates(ctxt, predicate):
     metadata = collections.defaultdict(dict)
     for uuid, key, value in _read_metadata(ctxt):
         metadata[uuid][key] = value
-    return sorted(uuid for uuid, pairs in metadata.items()
-                  if predicate(types.SimpleNamespace(metadata=pairs)))
+    accepted = []
+    for uuid, pairs in metadata.items():
+        # Nova's own Aggregate would need more fields than were read.
+        aggregate = types.SimpleNamespace(metadata=pairs)
+        if predicate(aggregate):
+            accepted.append(uuid)
+    return sorted(accepted)
 
 
 @api.context_manager.reader
