@@ -54,6 +54,7 @@ def rank_hosts(candidates, members, prefers_many):
         with few
     :returns: dict, path of a candidate -> int from 0 on
     """
+    # Each beginning of a path stands for one domain. Count its members.
     counts = collections.Counter()
     for path in members:
         for prefix in _list_prefixes(path):

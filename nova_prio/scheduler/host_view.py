@@ -40,8 +40,8 @@ def _read_report(text):
 def get_remaining(host_state, report, request):
     """Return the remaining capacity for a request, ``capacity.Rows``.
 
-    Rows are three numbers of vCPUs, one for each limit of a host: the pinned
-    vCPUs, all shared vCPUs, and the shared vCPUs without low priority.
+    Rows are three numbers of vCPUs, one for each limit of a host: for pinned
+    vCPUs, for shared vCPUs, and for the shared vCPUs without low priority.
 
     Nova schedules all instances of a request on host states that were read
     once, and adds the vCPUs of each placed instance to ``vcpus_used``. If

@@ -109,9 +109,8 @@ def _check_requested_priority(ctxt, request_spec, priority):
     :param priority: the priority in force, which the flavor has, or None
     """
     uuid = request_spec.instance_uuid
-    if not flavor_specs.is_unfolded(
-            request_spec.flavor.extra_specs,
-            request_spec.get_scheduler_hint(flavor_specs.HINT)):
+    hint = request_spec.get_scheduler_hint(flavor_specs.HINT)
+    if not flavor_specs.is_unfolded(request_spec.flavor.extra_specs, hint):
         return
     if is_new_instance(ctxt, uuid):
         raise exception.RequestFilterFailed(reason=(

@@ -89,8 +89,7 @@ def _requires_threads(extra_specs, properties):
 def _get_source_cell_uuid(spec_obj):
     """Return the UUID of the cell from which an instance moves, or None.
 
-    Nova's conductor writes this cell into the requested destination, because
-    Nova prefers hosts of the same cell.
+    Nova's conductor writes this cell into the requested destination.
     """
     if 'requested_destination' not in spec_obj:
         return None

@@ -137,7 +137,7 @@ class GroupMembers:
         return hosts
 
     def _read_paths(self, hosts):
-        """Return dict, host -> tuple of its failure domains, as in databases.
+        """Return dict, host -> tuple of its failure domains, from a query.
 
         :param hosts: set of host names
         """
