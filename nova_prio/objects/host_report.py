@@ -71,11 +71,13 @@ class HostReport(base.VersionedObject):
     def to_stats(cls, report):
         """Return the text of a CapacityReport for the stats of its node.
 
-        :param report: ``capacity_report.CapacityReport``, whose docstring
-            explains the fields
+        :param report: ``capacity_report.CapacityReport``. Its ``problem`` is
+            why the host refuses all instances with a priority, and its
+            ``partition_problem`` why it cannot start their guests. ``blocked``
+            and ``leased`` are dedicated CPUs that no new instance may get.
         """
         cpus = report.cpus
-        # The keys are numbers of NUMA cells, which must be text.
+        # The vCPUs of low-priority instances on each NUMA cell of the host.
         low_by_cell = {str(cell): vcpus
                        for cell, vcpus in report.low_by_cell.items()}
         stored = cls(
@@ -97,12 +99,12 @@ class HostReport(base.VersionedObject):
         return jsonutils.dumps(stored.obj_to_primitive(), sort_keys=True)
 
     def _to_report(self):
-        """Return the CapacityReport, whose docstring explains the fields.
+        """Return the CapacityReport, the reverse of :func:`to_stats`.
 
         :raises ValueError: if the text of a field is invalid
         :raises nova.exception.Invalid: if a CPU set is invalid
         """
-        # The keys are numbers of NUMA cells, stored as text.
+        # The vCPUs of low-priority instances on each NUMA cell of the host.
         low_by_cell = {int(cell): vcpus
                        for cell, vcpus in self.low_by_cell.items()}
         sellable = capacity.Rows(

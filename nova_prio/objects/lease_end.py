@@ -39,7 +39,8 @@ def read_need(context, host, uuid, lease_set):
     :param context: nova.context.RequestContext of an administrator
     :param host: name of the host
     :param uuid: UUID of the instance
-    :param lease_set: a LeaseSet that the last recount of Nova did not count
+    :param lease_set: a LeaseSet that Nova did not count when its periodic task
+        last counted the resources of the host
     :returns: ``Need.NEEDED``; ``Need.OVER`` if its migration is over, so that
         the set may end at once; else ``Need.UNNEEDED``
     :raises: the errors of the database
@@ -93,9 +94,9 @@ def _needs(migration, instance, host, lease_set):
         migration_states.is_unfinished_revert(instance, migration))
     if not is_unfinished:
         return False
-    # The status of a live migration stays open until the source has finished
-    # a recount. If the instance has already left the host, nothing needs the
-    # CPUs there.
+    # The status of a live migration stays open until the source has counted
+    # its resources again. If the instance has arrived on the destination,
+    # nothing needs the CPUs on the source.
     has_arrived = (
         migration.is_live_migration and instance.task_state is None and
         instance.host == migration.dest_compute)

@@ -63,7 +63,7 @@ def repair(context: nova_context.RequestContext,
             if allocations.write(context, client, url, present, wanted):
                 return (_sum_amounts(present, providers),
                         _sum_amounts(wanted, providers))
-            # Another client changed the allocations.
+            # Another client changed the allocations: read them again.
             continue
         except allocations.PlacementRefused as error:
             problem = error

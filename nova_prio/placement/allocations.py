@@ -97,8 +97,9 @@ def find_drifted(
     :returns: iterator of (instance, expected allocation)
     """
     # To query few block devices, first assume that no instance was booted from
-    # a volume. The others then differ too, because their allocation has no
-    # root disk. This misses only an allocation that has this disk needlessly.
+    # a volume. A volume-backed instance then differs too, because its
+    # allocation has no root disk. This misses only an allocation that has this
+    # disk needlessly.
     suspects = []
     for instance, _expected in _find_differing(
             instances, set(), present, classes):
