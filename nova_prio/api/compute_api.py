@@ -82,7 +82,7 @@ class PriorityAPI(api.API):
             raise exception.PolicyNotAuthorized(action=rule)
 
     def create(self, context, flavor, *args, scheduler_hints=None, **kwargs):
-        """Create instances with the requested priority in their flavor.
+        """Create instances with the priority written (folded) into the flavor.
 
         The policy decides who may request a priority with the hint.
         """
@@ -126,7 +126,7 @@ class PriorityAPI(api.API):
     @staticmethod
     def _check_quota_for_upsize(context, instance, current_flavor, new_flavor,
                                 is_bfv, is_revert):
-        """Write the priority into the new flavor of a resize.
+        """Write (fold) the priority into the new flavor of a resize.
 
         API.resize looks up the new flavor. This is the first method that gets
         the flavor. The flavor to which a revert returns has its priority.
@@ -141,7 +141,7 @@ class PriorityAPI(api.API):
     def live_migrate(self, context, instance, block_migration,
                      disk_over_commit, host_name, force=None, *args,
                      **kwargs):
-        """Migrate live, without ``force`` for an instance with a priority.
+        """Migrate live, but do not force an instance with a priority.
 
         With ``force``, Nova would bypass the scheduler.
         """
@@ -154,7 +154,7 @@ class PriorityAPI(api.API):
 
     def evacuate(self, context, instance, host, on_shared_storage,
                  admin_password=None, force=None, *args, **kwargs):
-        """Evacuate, without ``force`` for an instance with a priority.
+        """Evacuate, but do not force an instance with a priority.
 
         With ``force``, Nova would bypass the scheduler.
         """

@@ -63,7 +63,7 @@ def preview(vcpus, memory_mb, disk_gb, extra_specs, image_properties, hints):
 def fit_request(flavor, image, hints):
     """Return the flavor and the NUMA topology that an instance would get.
 
-    As in nova-api, the requested priority is written into the flavor.
+    As in nova-api, the requested priority is written (folded) into the flavor.
 
     :param image: nova.objects.ImageMeta
     :param hints: dict of scheduler hints, or None
