@@ -68,7 +68,7 @@ def _make_needs(priority, dedicated, shared, memory_mb):
     rows = capacity.calculate_needed_rows(need)
     request = demand.ResourceRequest(
         need, priority, rows, dedicated + shared, memory_mb,
-        wants_whole_cores=False)
+        memory_parts=((None, memory_mb),), wants_whole_cores=False)
     cells = (resources.GuestCell(rows, memory_mb),) if dedicated else ()
     return resources.Needs(request, disk_gb=20, cells=cells)
 
@@ -80,7 +80,7 @@ def _make_report():
     return types.SimpleNamespace(
         mix=True, floating_cpus=64, shared_cpus=16, sellable=cpus.sellable,
         used_or_blocked=capacity.Rows(0, 0, 0), partition_problem='',
-        blocked=frozenset(), blocked_by='', problem='')
+        blocked=frozenset(), blocked_by='', problem='', small_pages=None)
 
 
 def make_fleet(size):

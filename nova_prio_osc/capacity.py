@@ -52,8 +52,9 @@ class ListCapacity(command.Lister):
             '--flavor', metavar='<flavor>',
             help='also list how many servers of this flavor (name or ID) fit '
             'by the PCPU, VCPU, MEMORY_MB and DISK_GB in Placement; a server '
-            'that boots from a volume needs less DISK_GB. NUMA cells, '
-            'aggregates and images are not considered, so fewer may fit')
+            'that boots from a volume needs less DISK_GB. NUMA cells, huge '
+            'pages, aggregates and images are not considered, so fewer may '
+            'fit')
         return parser
 
     def take_action(self, parsed_args):

@@ -54,6 +54,7 @@ OPTIONS = {
     """,
     (COMPUTE,): """
         DEFAULT.cpu_allocation_ratio
+        DEFAULT.reserved_host_memory_mb
         compute.cpu_dedicated_set
         compute.cpu_shared_set
         libvirt.cpu_power_management
@@ -132,6 +133,7 @@ NAMES = {
     (SCHEDULER, COMPUTE, COMMANDS): """
         nova.objects.instance:InstanceList get_by_filters(context, filters,
             sort_dir, limit, marker, expected_attrs)
+        nova.objects.numa:NUMAPagesTopology free
     """,
     (COMPUTE,): """
         nova.compute.claims Claim MoveClaim NopClaim
@@ -160,8 +162,8 @@ NAMES = {
             _get_allocation_ratios(inventory) _get_host_numa_topology
             _get_pcpu_available _get_vcpu_available
         nova.virt.libvirt.guest:Guest migrate(destination_xml)
-        nova.virt.libvirt.host:Host get_connection get_online_cpus
-            list_instance_domains(only_running)
+        nova.virt.libvirt.host:Host get_connection get_memory_mb_total
+            get_online_cpus list_instance_domains(only_running)
         nova.virt.libvirt.utils get_instance_path(instance) load_file(path)
     """,
     (COMPUTE, COMMANDS): """

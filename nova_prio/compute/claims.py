@@ -19,7 +19,7 @@ from nova.objects import fields
 from nova_prio.compute import start_gate
 from nova_prio.model import admission
 from nova_prio.model import flavor_specs
-from nova_prio.model import usage
+from nova_prio.model import leases
 from nova_prio.virt import demand
 from nova_prio.virt import numa
 
@@ -29,8 +29,8 @@ CONF = nova.conf.CONF
 class _PriorityTest:
     """Test the claim for the class of its instance: high, low or ordinary.
 
-    Test the rows of the host and its memory, and hide the CPUs that Nova must
-    not use for the NUMA fit. Then lease the CPUs.
+    Test the rows of the host and its memory, and hide the CPUs and pages that
+    Nova must not use for the NUMA fit. Then lease the CPUs.
     """
 
     def _test_numa_topology(self, compute_node, limit, /):
@@ -130,15 +130,17 @@ class _PriorityTest:
         if is_stock:
             return [], numa.make_node(numa.block(topology, hidden)), limits
         report = host.report(node, self.tracker.read_inventories(node), uuid)
-        memory_mb = usage.Totals(each.usage for each in uncounted).ram_mb
+        free_mb = node.free_ram_mb - leases.calculate_totals(uncounted).ram_mb
         refusals = [refusal.detail for refusal in admission.find_refusals(
-            report, request, report.remaining, node.free_ram_mb - memory_mb)]
+            report, request, report.remaining, free_mb, report.small_pages)]
         if request.priority and self.tracker.is_disabled_for_priority(
                 self.nodename):
             refusals.insert(0, admission.Refusal('disabled').detail)
         if topology:
             # Hide the CPUs that an instance of this class must not use.
-            topology = numa.limit_to_class(topology, report, request.demand)
+            topology = numa.limit_small_pages(
+                numa.limit_to_class(topology, report, request.demand),
+                request.memory_parts, report.small_pages)
         return refusals, numa.make_node(topology), numa.make_limits(
             limits, report, node.ram_allocation_ratio)
 

@@ -41,7 +41,6 @@ from nova_prio.model import capacity_report
 from nova_prio.model import inventory
 from nova_prio.model import leases
 from nova_prio.model import looks
-from nova_prio.model import usage
 from nova_prio.virt import demand
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import guests
@@ -275,7 +274,7 @@ class PriorityHost:
         # A guest that keeps its lease may also be an orphan guest.
         blocked = self.guests.blocked - pinned
         leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
-        totals = usage.Totals(used for _, used in self.leases.list_usages())
+        totals = self.leases.count_all()
         return capacity_report.CapacityReport.from_usage(
             cpus=cpus,
             used=capacity.calculate_used(
@@ -287,7 +286,9 @@ class PriorityHost:
             blocked=blocked,
             blocked_by=capacity_report.shorten_names(self.guests.blocked_by),
             problem=self.steps.problem or self.pin_problem,
-            leased=leased - pinned)
+            leased=leased - pinned,
+            small_pages=numa.read_small_pages(
+                node, cpus.mix, self.leases.list_uncounted(but=uuid)))
 
     def build_inventories(self, stock):
         """Return the inventories that the driver reports, a new dict.
@@ -296,9 +297,7 @@ class PriorityHost:
         """
         # Placement had room for an incoming instance, and may have removed the
         # allocation of an instance that will never arrive.
-        totals = usage.Totals(
-            each.usage for _, each in self.leases.list_all()
-            if each.usage and each.is_counted and not each.is_incoming)
+        totals = self.leases.count_arrived()
         self.is_vcpu_oversold = False
         cpus = self._read_cpus(stock)
         reported = inventory.build_priority_inventories(stock, cpus, totals)

@@ -11,6 +11,7 @@ import typing
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import memory_pages
 from nova_prio.model import reasons
 
 
@@ -20,7 +21,8 @@ class Request:
 
     ``priority`` is 'high', 'low' or None for an ordinary instance.
     ``needed_rows`` are the vCPUs of each row that the instance needs, and
-    ``wants_whole_cores`` tells whether it needs cores of its own.
+    ``memory_parts`` its memory by page size. ``wants_whole_cores`` tells
+    whether it needs cores of its own.
     """
 
     demand: capacity.Demand
@@ -28,6 +30,7 @@ class Request:
     needed_rows: capacity.Rows
     vcpus: int
     memory_mb: int
+    memory_parts: memory_pages.MemoryParts
     wants_whole_cores: bool
 
 
@@ -63,6 +66,7 @@ class Refusal(typing.NamedTuple):
 def find_refusals(
         host: capacity_report.CapacityReport, request: Request,
         remaining: capacity.Rows, free_memory_mb: int,
+        small: memory_pages.SmallPages | None,
 ) -> abc.Iterator[Refusal]:
     """Yield each Refusal of an instance by a host.
 
@@ -72,6 +76,7 @@ def find_refusals(
     :param remaining: remaining vCPUs of the host
     :param free_memory_mb: memory of the host that no instance has, in MB;
         negative if the memory is overcommitted
+    :param small: those of the host; None if they do not limit the instance
     """
     if request.priority is not None and host.problem:
         yield Refusal('problem', (host.problem,))
@@ -86,6 +91,14 @@ def find_refusals(
         available = max(free_memory_mb, 0)
         yield Refusal('memory', (available, request.memory_mb),
                       needed=request.memory_mb, available=available)
+    if host.mix and small is not None:
+        needed_mb = memory_pages.calculate_needed(
+            request.memory_parts, small.page_kb)
+        available = max(small.free_mb, 0)
+        if needed_mb > available:
+            yield Refusal(
+                'small_pages', (available, small.total_mb, needed_mb),
+                needed=needed_mb, available=available)
     if request.priority == capacity.LOW and request.vcpus > host.floating_cpus:
         yield Refusal('too_many_vcpus', needed=request.vcpus,
                       available=host.floating_cpus)

@@ -24,6 +24,7 @@ import functools
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 
 #: Limits of ``blocked_by``: number of names, and characters of each.
 _MAX_NAMES, _MAX_NAME = 3, 64
@@ -43,6 +44,9 @@ class CapacityReport:
     but that Nova's topology of the host does not show as pinned: the instance
     moves, or has just left.
 
+    ``small_pages`` are those of a mix host with huge pages. They are None on
+    other hosts, and if the nova-compute is too old to report them.
+
     ``partition_problem`` is why the host cannot start guests with a priority,
     and ``problem`` why it refuses all priority instances: a sentence or ''.
     """
@@ -57,6 +61,7 @@ class CapacityReport:
     blocked_by: str = ''
     problem: str = ''
     leased: frozenset[int] = frozenset()
+    small_pages: memory_pages.SmallPages | None = None
 
     @classmethod
     def from_usage(

@@ -93,10 +93,20 @@ class Leases:
         return [(uuid, each.usage) for uuid, each in self.list_all()
                 if each.usage is not None]
 
-    def list_uncounted(self, but: str) -> list[LeaseSet]:
+    def count_all(self) -> usages.Totals:
+        """Return the Totals of all sets."""
+        return calculate_totals(each for _, each in self.list_all())
+
+    def count_arrived(self) -> usages.Totals:
+        """Return the Totals of the arrived sets that Nova counts."""
+        return calculate_totals(
+            each for _, each in self.list_all()
+            if each.is_counted and not each.is_incoming)
+
+    def list_uncounted(self, but: str | None) -> list[LeaseSet]:
         """Return the sets with a Usage that Nova's tracker does not count.
 
-        :param but: UUID of an instance whose lease is left out
+        :param but: UUID of an instance whose lease is left out, or None
         """
         return [each for uuid, each in self.list_all()
                 if uuid != but and each.usage and not each.is_counted]
@@ -208,6 +218,12 @@ def _join_cpus(sets: abc.Iterable[LeaseSet]) -> frozenset[int]:
     for each in sets:
         cpus |= each.cpus
     return cpus
+
+
+def calculate_totals(sets: abc.Iterable[LeaseSet]) -> usages.Totals:
+    """Return the Totals of the sets that have a Usage."""
+    return usages.Totals(
+        each.usage for each in sets if each.usage is not None)
 
 
 def find_equal(sets: abc.Iterable[LeaseSet],

@@ -119,6 +119,14 @@ FILTER_AND_CLAIM = {
         cause='No high-priority instance gets oversold memory. On a mix host, '
               'no instance does.',
         remedy='Use other hosts.'),
+    'small_pages': Reason(
+        text='the host has %d of %d MB of its memory in small pages free; the '
+             'instance needs %d MB in small pages',
+        cause='The other memory of the mix host is in huge pages, which an '
+              'instance gets only with ``hw:mem_page_size``. If the host has '
+              'sold too much, no memory is free.',
+        remedy='Use other hosts, a flavor with huge pages, or smaller pools '
+               'of huge pages.'),
     'too_many_vcpus': Reason(
         text='the instance has more vCPUs than the host has floating CPUs',
         cause='The limit is for low-priority instances.',

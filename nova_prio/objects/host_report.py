@@ -16,6 +16,7 @@ from oslo_versionedobjects import fields
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import memory_pages
 
 STATS_KEY = 'nova_prio'
 _VERSION_KEY = 'nova_prio_object.version'
@@ -40,7 +41,7 @@ class HostReport(base.VersionedObject):
     default: schedulers read all reports of their own major version.
     """
 
-    VERSION = '1.5'
+    VERSION = '1.6'
     OBJ_PROJECT_NAMESPACE = 'nova_prio'
     OBJ_SERIAL_NAMESPACE = 'nova_prio_object'
 
@@ -59,6 +60,8 @@ class HostReport(base.VersionedObject):
         'blocked_by': fields.StringField(default=''),
         'problem': fields.StringField(default=''),
         'leased_cpus': fields.StringField(default=''),
+        # A memory_pages.SmallPages; empty if it is None.
+        'small_pages': fields.DictOfIntegersField(default={}),
         'high_sellable': fields.IntegerField(),
         'low_sellable': fields.IntegerField(),
         'ordinary_sellable': fields.IntegerField(),
@@ -80,6 +83,9 @@ class HostReport(base.VersionedObject):
         # The vCPUs of low-priority instances on each NUMA cell of the host.
         low_by_cell = {str(cell): vcpus
                        for cell, vcpus in report.low_by_cell.items()}
+        small = {}
+        if report.small_pages is not None:
+            small = report.small_pages._asdict()
         stored = cls(
             cpu_dedicated_set=hardware.format_cpu_spec(cpus.dedicated),
             cpu_shared_set=hardware.format_cpu_spec(cpus.shared),
@@ -90,6 +96,7 @@ class HostReport(base.VersionedObject):
             blocked_cpus=hardware.format_cpu_spec(report.blocked),
             blocked_by=report.blocked_by, problem=report.problem,
             leased_cpus=hardware.format_cpu_spec(report.leased),
+            small_pages=small,
             high_sellable=report.sellable.high,
             low_sellable=report.sellable.low,
             ordinary_sellable=report.sellable.ordinary,
@@ -113,6 +120,12 @@ class HostReport(base.VersionedObject):
         used = capacity.Rows(
             high=self.high_used, low=self.low_used,
             ordinary=self.ordinary_used)
+        small = None
+        if self.small_pages:
+            small = memory_pages.SmallPages(
+                page_kb=self.small_pages['page_kb'],
+                total_mb=self.small_pages['total_mb'],
+                free_mb=self.small_pages['free_mb'])
         return capacity_report.CapacityReport(
             cpus=_make_cpus(self.cpu_dedicated_set, self.cpu_shared_set,
                             self.cpu_allocation_ratio, self.mix),
@@ -121,7 +134,7 @@ class HostReport(base.VersionedObject):
             partition_problem=self.partition_problem,
             blocked=parse_cpu_set(self.blocked_cpus),
             blocked_by=self.blocked_by, problem=self.problem,
-            leased=parse_cpu_set(self.leased_cpus))
+            leased=parse_cpu_set(self.leased_cpus), small_pages=small)
 
     @classmethod
     def from_stats(cls, stats):

@@ -62,6 +62,21 @@ def get_remaining(host_state, report, request):
     return capacity.calculate_remaining(report.sellable, used)
 
 
+def get_small_pages(host_state, report):
+    """Return the small pages that limit a request, or None.
+
+    Nova adds the placed instances of the request to the numbers.
+
+    :param report: ``capacity_report.CapacityReport``
+    """
+    # An older nova-compute does not report them, nor does its claim test them.
+    if report.small_pages is None:
+        return None
+    return numa.get_small_pages(
+        host_state.numa_topology, host_state.total_usable_ram_mb,
+        host_state.free_ram_mb)
+
+
 def limit_host_state(host_state, report, request):
     """Limit the NUMA topology of a host state to the priority of a request.
 
@@ -69,7 +84,7 @@ def limit_host_state(host_state, report, request):
     an instance of this priority may use.
 
     Each request has its own host states, and Nova adds the placed instances of
-    the request to their topologies. Therefore replace a topology only once.
+    the request to their topologies. Therefore limit the CPUs only once.
 
     :param report: ``capacity_report.CapacityReport``
     :param request: ``request_view.SchedulingRequest``. Its ``demand`` has the
@@ -79,3 +94,6 @@ def limit_host_state(host_state, report, request):
         host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)
         host_state.is_limited_to_priority = True
+    host_state.numa_topology = numa.limit_small_pages(
+        host_state.numa_topology, request.memory_parts,
+        get_small_pages(host_state, report))

@@ -45,6 +45,7 @@ class ResourceRequest(admission.Request):
             demand=demand, priority=demand.priority,
             needed_rows=capacity.calculate_needed_rows(demand),
             vcpus=flavor.vcpus, memory_mb=flavor.memory_mb,
+            memory_parts=get_memory_parts(flavor, numa_topology),
             wants_whole_cores=needs_whole_cores(flavor, numa_topology), **more)
 
 
@@ -73,6 +74,13 @@ def get_demand(flavor, numa_topology):
     return capacity.Demand(
         priority=flavor_specs.get_priority(flavor.extra_specs),
         dedicated=dedicated, shared=shared)
+
+
+def get_memory_parts(flavor, numa_topology):
+    """Return the ``memory_pages.MemoryParts`` of an instance."""
+    if numa_topology is None:
+        return ((None, flavor.memory_mb),)
+    return tuple((cell.pagesize, cell.memory) for cell in numa_topology.cells)
 
 
 def get_usage(flavor, numa_topology):

@@ -15,8 +15,11 @@ import copy
 
 from nova import objects
 from nova.virt import hardware
+from oslo_utils import units
 
 from nova_prio.model import capacity
+from nova_prio.model import leases
+from nova_prio.model import memory_pages
 
 
 def limit_to_class(host_topology, report, demand):
@@ -53,6 +56,63 @@ def block(host_topology, cpus):
     cells = [copy.copy(cell) for cell in host_topology.cells]
     for cell in cells:
         cell.pinned_cpus = cell.pinned_cpus | (cell.pcpuset & cpus)
+    return objects.NUMATopology(cells=cells)
+
+
+def get_small_pages(host_topology, memory_mb, free_memory_mb):
+    """Return the ``memory_pages.SmallPages`` of a host.
+
+    :param host_topology: nova.objects.NUMATopology, or None
+    :param memory_mb: memory of the host, of both kinds
+    :param free_memory_mb: memory that no instance has, of both kinds
+    :returns: None if the host has no huge pages
+    """
+    pages = []
+    for cell in host_topology.cells if host_topology else ():
+        for each in cell.mempages:
+            pages.append(memory_pages.Pages(
+                size_kb=each.size_kb, total=each.total, used=each.used))
+    return memory_pages.calculate_small_pages(
+        memory_mb, free_memory_mb, pages)
+
+
+def read_small_pages(node, mix, uncounted):
+    """Return the ``memory_pages.SmallPages`` that a host reports.
+
+    :param node: nova.objects.ComputeNode that the tracker keeps
+    :param mix: whether the host is a mix host; other hosts report none
+    :param uncounted: list of ``leases.LeaseSet`` that Nova does not count
+    """
+    if not mix:
+        return None
+    topology = add_usage(
+        node.numa_topology, [each.topology for each in uncounted])
+    sold_mb = leases.calculate_totals(uncounted).ram_mb
+    return get_small_pages(
+        topology, node.memory_mb, node.free_ram_mb - sold_mb)
+
+
+def limit_small_pages(host_topology, parts, small):
+    """Return the host topology with the small pages that Nova may use for ANY.
+
+    Nova does not count the small pages of instances without a NUMA topology.
+    It would use small pages of one cell, although another one has huge pages.
+
+    :param host_topology: nova.objects.NUMATopology
+    :param parts: ``memory_pages.MemoryParts`` of the instance
+    :param small: ``memory_pages.SmallPages`` of the host, or None
+    :returns: nova.objects.NUMATopology, the same one if nothing changes
+    """
+    limit_mb = memory_pages.calculate_limit_of_any(parts, small)
+    if limit_mb is None:
+        return host_topology
+    cells = [copy.copy(cell) for cell in host_topology.cells]
+    for cell in cells:
+        cell.mempages = [copy.copy(each) for each in cell.mempages]
+        for each in cell.mempages:
+            if each.size_kb == small.page_kb:
+                excess = each.free - limit_mb * units.Ki // small.page_kb
+                each.reserved = each.reserved + max(excess, 0)
     return objects.NUMATopology(cells=cells)
 
 

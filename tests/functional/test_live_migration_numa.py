@@ -7,23 +7,21 @@ import threading
 
 import fixtures
 from lxml import etree
-from nova import objects
 from nova.scheduler import host_manager
-from nova.tests.fixtures import libvirt as fakelibvirt
 from nova.tests.functional.api import client
 from nova.virt import hardware
-from oslo_utils import units
 
 from tests.functional import accounts
 from tests.functional import base
+from tests.functional import huge_pages
 
 CELLS = dict(cells=2, dedicated='0-3,6-9', shared='4-5,10-11')
 
 
-class HugePages(base.FunctionalTest):
+class HugePages(huge_pages.Hosts):
     """Two hosts with two NUMA cells, and eight pages of 1 GiB in each."""
 
-    PAGES = 8
+    pages = 8
 
     def setUp(self):
         super().setUp()
@@ -31,29 +29,11 @@ class HugePages(base.FunctionalTest):
         for name in 'mix1', 'mix2':
             self.start_seed_host(name, memory_mb=20480, **CELLS)
 
-    def start_compute(self, hostname, host_info=None, **kwargs):
-        if host_info:
-            host_info.numa_topology = fakelibvirt.NUMATopology(
-                host_info.cpu_nodes, 1, host_info.cpu_cores,
-                host_info.cpu_threads, host_info.kB_mem,
-                [fakelibvirt.create_mempages(
-                    [(4, 2 * units.Mi // 4), (units.Mi, self.PAGES)])
-                 for _ in range(host_info.cpu_nodes)])
-        return super().start_compute(hostname, host_info, **kwargs)
-
     def _boot(self, host, **extra_specs):
         flavor = self._create_flavor(
-            vcpu=2, memory_mb=self.PAGES * 1024, disk=1,
+            vcpu=2, memory_mb=self.pages * 1024, disk=1,
             extra_spec={'hw:mem_page_size': '1GB', **extra_specs})
         return self.boot(flavor, host=host)
-
-    def _free_pages(self, host):
-        """Return the number of free pages of 1 GiB in each cell."""
-        with self.record(host) as node:
-            cells = objects.NUMATopology.obj_from_db_obj(
-                node.numa_topology).cells
-        return [pages.total - pages.used for cell in cells
-                for pages in cell.mempages if pages.size_kb == units.Mi]
 
     def _assert_guest_is_in_cell(self, server, cell, cpus):
         domain = etree.fromstring(self.guest_xml(server['id']))
@@ -68,7 +48,7 @@ class HugePages(base.FunctionalTest):
         server = self._boot('mix1', **extra_specs)
         self._boot('mix2', **extra_specs)
         for host in 'mix1', 'mix2':
-            self.assertEqual([0, self.PAGES], self._free_pages(host))
+            self.assertEqual([0, self.pages], self.free_pages(host))
         before = accounts.of_all(self)
         with self.no_guest_migrates():
             self._live_migrate(server, 'failed')
@@ -81,9 +61,9 @@ class HugePages(base.FunctionalTest):
         self._live_migrate(server, 'completed')
         self.assertEqual('mix2', self.host_of(server))
         self._assert_guest_is_in_cell(server, 1, set(range(6, 12)))
-        self.assertEqual([0, 0], self._free_pages('mix2'))
+        self.assertEqual([0, 0], self.free_pages('mix2'))
         self.soon(lambda: self.assertEqual(
-            [self.PAGES] * 2, self._free_pages('mix1')))
+            [self.pages] * 2, self.free_pages('mix1')))
 
         late = self._boot('mix1', **extra_specs)
         before = accounts.of_host(self, 'mix1')

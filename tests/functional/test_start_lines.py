@@ -30,12 +30,13 @@ class StartLines(base.FunctionalTest):
         self.assertEqual(
             'nova_prio RELEASE: dedicated CPUs none, shared CPUs 0-11, '
             'cpu_allocation_ratio as Placement has it, '
-            'cpu_priority_mix_enable false, low_emulator_set not set',
+            'cpu_priority_mix_enable false, low_emulator_set not set, '
+            'memory in small pages all',
             self._said()[-1])
 
     def test_start_line_of_host_with_low_emulator_set(self):
         self.start_seed_host(dedicated='0-6', low_emulator_set='7')
-        self.assertTrue(self._said()[-1].endswith(', low_emulator_set 7'))
+        self.assertIn(', low_emulator_set 7, ', self._said()[-1])
 
     def test_disabled_api_writes_no_start_line(self):
         said = self._said()

@@ -40,8 +40,8 @@ REMEDIES = {
                     'are named: pin them to other CPUs with virsh vcpupin and '
                     'virsh emulatorpin, or shut them down.',
     'oversold': 'Migrate instances away, or set the CPU sets, '
-                'cpu_priority_mix_enable and the CPU allocation ratio as they '
-                'were.',
+                'cpu_priority_mix_enable, the CPU allocation ratio and the '
+                'pools of huge pages as they were.',
     'pin_conflict': 'Migrate one of the two instances. If its guest is off, '
                     'migrate it cold, or shelve and unshelve it. If one of '
                     'them awaits the confirmation of a resize, confirm the '

@@ -49,6 +49,9 @@ def check(view: host_view.HostView) -> finding.Findings:
     for row in capacity.find_oversold_rows(report.sellable, report.used):
         oversold.append('%s: %d of %d sold' % (
             row, getattr(report.used, row), getattr(report.sellable, row)))
+    small = report.small_pages
+    if small is not None and small.free_mb < 0:
+        oversold.append('small pages: %d MB too many sold' % -small.free_mb)
     if oversold:
         yield finding.Finding('oversold', compute=', '.join(oversold))
     if report.blocked:

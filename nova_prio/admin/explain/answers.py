@@ -13,6 +13,7 @@ import os_resource_classes as orc
 
 from nova_prio.model import admission
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.scheduler.filters import priority_filter
 from nova_prio.scheduler import host_view
 from nova_prio.scheduler import request_view
@@ -28,10 +29,14 @@ CELL, REQUEST_FILTER, PLACEMENT = 'cell', 'request filter', 'Placement'
 SCHEDULER, COMPUTE, PASSES = 'nova-scheduler', 'nova-compute', 'passes'
 PRIORITY_FILTER = 'PriorityFilter'
 
-#: What the planner of moves can free: rows and resource classes. A row is a
-#: number of vCPUs that a host may sell; see ``nova_prio.model.capacity``.
+#: What the planner of moves can free: rows, small pages and resource classes.
+#: ``nova_prio.model.capacity`` explains rows, numbers of vCPUs that a host may
+#: sell, and ``nova_prio.model.memory_pages`` explains small pages.
 MOVABLE = {row + ' row' for row in capacity.Rows._fields}.union(
-    [orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB])
+    [memory_pages.RESOURCE, orc.VCPU, orc.PCPU, orc.MEMORY_MB, orc.DISK_GB])
+
+# Reason -> what is missing, beside the rows.
+_RESOURCES = {'memory': orc.MEMORY_MB, 'small_pages': memory_pages.RESOURCE}
 
 
 @dataclasses.dataclass(eq=False)
@@ -41,8 +46,8 @@ class Answer:
     ``host`` is the name of the host or, if it has several nodes, host and node
     with a colon between them, as in a request. ``result`` is one of the
     constants of this module, or the name of a filter. ``missing`` is a dict,
-    row, such as 'high row', or resource class -> missing amount; it is empty
-    if the host passes, or refuses for another reason than a shortage. ``rank``
+    name of ``MOVABLE``, such as 'high row' -> missing amount; it is empty if
+    the host passes, or refuses for another reason than a shortage. ``rank``
     and ``weight`` are those of PriorityWeighter, if the host passes.
     ``is_curable`` tells whether the host may fit after moves of other
     instances.
@@ -110,21 +115,23 @@ def get_missing(state: host_manager.HostState,
     view = host_view.get_report(state) if refusal.needed else None
     if view is None:
         return {}
-    limits = {'memory': state.total_usable_ram_mb}
+    limits = {orc.MEMORY_MB: state.total_usable_ram_mb}
+    small = host_view.get_small_pages(state, view)
+    if small is not None:
+        limits[memory_pages.RESOURCE] = small.total_mb
     for row, vcpus in view.sellable._asdict().items():
         limits[row + ' row'] = vcpus
     missing = {}
     for each in admission.find_refusals(
             view, request, host_view.get_remaining(state, view, request),
-            state.free_ram_mb):
-        name = each.reason.replace('_capacity', ' row')
+            state.free_ram_mb, small):
+        name = _RESOURCES.get(
+            each.reason, each.reason.replace('_capacity', ' row'))
         if name not in limits:
             return {}
         assert each.needed is not None and each.available is not None
         # More than the host has can never be free.
         if each.needed > limits[name]:
             return {}
-        if name == 'memory':
-            name = orc.MEMORY_MB
         missing[name] = each.needed - each.available
     return missing

@@ -4,7 +4,7 @@
 
 Nova's filters decide on copies of the host states, and Placement's rows are
 copied too. Traits, aggregates and trees are the answers of Placement. Devices
-and huge pages of instances that leave do not become free.
+of instances that leave do not become free.
 """
 
 from __future__ import annotations

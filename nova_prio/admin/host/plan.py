@@ -26,6 +26,7 @@ from nova_prio.placement import allocations
 from nova_prio.virt import demand
 from nova_prio.virt import driver_alias
 from nova_prio.virt.libvirt import guest_xml
+from nova_prio.virt import numa
 
 _PlanRows = abc.Iterator[plan_format.PlanRow]
 
@@ -150,6 +151,18 @@ def _list_capacity(view: host_view.HostView, present_cpus: capacity.HostCPUs,
     yield plan_format.PlanRow(
         plan_format.CAPACITY, 'memory', present={'left': free_mb},
         planned={'left': max(free_mb, 0)}, remedy=remedy)
+    small = numa.read_small_pages(view.node, planned_cpus.mix, uncounted=())
+    if small:
+        remedy = ('Guests without huge pages, such as most low-priority ones, '
+                  'get only the memory in small pages.')
+        if small.free_mb < 0:
+            remedy += (' It is oversold: with mix, the host takes no such '
+                       'guest until %d MB have moved away.' % -small.free_mb)
+        yield plan_format.PlanRow(
+            plan_format.CAPACITY, 'small pages',
+            present={'total': small.total_mb, 'left': small.free_mb},
+            planned={'total': small.total_mb, 'left': max(small.free_mb, 0)},
+            remedy=remedy)
 
 
 def _get_amounts(row: str, sellable: capacity.Rows, sold: capacity.Rows,

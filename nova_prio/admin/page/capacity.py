@@ -208,7 +208,7 @@ def _describe_shortage(host: host_inventory.HostRecord,
     texts = []
     # Pass the memory of one instance as free, so that memory never limits.
     for refusal in admission.find_refusals(
-            report, request, report.remaining, request.memory_mb):
+            report, request, report.remaining, request.memory_mb, small=None):
         row, is_row, _ = refusal.reason.partition('_capacity')
         text = refusal.detail
         if is_row:

@@ -7,8 +7,9 @@ The rows and the checks of the filter and the claim are those of
 module adds the checks of Placement and Nova that a plan depends on: sellable
 memory, disk, aggregates and NUMA cells.
 
-Not considered are page sizes, PCI devices, networks and thread siblings. Nova
-may therefore refuse a planned move of an instance that needs one of them.
+Not considered are the page sizes of NUMA cells, PCI devices, networks and
+thread siblings. Nova may therefore refuse a planned move of an instance that
+needs one of them.
 """
 
 from __future__ import annotations
@@ -21,14 +22,16 @@ import typing
 from nova_prio.model import admission
 from nova_prio.model import aggregate_metadata
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.model.planner import resources
 
 
 class Obstacle(typing.NamedTuple):
     """A reason why a host cannot take an instance.
 
-    ``resource`` is the row or resource class that lacks ``missing`` units. It
-    is None if no move of other instances can remove the obstacle.
+    ``resource`` is the row, the small pages (``memory_pages.RESOURCE``) or the
+    resource class that lacks ``missing`` units. It is None if no move of other
+    instances can remove the obstacle.
     """
 
     text: str
@@ -41,7 +44,8 @@ class HostFit(typing.NamedTuple):
 
     ``used`` are the used vCPUs of each row. ``free_memory_mb`` and
     ``free_disk_gb`` are as those of the Host, but the latter is 0 if the disks
-    are elsewhere. ``cells`` are the NUMA cells at this point of the plan.
+    are elsewhere. ``small_pages`` are as in a report. ``cells`` are the NUMA
+    cells at this point of the plan.
     """
 
     host: resources.Host
@@ -49,13 +53,15 @@ class HostFit(typing.NamedTuple):
     free_memory_mb: int
     free_disk_gb: int
     cells: tuple[resources.Cell, ...]
+    small_pages: memory_pages.SmallPages | None
 
     @classmethod
     def from_host(cls, host: resources.Host) -> HostFit:
         """Return a host before the first move."""
         return cls(host=host, used=host.report.used_or_blocked,
                    free_memory_mb=host.free_memory_mb,
-                   free_disk_gb=host.free_disk_gb or 0, cells=host.cells)
+                   free_disk_gb=host.free_disk_gb or 0, cells=host.cells,
+                   small_pages=host.report.small_pages)
 
     def add(self, needs: resources.Needs, cells: tuple[int, ...],
             sign: int = 1) -> HostFit:
@@ -71,11 +77,16 @@ class HostFit(typing.NamedTuple):
                 used=capacity.add_rows(cell.used, guest.rows, sign),
                 free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb)
         request = needs.request
+        small = self.small_pages
+        if small is not None:
+            needed_mb = memory_pages.calculate_needed(
+                request.memory_parts, small.page_kb)
+            small = small._replace(free_mb=small.free_mb - sign * needed_mb)
         return self._replace(
             used=capacity.add_rows(self.used, request.needed_rows, sign),
             free_memory_mb=self.free_memory_mb - sign * request.memory_mb,
             free_disk_gb=self.free_disk_gb - sign * needs.disk_gb,
-            cells=tuple(changed))
+            cells=tuple(changed), small_pages=small)
 
     @property
     def remaining(self) -> capacity.Rows:
@@ -142,7 +153,7 @@ class HostFit(typing.NamedTuple):
         refused = set()
         for each in admission.find_refusals(
                 self.host.report, needs.request, self.remaining,
-                self.free_memory_mb):
+                self.free_memory_mb, self.small_pages):
             refused.add(each.reason)
             yield self._convert_refusal(each)
         sellable_mb = self.free_memory_mb + self.host.overcommit_mb
@@ -164,6 +175,9 @@ class HostFit(typing.NamedTuple):
         row = refusal.reason.removesuffix('_capacity')
         if refusal.reason == 'memory':
             resource = 'MEMORY_MB'
+        elif (refusal.reason == 'small_pages' and self.small_pages and
+                needed <= self.small_pages.total_mb):
+            resource = memory_pages.RESOURCE
         # More than the host sells can never be free.
         elif needed <= getattr(self.host.report.sellable, row, -1):
             resource = row + ' row'

@@ -34,6 +34,7 @@ import dataclasses
 import typing
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.model.planner import arrange
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import greedy
@@ -227,6 +228,7 @@ def _measure_shortage(
             permanent += 1
         else:
             missing[each.resource] = each.missing
-    memory_mb = missing.pop('MEMORY_MB', 0)
+    memory_mb = (missing.pop('MEMORY_MB', 0) +
+                 missing.pop(memory_pages.RESOURCE, 0))
     disk_gb = missing.pop('DISK_GB', 0)
     return permanent, missing.total(), memory_mb, disk_gb

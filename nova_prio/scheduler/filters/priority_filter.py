@@ -37,14 +37,15 @@ class PriorityFilter(filters.BaseHostFilter):
     * the report of the host, in the stats of the compute node
     * ``priority_mix``, ``priority`` and ``priority_ordinary`` in the metadata
       of the host's aggregates, because Placement's mirror may be out of date
-    * memory, NUMA topology, allocation ratios and allocation candidates of the
-      host, as Nova's filters do
+    * memory, pages, NUMA topology, allocation ratios and allocation candidates
+      of the host, as Nova's filters do
 
     If data are missing:
 
     * A host without a report, or in no aggregate with ``priority_mix=true`` or
       ``priority=true``, takes no priority instance.
     * A host whose report cannot be read takes no instance.
+    * If a report does not name the small pages of the host, they are no limit.
     * A host without known allocation ratios takes no instance with a NUMA
       topology.
 
@@ -174,7 +175,8 @@ def _check_capacity(host_state, report, request):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
     refusals = admission.find_refusals(
-        report, request, remaining, host_state.free_ram_mb)
+        report, request, remaining, host_state.free_ram_mb,
+        host_view.get_small_pages(host_state, report))
     first_refusal = next(refusals, None)
     if first_refusal:
         return first_refusal

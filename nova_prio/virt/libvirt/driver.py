@@ -44,6 +44,7 @@ from nova_prio.virt import demand
 from nova_prio.virt.libvirt import config_checks
 from nova_prio.virt.libvirt import guest_xml
 from nova_prio.virt.libvirt import live_migration
+from nova_prio.virt import numa
 
 CONF = nova.conf.CONF
 LOG = logging.getLogger(__name__)
@@ -107,12 +108,22 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         LOG.info(
             'nova_prio %s: dedicated CPUs %s, shared CPUs %s, '
             'cpu_allocation_ratio %s, cpu_priority_mix_enable %s, '
-            'low_emulator_set %s', contract.get_own_release(),
+            'low_emulator_set %s, memory in small pages %s',
+            contract.get_own_release(),
             hardware.format_cpu_spec(dedicated) or 'none',
             hardware.format_cpu_spec(self._get_vcpu_available()) or 'none',
             CONF.cpu_allocation_ratio or 'as Placement has it',
             str(self.mix).lower(),
-            CONF.nova_prio.low_emulator_set or 'not set')
+            CONF.nova_prio.low_emulator_set or 'not set',
+            self._format_small_pages())
+
+    def _format_small_pages(self):
+        """Return the memory that guests without huge pages may have."""
+        memory_mb = self._host.get_memory_mb_total()
+        small = numa.get_small_pages(
+            self._get_host_numa_topology(), memory_mb,
+            memory_mb - CONF.reserved_host_memory_mb)
+        return '%d MB' % small.free_mb if small else 'all'
 
     def probe_partitions(self):
         """Let libvirt start a test guest in the partition of each priority.

@@ -6,6 +6,7 @@ import pytest
 
 from nova_prio.model import admission
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 
 
 def make_host(mix=True, partition_problem='', blocked=(), blocked_by='',
@@ -18,16 +19,19 @@ def make_host(mix=True, partition_problem='', blocked=(), blocked_by='',
 
 
 def make_request(priority=None, needed=(0, 4, 4), vcpus=4, memory_mb=256,
-                 wants_whole_cores=False):
+                 wants_whole_cores=False, page_size=None):
     return types.SimpleNamespace(
         priority=priority, needed_rows=capacity.Rows(*needed), vcpus=vcpus,
-        memory_mb=memory_mb, wants_whole_cores=wants_whole_cores)
+        memory_mb=memory_mb, memory_parts=((page_size, memory_mb),),
+        wants_whole_cores=wants_whole_cores)
 
 
-def find_reasons(host, request, remaining=(8, 16, 8), free_memory_mb=4096):
+def find_reasons(host, request, remaining=(8, 16, 8), free_memory_mb=4096,
+                 small=None):
     return [(refusal.reason, refusal.needed, refusal.available)
             for refusal in admission.find_refusals(
-                host, request, capacity.Rows(*remaining), free_memory_mb)]
+                host, request, capacity.Rows(*remaining), free_memory_mb,
+                small)]
 
 
 def test_all_reasons_are_reported():
@@ -69,6 +73,34 @@ def test_mix_host_and_high_priority_need_free_memory(mix, priority, refused):
         make_host(mix), make_request(priority, (0, 0, 0)), free_memory_mb=-1)
 
 
+@pytest.mark.parametrize('priority', ['high', 'low', None])
+@pytest.mark.parametrize('page_size, free_mb, available', [
+    (None, 256, None), (None, 255, 255), (4, 255, 255),
+    (memory_pages.SMALL, 255, 255),
+    # Too much memory is sold: a running guest stays, a new one is refused.
+    (None, -512, 0),
+    # Huge pages come from the pools, and Nova decides on ANY.
+    (2048, -512, None), (memory_pages.ANY, -512, None), (-2, -512, None),
+])
+def test_mix_host_needs_free_small_pages(
+        priority, page_size, free_mb, available):
+    small = memory_pages.SmallPages(page_kb=4, total_mb=2048, free_mb=free_mb)
+    request = make_request(priority, (0, 0, 0), page_size=page_size)
+    expected = []
+    if available is not None:
+        expected = [('small_pages', 256, available)]
+    assert expected == find_reasons(make_host(), request, small=small)
+    assert [] == find_reasons(make_host(mix=False), request, small=small)
+
+
+def test_detail_names_small_pages():
+    refusal, = admission.find_refusals(
+        make_host(), make_request('low', (0, 1, 0)), capacity.Rows(8, 16, 8),
+        4096, memory_pages.SmallPages(page_kb=4, total_mb=2048, free_mb=-1))
+    assert ('the host has 0 of 2048 MB of its memory in small pages free; the '
+            'instance needs 256 MB in small pages' == refusal.detail)
+
+
 def test_host_without_mix_takes_whole_cores():
     assert [] == find_reasons(
         make_host(mix=False),
@@ -98,18 +130,18 @@ def test_refusal_as_text_omits_missing_numbers(numbers, text):
 def test_detail_names_row_and_blocking_guests():
     refusal, = admission.find_refusals(
         make_host(), make_request('low', (0, 4, 0)), capacity.Rows(8, 3, 0),
-        4096)
+        4096, None)
     assert ('the low row has 3 of 16 vCPUs free, 4 are needed' ==
             refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}), make_request('high', (4, 0, 0)),
-        capacity.Rows(3, 16, 8), 4096)
+        capacity.Rows(3, 16, 8), 4096, None)
     assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests on '
             'stale CPU sets use 2 more until a hard reboot or a move of these '
             'guests)' == refusal.detail)
     refusal, = admission.find_refusals(
         make_host(blocked={4, 5}, blocked_by='vm-a, vm-b'),
-        make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096)
+        make_request('high', (4, 0, 0)), capacity.Rows(3, 16, 8), 4096, None)
     assert ('the high row has 3 of 8 vCPUs free, 4 are needed (guests use 2 '
             'more until those on stale CPU sets are hard rebooted or moved, '
             'and the others are pinned to other CPUs or shut down with virsh) '

@@ -4,7 +4,9 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
+from nova_prio.model import capacity
 from nova_prio.model import leases
+from nova_prio.model import usage
 
 
 def lease(*cpus):
@@ -29,6 +31,22 @@ def test_instances_without_dedicated_cpus_share_a_host(host):
     for uuid in 'ab':
         assert {} == host.begin(uuid, lease())
     assert 2 == len(host.list_all())
+
+
+def test_totals_of_all_and_of_arrived_sets(host):
+    for uuid, memory_mb, is_counted, is_incoming in (
+            ('a', 1, True, False), ('b', 2, True, True),
+            ('c', 4, False, False), ('d', None, True, False)):
+        used = memory_mb and usage.Usage(
+            demand=capacity.Demand(None, 0, 1), shared_by_cell={}, vcpu=1,
+            memory_mb=memory_mb, ram_mb=memory_mb, memory_by_cell={})
+        host.begin(uuid, leases.LeaseSet(
+            usage=used, is_counted=is_counted, is_incoming=is_incoming))
+    assert (7, 1) == (
+        host.count_all().ram_mb, host.count_arrived().ram_mb)
+    for but, memory_mb in ((None, 4), ('a', 4), ('c', 0)):
+        assert memory_mb == leases.calculate_totals(
+            host.list_uncounted(but=but)).ram_mb
 
 
 def test_end_removes_one_set(host):

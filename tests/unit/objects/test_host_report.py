@@ -7,6 +7,7 @@ import pytest
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 
 CPUS = capacity.HostCPUs(frozenset(range(8)), frozenset(range(8, 12)),
@@ -17,7 +18,8 @@ def make_report():
     return capacity_report.CapacityReport.from_usage(
         CPUS, capacity.Rows(4, 8, 2), 14, {1: 3},
         partition_problem='no partition', blocked=frozenset((6, 7)),
-        blocked_by='vm-b', problem='no report', leased=frozenset((5,)))
+        blocked_by='vm-b', problem='no report', leased=frozenset((5,)),
+        small_pages=memory_pages.SmallPages(4, 2048, -512))
 
 
 def write(report):
@@ -30,7 +32,7 @@ def test_fields_and_version_are_unchanged():
     checker = fixture.ObjectVersionChecker(
         {'HostReport': [host_report.HostReport]})
     expected, actual = checker.test_hashes(
-        {'HostReport': '1.5-d83342c60c54c698ead9bc643e26e8be'})
+        {'HostReport': '1.6-39cf23d7e6bb176e91b718633e85a65c'})
     assert expected == actual
 
 
@@ -48,7 +50,7 @@ def test_stored_text_is_unchanged():
     """Schedulers of all releases with this major version read it."""
     assert {'nova_prio_object.name': 'HostReport',
             'nova_prio_object.namespace': 'nova_prio',
-            'nova_prio_object.version': '1.5',
+            'nova_prio_object.version': '1.6',
             'nova_prio_object.data': {
                 'blocked_by': 'vm-b', 'blocked_cpus': '6-7',
                 'cpu_allocation_ratio': '2.0', 'cpu_dedicated_set': '0-7',
@@ -57,6 +59,8 @@ def test_stored_text_is_unchanged():
                 'low_by_cell': {'1': 3}, 'low_sellable': 16, 'low_used': 8,
                 'mix': True, 'ordinary_sellable': 8, 'ordinary_used': 2,
                 'partition_problem': 'no partition', 'problem': 'no report',
+                'small_pages': {
+                    'free_mb': -512, 'page_kb': 4, 'total_mb': 2048},
                 'vcpus_used': 14}} == jsonutils.loads(
         write(make_report())[host_report.STATS_KEY])
 
@@ -87,6 +91,9 @@ def test_report_of_an_older_compute_is_read():
     assert ({6, 7}, '', '') == (read.blocked, read.blocked_by, read.problem)
     read = read_as('1.4', leased_cpus=None)
     assert {6, 7} == read.hidden
+    read = read_as('1.5', small_pages=None)
+    assert read.small_pages is None
+    assert {5, 6, 7} == read.hidden
 
 
 @pytest.mark.parametrize('names, text', [
@@ -104,6 +111,7 @@ def test_report_of_a_problem_has_no_remaining_capacity():
     read = host_report.HostReport.from_stats(write(made))
     assert ('no report', 14, False) == (
         read.problem, read.vcpus_used, read.mix)
+    assert read.small_pages is None
     assert capacity.Rows(0, 0, 0) == read.remaining
 
 

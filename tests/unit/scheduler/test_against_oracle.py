@@ -21,6 +21,7 @@ from nova.virt import hardware
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter
 from tests.unit import nova_objects
@@ -43,12 +44,33 @@ class Host:
     ordinary: int
     low_by_cell: dict
     free_ram_mb: int
+    reports_pages: bool
     state: object
 
     @property
     def is_mix(self):
         """Whether the report says that the host is a mix host."""
         return self.mix and self.report == 'readable'
+
+    @property
+    def free_small_mb(self):
+        """Free memory in small pages, in MB; None without such a limit."""
+        pages = [page for cell in self.topology.cells
+                 for page in cell.mempages]
+        huge = [page for page in pages if page.size_kb > self.page_kb]
+        if not (self.is_mix and self.reports_pages and self.state.numa_topology
+                and huge):
+            return None
+        unused_kb = sum(
+            page.size_kb * (page.total - page.used) for page in huge)
+        return max(0, math.floor(
+            self.free_ram_mb - fractions.Fraction(unused_kb, 1024)))
+
+    @property
+    def page_kb(self):
+        """The size of small pages."""
+        return min([page.size_kb for cell in self.topology.cells
+                    for page in cell.mempages], default=0)
 
     @property
     def rows(self):
@@ -127,6 +149,13 @@ def class_fits(host, request):
     if ((host.is_mix or request.priority == 'high') and
             request.memory_mb > host.free_ram_mb):
         return False
+    if host.free_small_mb is not None:
+        needed = sum(cell.memory for cell in request.cells
+                     if cell.pagesize in (None, -1, host.page_kb))
+        if not request.cells:
+            needed = request.memory_mb
+        if needed > host.free_small_mb:
+            return False
     if request.priority == 'low' and request.vcpus > sum(
             len(cell.cpuset) + len(cell.pcpuset) * host.is_mix
             for cell in host.topology.cells):
@@ -159,7 +188,13 @@ def memory_fits(host, request, cell, guest):
     if guest.pagesize:
         allowed = PAGES.get(guest.pagesize, lambda sizes: [
             size for size in sizes if size == guest.pagesize])(sizes)
-        return any(wanted_kb <= pages[size].free_kb and not wanted_kb % size
+        free_kb = {size: pages[size].free_kb for size in allowed}
+        if (guest.pagesize == -3 and host.free_small_mb is not None and
+                host.page_kb in free_kb):
+            free_kb[host.page_kb] = min(
+                free_kb[host.page_kb],
+                host.free_small_mb // len(request.cells) * 1024)
+        return any(wanted_kb <= free_kb[size] and not wanted_kb % size
                    for size in allowed)
     if sizes:
         smallest = pages[sizes[0]]
@@ -223,7 +258,7 @@ def draw_host(rnd, request, **choices):
             cell.id: rnd.randint(0, cell.cpu_usage)
             for cell in topology.cells},
         free_ram_mb=rnd.choice([4096] * 18 + [768, 384, 192, 191, 0, -64]),
-        state=None)
+        reports_pages=rnd.choice([True, True, False]), state=None)
     drawn.low = sum(drawn.low_by_cell.values())
     drawn.ordinary = sum(
         cell.cpu_usage for cell in topology.cells) - drawn.low
@@ -238,6 +273,10 @@ def draw_host(rnd, request, **choices):
     if drawn.allows_priority:
         aggregates.append(nova_objects.aggregate(
             **{rnd.choice(['priority_mix', 'priority']): 'true'}))
+    if drawn.reports_pages:
+        # Near the limit of small pages, which is free memory less huge pages.
+        drawn.free_ram_mb = rnd.choice(
+            [drawn.free_ram_mb, 1536, 1151, 1152, 960, 959])
     drawn.state = state_of(drawn, ratio, aggregates)
     falsify(rnd, drawn)
     return drawn
@@ -257,7 +296,8 @@ def state_of(host, ratio, aggregates):
             capacity.parse_ratio(ratio), host.mix),
         pinned=[cpu for cell in cells for cpu in cell.pinned_cpus],
         low=host.low, ordinary=host.ordinary, aggregates=aggregates,
-        cells=cells, low_by_cell=host.low_by_cell)
+        cells=cells, low_by_cell=host.low_by_cell, small_pages=(
+            memory_pages.SmallPages(4, 0, 0) if host.reports_pages else None))
 
 
 def falsify(rnd, host):

@@ -2,10 +2,12 @@
 
 import logging
 
+from nova import objects
 from oslo_serialization import jsonutils
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.objects import host_report
 from nova_prio.scheduler.filters import priority_filter as pf
 from tests.unit import nova_objects as nova
@@ -103,6 +105,84 @@ def test_high_instance_needs_memory_that_is_not_oversold(decide):
     assert decide(nova.LOW, state) is None
     state.free_ram_mb = 256
     assert decide(nova.HIGH, state) is None
+
+
+def host_with_pages(free_ram_mb, is_reported=True, used=0, cells=1, **kwargs):
+    """Return a mix host with 512 MB in small pages, and 1792 in each cell.
+
+    :param used: used huge pages of 2 MiB of the first cell
+    """
+    dedicated, shared = sorted(nova.CPUS.dedicated), sorted(nova.CPUS.shared)
+    made = []
+    for number in range(cells):
+        cell = nova.numa_cell(number, dedicated[number::cells],
+                              shared[number::cells])
+        cell.mempages.append(objects.NUMAPagesTopology(
+            size_kb=2048, total=896, used=0 if number else used))
+        made.append(cell)
+    state = nova.host_state(cells=made, small_pages=memory_pages.SmallPages(
+        page_kb=4, total_mb=512, free_mb=0) if is_reported else None, **kwargs)
+    state.free_ram_mb = free_ram_mb
+    return state
+
+
+SMALL, ANY, LARGE, OF_4_KIB, OF_2_MIB = [
+    nova.flavor(vcpus=1, hw__cpu_priority='low', hw__cpu_policy='shared',
+                hw__mem_page_size=size)
+    for size in ('small', 'any', 'large', '4', '2MB')]
+
+
+@pytest.mark.parametrize('flavor', [
+    nova.HIGH, nova.LOW, nova.ORDINARY, nova.PINNED, SMALL, OF_4_KIB])
+def test_small_pages_of_a_mix_host(decide, flavor):
+    # 896 * 2 MiB = 1792 MiB are unused huge pages.
+    for free_ram_mb, used, available in (
+            (2048, 0, None), (2047, 0, 255), (255, 896, 255), (256, 896, None),
+            (1791, 0, 0)):
+        refusal = available is not None and ('small_pages', 256, available)
+        if free_ram_mb == 255:
+            refusal = ('memory', 256, 255)
+        assert (refusal or None) == decide(
+            flavor, host_with_pages(free_ram_mb, used=used))
+    assert decide(flavor, host_with_pages(1791, is_reported=False)) is None
+    without_mix = host_with_pages(1791, is_reported=False, cpus=NO_MIX)
+    assert decide(flavor, without_mix) is None
+
+
+@pytest.mark.parametrize('flavor', [LARGE, OF_2_MIB, ANY])
+def test_guest_with_huge_pages_needs_no_small_pages(decide, flavor):
+    assert decide(flavor, host_with_pages(1024)) is None
+    full = host_with_pages(1024, used=896)
+    if flavor == ANY:
+        # Nova uses small pages if they suffice.
+        assert decide(flavor, full) is None
+        full = host_with_pages(255 + 254, used=896 - 127)
+    assert ('numa_topology', None, None) == decide(flavor, full)
+
+
+def test_any_page_size_uses_huge_pages_of_another_cell(decide):
+    """Nova tries the first cell first, where it has counted no guest."""
+    state = host_with_pages(1792 + 255, used=896, cells=2)
+    assert decide(ANY, state) is None
+    spec = nova.request_spec(ANY)
+    state.consume_from_request(spec)
+    assert [(1, 2048)] == [(cell.id, cell.pagesize)
+                           for cell in spec.numa_topology.cells]
+
+
+def test_counts_small_pages_consumed_by_the_same_request(decide):
+    for flavor in nova.LOW, SMALL, nova.HIGH:
+        state = host_with_pages(1792 + 511)
+        assert decide(flavor, state) is None
+        state.consume_from_request(nova.request_spec(flavor))
+        assert ('small_pages', 256, 255) == decide(flavor, state)
+    state = host_with_pages(1792 + 511)
+    # Each instance takes 128 of the 896 huge pages.
+    for _ in range(7):
+        assert decide(LARGE, state) is None
+        state.consume_from_request(nova.request_spec(LARGE))
+    assert ('numa_topology', None, None) == decide(LARGE, state)
+    assert decide(nova.LOW, state) is None
 
 
 def test_more_low_vcpus_than_floating_cpus_are_refused(decide):

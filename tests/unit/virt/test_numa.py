@@ -3,10 +3,14 @@
 import types
 
 from nova import objects
+from nova.virt import hardware
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
+from nova_prio.virt import demand
 from nova_prio.virt import numa
+from tests.unit import nova_objects
 
 objects.register_all()
 
@@ -83,3 +87,55 @@ def test_blocked_cpus_count_as_pinned():
 def test_topology_is_the_same_if_nothing_limits_it():
     host = objects.NUMATopology(cells=[cell(0, range(4), (4, 5), 0)])
     assert host is numa.limit_to_class(host, report(), PINNED)
+
+
+def host_with_pages(used=0):
+    """Return a host of 4 GiB, with 1 GiB of huge pages in each of two cells.
+
+    :param used: used pages of 2 MiB of the first cell
+    """
+    cells = []
+    for number in range(2):
+        each = nova_objects.numa_cell(number, (), (number,))
+        each.mempages.append(objects.NUMAPagesTopology(
+            size_kb=2048, total=512, used=0 if number else used, reserved=99))
+        cells.append(each)
+    return objects.NUMATopology(cells=cells)
+
+
+def test_small_pages_of_a_host():
+    assert (4, 2048, 1024) == numa.get_small_pages(
+        host_with_pages(), 4096, 3072)
+    assert (4, 2048, 1536) == numa.get_small_pages(
+        host_with_pages(256), 4096, 3072)
+    assert numa.get_small_pages(None, 4096, 3072) is None
+
+
+def test_reported_small_pages_contain_what_nova_does_not_count():
+    node = objects.ComputeNode(
+        memory_mb=4096, free_ram_mb=3072,
+        numa_topology=host_with_pages()._to_json())
+    flavor = nova_objects.flavor(hw__mem_page_size='2MB')
+    huge = hardware.numa_get_constraints(flavor, objects.ImageMeta(
+        properties=objects.ImageMetaProps()))
+    uncounted = [demand.get_lease_set(each, topology) for each, topology in (
+        (nova_objects.flavor(), None), (flavor, huge))]
+    assert (4, 2048, 1024) == numa.read_small_pages(node, True, [])
+    # The guests have 256 MB each, only one of them in small pages.
+    assert (4, 2048, 768) == numa.read_small_pages(node, True, uncounted)
+    assert numa.read_small_pages(node, False, uncounted) is None
+
+
+def test_any_page_size_may_use_free_small_pages_of_each_cell():
+    host = host_with_pages()
+    host.cells[1].mempages[0].used = 1024 * 1024 - 10
+    before = host._to_json()
+    small = memory_pages.SmallPages(page_kb=4, total_mb=2048, free_mb=3)
+    parts = ((memory_pages.ANY, 100), (memory_pages.ANY, 156))
+    limited = numa.limit_small_pages(host, parts, small)
+    # 1 MB for each of two guest cells; the second host cell has less.
+    assert [[256, 413], [10, 413]] == [
+        [each.free for each in cell.mempages] for cell in limited.cells]
+    assert before == host._to_json()
+    assert host is numa.limit_small_pages(host, ((None, 256),), small)
+    assert host is numa.limit_small_pages(host, parts, None)

@@ -35,18 +35,21 @@ def make_report(cpus, used=(0, 0, 0), **more):
         'mix': cpus.mix, 'floating_cpus': len(cpus.floating),
         'shared_cpus': len(cpus.shared), 'sellable': cpus.sellable,
         'used_or_blocked': capacity.Rows(*used), 'partition_problem': '',
-        'blocked': frozenset(), 'blocked_by': '', 'problem': '', **more})
+        'blocked': frozenset(), 'blocked_by': '', 'problem': '',
+        'small_pages': None, **more})
 
 
 def make_needs(priority=None, dedicated=0, shared=0, memory_mb=1,
-               has_cells=False, whole_cores=False, **more):
+               has_cells=False, whole_cores=False, page_size=None, **more):
     """Return Needs; with ``has_cells``, the guest has one NUMA cell."""
     need = capacity.Demand(priority, dedicated, shared)
     rows = capacity.calculate_needed_rows(need)
     cells = (resources.GuestCell(rows, memory_mb),) if has_cells else ()
     return resources.Needs(
-        demand.ResourceRequest(need, priority, rows, dedicated + shared,
-                               memory_mb, whole_cores), cells=cells, **more)
+        demand.ResourceRequest(
+            need, priority, rows, dedicated + shared, memory_mb,
+            ((page_size, memory_mb),), whole_cores),
+        cells=cells, **more)
 
 
 def make_host(name, dedicated=8, shared=4, memory_mb=1000, cells=0,

@@ -9,11 +9,15 @@ import pytest
 
 from nova_prio.model import capacity
 from nova_prio.model import capacity_report
+from nova_prio.model import memory_pages
 from nova_prio.model.planner import host_fit
 from nova_prio.model.planner import resources
 from tests.unit.model.planner import fleets
 
 objects.register_all()
+
+SMALL_PAGES = dict(small_pages=memory_pages.SmallPages(
+    page_kb=4, total_mb=10, free_mb=5))
 
 
 def find_obstacles(host, needs):
@@ -43,6 +47,13 @@ def find_obstacles(host, needs):
      dict(shared=1, memory_mb=8), (
         'the host has 4 MB of sellable memory free, 8 MB are needed',
         'MEMORY_MB', 4)),
+    (dict(report=SMALL_PAGES), dict(shared=1, memory_mb=8), (
+        'the host has 5 of 10 MB of its memory in small pages free; the '
+        'instance needs 8 MB in small pages', 'MB in small pages', 3)),
+    # No move frees more small pages than the host has.
+    (dict(report=SMALL_PAGES), dict(shared=1, memory_mb=11, page_size=4), (
+        'the host has 5 of 10 MB of its memory in small pages free; the '
+        'instance needs 11 MB in small pages', None, 0)),
     (dict(free_disk_gb=5), dict(shared=1, disk_gb=8),
      ('the host has 5 GB of disk free, 8 GB are needed', 'DISK_GB', 3)),
     (dict(is_enabled=False), dict(shared=1),
@@ -83,12 +94,25 @@ def test_obstacle_names_the_shortage(host, needs, obstacle):
     (dict(aggregates=[fleets.NO_ORDINARY]), dict(shared=1)),
     (dict(report=dict(problem='Another driver.')), dict(shared=1)),
     (dict(free_disk_gb=0), dict(shared=1)),
+    (dict(report=SMALL_PAGES), dict(shared=1, memory_mb=5)),
+    (dict(report=SMALL_PAGES), dict(shared=1, memory_mb=8, page_size=2048)),
     ({}, dict(shared=1, refused_hosts=frozenset(['other']))),
     ({}, dict(priority='low', shared=12)),
 ])
 def test_instance_fits(host, needs):
     assert [] == find_obstacles(
         fleets.make_host('host', **host), fleets.make_needs(**needs))
+
+
+@pytest.mark.parametrize('page_size, free_mb', [
+    (None, 2), (memory_pages.SMALL, 2), (4, 2), (2048, 5)])
+def test_guest_takes_small_pages_and_gives_them_back(page_size, free_mb):
+    needs = fleets.make_needs(shared=1, memory_mb=3, page_size=page_size)
+    before = host_fit.HostFit.from_host(
+        fleets.make_host('host', report=SMALL_PAGES))
+    after = before.add(needs, ())
+    assert free_mb == after.small_pages.free_mb
+    assert before == after.add(needs, (), sign=-1)
 
 
 def test_report_of_a_host_can_be_used():

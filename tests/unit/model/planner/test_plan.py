@@ -3,6 +3,7 @@
 import pytest
 
 from nova_prio.model import capacity
+from nova_prio.model import memory_pages
 from nova_prio.model.planner import fleet as fleet_module
 from nova_prio.model.planner import plan
 from tests.unit.model.planner import fleets
@@ -173,6 +174,21 @@ def test_preemption_frees_memory():
     found = plan.plan_room(fleet, make_wanted(HIGH, memory_mb=4), 1)
     assert [('low', 'shelve', None)] == get_moves(found)
     assert ('a',) == found.hosts
+
+
+def test_small_pages_limit_a_drain_and_closest_miss():
+    small = dict(small_pages=memory_pages.SmallPages(4, 100, 5))
+    guests = [fleet_module.Instance(
+        uuid, fleets.make_needs('low', shared=1, memory_mb=4), host='a',
+        ways=fleets.LIVE) for uuid in 'xy']
+    fleet = fleets.make_fleet(
+        [fleets.make_host('a'), fleets.make_host('b', report=small)], guests)
+    found = plan.plan_drain(fleet, ['a'])
+    assert ['x'] == [move.uuid for move in found.moves]
+    miss, = found.misses
+    assert ('y', 'b', [('MB in small pages', 3)]) == (
+        miss.instance.uuid, miss.host, [
+            (each.resource, each.missing) for each in miss.obstacles])
 
 
 def test_guest_that_can_be_shelved_leaves_the_room_to_another():
