@@ -107,3 +107,17 @@ need_packages() {
         -o Dpkg::Options::=--force-confdef -o Dpkg::Options::=--force-confold \
         $missing
 }
+
+# copy_checkout DIRECTORY: copy the tracked and the new files of the checkout,
+# and its history, from which pbr takes the version. Leftovers of an earlier
+# build are not copied, and concurrent builds do not collide.
+copy_checkout() {
+    [ "$(git rev-parse --is-shallow-repository)" = false ] ||
+        die 'A shallow clone gives a wrong version: first run' \
+            'git fetch --unshallow --tags.'
+    {
+        echo .git
+        git ls-files --cached --others --exclude-standard
+    } | tar --create --files-from=- --ignore-failed-read | tar -x -C "$1"
+    git -C "$1" add --all
+}

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""pbr takes the version from tags: none is written in ``setup.cfg``."""
+
+import configparser
+import pathlib
+import subprocess
+
+from pbr import packaging
+import pytest
+
+NAME = 'nova-prio'
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def commit(monkeypatch, tmp_path):
+    """Enter a new clone without history; return a function that commits."""
+    monkeypatch.chdir(tmp_path)
+    for variable in 'PBR_VERSION', 'OSLO_PACKAGE_VERSION':
+        monkeypatch.delenv(variable, raising=False)
+    for role in 'AUTHOR', 'COMMITTER':
+        monkeypatch.setenv('GIT_%s_NAME' % role, 'Somebody')
+        monkeypatch.setenv('GIT_%s_EMAIL' % role, 'somebody@example.org')
+    git('init')
+
+    def add_commit(footer='Sem-Ver: bugfix'):
+        git('commit', '--allow-empty', '-m', 'Change it\n\nWhy.\n\n' + footer)
+    return add_commit
+
+
+def git(*words):
+    """Run git without the settings of the user."""
+    subprocess.run(['git', '-c', 'core.hooksPath=/dev/null',
+                    '-c', 'commit.gpgSign=false', '-c', 'tag.gpgSign=false',
+                    *words], check=True, capture_output=True)
+
+
+def read_version():
+    """Return the version of the current directory, as pbr builds it."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / 'setup.cfg')
+    return packaging.get_version(
+        NAME, config['metadata'].get('version'))
+
+
+def test_commits_without_tag_lead_to_the_first_release(commit):
+    commit('Sem-Ver: api-break')
+    # pbr does not count the first commit.
+    commit()
+    assert read_version() == '1.0.0.dev1'
+
+
+@pytest.mark.parametrize('options', ([], ['--annotate', '-m', 'Release']))
+def test_tag_is_the_version(commit, options):
+    commit('Sem-Ver: api-break')
+    git('tag', *options, '1.0.0')
+    assert read_version() == '1.0.0'
+
+
+@pytest.mark.parametrize('footer,version', (
+    ('Sem-Ver: bugfix', '1.0.1.dev1'),
+    ('Sem-Ver: feature', '1.1.0.dev1'),
+    ('Sem-Ver: api-break', '2.0.0.dev1')))
+def test_commit_after_a_tag_leads_to_the_next_release(
+        commit, footer, version):
+    commit('Sem-Ver: api-break')
+    git('tag', '1.0.0')
+    commit(footer)
+    assert read_version() == version
+
+
+def test_each_later_tag_is_accepted(commit):
+    commit('Sem-Ver: api-break')
+    git('tag', '1.0.0')
+    commit()
+    git('tag', '1.2.0')
+    assert read_version() == '1.2.0'
+
+
+def test_archive_needs_no_history(commit, tmp_path):
+    (tmp_path / 'PKG-INFO').write_text('Name: %s\nVersion: 1.0.0\n' % NAME)
+    assert read_version() == '1.0.0'
