@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Check the wheel and the source archive: ``package_check.py DIRECTORY``.
+"""Check the files of a release: ``package_check.py DIRECTORY``.
 
-The directory holds both, and in ``again`` the wheel that was built from the
-archive. Run with the Python of an environment that has the wheel, and Nova.
+``tools/release`` has written them to the directory. Run with the Python of an
+environment that has the wheel, and Nova.
 """
 
 import email
+import hashlib
 import importlib
+import json
 import pathlib
 import pkgutil
 import sys
@@ -23,14 +25,10 @@ OF_THE_PLAYER = {'fixtures', 'nova_prio_scenario', 'oslotest', 'testtools',
 
 
 def read_wheel(path):
-    """Return the files of a wheel and its metadata, a message.
-
-    pbr.json names the commit if the wheel is built in a clone.
-    """
+    """Return the files of a wheel and its metadata, a message."""
     with zipfile.ZipFile(path) as wheel:
         files = {name.replace(path.name.split('-py3')[0], 'VERSION')
-                 for name in wheel.namelist()
-                 if not name.endswith('/pbr.json')}
+                 for name in wheel.namelist()}
         metadata, = (name for name in wheel.namelist()
                      if name.endswith('.dist-info/METADATA'))
         return files, email.message_from_bytes(wheel.read(metadata))
@@ -70,21 +68,54 @@ def check_imports():
     assert not loaded, loaded
 
 
+def check_sums(directory, names):
+    """Stop if SHA256SUMS differs from the other files of a release.
+
+    :param names: set of their names
+    """
+    sums = {}
+    for line in (directory / 'SHA256SUMS').read_text().splitlines():
+        digest, name = line.split()
+        sums[name] = digest
+    assert sums.keys() == names, sums.keys() ^ names
+    for name, digest in sums.items():
+        content = (directory / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == digest, name
+
+
+def check_sbom(sbom, version):
+    """Stop if the SBOM has other components than the wheel requires.
+
+    :param sbom: the content of the CycloneDX file, a dict
+    """
+    component = sbom['metadata']['component']
+    assert (component['name'], component['version']) == (
+        'nova-prio', version), component
+    required = {}
+    for dependency in sbom['dependencies']:
+        required[dependency['ref']] = dependency.get('dependsOn', ())
+    names = {each.split('==')[0] for each in required[component['bom-ref']]}
+    assert {'lxml', 'oslo.config', 'stevedore'} < names, names
+    components = {each['name'] for each in sbom['components']}
+    assert names < components, names - components
+    # The package is installed beside Nova, and does not require it.
+    assert 'nova' not in components
+
+
 def main(directory):
     """Check everything; the first difference ends the script."""
     directory = pathlib.Path(directory)
     wheel, = directory.glob('*.whl')
-    again, = directory.glob('again/*.whl')
-    archive, = directory.glob('*.tar.gz')
-    assert wheel.name == again.name, (wheel.name, again.name)
-    assert archive.name == wheel.name.split('-py3')[0] + '.tar.gz'
     files, metadata = read_wheel(wheel)
-    assert files == read_wheel(again)[0], files ^ read_wheel(again)[0]
+    name = 'nova_prio-' + metadata['Version']
+    check_sums(directory, {wheel.name, name + '.tar.gz', name + '.cdx.json',
+                           name + '.notes.md'})
     check_files(files)
     check_metadata(metadata)
+    check_sbom(json.loads((directory / (name + '.cdx.json')).read_text()),
+               metadata['Version'])
     check_imports()
-    print('%s has %d files, as the wheel from %s' % (
-        wheel.name, len(files), archive.name))
+    print('%s has %d files' % (wheel.name, len(files)))
 
 
 if __name__ == '__main__':
