@@ -4,12 +4,22 @@
 
 from oslo_config import cfg
 
+from nova_prio.model import maturity
+
 GROUP = cfg.OptGroup(
     'nova_prio',
     title='Priority options',
     help='Options of high- and low-priority instances.')
 
-DEFAULT_OPTS = [
+
+def _mark(options):
+    """Add the maturity of each option to its help; return the options."""
+    for option in options:
+        option.help += '\nMaturity: %s\n' % maturity.OPTIONS[option.name]
+    return options
+
+
+DEFAULT_OPTS = _mark([
     cfg.BoolOpt(
         'cpu_priority_mix_enable',
         default=False,
@@ -35,9 +45,9 @@ Related options:
 * ``[DEFAULT] cpu_allocation_ratio``
 * ``[DEFAULT] compute_driver``: must be ``prio.PriorityLibvirtDriver``
 """),
-]
+])
 
-PRIORITY_OPTS = [
+PRIORITY_OPTS = _mark([
     cfg.BoolOpt(
         'enabled',
         default=False,
@@ -157,7 +167,7 @@ Related options:
       for policy, weigher in (
           ('soft_affinity', 'SoftAffinityWeigher'),
           ('soft_anti_affinity', 'SoftAntiAffinityWeigher'))),
-]
+])
 
 
 def register_opts(conf):

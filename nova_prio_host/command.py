@@ -85,8 +85,8 @@ def build_parser():
     parser = argparse.ArgumentParser(
         prog='nova-prio-host', description='Prepare, check or measure the '
         'cgroups of a host for guests of high and low priority.',
-        epilog='Options are also read from /%s. Options on the command line '
-        'override them.' % host.CONFIGURATION)
+        epilog='Maturity: stable. Options are also read from /%s. Options on '
+        'the command line override them.' % host.CONFIGURATION)
     parser.add_argument('command', choices=COMMANDS)
     parser.add_argument(
         '--high-weight', type=parse_weight, default=HIGH_WEIGHT,

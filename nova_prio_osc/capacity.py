@@ -21,6 +21,7 @@ from osc_lib import exceptions
 
 from nova_prio.model import flavor_cpus
 from nova_prio.model import flavor_specs
+from nova_prio.model import maturity
 from nova_prio.model import provider_rows
 from nova_prio.model import traits
 
@@ -42,7 +43,7 @@ class ListCapacity(command.Lister):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         parser.add_argument(
             '--aggregate', action='append', metavar='<aggregate>',
             help='list the hosts of this aggregate (name or ID), by '

@@ -16,6 +16,7 @@ from oslo_utils import strutils
 
 from nova_prio.model import flavor_cpus
 from nova_prio.model import flavor_specs
+from nova_prio.model import maturity
 
 #: The first microversion that shows the flavor embedded in a server.
 MICROVERSION = '2.47'
@@ -35,7 +36,7 @@ class ServerLister(command.Lister):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         parser.add_argument(
             '--host', metavar='<host>',
             help='only servers on this host (admin only)')

@@ -13,6 +13,7 @@ from cliff import command
 
 from nova_prio.cmd import colors
 from nova_prio.cmd import output_file
+from nova_prio.model import maturity
 from nova_prio_scenario import document
 from nova_prio_scenario import render
 from nova_prio_scenario import result
@@ -40,7 +41,7 @@ class Play(command.Command):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         default = os.environ.get(DEFAULT_FILE)
         # FILE may be omitted only if it has a default.
         nargs = '?' if default else None

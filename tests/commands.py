@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""Run commands of nova-prio on the databases of a test."""
+"""Load the commands of this tree, and run them on the databases of a test."""
 
+import configparser
 import contextlib
+import importlib
 import io
 import json
+import re
 from unittest import mock
 import warnings
 
 from nova import context
 
 from nova_prio.cmd import main
+from tests import pages
 
 
 class Terminal(io.StringIO):
@@ -19,6 +23,22 @@ class Terminal(io.StringIO):
     def isatty(self):
         """Return whether this is a terminal."""
         return True
+
+
+def load_entry_points(group):
+    """Return the commands of a group in setup.cfg, dict, name -> class.
+
+    The installed entry points may be older than this tree.
+    """
+    setup = configparser.ConfigParser()
+    setup.read(pages.ROOT / 'setup.cfg')
+    found = {}
+    for line in setup['entry_points'][group].split('\n')[1:]:
+        name, target = re.split(r'\s*=\s*', line)
+        module, _, attribute = target.partition(':')
+        found[name.replace('_', ' ')] = getattr(
+            importlib.import_module(module), attribute)
+    return found
 
 
 def run(*arguments, options=('-f', 'json'), load=json.loads):

@@ -11,6 +11,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent / '_ext'))
 extensions = [
     'cliff.sphinxext',
     'compatibility',
+    'maturity',
     'openstackdocstheme',
     'oslo_config.sphinxext',
     'oslo_policy.sphinxext',
@@ -34,6 +35,8 @@ html_theme = 'openstackdocs'
 # The theme would load a tracker from another host.
 html_theme_options = {'analytics_tracking_code': ''}
 pygments_style = 'native'
+# Without the default D, which makes a dash of the hyphens of an option.
+smartquotes_action = 'qe'
 
 
 def _insert_release(*arguments):

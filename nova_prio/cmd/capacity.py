@@ -15,6 +15,7 @@ from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio.model import capacity
+from nova_prio.model import maturity
 from nova_prio.model import sizing
 
 #: Columns of the sold, sellable and remaining vCPUs of each row.
@@ -239,7 +240,7 @@ class Solve(show.ShowOne):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         for name in ('dedicated', 'shared'):
             parser.add_argument(
                 '--' + name, type=int, metavar='CPUS',

@@ -10,6 +10,7 @@ from osc_lib.cli import parseractions
 
 from nova_prio.cmd import controller
 from nova_prio.cmd import report
+from nova_prio.model import maturity
 
 
 class Compile(show.ShowOne):
@@ -24,7 +25,7 @@ class Compile(show.ShowOne):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         for name, default, unit, text in (
                 ('--vcpus', 1, 'VCPUS', 'number of vCPUs'),
                 ('--ram', 256, 'SIZE_MB', 'memory size in MB'),

@@ -12,6 +12,7 @@ import prometheus_client
 from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
+from nova_prio.model import maturity
 
 
 class Metrics(command.Command):
@@ -24,7 +25,7 @@ class Metrics(command.Command):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         controller.add_config_options(parser)
         parser.add_argument(
             '--output', metavar='FILE',

@@ -11,6 +11,7 @@ from osc_lib import exceptions
 from nova_prio.cmd import colors
 from nova_prio.cmd import controller
 from nova_prio.cmd import tables
+from nova_prio.model import maturity
 
 #: Exit statuses, as those of ``nova-manage placement audit``: nothing to do,
 #: a check or repair failed, the operator must act.
@@ -145,7 +146,7 @@ class Report(tables.Lister):
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
-        parser = super().get_parser(prog_name)
+        parser = maturity.mark(super().get_parser(prog_name))
         controller.add_config_options(parser)
         return parser
 

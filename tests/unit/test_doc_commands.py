@@ -2,8 +2,6 @@
 
 """Tests that parse each command of this package in the documentation."""
 
-import configparser
-import importlib
 import pathlib
 import re
 import shlex
@@ -16,6 +14,7 @@ import pytest
 from nova_prio.cmd import main
 from nova_prio.cmd import status
 from nova_prio_host import command as host_command
+from tests import commands
 from tests import pages
 
 #: Characters of the shell that end a command.
@@ -25,32 +24,19 @@ _NAME = re.compile('nova-prio|openstack priority')
 _LITERAL = re.compile(r'``(nova-prio(?:-host|-status)?\s[^`]+)``')
 
 
-def _commands(group):
-    """Return a CommandManager with a group of commands in setup.cfg.
-
-    The installed entry points may be older than this tree.
-    """
-    setup = configparser.ConfigParser()
-    setup.read(pages.ROOT / 'setup.cfg')
-    found = commandmanager.CommandManager('none')
-    for line in setup['entry_points'][group].split('\n')[1:]:
-        name, target = re.split(r'\s*=\s*', line)
-        module, _, attribute = target.partition(':')
-        found.add_command(name.replace('_', ' '), getattr(
-            importlib.import_module(module), attribute))
-    return found
-
-
 def _parser(words, group=main.NAMESPACE):
     """Return the parser of a command, and its arguments.
 
     :param words: the command line without the program, a list of str
     :param group: the group of the entry points
     """
-    commands = _commands(group)
-    command, name, arguments = commands.find_command(words)
+    found = commandmanager.CommandManager('none')
+    entry_points = commands.load_entry_points(group)
+    for name, command in entry_points.items():
+        found.add_command(name, command)
+    command, name, arguments = found.find_command(words)
     # cliff also accepts an abbreviated name.
-    assert name in dict(commands)
+    assert name in entry_points
     return command(None, None).get_parser('nova-prio ' + name), arguments
 
 
