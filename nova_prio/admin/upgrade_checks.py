@@ -41,6 +41,16 @@ SUCCESS, WARNING, FAILURE = upgradecheck.Code
 _DRIVER = driver_alias.DRIVER
 _FILTER_PREFIX = 'nova_prio.scheduler.filters.'
 _WEIGHER_PREFIX = 'nova_prio.scheduler.weights.'
+#: Kind of finding of the audit -> the state of the guests, in the order in
+#: which an operator should act. A guest with a CPU of another guest may stay
+#: off after a reboot, which is the remedy of the later kinds.
+_OLD_GUESTS = {
+    'same_cpu': 'Guests of this host are pinned to the same CPU',
+    'cpu_outside': 'Guests of this host are pinned to CPUs outside [compute] '
+                   'cpu_dedicated_set',
+    'old_cpuset': 'When nova-compute runs with this configuration, guests of '
+                  'this host are on stale CPU sets',
+}
 #: The name of the entry points of this package.
 PLUGIN = 'nova_prio'
 
@@ -182,20 +192,32 @@ def _check_cgroups(host_arguments: abc.Sequence[str],
 
 
 def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
-    """Name the guests of this host that Nova 33 cannot live-migrate."""
+    """Name the guests of this host that an operator should change.
+
+    They are named in the order in which the operator should act.
+    """
+    from nova_prio.admin.audit import finding
     from nova_prio.admin.audit import guests
-    if not guests.needs_io_threads():
-        return
     try:
-        _, running = guests.read_guests(conf)
+        host, running = guests.read_guests(conf)
     except guests.GuestsUnreadable as error:
         yield WARNING, (
             'The guests of this host are not checked: %s; run this as a user '
             'who may connect to libvirt.' % str(error).rstrip('.'))
         return
+    found = list(guests.check(host, running))
+    for kind, state in _OLD_GUESTS.items():
+        named = ['%s (%s)' % (each.consumer, each.libvirt)
+                 for each in found if each.kind == kind]
+        if named:
+            yield WARNING, '%s: %s. %s' % (
+                state, ', '.join(named), finding.REMEDIES[kind])
     sentence = guests.describe_immovable(running)
-    if sentence:
+    if sentence and guests.needs_io_threads():
         yield WARNING, sentence
+    elif sentence and guests.precedes_nova_33():
+        # There is nothing to do yet.
+        yield SUCCESS, sentence
 
 
 def _check_databases(find: _FindInDatabases, subject: str,
@@ -273,11 +295,11 @@ def list_checks(host_arguments: abc.Sequence[str],
         ('Configuration of nova-compute', interfaces.COMPUTE, _check_compute),
         ('Cgroups of the compute host', interfaces.COMPUTE,
          functools.partial(_check_cgroups, host_arguments)),
-        ('Guests of the compute host', interfaces.COMPUTE, _check_guests),
         ('Host aggregates', None, functools.partial(
             _check_databases, _find_aggregate_faults, 'host aggregates')),
         ('Dedicated CPUs of instances', None, functools.partial(
-            _check_databases, _find_pin_conflicts, 'instances'))]
+            _check_databases, _find_pin_conflicts, 'instances')),
+        ('Guests of the compute host', interfaces.COMPUTE, _check_guests)]
 
 
 def run_check(conf: cfg.ConfigOpts, service: str | None, find: _Check,

@@ -253,18 +253,26 @@ def needs_io_threads() -> bool:
     return contract.get_nova_release().startswith('33.')
 
 
+def precedes_nova_33() -> bool:
+    """Return whether Nova 33 may be the next release of this host."""
+    return int(contract.get_nova_release().split('.')[0]) < 33
+
+
 def describe_immovable(running: abc.Iterable[guest_xml.Guest]) -> str:
     """Return a sentence about guests that Nova 33 cannot live-migrate, or ''.
+
+    A guest gets I/O threads if Nova 33 or a later release starts it.
 
     :param running: the guests of this host
     """
     uuids = [guest.uuid for guest in running
              if guest.has_cells and not guest.has_io_threads]
-    if not uuids or not needs_io_threads():
+    if not uuids:
         return ''
     return ('Nova 33 cannot live-migrate the instances %s, whose guests an '
             'older release started without I/O threads (Launchpad bug '
-            '2152697); first hard reboot each, or migrate it cold.'
+            '2152697); when this host has Nova 33, hard reboot each before '
+            'its first live migration, or migrate it cold.'
             % ', '.join(uuids))
 
 

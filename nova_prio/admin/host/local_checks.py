@@ -68,7 +68,7 @@ def check_host(conf: cfg.ConfigOpts, planned_cpus: capacity.HostCPUs,
             plan_format.HOST, 'partitions', present='not prepared',
             planned='prepared', remedy=text)
     immovable = audit_guests.describe_immovable(guests)
-    if immovable:
+    if immovable and audit_guests.needs_io_threads():
         yield plan_format.PlanRow(
             plan_format.HOST, 'live migration',
             present='guests without I/O threads', remedy=immovable)

@@ -21,6 +21,7 @@ from nova_prio.cmd import status
 from nova_prio.compat import contract
 from nova_prio.compat import hooks
 from nova_prio.compat import interfaces
+from nova_prio.model import capacity
 from nova_prio.virt.libvirt import guest_xml
 
 ROOT = pathlib.Path(__file__).parents[3]
@@ -60,7 +61,7 @@ def found(monkeypatch, tmp_path):
     """
     conf = hooks.register_options()
     monkeypatch.setattr(config_files, 'find_paths', lambda conf: [])
-    monkeypatch.setattr(guests, 'read_guests', lambda conf: (None, []))
+    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, []))
     (tmp_path / 'sys/fs/cgroup').mkdir(parents=True)
     (tmp_path / 'sys/fs/cgroup/cgroup.controllers').write_text('')
 
@@ -187,35 +188,69 @@ def test_untested_nova_is_warning(found, monkeypatch):
     assert 'Nova 35.0.1, only with 31, 32, 33, 34' in result.details
 
 
-def make_guest(uuid, has_cells=True, threads=1):
-    """Return a Guest.
+#: CPU sets as in COMPUTE.
+SHARED = frozenset(range(8, 12))
+GUEST_HOST = guests.GuestHost(
+    cpus=capacity.HostCPUs(
+        frozenset(range(8)), SHARED, ratio=capacity.parse_ratio(2), mix=True),
+    cells=[frozenset(range(12))], low_emulator=SHARED)
 
+
+def make_guest(uuid, cpus, has_cells=True, threads=1):
+    """Return a Guest with one vCPU, as read from libvirt.
+
+    :param cpus: CPUs of its vCPU
     :param threads: number of its emulator and I/O threads
     """
     return guest_xml.Guest(
-        name='x', uuid=uuid,
-        threads=[frozenset([1])] * threads, has_cells=has_cells)
+        name='x', uuid=uuid, vcpus=[frozenset(cpus)],
+        threads=[SHARED] * threads, has_cells=has_cells)
 
 
-@pytest.mark.parametrize('release, code', [
-    ('32.0.1', SUCCESS), ('33.0.2', WARNING), ('34.0.0', SUCCESS)])
+@pytest.mark.parametrize('release, code, is_named', [
+    ('31.0.0', SUCCESS, True), ('32.0.1', SUCCESS, True),
+    ('33.0.2', WARNING, True), ('34.0.0', SUCCESS, False)])
 def test_guests_that_nova_33_cannot_migrate_are_named(
-        found, monkeypatch, release, code):
+        found, monkeypatch, release, code, is_named):
     monkeypatch.setattr(contract, 'get_nova_release', lambda: release)
-    monkeypatch.setattr(guests, 'read_guests', lambda conf: (None, [
-        make_guest('old'), make_guest('older'), make_guest('new', threads=2),
-        make_guest('floating', has_cells=False)]))
+    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, [
+        make_guest('old', [0]), make_guest('older', [1]),
+        make_guest('new', [2], threads=2),
+        make_guest('floating', SHARED, has_cells=False)]))
     result = found(COMPUTE)[OF_GUESTS]
     assert code == result.code
     assert ('instances old, older, whose guests' in (
-        result.details or '')) == (code == WARNING)
+        result.details or '')) == is_named
+
+
+def test_old_guests_are_named_in_the_order_of_the_remedies(
+        found, monkeypatch):
+    monkeypatch.setattr(contract, 'get_nova_release', lambda: '33.0.2')
+    monkeypatch.setattr(guests, 'read_guests', lambda conf: (GUEST_HOST, [
+        make_guest('unthreaded', [0]), make_guest('floating', range(12)),
+        make_guest('outside', [20], threads=2),
+        make_guest('twin-1', [2], threads=2),
+        make_guest('twin-2', [2], threads=2),
+        make_guest('right', [3], threads=2)]))
+    result = found(COMPUTE)[OF_GUESTS]
+    assert WARNING == result.code
+    # Each part has the remedy of the audit.
+    expected = (
+        'pinned to the same CPU: twin-1 (CPUs 2, with twin-2), twin-2 (CPUs 2,'
+        ' with twin-1). Migrate the instance',
+        'cpu_dedicated_set: outside (CPUs 20). Migrate the instance',
+        'stale CPU sets: floating (CPUs 0-11). Reboot the instance hard',
+        'the instances unthreaded, floating, whose guests')
+    places = [result.details.find(text) for text in expected]
+    assert -1 not in places, result.details
+    assert sorted(places) == places
+    assert 'right' not in result.details
 
 
 def test_guests_that_cannot_be_read_are_a_warning(found, monkeypatch):
     def fail(conf):
         raise guests.GuestsUnreadable('libvirt does not answer: no')
 
-    monkeypatch.setattr(contract, 'get_nova_release', lambda: '33.0.2')
     monkeypatch.setattr(guests, 'read_guests', fail)
     result = found(COMPUTE)[OF_GUESTS]
     assert WARNING == result.code
@@ -375,7 +410,8 @@ def check_databases(path):
     """
     done = run('--config-file', str(path), 'upgrade', 'check', '--json')
     assert 'Traceback' not in done.stderr, done.stderr
-    found = json.loads(done.stdout)['checks'][-2:]
+    found = [each for each in json.loads(done.stdout)['checks']
+             if each['check'] in DATABASE_CHECKS]
     assert DATABASE_CHECKS == [each['check'] for each in found]
     return [(each['result'], each['details']) for each in found]
 
