@@ -143,6 +143,10 @@ class Cloud(Installed, host_operations.HostOperations, base.ServersTestBase):
         self._host_options = {}  # name to options, see host_options
         self._guest_xmls = {}  # server id to domain XML
         self.hosts_down = set()
+        # Nova's tests also read the directories of drop-in files, such as
+        # /etc/nova/nova.conf.d, which may name the databases of a real cloud.
+        self.stub_out('oslo_config.cfg.find_config_dirs',
+                      lambda project=None, prog=None: [])
         self._install()
         # The kernel of this machine does not know the CPUs of the hosts.
         for name in 'ISOLATED', 'ONLINE':

@@ -6,7 +6,10 @@ Nova loads this module through the entry point
 ``nova.api.extra_spec_validators`` when nova-api starts.
 """
 
+import os
+
 from nova.api.validation.extra_specs import base
+from oslo_config import cfg
 from oslo_log import log as logging
 
 from nova_prio.compat import contract
@@ -33,6 +36,9 @@ def register():
     from nova_prio.model import capacity
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
+    # oslo.config adds this option when it reads files.
+    if 'config_file' not in options and not options.nova_prio.enabled:
+        options = _read_options()
     problems = conf.find_invalid(options, ['enabled'])
     if problems:
         raise contract.StartRefused(problems[0])
@@ -60,6 +66,24 @@ def register():
                         'priority instances.',
             value={'type': bool, 'description': 'Whether it does.'}))
     return validators
+
+
+def _read_options():
+    """Return the options of this package, before Nova reads its files.
+
+    The program nova-api-wsgi, which Nova has up to release 33, imports the
+    API, and with it this module, before it reads the configuration.
+
+    :returns: oslo_config.cfg.ConfigOpts with the options of this package
+    """
+    from nova.api.openstack import wsgi_app
+    from nova_prio import conf
+    options = cfg.ConfigOpts()
+    conf.register_opts(options)
+    files = [path for path in wsgi_app._get_config_files()
+             if os.access(path, os.R_OK)]
+    options([], project='nova', default_config_files=files)
+    return options
 
 
 def install_priority_api():

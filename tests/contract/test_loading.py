@@ -2,6 +2,7 @@
 
 """The start of this package in a service of Nova."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -72,6 +73,23 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
     for words in ('[nova_prio] soft_affinity_weight_multiplier:', str(path),
                   'greater than or equal to 0'):
         assert words in line
+
+
+@pytest.mark.parametrize('enabled', [True, False])
+def test_fold_is_installed_before_nova_reads_its_files(enabled, tmp_path):
+    """The program nova-api-wsgi imports the API first."""
+    (tmp_path / 'nova.conf').write_text(
+        '[nova_prio]\nenabled = %s\n' % enabled)
+    done = subprocess.run(
+        [sys.executable, '-W', 'ignore', '-c', textwrap.dedent("""
+            import nova.api.openstack.compute
+            from nova.api.validation.extra_specs import validators
+            from nova.compute import api
+            print('hw:cpu_priority' in validators.VALIDATORS,
+                  api.API.__name__ == 'PriorityAPI')""")],
+        env={**os.environ, 'OS_NOVA_CONFIG_DIR': str(tmp_path)},
+        capture_output=True, text=True)
+    assert '%s %s\n' % (enabled, enabled) == done.stdout, done.stderr
 
 
 def test_fold_is_installed_once(monkeypatch):
