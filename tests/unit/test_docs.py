@@ -45,7 +45,7 @@ def snippets(language):
 
 
 def nova_confs():
-    """Return the snippets of nova.conf, as test parameters.
+    """Return the snippets of nova.conf and its files, as test parameters.
 
     A snippet of DevStack's local.conf has several parts. Each part begins with
     a line like ``[[post-config|$NOVA_CONF]]``.
@@ -56,6 +56,8 @@ def nova_confs():
         found += [pytest.param(conf, id='%s: %s' % (where, file))
                   for phase, file, conf in zip(*[iter(parts)] * 3, strict=True)
                   if phase == 'post-config']
+    found += [pytest.param(file.read_text(), id=file.name)
+              for file in sorted((SAMPLES / 'services').glob('*.conf'))]
     return found
 
 
