@@ -8,7 +8,6 @@ import inspect
 import re
 import shlex
 
-import jinja2
 import nova.conf.opts
 from nova import exception
 from oslo_config import cfg
@@ -35,7 +34,6 @@ PRIORITY = pages.ROOT / 'doc' / 'source' / 'user' / 'priority.rst'
 
 _LITERAL = re.compile(
     r'``((?:\.ci|constraints|doc|etc|examples|nova_prio|tests|tools)/\S*?)``')
-_META_SECTION = re.compile(r'^\[\[([\w-]+)\|(.+)\]\]$', re.M)
 
 
 def snippets(language):
@@ -45,20 +43,10 @@ def snippets(language):
 
 
 def nova_confs():
-    """Return the snippets of nova.conf and its files, as test parameters.
-
-    A snippet of DevStack's local.conf has several parts. Each part begins with
-    a line like ``[[post-config|$NOVA_CONF]]``.
-    """
-    found = snippets('ini')
-    for text, where in pages.snippets('cfg'):
-        _, *parts = _META_SECTION.split(text)
-        found += [pytest.param(conf, id='%s: %s' % (where, file))
-                  for phase, file, conf in zip(*[iter(parts)] * 3, strict=True)
-                  if phase == 'post-config']
-    found += [pytest.param(file.read_text(), id=file.name)
-              for file in sorted((SAMPLES / 'services').glob('*.conf'))]
-    return found
+    """Return the snippets of nova.conf and its files, as test parameters."""
+    return snippets('ini') + [
+        pytest.param(file.read_text(), id=file.name)
+        for file in sorted((SAMPLES / 'services').glob('*.conf'))]
 
 
 def load(path):
@@ -107,20 +95,6 @@ def test_enabled_filters_are_those_of_nova_and_ours(path):
 @pytest.mark.parametrize('text', snippets('yaml'))
 def test_yaml_is_read(text):
     assert yaml.safe_load(text)
-
-
-@pytest.mark.parametrize('text', snippets('cfg'))
-def test_other_configuration_is_read(text, tmp_path):
-    path = tmp_path / 'read.conf'
-    path.write_text(text)
-    sections = {}
-    cfg.ConfigParser(str(path), sections).parse()
-    assert sections
-
-
-@pytest.mark.parametrize('text', snippets('jinja'))
-def test_template_is_read(text):
-    jinja2.Environment(autoescape=True).parse(text)
 
 
 @pytest.mark.parametrize('text', snippets('console'))
