@@ -42,6 +42,7 @@ PLANS = {'drain_one': 'drain of one host', 'drain_many': 'drain of %d hosts',
 PLAN_SECONDS = 10
 #: Requests that nova-prio explain explains, and maximum seconds of each.
 EXPLAINED = {'passes': 'each host passes',
+             'pinned': 'each host passes, pinned',
              'refused': 'Placement refuses each host'}
 EXPLAIN_SECONDS = 2
 #: Maximum seconds in which the planner's hosts and instances are read.
