@@ -6,10 +6,17 @@ from unittest import mock
 
 import fixtures
 from keystoneauth1 import exceptions as ks_exceptions
+from nova import context
 from nova import exception
+from nova import objects
+from nova.scheduler.client import report as report_client
 from oslo_db import exception as db_exception
+from oslo_utils import uuidutils
 import tenacity
 
+from nova_prio.admin.explain import copies
+from nova_prio.admin.explain import judge
+from nova_prio.admin.explain import requests
 from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
@@ -277,6 +284,38 @@ class Stages(Explained):
             side_effect=ks_exceptions.ConnectFailure('no route')))
         self.explain('--flavor', self.low, status=1)
         self.assertIn('Placement does not answer: no route.', self.said)
+
+
+class Copies(Explained):
+    """The judge on states that do not exist yet."""
+
+    def decide(self, flavor):
+        """Return the decision about a new server of a flavor."""
+        return self.judge.decide(requests.build_request(
+            self.context, cloud.CONF, objects.Flavor.get_by_flavor_id(
+                self.context, flavor), {}, None), before_moves=True)
+
+    def test_each_class_is_judged_on_the_whole_host(self):
+        """The floating CPUs of the first instance are not those of others."""
+        self.context = context.get_admin_context()
+        self.start_seed_host(cpus=16, cells=2, dedicated='0-5,8-9',
+                             shared='6-7,10-15')
+        placement = report_client.SchedulerReportClient()
+        self.judge = judge.Judge(self.context, placement)
+        world = copies.Copies(self.context, placement, self.judge)
+        low = self.flavor(1, **{'hw:cpu_priority': 'low',
+                                'hw:numa_nodes': '1'})
+        plain = self.flavor(4, **{'hw:numa_nodes': '1'})
+        self.assertIsNone(world.arrive(
+            self.decide(low), uuidutils.generate_uuid(), 'mix1'))
+        refusals = [world.arrive(
+            self.decide(plain), uuidutils.generate_uuid(), 'mix1')
+            for _ in range(4)]
+        self.assertEqual([None, None, None], refusals[:3])
+        self.assertIn('numa_topology', refusals[3].reason)
+        for flavor in low, plain, plain, plain:
+            self.boot(flavor)
+        self.boot(plain, 'ERROR')
 
 
 class NoAggregate(Explained):

@@ -79,6 +79,11 @@ class Copies:
         candidate = trial.allocation_candidates[0]
         candidates.take(candidate, self._free)
         fitted = consume(trial, spec, candidate)
+        # For the filter, the topology has only the CPUs that this instance may
+        # use. Another instance may use others.
+        trial.numa_topology = hardware.numa_usage_from_instance_numa(
+            state.numa_topology, fitted)
+        trial.is_limited_to_class = False
         # Each move ends before the next one, so it adds no workload.
         trial.num_io_ops = state.num_io_ops
         trial.instances[uuid] = objects.Instance(uuid=uuid)
