@@ -34,7 +34,6 @@ fit beside them, because its shared vCPUs use the low row too.
 """
 
 import bisect
-from collections import abc
 import dataclasses
 import decimal
 import functools
@@ -153,13 +152,14 @@ def calculate_needed_rows(demand: Demand) -> Rows:
         demand.dedicated, low_shared, demand.shared - low_shared)
 
 
-def calculate_remaining(sellable: Rows, used: abc.Iterable[int]) -> Rows:
+def calculate_remaining(sellable: Rows, used: Rows) -> Rows:
     """Return the remaining Rows; an oversold row has 0 remaining vCPUs."""
-    return Rows._make([max(limit - amount, 0)
-                       for limit, amount in zip(sellable, used)])
+    return Rows(high=max(sellable.high - used.high, 0),
+                low=max(sellable.low - used.low, 0),
+                ordinary=max(sellable.ordinary - used.ordinary, 0))
 
 
-def calculate_left(sellable: Rows, used: abc.Iterable[int]) -> Rows:
+def calculate_left(sellable: Rows, used: Rows) -> Rows:
     """Return the vCPUs that new instances can have.
 
     The vCPUs of an ordinary instance count in the low and in the ordinary row,
@@ -175,8 +175,9 @@ def add_rows(rows: Rows, more: Rows, times: int) -> Rows:
 
     :param times: the multiplier of ``more``; negative to subtract
     """
-    return Rows._make([amount + times * added
-                       for amount, added in zip(rows, more)])
+    return Rows(high=rows.high + times * more.high,
+                low=rows.low + times * more.low,
+                ordinary=rows.ordinary + times * more.ordinary)
 
 
 def find_shortages(needed: Rows,

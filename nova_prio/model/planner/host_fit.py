@@ -73,16 +73,20 @@ class HostFit(typing.NamedTuple):
         changed = list(self.cells)
         for index, guest in zip(cells, needs.cells, strict=True):
             cell = changed[index]
-            changed[index] = cell._replace(
+            # To make a tuple takes half the time of _replace.
+            changed[index] = resources.Cell(
+                cpus=cell.cpus,
                 used=capacity.add_rows(cell.used, guest.rows, sign),
-                free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb)
+                free_memory_mb=cell.free_memory_mb - sign * guest.memory_mb,
+                overcommit_mb=cell.overcommit_mb)
         request = needs.request
         small = self.small_pages
         if small is not None:
             needed_mb = memory_pages.calculate_needed(
                 request.memory_parts, small.page_kb)
             small = small._replace(free_mb=small.free_mb - sign * needed_mb)
-        return self._replace(
+        return HostFit(
+            host=self.host,
             used=capacity.add_rows(self.used, request.needed_rows, sign),
             free_memory_mb=self.free_memory_mb - sign * request.memory_mb,
             free_disk_gb=self.free_disk_gb - sign * needs.disk_gb,

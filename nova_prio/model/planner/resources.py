@@ -9,6 +9,7 @@ A row is a number of vCPUs that a host may sell
 from __future__ import annotations
 
 import dataclasses
+import functools
 import typing
 
 from nova_prio.model import admission
@@ -82,6 +83,16 @@ class Needs:
     aggregates: frozenset[str] = frozenset()
     refused_hosts: frozenset[str] = frozenset()
     is_new: bool = False
+
+    def __hash__(self) -> int:
+        """Return the hash, which the planner needs very often."""
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """The hash of the values that mostly differ."""
+        return hash((self.request, self.disk_gb, self.cells,
+                     self.refused_hosts))
 
     @property
     def class_name(self) -> str:

@@ -75,6 +75,8 @@ class Search:
         :returns: (number of all changes, names of the hosts)
         """
         changes = self.fleet.changes
+        if position == len(changes):
+            return position, ()
         return len(changes), dict.fromkeys(
             host for host in changes[position:] if host in self.open_hosts)
 

@@ -98,7 +98,7 @@ def test_remaining_is_never_below_zero():
 ])
 def test_ordinary_vcpus_left_are_limited_by_the_low_row(used, left):
     assert capacity.Rows(*left) == capacity.calculate_left(
-        capacity.Rows(8, 16, 8), used)
+        capacity.Rows(8, 16, 8), capacity.Rows(*used))
 
 
 @pytest.mark.parametrize('demand, remaining, shortages', [
