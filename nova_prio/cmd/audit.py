@@ -124,10 +124,9 @@ def _audit_cloud(app, context, parsed_args):
     if parsed_args.fix:
         # A finding may be out of date if the operator answers late, so ask
         # before the hosts are read.
-        noun = 'host' if total == 1 else 'hosts'
         changes.confirm(
-            app, parsed_args, 'Check %d %s, and repair all findings?'
-            % (total, noun))
+            app, parsed_args, 'Check %s, and repair all findings?'
+            % report.format_count(total, 'host'))
     audit = controller.make_audit(
         context, controller.make_placement_client())
     busy_hosts = []
@@ -152,9 +151,10 @@ def _audit_cloud(app, context, parsed_args):
     if busy_hosts:
         more = ', ...' if len(busy_hosts) > MAX_NAMES else ''
         app.LOG.warning(
-            'On %d hosts, in-flight instances and migrations, inventories '
-            'and reports were not checked: %s%s.',
-            len(busy_hosts), ', '.join(busy_hosts[:MAX_NAMES]), more)
+            'On %s, in-flight instances and migrations, inventories and '
+            'reports were not checked: %s%s.',
+            report.format_count(len(busy_hosts), 'host'),
+            ', '.join(busy_hosts[:MAX_NAMES]), more)
 
 
 def _repair_if_asked(app, audit, view, finding, parsed_args):

@@ -131,7 +131,7 @@ def _summarize(gains, has_flavor):
         by_mix[gain.get('Mix')].append(gain)
     if by_mix[None]:
         next_step = 'Check %s without a report: see the column "Note".' % (
-            _format_count(len(by_mix[None]), 'host'))
+            report.format_count(len(by_mix[None]), 'host'))
     elif any(gain['Gain'] for gain in by_mix[False]):
         next_step = ('Set cpu_priority_mix_enable = true on the hosts without '
                      'mix to gain another %s.'
@@ -145,15 +145,9 @@ def _summarize(gains, has_flavor):
 
 def _format_gain(gains, has_flavor):
     """Return the sum of the gains of some hosts as a text."""
-    text = _format_count(
+    text = report.format_count(
         sum(gain['Gain'] for gain in gains), 'low-priority vCPU')
     if has_flavor:
-        text += ' (%s of the flavor)' % _format_count(
+        text += ' (%s of the flavor)' % report.format_count(
             sum(gain[UNITS] for gain in gains), 'instance')
-    return '%s on %s' % (text, _format_count(len(gains), 'host'))
-
-
-def _format_count(number, noun):
-    """Return a number with its noun, in the plural if necessary."""
-    text = '%d %s' % (number, noun)
-    return text if number == 1 else text + 's'
+    return '%s on %s' % (text, report.format_count(len(gains), 'host'))

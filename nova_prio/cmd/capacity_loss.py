@@ -56,6 +56,6 @@ def make_table_row(loss):
     if loss.bound:
         if missing:
             missing += ', '
-        missing += ('a move of %d guests of affinity groups together'
-                    % loss.bound)
+        missing += ('a move of %s of affinity groups together'
+                    % report.format_count(loss.bound, 'guest'))
     return row + [missing]

@@ -173,8 +173,8 @@ def _describe_closest(hosts):
         for name, amount in closest.missing.items():
             text = '%d %s' % (amount, name)
             if name.endswith(' row'):
-                unit = 'vCPU' if amount == 1 else 'vCPUs'
-                text = '%d %s in the %s' % (amount, unit, name)
+                text = '%s in the %s' % (
+                    report.format_count(amount, 'vCPU'), name)
             texts.append(text)
         return 'Closest is %s, which lacks %s (%s).' % (
             closest.host, ' and '.join(texts), closest.result)

@@ -162,8 +162,8 @@ def _choose_batch(app, context, parsed_args, drain):
                   '"nova-prio host return %s". ' % (
                       ', '.join(not_returned), ' '.join(not_returned)))
     if not set(members).difference(done):
-        all_done = 'All %d hosts of aggregate %s are in %s' % (
-            len(members), aggregate, parsed_args.done)
+        all_done = 'All hosts of aggregate %s (%d) are in %s' % (
+            aggregate, len(members), parsed_args.done)
         if remedy:
             return report.FOUND, '%s. %s' % (all_done, remedy)
         return report.CLEAN, all_done + ': there is nothing to do.'

@@ -31,6 +31,12 @@ def refuse(argument, value, allowed):
         "%s is '%s'; allowed are %s." % (argument, value, allowed))
 
 
+def format_count(number, noun):
+    """Return a number with its noun, in the plural if necessary."""
+    text = '%d %s' % (number, noun)
+    return text if number == 1 else text + 's'
+
+
 def get_aggregate_hosts(context, argument, name,
                         allowed='names of host aggregates with hosts'):
     """Return the names of the hosts of a host aggregate, sorted.

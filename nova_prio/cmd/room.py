@@ -86,8 +86,8 @@ class Plan(report.Report):
                     room.plan, flavor.name, 'after these moves'),
                     PREEMPTION)))
         nova = nova_api.connect(parsed_args)
-        changes.confirm(self.app, parsed_args,
-                        'Make these %d moves of servers?' % len(moves))
+        changes.confirm(self.app, parsed_args, 'Make %s of servers?'
+                        % report.format_count(len(moves), 'move'))
 
         def observe(sentence, has_left):
             """Log a change."""

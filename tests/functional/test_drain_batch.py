@@ -60,12 +60,12 @@ class DrainBatch(maintenance.Maintenance):
                 'this reason: If host' in self.said)
         self.assertNotIn('mix2', map(self.host_of, servers))
         self.next_batch(status=report.FOUND)
-        self.assertIn('All 3 hosts of aggregate %s are in %s. Drained hosts '
+        self.assertIn('All hosts of aggregate %s (3) are in %s. Drained hosts '
                       'that are not returned: mix2. First run' % (
                           self.aggregate, self.done), self.said)
         self.host_enable('mix2')
         self.next_batch()
-        self.assertIn('All 3 hosts of aggregate %s are in %s: there is' % (
+        self.assertIn('All hosts of aggregate %s (3) are in %s: there is' % (
             self.aggregate, self.done), self.said)
 
     def test_interrupted_batch_goes_on_with_its_hosts(self):

@@ -80,7 +80,7 @@ def describe_failed_builds(weighers: abc.Iterable[weights.BaseHostWeigher],
     for weigher in weighers:
         if (isinstance(weigher, weights_compute.BuildFailureWeigher) and
                 state.failed_builds and weigher.weight_multiplier(state) < 0):
-            return ('%d builds have failed here since the last success: Nova '
+            return ('failed builds here since the last success: %d; Nova '
                     'prefers hosts with fewer' % state.failed_builds)
     return ''
 

@@ -179,12 +179,10 @@ class Fleet:
         obstacles = self.hosts[host].find_obstacles(instance.needs)
         if self.count_allowed(instance, host) == 0:
             policy = self.get_policy(instance)
-            number = 'no member'
-            if policy == ANTI_AFFINITY:
-                number = '%d members' % self.count_members(instance, host)
             obstacles.append(host_fit.Obstacle(
-                'server group %s has the policy %s and %s on the host'
-                % (instance.group, policy, number)))
+                'server group %s has the policy %s; its members on the host: '
+                '%d' % (instance.group, policy,
+                        self.count_members(instance, host))))
         return tuple(obstacles)
 
     def find_place(self, instance: Instance, host: str) -> Place | None:

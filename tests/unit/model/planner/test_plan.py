@@ -107,8 +107,8 @@ def test_member_of_affinity_group_follows_or_stays():
                  ('j', 'b', LOW, ['live'], 'g'), groups=groups)
     assert [('i', 'live', 'b')] == get_moves(plan.plan_drain(fleet, ['a']))
     miss, = plan.plan_drain(fleet, ['a', 'b']).misses[:1]
-    assert ('server group g has the policy affinity and no member on the '
-            'host' == miss.reason)
+    assert ('server group g has the policy affinity; its members on the host: '
+            '0' == miss.reason)
 
 
 def test_members_of_anti_affinity_group_stay_apart():
@@ -118,8 +118,8 @@ def test_members_of_anti_affinity_group_stay_apart():
                  ('j', 'b', LOW, ['live'], 'g'), groups=groups)
     assert [('i', 'live', 'c')] == get_moves(plan.plan_drain(fleet, ['a']))
     miss, = plan.plan_drain(fleet, ['a', 'c']).misses
-    assert ('server group g has the policy anti-affinity and 1 members on '
-            'the host' == miss.reason)
+    assert ('server group g has the policy anti-affinity; its members on the '
+            'host: 1' == miss.reason)
 
 
 def test_soft_policy_is_a_preference():
