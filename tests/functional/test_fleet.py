@@ -239,6 +239,34 @@ class Disks(FleetTest):
         self.assertIsNone(self.read().hosts[0].free_disk_gb)
 
 
+class MovesMeanwhile(FleetTest):
+
+    def test_no_move_is_missed(self):
+        """One begins and one ends while the instances are read."""
+        for name in 'mix1', 'mix2':
+            self.start_seed_host(name)
+        begun, ended = (self.boot(self.low, az='nova:mix1')['id']
+                        for _ in range(2))
+        self.api.post_server_action(ended, {'migrate': {'host': 'mix2'}})
+        self._wait_for_state_change({'id': ended}, 'VERIFY_RESIZE')
+        iterate = fleet_cloud._iterate_instances
+
+        def change(cctxt):
+            """Read the instances, and let the moves go on."""
+            yield from iterate(cctxt)
+            self.api.post_server_action(ended, {'confirmResize': None})
+            self._wait_for_state_change({'id': ended}, 'ACTIVE')
+            self.api.post_server_action(begun, {'migrate': {'host': 'mix2'}})
+            self._wait_for_state_change({'id': begun}, 'VERIFY_RESIZE')
+
+        with mock.patch.object(fleet_cloud, '_iterate_instances', change):
+            cloud = self.read()
+        self.assertEqual({begun, ended}, {
+            each.instance_uuid for each in cloud.migrations})
+        self.assertEqual([begun], [
+            each.instance_uuid for each in self.read().migrations])
+
+
 class TwoCells(FleetTest):
     """Two hosts, each in a cell of Nova of its own."""
 

@@ -114,16 +114,15 @@ def read_fleet(context: nova_context.RequestContext,
     hosts = {host.name: host for host in listed if numbers[host.name] == 1}
     groups, group_of = _read_groups(context)
     instances: list[planner_fleet.Instance] = []
-    migrations: list[objects.Migration] = []
+    # A move may begin or end while the instances are read.
+    migrations: dict[str, objects.Migration] = {}
     details = {}
     for cell in objects.CellMappingList.get_all(context):
         if cell.is_cell0() or cell.uuid in silent_cells:
             continue
         with nova_context.target_cell(context, cell) as cctxt:
-            open_migrations = objects.MigrationList.get_by_filters(
-                cctxt, {'status': list(migration_states.OPEN_STATUSES)})
-            migrations.extend(open_migrations)
-            migrating = {each.instance_uuid for each in open_migrations}
+            migrations.update(_read_open_migrations(cctxt))
+            migrating = {each.instance_uuid for each in migrations.values()}
             for instance, is_volume_backed in _iterate_instances(cctxt):
                 # A cross-cell resize may show an instance in two cells.
                 if instance.host not in hosts or instance.uuid in details:
@@ -140,6 +139,7 @@ def read_fleet(context: nova_context.RequestContext,
                     class_name=known.needs.class_name,
                     vm_state=instance.vm_state,
                     task_state=instance.task_state, obstacle=obstacle)
+            migrations.update(_read_open_migrations(cctxt))
     guests_of = collections.defaultdict(list)
     for each in instances:
         guests_of[each.host].append(each)
@@ -150,8 +150,18 @@ def read_fleet(context: nova_context.RequestContext,
         for name, host in hosts.items()]
     return CloudFleet(
         hosts=tuple(planner_hosts), instances=tuple(instances), groups=groups,
-        details=details, migrations=migrations,
+        details=details, migrations=list(migrations.values()),
         silent_cells=tuple(silent_cells))
+
+
+def _read_open_migrations(
+        context: nova_context.RequestContext) -> dict[str, objects.Migration]:
+    """Return the open migrations of a cell by UUID.
+
+    :param context: targets the cell
+    """
+    return {each.uuid: each for each in objects.MigrationList.get_by_filters(
+        context, {'status': list(migration_states.OPEN_STATUSES)})}
 
 
 def _iterate_instances(context: nova_context.RequestContext,
