@@ -48,6 +48,8 @@ PAGE = 100
 DATABASE_ERRORS = (db_exception.DBError, db_exception.CantStartEngineError,
                    sqlalchemy.exc.SQLAlchemyError, ImportError)
 
+#: Problem of a host that is not registered; see ``HostRecord``.
+NOT_REGISTERED = 'nova-compute has not written the resources of the host yet'
 #: Warning with the UUID of a cell.
 SILENT_CELL = ('Cell %s does not answer; its hosts are omitted. Check the '
                'database of the cell.')
@@ -94,8 +96,7 @@ class HostRecord:
             self) -> tuple[capacity_report.CapacityReport | None, str | None]:
         """The values of ``report`` and ``problem``."""
         if not self.is_registered:
-            return None, (
-                'nova-compute has not written the resources of the host yet')
+            return None, NOT_REGISTERED
         try:
             return host_report.HostReport.from_stats(self.node.stats), None
         except host_report.UnreadableReport as error:

@@ -17,6 +17,7 @@ import tenacity
 from nova_prio.admin.explain import copies
 from nova_prio.admin.explain import judge
 from nova_prio.admin.explain import requests
+from nova_prio.cmd import report
 from nova_prio.placement import refused_providers
 from nova_prio_scenario import cloud
 from tests import commands
@@ -83,7 +84,7 @@ class Stages(Explained):
         # nova-compute counts a failed build after the instance has failed.
         self.wait_for_failed_builds(2)
         self.update_host('mix1')
-        reason = ('2 builds have failed here since the last success: Nova '
+        reason = ('failed builds here since the last success: 2; Nova '
                   'prefers hosts with fewer')
         for multiplier, expected in ((1000000.0, reason), (0.0, '')):
             self.flags(build_failure_weight_multiplier=multiplier,
@@ -316,6 +317,64 @@ class Copies(Explained):
         for flavor in low, plain, plain, plain:
             self.boot(flavor)
         self.boot(plain, 'ERROR')
+
+
+class SeveralNodes(Explained):
+    """A host with two compute nodes, as one of Ironic."""
+
+    def setUp(self):
+        super().setUp()
+        self.start_seed_host()
+        self.start_host('multi', cpus=4, driver='libvirt.LibvirtDriver')
+        second = self._post_resource_provider('node2')['uuid']
+        with self.record('multi') as node:
+            values = {name: getattr(node, name) for name in node.fields
+                      if node.obj_attr_is_set(name) and name != 'id'}
+            values.update(uuid=second, hypervisor_hostname='node2')
+            objects.ComputeNode(node._context, **values).create()
+        for name, inventory in self.resources('multi').items():
+            self._set_inventory(second, {
+                **inventory, 'resource_class': name})
+        self._set_provider_traits(second, self.traits('multi'))
+
+    def test_each_node_has_an_answer(self):
+        nodes = {'multi:multi', 'multi:node2'}
+        rows = self.explain('--flavor', self.plain)
+        self.assertEqual({'mix1'} | nodes, rows.keys())
+        self.assertEqual({'passes'}, {row['Result'] for row in rows.values()})
+        rows = self.explain('--flavor', self.plain, '--host', 'multi')
+        self.assertEqual(nodes, rows.keys())
+        rows = self.explain('--flavor', self.plain, '--host', 'multi:node2')
+        self.assertEqual({'multi:node2'}, rows.keys())
+
+    def test_request_may_name_a_node(self):
+        server = self.boot(self.flavor(20), 'ERROR', az='nova:multi:node2')
+        rows = self.explain(server['id'], status=3)
+        for name in 'mix1', 'multi:multi':
+            self.assert_refused('Placement', 'the request names another host',
+                                rows[name])
+        self.assertIn('20 VCPU needed', rows['multi:node2']['Reason'])
+
+    def test_moves_of_its_guests_are_not_planned(self):
+        server = self.boot(self.plain, az='nova:multi:multi')
+        rows = self.explain(server['id'])
+        for name in 'multi:multi', 'multi:node2':
+            self.assertIn('a move needs another host', rows[name]['Reason'])
+        status, _, said = commands.run('host', 'drain', 'multi', '--dry-run')
+        self.assertEqual(1, status)
+        self.assertIn('allowed are names of compute hosts with one compute '
+                      'node', said)
+        self.boot(self.low, az='nova:mix1')
+        status, _, said = commands.run(
+            'room', 'plan', '--flavor', self.high, '--count', '3')
+        self.assertEqual(report.FOUND, status, said)
+        # A plan may be older than the records of the judge.
+        admin = context.get_admin_context()
+        placement = report_client.SchedulerReportClient()
+        world = copies.Copies(
+            admin, placement, judge.Judge(admin, placement))
+        instance = requests.read_instance(admin, server['id'])
+        world.depart(instance)
 
 
 class NoAggregate(Explained):

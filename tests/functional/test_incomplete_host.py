@@ -42,6 +42,18 @@ class IncompleteHost(base.FunctionalTest):
         rows, _ = self.run_command('capacity', 'gain', 'priority_mix=true')
         self.assertEqual(PROBLEM, rows[2]['Note'])
 
+    def test_explanation_names_its_problem(self):
+        """Also if Placement knows the host from before."""
+        row, = self.run_command('explain', '--flavor', self.low,
+                                '--host', 'new1', status=report.FOUND)[0]
+        self.assertEqual(PROBLEM, row['Reason'])
+        with self.record('mix2') as node:
+            node.free_ram_mb = node.free_disk_gb = None
+            node.save()
+        rows, _ = self.run_command('explain', '--flavor', self.low)
+        self.assertEqual({'mix1': '', 'mix2': PROBLEM, 'new1': PROBLEM}, {
+            row['Host']: row['Reason'] for row in rows})
+
     def test_other_hosts_can_be_drained(self):
         self.boot(self.low, az='nova:mix1')
         self.run_command('room', 'plan', '--flavor', self.high)

@@ -94,8 +94,13 @@ class Copies:
     def depart(self, instance: objects.Instance) -> None:
         """Remove an instance from its host.
 
+        If the judge does not know the host, or if the host has several nodes,
+        nothing becomes free.
+
         :param instance: with flavor and NUMA topology
         """
+        if self._judge.find_uuid(instance.host) is None:
+            return
         state = self._get_state(instance.host)
         flavor = instance.flavor
         state.free_ram_mb += flavor.memory_mb
@@ -118,7 +123,8 @@ class Copies:
     def _get_state(self, host: str) -> host_manager.HostState:
         """Return the copy of the state of a host."""
         if host not in self._states:
-            uuid = self._judge.get_uuid(host)
+            uuid = self._judge.find_uuid(host)
+            assert uuid is not None
             state, = self._judge.hosts.get_host_states_by_uuids(
                 self._context, [uuid], None)
             self._states[host] = state

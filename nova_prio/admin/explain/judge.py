@@ -165,10 +165,12 @@ class Judge:
             return None
         return decision.add(state.uuid, answers.PLACEMENT, _ALL_ON_OTHERS)
 
-    def get_uuid(self, name: str) -> str:
-        """Return the UUID of the node with a name, as in answers."""
-        return next(uuid for uuid, each in self._names.items()
-                    if each == name)
+    def find_uuid(self, name: str) -> str | None:
+        """Return the UUID of the node with a name, as in answers, or None."""
+        for uuid, each in self._names.items():
+            if each == name:
+                return uuid
+        return None
 
     def get_name(self, state: host_manager.HostState) -> str:
         """Return the name of a host, as in answers."""
@@ -186,6 +188,10 @@ class Judge:
                 decision.add(
                     node.uuid, answers.SCHEDULER,
                     'the server is on this host; a move needs another host')
+            elif node.free_disk_gb is None:
+                # Nova makes an empty state of it, without a UUID.
+                decision.add(node.uuid, answers.SCHEDULER,
+                             host_inventory.NOT_REGISTERED)
             else:
                 yield node.uuid
 
