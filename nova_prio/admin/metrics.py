@@ -13,10 +13,15 @@ from collections import abc
 import time
 import typing
 
+import nova.conf
 from nova import context as nova_context
+from nova import objects
 from prometheus_client import core
 
 from nova_prio.admin.audit import finding
+from nova_prio.admin.explain import judge
+from nova_prio.admin.explain import requests
+from nova_prio.admin.explain import units
 from nova_prio.admin import host_inventory
 from nova_prio.model import aggregate_metadata
 
@@ -36,6 +41,9 @@ METRICS = {
     'nova_prio_cpus': Metric(
         ('host', 'row', 'state'), 'vCPUs of a row of a host: those that are '
         'sold, sellable, or remaining.'),
+    'nova_prio_units': Metric(
+        ('host', 'flavor'), 'New servers of a flavor that fit on a host if '
+        'the other hosts take none.'),
     'nova_prio_aggregate_info': Metric(
         ('host', 'aggregate', 'priority'), 'A host in a host aggregate; '
         'whether the aggregate is for priority instances.'),
@@ -74,14 +82,20 @@ _Sample = tuple[str, tuple[str, ...], float]
 def collect(context: nova_context.RequestContext,
             client: report_client.SchedulerReportClient,
             findings: abc.Iterable[finding.Finding] | None = None,
+            flavors: abc.Collection[objects.Flavor] = (),
             ) -> tuple[list[core.Metric], list[str]]:
     """Measure the cloud.
 
     :param context: targets no cell
     :param findings: those of an audit, which runs when they are read; None to
         omit them
+    :param flavors: those whose new servers are counted; for each of them, the
+        judge decides about all hosts
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
-    :raises nova.exception.NovaException: if Nova cannot be read
+    :raises nova.exception.NovaException: if Nova cannot be read, or if stock
+        Nova refuses a flavor
+    :raises nova_prio.model.flavor_specs.RequestRefused: if nova-api would
+        refuse a flavor
     :raises nova_prio.placement.allocations.PlacementRefused: if Placement
         cannot be read
     """
@@ -92,12 +106,31 @@ def collect(context: nova_context.RequestContext,
     for host in hosts:
         if host.has_our_driver:
             samples += measure_host(host)
+    if flavors:
+        samples += _count_units(context, client, hosts, flavors)
     if findings is not None:
         samples += _count_findings(findings)
     seconds = time.monotonic() - start_seconds
     samples += describe_collection(not silent_cells, started_at)
     samples.append(('nova_prio_collection_duration_seconds', (), seconds))
     return list(make_families(samples)), silent_cells
+
+
+def _count_units(context: nova_context.RequestContext,
+                 client: report_client.SchedulerReportClient,
+                 hosts: abc.Iterable[host_inventory.HostRecord],
+                 flavors: abc.Iterable[objects.Flavor],
+                 ) -> abc.Iterator[_Sample]:
+    """Yield how many new servers of each flavor fit on each host."""
+    of_cloud = judge.Judge(context, client)
+    for flavor in flavors:
+        request = requests.build_request(
+            context, nova.conf.CONF, flavor, hints={}, image=None)
+        found = units.count(of_cloud, request)
+        for host in hosts:
+            if host.has_our_driver:
+                yield ('nova_prio_units', (host.name, flavor.name),
+                       found.get(host.name, 0))
 
 
 def _count_findings(findings: abc.Iterable[finding.Finding],

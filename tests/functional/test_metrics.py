@@ -10,9 +10,11 @@ from unittest import mock
 import fixtures
 from nova import context
 from nova import exception
+from nova import objects
 from prometheus_client import parser
 
 from nova_prio.admin.audit import finding
+from nova_prio.admin.explain import judge
 from nova_prio.admin import metrics
 from nova_prio.model import capacity
 from nova_prio.objects import host_report
@@ -75,7 +77,8 @@ class Metrics(base.FunctionalTest):
         for flavor in self.high, self.low, self.low, self.plain:
             self.boot(flavor, az='nova:mix1')
         before = time.time()
-        found = self.measure()
+        flavors = ['--flavor', self.high, '--flavor', self.low]
+        found = self.measure(*flavors)
         _, rows, _ = commands.run('capacity', 'show')
         states = {'sold': 'Sold', 'sellable': 'Sellable', 'remaining': 'Left'}
         self.assertEqual(
@@ -102,6 +105,29 @@ class Metrics(base.FunctionalTest):
         now = found['nova_prio_collection_timestamp_seconds'][()]
         self.assertTrue(before <= now <= time.time())
         self.assertEqual(metrics.METRICS.keys(), found.keys())
+
+    def test_units_are_those_of_capacity_show(self):
+        self.boot(self.high, az='nova:mix1')
+        flavors = self.high, self.low
+        names = {flavor: objects.Flavor.get_by_flavor_id(
+            context.get_admin_context(), flavor).name for flavor in flavors}
+        found = self.measure('--no-audit', '--flavor', self.high, '--flavor',
+                             names[self.low], '--flavor', self.high)
+        for flavor in flavors:
+            _, rows, _ = commands.run('capacity', 'show', '--flavor', flavor)
+            self.assertEqual(
+                {row['Host']: row['Units'] for row in rows},
+                {host: number for (host, name), number
+                 in found['nova_prio_units'].items()
+                 if name == names[flavor]})
+        self.assertEqual(
+            1, found['nova_prio_units']['mix1', names[self.high]])
+        self.measure('--flavor', 'none', status=1, words=(
+            "--flavor is 'none'; allowed are"))
+        with mock.patch.object(judge.Judge, '__init__', autospec=True,
+                               side_effect=exception.NovaException()):
+            self.measure('--no-audit')
+            self.measure('--flavor', self.low, status=1)
 
     def test_standard_output_has_the_same_metrics(self):
         status, found, _ = commands.run('metrics', options=(), load=self.read)
