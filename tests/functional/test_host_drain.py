@@ -7,10 +7,12 @@ from unittest import mock
 from nova import exception
 from nova.tests.fixtures import libvirt
 
+from nova_prio.admin.explain import judge
 from nova_prio.admin.moves import one_move
 from nova_prio.admin.moves import services
 from nova_prio.cmd import report
 from nova_prio.compat import contract
+from tests import commands
 from tests.functional import maintenance
 
 PRE_LIVE_MIGRATION = (
@@ -75,6 +77,46 @@ class HostDrain(maintenance.Maintenance):
         self.assertIn('refused, because Migration pre-check error: no storage',
                       self.said)
         self.assertEqual(2, len(self.migrations_of(server['id'])))
+
+    def test_equal_guests_are_judged_once(self):
+        """As are those of the other hosts."""
+        low = {'hw:cpu_priority': 'low'}
+        equal = self.flavor(1, **low)
+        for name in 'mix1', 'mix2':
+            self.boot_with_count(equal, name, number=5)
+            for _ in range(2):
+                self.boot(self.flavor(1, **low), az='nova:' + name)
+        decided = []
+        stock = judge.Judge.decide
+
+        def decide(of_cloud, spec, **kwargs):
+            """Count the decisions about each flavor."""
+            decided.append(spec.flavor.flavorid)
+            return stock(of_cloud, spec, **kwargs)
+
+        with mock.patch.object(judge.Judge, 'decide', decide):
+            rows = self.drain('mix1', '--dry-run')
+            self.assertEqual(7, len(rows))
+            self.assertEqual(1, decided.count(equal))
+            self.assertEqual(3, len(decided))
+            decided.clear()
+            found, rows, said = commands.run('capacity', 'show',
+                                             '--after-loss')
+        self.assertEqual(report.CLEAN, found, said)
+        self.assertEqual(2, len(rows))
+        self.assertEqual(1, decided.count(equal))
+        self.assertEqual(5, len(decided))
+
+    def boot_with_count(self, flavor, host, number):
+        """Create servers with one request."""
+        body = self._build_server(
+            flavor_id=flavor, networks='none', az='nova:' + host)
+        body.update(min_count=number, max_count=number,
+                    return_reservation_id=True)
+        answer = self.api.api_post('/servers', {'server': body}).body
+        for server in self.api.get_servers(search_opts={
+                'reservation_id': answer['reservation_id']}):
+            self._wait_for_state_change(server, 'ACTIVE')
 
     def test_nova_chooses_the_host(self):
         """Of five hosts, two have a trait that the flavor requires."""

@@ -53,18 +53,26 @@ class Verdicts:
         # Equal request -> decision.
         self._known: dict[str, candidates.Decision] = {}
         self._of_instance: dict[str, candidates.Decision | None] = {}
+        # UUID of an instance -> its host.
+        self._hosts: dict[str, str | None] = {}
 
     def decide(self, uuid: str) -> candidates.Decision | None:
         """Return the decision about the move of an instance.
+
+        It is shared by the instances of equal requests on all hosts, so it
+        also has an answer about the host of the instance.
 
         :returns: None if the instance is gone, or its cell does not answer
         """
         if uuid not in self._of_instance:
             self._of_instance[uuid] = None
             try:
-                spec = requests.read_server(self._context, uuid).spec
+                server = requests.read_server(self._context, uuid)
             except requests.ServerRefused:
                 return None
+            self._hosts[uuid] = server.host
+            spec = server.spec
+            spec.ignore_hosts = None
             key = _make_key(spec)
             if key not in self._known:
                 self._known[key] = self.judge.decide(
@@ -73,9 +81,12 @@ class Verdicts:
         return self._of_instance[uuid]
 
     def list_answers(self, uuid: str) -> list[explain_answers.Answer]:
-        """Return the answers about the move of an instance."""
+        """Return the answers about the other hosts for an instance."""
         decision = self.decide(uuid)
-        return list(decision.answers.values()) if decision else []
+        if decision is None:
+            return []
+        return [each for each in decision.answers.values()
+                if each.host != self._hosts[uuid]]
 
     def check(self, plan: planner.Plan,
               wanted: candidates.Decision | None = None) -> Obstacle | None:
@@ -163,10 +174,13 @@ class Verdicts:
         The instances of equal requests have the same rank.
         """
         decision = self.decide(uuid)
-        if decision is None or not decision.passing:
+        if decision is None:
             return []
-        weighed = self.judge.hosts.get_weighed_hosts(
-            list(decision.passing), decision.spec)
+        passing = [state for state in decision.passing
+                   if self.judge.get_name(state) != self._hosts[uuid]]
+        if not passing:
+            return []
+        weighed = self.judge.hosts.get_weighed_hosts(passing, decision.spec)
         return [self.judge.get_name(each.obj) for each in weighed]
 
     def place_all(self, uuids: abc.Iterable[str]) -> dict[str, str]:
