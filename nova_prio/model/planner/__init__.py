@@ -8,4 +8,7 @@ and instances, and ``host_fit`` decides whether an instance fits. ``search``
 moves instances, ``room`` moves guests away to make room, ``greedy`` finds
 plans with these, and ``arrange`` orders the moves. A plan is a proposal:
 Nova's own code decides whether it is possible.
+
+:mod:`gain` calculates how many hosts are enough without and with mix;
+``first_fit`` places the instances for it.
 """

@@ -92,6 +92,21 @@ class HostFit(typing.NamedTuple):
             free_disk_gb=self.free_disk_gb - sign * needs.disk_gb,
             cells=tuple(changed), small_pages=small)
 
+    def fill(self, needs: resources.Needs, most: int) -> tuple[HostFit, int]:
+        """Return the host with equal instances, and how many of them fit.
+
+        :param most: maximum number of instances
+        """
+        if any(self._check_policy(needs)):
+            return self, 0
+        filled = self
+        for count in range(most):
+            cells = filled._choose_free_cells(needs)
+            if cells is None:
+                return filled, count
+            filled = filled.add(needs, cells)
+        return filled, most
+
     @property
     def remaining(self) -> capacity.Rows:
         """The remaining vCPUs of each row."""
@@ -113,7 +128,15 @@ class HostFit(typing.NamedTuple):
         :returns: index of the host cell of each guest cell
         """
         # Stop at the first obstacle.
-        if any(self._check_amounts(needs)) or any(self._check_policy(needs)):
+        cells = self._choose_free_cells(needs)
+        if cells is None or any(self._check_policy(needs)):
+            return None
+        return cells
+
+    def _choose_free_cells(
+            self, needs: resources.Needs) -> tuple[int, ...] | None:
+        """Return the same as :meth:`choose_cells`, by the usage alone."""
+        if any(self._check_amounts(needs)):
             return None
         return self._choose_cells(needs)
 

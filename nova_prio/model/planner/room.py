@@ -109,12 +109,8 @@ class Room:
         for uuid in without:
             of_host = of_host.add(self._fleet.instances[uuid].needs,
                                   self._fleet.get_place(uuid).cells, sign=-1)
-        for count in range(most):
-            cells = of_host.choose_cells(self._wanted.needs)
-            if cells is None:
-                return count
-            of_host = of_host.add(self._wanted.needs, cells)
-        return most
+        _, count = of_host.fill(self._wanted.needs, most)
+        return count
 
     def extend(self) -> bool:
         """Move guests so that more instances fit than before, if possible.

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""How many hosts are enough for the servers of a cloud.
+
+First fit decreasing takes the largest server first, and puts each server on
+the first host where it fits. The result is a heuristic: another arrangement
+may need fewer hosts. The lower bound is a number that no arrangement beats.
+
+Equal servers and equal hosts are counted, not listed, so that the work grows
+with the number of different servers.
+"""
+
+from __future__ import annotations
+
+from collections import abc
+import math
+import typing
+
+from nova_prio.model.planner import host_fit
+from nova_prio.model.planner import resources
+
+#: The resources of a host that may limit the number of servers.
+CPUS, MEMORY, DISK = 'CPUs', 'memory', 'disk'
+#: No NUMA cell has enough CPUs or memory, although the host has.
+CELLS = 'NUMA cells'
+#: The resources of a ``host_fit.Obstacle`` that are neither rows nor memory.
+_NAMES = {'DISK_GB': DISK, 'NUMA cell': CELLS}
+#: The resource of each amount of :func:`_measure_host`: the high, the low and
+#: the ordinary row, MB and GB.
+_RESOURCES = (CPUS, CPUS, CPUS, MEMORY, DISK)
+
+
+class Kind(typing.NamedTuple):
+    """A number of servers with equal needs."""
+
+    needs: resources.Needs
+    number: int
+
+
+class Group(typing.NamedTuple):
+    """A number of equal hosts, which follow each other in their order.
+
+    ``is_used`` says whether a server was placed on each of them.
+    """
+
+    fit: host_fit.HostFit
+    number: int
+    is_used: bool = False
+
+
+class Bound(typing.NamedTuple):
+    """A lower bound of the number of hosts, and the resource that sets it.
+
+    ``hosts`` is infinite if all hosts together have too little of it. ``sum``
+    adds up the bounds of all resources: less of it leaves more to spare.
+    """
+
+    hosts: float
+    sum: float
+    resource: str
+
+
+def pack(groups: abc.Sequence[Group],
+         kinds: abc.Iterable[Kind]) -> int | None:
+    """Return how many hosts first fit decreasing uses.
+
+    :param groups: all hosts, in the order in which they are tried
+    :returns: None if a server fits on none of them
+    """
+    host = _measure_host(groups[0].fit) if groups else ()
+
+    def measure(kind: Kind) -> float:
+        """Return the largest part of the first host that a server takes."""
+        largest = 0.0
+        for amount, of_host in zip(_measure_needs(kind.needs), host):
+            largest = max(largest, _divide(amount, of_host))
+        return largest
+
+    packed = list(groups)
+    for kind in sorted(kinds, key=measure, reverse=True):
+        left = kind.number
+        after: list[Group] = []
+        for group in packed:
+            parts, placed = _fill(group, kind.needs, left)
+            after += parts
+            left -= placed
+        if left:
+            return None
+        packed = after
+    return sum(group.number for group in packed if group.is_used)
+
+
+def _fill(group: Group, needs: resources.Needs,
+          number: int) -> tuple[list[Group], int]:
+    """Put equal servers on a group of hosts, one host after the other.
+
+    :param number: number of the servers
+    :returns: (the groups into which the group falls, the servers that fit)
+    """
+    full, most = group.fit.fill(needs, number)
+    if not most:
+        return [group], 0
+    full_hosts = min(number // most, group.number)
+    parts = [Group(fit=full, number=full_hosts, is_used=True)]
+    placed = full_hosts * most
+    rest = group.number - full_hosts
+    if rest and placed < number:
+        last, fitting = group.fit.fill(needs, number - placed)
+        parts.append(Group(fit=last, number=1, is_used=True))
+        placed += fitting
+        rest -= 1
+    if rest:
+        parts.append(group._replace(number=rest))
+    return parts, placed
+
+
+def calculate_bound(groups: abc.Iterable[Group],
+                    kinds: abc.Iterable[Kind]) -> Bound:
+    """Return the lower bound of the hosts for all servers together.
+
+    For each resource, add up the hosts with the most of it until they have
+    enough. The resource that needs the most hosts sets the bound.
+
+    :param groups: all hosts
+    """
+    needed = [0.0] * len(_RESOURCES)
+    for kind in kinds:
+        for place, amount in enumerate(_measure_needs(kind.needs)):
+            needed[place] += kind.number * amount
+    measured = [(_measure_host(group.fit), group.number) for group in groups]
+    bound = Bound(hosts=0, sum=0, resource=CPUS)
+    for place, resource in enumerate(_RESOURCES):
+        amounts = [(each[place], number) for each, number in measured]
+        hosts = _count_hosts(amounts, needed[place])
+        bound = bound._replace(sum=bound.sum + hosts)
+        if hosts > bound.hosts:
+            bound = bound._replace(hosts=hosts, resource=resource)
+    return bound
+
+
+def _count_hosts(amounts: abc.Iterable[tuple[float, int]],
+                 needed: float) -> float:
+    """Return how many hosts have an amount together, inf if they do not.
+
+    :param amounts: (amount of a host, number of such hosts)
+    """
+    hosts = 0
+    for amount, number in sorted(amounts, reverse=True):
+        if needed <= 0:
+            return hosts
+        if 0 < needed <= number * amount:
+            return hosts + math.ceil(needed / amount)
+        hosts += number
+        needed -= number * amount
+    return hosts if needed <= 0 else math.inf
+
+
+def _measure_host(fit: host_fit.HostFit) -> tuple[float, ...]:
+    """Return the remaining amounts of a host, as in ``_RESOURCES``."""
+    memory_mb = fit.free_memory_mb
+    # On a mix host, memory is never overcommitted.
+    if not fit.host.report.mix:
+        memory_mb += fit.host.overcommit_mb
+    disk_gb: float = fit.free_disk_gb
+    if fit.host.free_disk_gb is None:
+        disk_gb = math.inf
+    rows = fit.remaining
+    return rows.high, rows.low, rows.ordinary, memory_mb, disk_gb
+
+
+def _measure_needs(needs: resources.Needs) -> tuple[float, ...]:
+    """Return the amounts of a server, as in ``_RESOURCES``."""
+    rows = needs.request.needed_rows
+    return (rows.high, rows.low, rows.ordinary, needs.request.memory_mb,
+            needs.disk_gb)
+
+
+def _divide(amount: float, total: float) -> float:
+    """Return the part that an amount is; infinite if there is none."""
+    if not amount:
+        return 0
+    return amount / total if total > 0 else math.inf
+
+
+def find_limit(fit: host_fit.HostFit, needs: resources.Needs) -> str:
+    """Return why another server does not fit on a host: a resource.
+
+    :param needs: of a server that does not fit
+    """
+    names = set()
+    for obstacle in fit.find_obstacles(needs):
+        resource = obstacle.resource
+        # Without one, the server has more vCPUs than the host has CPUs.
+        if resource is None or resource.endswith(' row'):
+            names.add(CPUS)
+        else:
+            names.add(_NAMES.get(resource, MEMORY))
+    if len(names) > 1:
+        names.discard(CELLS)
+    return ', '.join(sorted(names))

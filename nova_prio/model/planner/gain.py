@@ -1,0 +1,335 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What mix gains: the hosts that are enough without and with it.
+
+Mix is the option ``cpu_priority_mix_enable``: low-priority instances may also
+run on the dedicated CPUs of a host. The hosts are empty, and their CPUs are
+divided anew into dedicated and shared CPUs. All other rules are those of
+:mod:`nova_prio.model.planner.host_fit`.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import dataclasses
+import decimal
+import fractions
+import math
+import typing
+
+from nova_prio.model import aggregate_metadata
+from nova_prio.model import capacity
+from nova_prio.model import capacity_report
+from nova_prio.model.planner import first_fit
+from nova_prio.model.planner import host_fit
+from nova_prio.model.planner import resources
+
+#: Most steps in which the CPUs of a NUMA cell are divided, and most divisions
+#: for which the servers are placed.
+_MOST_STEPS, _MOST_TRIALS = 32, 8
+#: Hosts are equal if they differ by less memory.
+_STEP_MB = 1024
+_NO_ROWS = capacity.Rows(high=0, low=0, ordinary=0)
+#: Aggregate of all hosts: the question is what they would gain.
+_PRIORITY = aggregate_metadata.Aggregate('priority', {'priority_mix': 'true'})
+
+
+class Setup(typing.NamedTuple):
+    """A ratio, and whether the hosts are mix hosts."""
+
+    ratio: decimal.Decimal
+    mix: bool
+
+
+class Answer(typing.NamedTuple):
+    """The fewest hosts of a Setup that were found.
+
+    ``hosts`` is None if no division of the CPUs suits all servers. ``cpus``
+    are those of the first host. They are None without such a division, and if
+    the pinned servers have hosts of their own. No arrangement that was tried
+    needs fewer hosts than ``least``. ``limit`` is the resource of which the
+    hosts have least to spare.
+    """
+
+    setup: Setup
+    cpus: capacity.HostCPUs | None
+    hosts: int | None
+    least: float
+    limit: str
+
+
+def make_host(cpus: int, cells: int, memory_mb: int,
+              usable_mb: int, disk_gb: int | None) -> host_fit.HostFit:
+    """Return an empty host, whose CPUs are shared.
+
+    :param cpus: number of CPUs, a multiple of ``cells``
+    :param cells: number of equal NUMA cells
+    :param usable_mb: memory of the host that servers can have
+    :param disk_gb: None if disks do not limit the servers
+    """
+    size = cpus // cells
+    ratio = capacity.parse_ratio(1)
+    all_cells = []
+    for first in range(0, cpus, size):
+        own = capacity.HostCPUs(
+            dedicated=frozenset(),
+            shared=frozenset(range(first, first + size)), ratio=ratio,
+            mix=False)
+        all_cells.append(resources.Cell(
+            cpus=own, used=_NO_ROWS, free_memory_mb=memory_mb // cells))
+    of_host = capacity.HostCPUs(
+        dedicated=frozenset(), shared=frozenset(range(cpus)), ratio=ratio,
+        mix=False)
+    return host_fit.HostFit.from_host(resources.Host(
+        name='', report=_make_report(of_host), free_memory_mb=usable_mb,
+        free_disk_gb=disk_gb, cells=tuple(all_cells)))
+
+
+def group_hosts(hosts: abc.Iterable[host_fit.HostFit],
+                ) -> list[first_fit.Group]:
+    """Return the groups of equal empty hosts, those with most CPUs first."""
+    numbers = collections.Counter[tuple[typing.Any, ...]]()
+    examples: dict[typing.Any, host_fit.HostFit] = {}
+    for fit in hosts:
+        cells = []
+        for cell in fit.cells:
+            memory_mb = cell.free_memory_mb // _STEP_MB * _STEP_MB
+            cells.append(cell._replace(
+                cpus=_unite(cell.cpus), free_memory_mb=memory_mb))
+        memory_mb = fit.free_memory_mb // _STEP_MB * _STEP_MB
+        equal = fit._replace(used=_NO_ROWS, cells=tuple(cells),
+                             free_memory_mb=memory_mb)
+        cpus = _unite(fit.host.report.cpus)
+        # The first field of a HostFit is the host with its name and report.
+        key = (len(cpus.shared), memory_mb, fit.host.overcommit_mb,
+               fit.host.free_disk_gb is None, equal[1:])
+        numbers[key] += 1
+        examples.setdefault(key, equal)
+    ordered = sorted(numbers, key=lambda key: key[:3], reverse=True)
+    return [first_fit.Group(examples[key], numbers[key]) for key in ordered]
+
+
+def _unite(cpus: capacity.HostCPUs) -> capacity.HostCPUs:
+    """Return the CPUs of a host or a cell, all of them shared."""
+    return dataclasses.replace(
+        cpus, dedicated=frozenset(), shared=cpus.dedicated | cpus.shared)
+
+
+def _make_report(
+        cpus: capacity.HostCPUs) -> capacity_report.CapacityReport:
+    """Return the report of an empty host."""
+    return capacity_report.CapacityReport.from_usage(
+        cpus=cpus, used=_NO_ROWS, vcpus_used=0, low_by_cell={})
+
+
+def configure(fit: host_fit.HostFit, cpus: capacity.HostCPUs,
+              ) -> host_fit.HostFit:
+    """Return an empty host with other CPU sets, which takes all classes.
+
+    :param fit: the host without instances
+    """
+    cells = []
+    for cell in fit.cells:
+        own = cell.cpus.dedicated | cell.cpus.shared
+        cells.append(cell._replace(used=_NO_ROWS, cpus=dataclasses.replace(
+            cpus, dedicated=cpus.dedicated & own, shared=cpus.shared & own)))
+    host = dataclasses.replace(
+        fit.host, report=_make_report(cpus), aggregates=(_PRIORITY,),
+        is_enabled=True)
+    return fit._replace(host=host, used=_NO_ROWS, cells=tuple(cells))
+
+
+def divide(fit: host_fit.HostFit, setup: Setup, step: int,
+           steps: int) -> capacity.HostCPUs | None:
+    """Return the CPU sets of a host: step / steps of each cell is dedicated.
+
+    :returns: None if nova-compute would refuse to start with them
+    """
+    cells = [cell.cpus for cell in fit.cells] or [fit.host.report.cpus]
+    dedicated: frozenset[int] = frozenset()
+    shared: frozenset[int] = frozenset()
+    for cell in cells:
+        ordered = sorted(cell.dedicated | cell.shared)
+        first = len(ordered) - len(ordered) * step // steps
+        shared |= frozenset(ordered[:first])
+        dedicated |= frozenset(ordered[first:])
+    cpus = capacity.HostCPUs(dedicated=dedicated, shared=shared,
+                             ratio=setup.ratio, mix=setup.mix)
+    if setup.mix and not (dedicated and shared and cpus.sellable.low):
+        return None
+    return cpus
+
+
+def list_divisions(groups: abc.Sequence[first_fit.Group],
+                   setup: Setup) -> list[list[first_fit.Group]]:
+    """Return the groups with each division of the CPUs that is tried.
+
+    All hosts dedicate the same part of their CPUs.
+    """
+    largest = 0
+    for group in groups:
+        cpus = group.fit.host.report.cpus
+        size = len(cpus.dedicated | cpus.shared) // (len(group.fit.cells) or 1)
+        largest = max(largest, size)
+    steps = max(min(largest, _MOST_STEPS), 1)
+    divisions = []
+    for step in range(steps + 1):
+        configured = []
+        for group in groups:
+            divided = divide(group.fit, setup, step, steps)
+            if divided is not None:
+                configured.append(group._replace(
+                    fit=configure(group.fit, divided)))
+        if len(configured) == len(groups):
+            divisions.append(configured)
+    return divisions
+
+
+def find_misfits(groups: abc.Sequence[first_fit.Group],
+                 kinds: abc.Iterable[first_fit.Kind],
+                 ratios: abc.Iterable[decimal.Decimal],
+                 ) -> list[first_fit.Kind]:
+    """Return the servers that, without or with mix, fit on no empty host.
+
+    An example is a server that needs whole cores, which no mix host takes.
+    """
+    by_setup = []
+    for ratio in ratios:
+        for mix in False, True:
+            fits = []
+            for division in list_divisions(groups, Setup(ratio, mix)):
+                fits += [group.fit for group in division]
+            by_setup.append(fits)
+    return [kind for kind in kinds if not all(
+        any(fit.choose_cells(kind.needs) is not None for fit in fits)
+        for fits in by_setup)]
+
+
+def find_fewest(groups: abc.Sequence[first_fit.Group],
+                kinds: abc.Sequence[first_fit.Kind], setup: Setup) -> Answer:
+    """Return the Answer for the best division of the CPUs.
+
+    The divisions with the smallest lower bounds are tried.
+
+    :param groups: all hosts, which are at least one. More hosts like the first
+        one are used after them, if they are not enough.
+    """
+    # Each server needs at most one more host.
+    more = sum(kind.number for kind in kinds)
+    supply = [*groups, groups[0]._replace(number=more)]
+    divisions = list_divisions(supply, setup)
+    trials = []
+    for number, division in enumerate(divisions):
+        bound = first_fit.calculate_bound(division, kinds)
+        trials.append((bound, number, division))
+    # No two numbers are equal, so that no divisions are compared.
+    trials.sort()
+    best = Answer(setup=setup, cpus=None, hosts=None, least=math.inf, limit='')
+    if trials:
+        best = best._replace(least=trials[0][0].hosts)
+    for bound, _, division in trials[:_MOST_TRIALS]:
+        if best.hosts is not None and bound.hosts >= best.hosts:
+            break
+        hosts = first_fit.pack(division, kinds)
+        if hosts is not None and (best.hosts is None or hosts < best.hosts):
+            best = best._replace(
+                cpus=division[0].fit.host.report.cpus, hosts=hosts,
+                limit=bound.resource)
+    if not setup.mix and len(groups) == 1:
+        best = _separate(divisions[-1], divisions[0], kinds, best)
+    return best
+
+
+def _separate(dedicated: abc.Sequence[first_fit.Group],
+              shared: abc.Sequence[first_fit.Group],
+              kinds: abc.Iterable[first_fit.Kind], answer: Answer) -> Answer:
+    """Return the better Answer if pinned servers have hosts of their own.
+
+    :param dedicated: equal hosts, all CPUs of which are dedicated
+    :param shared: the same hosts, all CPUs of which are shared
+    :param answer: the Answer without such hosts
+    """
+    pinned, others = [], []
+    for kind in kinds:
+        if kind.needs.request.needed_rows.high:
+            pinned.append(kind)
+        else:
+            others.append(kind)
+    bounds = (first_fit.calculate_bound(dedicated, pinned),
+              first_fit.calculate_bound(shared, others))
+    answer = answer._replace(
+        least=min(answer.least, bounds[0].hosts + bounds[1].hosts))
+    first = first_fit.pack(dedicated, pinned)
+    second = first_fit.pack(shared, others)
+    if first is None or second is None:
+        return answer
+    if answer.hosts is not None and answer.hosts <= first + second:
+        return answer
+    return answer._replace(cpus=None, hosts=first + second,
+                           limit=max(bounds).resource)
+
+
+def change_priority(needs: resources.Needs,
+                    priority: str | None) -> resources.Needs:
+    """Return the needs of an equal server of another priority.
+
+    It has as many pinned and shared vCPUs, and may use all hosts.
+    """
+    request = needs.request
+    demand = dataclasses.replace(request.demand, priority=priority)
+    cells = []
+    for cell in needs.cells:
+        # The low row has the shared vCPUs of all classes.
+        of_cell = capacity.Demand(priority, dedicated=cell.rows.high,
+                                  shared=cell.rows.low)
+        cells.append(cell._replace(
+            rows=capacity.calculate_needed_rows(of_cell)))
+    return dataclasses.replace(
+        needs, cells=tuple(cells), aggregates=frozenset(),
+        refused_hosts=frozenset(), is_new=False,
+        request=dataclasses.replace(
+            request, demand=demand, priority=priority,
+            needed_rows=capacity.calculate_needed_rows(demand)))
+
+
+def grow(kinds: abc.Iterable[first_fit.Kind],
+         percent: decimal.Decimal) -> list[first_fit.Kind]:
+    """Return the servers, more of each kind by some percent."""
+    factor = 1 + fractions.Fraction(percent) / 100
+    return [kind._replace(number=math.ceil(kind.number * factor))
+            for kind in kinds]
+
+
+def count_vcpus(kinds: abc.Iterable[first_fit.Kind]) -> dict[str, int]:
+    """Return priority -> the vCPUs of all its servers."""
+    vcpus = dict.fromkeys(capacity.PRIORITIES, 0)
+    for kind in kinds:
+        request = kind.needs.request
+        if request.priority is not None:
+            vcpus[request.priority] += kind.number * request.vcpus
+    return vcpus
+
+
+def change_share(kinds: abc.Sequence[first_fit.Kind], vcpus: int,
+                 percent: int) -> list[first_fit.Kind]:
+    """Return the servers, with other numbers of those with a priority.
+
+    The sizes of each priority keep their shares. Both priorities must have
+    servers.
+
+    :param vcpus: the vCPUs of all servers with a priority
+    :param percent: the part of these vCPUs that has high priority
+    """
+    present = count_vcpus(kinds)
+    wanted = {capacity.HIGH: vcpus * percent,
+              capacity.LOW: vcpus * (100 - percent)}
+    changed = []
+    for kind in kinds:
+        priority = kind.needs.request.priority
+        if priority is not None:
+            number = kind.number * wanted[priority]
+            kind = kind._replace(
+                number=round(number / (100 * present[priority])))
+        changed.append(kind)
+    return changed
