@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 
-"""The commands ``nova-prio capacity show`` and ``... solve``."""
+"""The command ``nova-prio capacity show``."""
 
 import collections
 
-from cliff import show
 from osc_lib import exceptions
 
 from nova_prio.admin.page import content
@@ -14,9 +13,7 @@ from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
-from nova_prio.model import capacity
 from nova_prio.model import maturity
-from nova_prio.model import sizing
 
 #: Columns of the sold, sellable and remaining vCPUs of each row.
 COLUMNS = ['High Sold', 'High Sellable', 'High Left',
@@ -82,7 +79,7 @@ class Show(report.Report):
         if parsed_args.flavor:
             flavor = controller.find_flavor(context, parsed_args.flavor)
             request = host_inventory.get_resource_request(flavor)
-            units = _count_units(self.app, context, flavor)
+            units = count_units(self.app, context, flavor, hints={})
             unit_columns = ['Units']
         report.warn_of_silent_cells(self.app, silent_cells)
         selected = list(_select_hosts(self.app, hosts, parsed_args))
@@ -136,14 +133,17 @@ class Show(report.Report):
         return self.end(status, text)
 
 
-def _count_units(app, context, flavor):
-    """Return how many instances of a flavor fit, dict, host -> number."""
+def count_units(app, context, flavor, hints):
+    """Return how many instances of a flavor fit, dict, host -> number.
+
+    :param hints: dict, the scheduler hints of the instances
+    """
     from nova_prio.admin.explain import judge
     from nova_prio.admin.explain import requests
     from nova_prio.admin.explain import units
     of_cloud = judge.Judge(context, controller.make_placement_client())
     request = requests.build_request(
-        context, controller.get_conf(), flavor, hints={}, image=None)
+        context, controller.get_conf(), flavor, hints, image=None)
     found = units.count(of_cloud, request)
     for doubt in of_cloud.list_doubts():
         app.LOG.warning('The units may not fit: %s.', doubt)
@@ -227,87 +227,3 @@ def _format_row(row):
     """Return the numbers of a ``content.Row`` as a text."""
     text = '%d/%d (%d)' % row
     return tables.ColoredText(text, colors.RED) if row.is_oversold else text
-
-
-class Solve(show.ShowOne):
-    """Show the vCPUs that a host sells, or the size of host to sell a number.
-
-    Give the numbers of dedicated and shared CPUs and the allocation ratio, and
-    this command shows the sellable vCPUs. Give two of the three and a wanted
-    number, and it finds the third that sells the wanted number and as little
-    more as possible.
-    """
-
-    def get_parser(self, prog_name):
-        """Return the parser of the command line."""
-        parser = maturity.mark(super().get_parser(prog_name))
-        for name in ('dedicated', 'shared'):
-            parser.add_argument(
-                '--' + name, type=int, metavar='CPUS',
-                help='number of CPUs in [compute] cpu_%s_set' % name)
-        parser.add_argument(
-            '--ratio', metavar='RATIO', help='CPU allocation ratio')
-        wanted = parser.add_mutually_exclusive_group()
-        wanted.add_argument(
-            '--low-vcpus', type=int, metavar='VCPUS',
-            help='wanted number of low-priority vCPUs while the high row is '
-            'sold out')
-        wanted.add_argument(
-            '--overall-ratio', metavar='RATIO',
-            help='wanted number of vCPUs of all instances for each CPU of the '
-            'host')
-        parser.add_argument(
-            '--no-mix', dest='mix', action='store_false',
-            help='calculate without cpu_priority_mix_enable: low-priority '
-            'instances float on the shared CPUs only')
-        return parser
-
-    def take_action(self, parsed_args):
-        """Return the names and the values to show."""
-        least = int(parsed_args.mix)
-        size = sizing.HostSize(
-            dedicated=report.get_number(
-                parsed_args, 'dedicated', least, sizing.MOST_CPUS),
-            shared=report.get_number(
-                parsed_args, 'shared', least, sizing.MOST_CPUS),
-            ratio=_get_ratio(parsed_args, 'ratio'), mix=parsed_args.mix)
-        low = report.get_number(parsed_args, 'low_vcpus', 1,
-                                # MOST_CPUS dedicated, MOST_CPUS shared.
-                                2 * sizing.MOST_CPUS * sizing.MOST_RATIO)
-        overall = _get_ratio(parsed_args, 'overall_ratio')
-        given = 3 - size.count(None)
-        if low is None and overall is None:
-            wanted_number, is_complete = 'without', given == 3
-        else:
-            wanted_number, is_complete = 'with', given == 2
-        if not is_complete:
-            raise exceptions.CommandError(
-                '%d of --dedicated, --shared and --ratio are given, %s '
-                '--low-vcpus or --overall-ratio; allowed are all three '
-                'without such a wanted number, or two of them with it.'
-                % (given, wanted_number))
-        if given == 2:
-            try:
-                size = sizing.solve(size, low, overall)
-            except sizing.NoSolution as error:
-                raise exceptions.CommandError(str(error)) from error
-        rows = size.sellable
-        if size.mix and not rows.low:
-            raise exceptions.CommandError(
-                'The ratio %s leaves no sellable low-priority vCPU on %d '
-                'dedicated and %d shared CPUs, so nova-compute with '
-                'cpu_priority_mix_enable would not start. Use a larger ratio, '
-                'or --no-mix.' % (size.ratio, size.dedicated, size.shared))
-        shown = {
-            'dedicated': size.dedicated, 'shared': size.shared,
-            'ratio': float(size.ratio), 'mix': size.mix,
-            'high_vcpus': rows.high, 'low_vcpus': rows.low,
-            'ordinary_vcpus': rows.ordinary,
-            'overall_ratio': round(float(size.overall_ratio), 4)}
-        return tuple(shown), tuple(shown.values())
-
-
-def _get_ratio(parsed_args, name):
-    """Return the ratio that an option gives, or None."""
-    return report.get_number(parsed_args, name, 0, sizing.MOST_RATIO,
-                             parse=capacity.parse_ratio)

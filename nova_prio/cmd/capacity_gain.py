@@ -11,106 +11,161 @@ import collections
 
 from osc_lib import exceptions
 
+from nova_prio.cmd import capacity as capacity_show
 from nova_prio.cmd import controller
+from nova_prio.cmd import gain_forecast
+from nova_prio.cmd import host_selection
 from nova_prio.cmd import report
 from nova_prio.model import capacity
 
 COLUMNS = ('Host', 'Mix', 'Low Without Mix', 'Low With Mix', 'Gain')
-UNITS, NOTE = 'Units', 'Note'
+#: Columns of --flavor: servers that fit now, and on the host without servers.
+NOW, EMPTY, EMPTY_MIX, LIMIT = UNITS = (
+    'Fit Now', 'Empty Without Mix', 'Empty With Mix', 'Limit')
+NOTE = 'Note'
+#: Options -> the option, beside names of hosts, without which they have no
+#: effect; the first that is given counts.
+_NEEDS = {
+    '--low': ('--what-if',), '--growth': ('--what-if',),
+    '--demand': ('--host',), '--ratio': ('--host', '--what-if'),
+    '--html': ('--demand', '--what-if')}
 
 
 class Gain(report.Report):
-    """List the low-priority vCPUs that the hosts of an aggregate gain by mix.
+    """List what hosts gain by mix, or how many hosts mix would save.
 
     For each host, compare the sellable low-priority vCPUs with and without
     cpu_priority_mix_enable, for the same CPU sets and allocation ratio. Hosts
-    without a report are listed without numbers. This command reads Nova's
-    databases: run it where nova-manage runs.
+    without a report are listed without numbers. With --what-if, take the
+    servers that these hosts have, and list how many of the hosts would be
+    enough. With --host, do the same for a host that does not exist yet and the
+    servers of a file, or list what it sells. Without --host, this command
+    reads Nova's databases: run it where nova-manage runs.
     """
 
     def get_parser(self, prog_name):
         """Return the parser of the command line."""
         parser = super().get_parser(prog_name)
-        parser.add_argument(
-            'aggregate', metavar='AGGREGATE', help='name of a host aggregate')
+        host_selection.add_host_options(parser)
         parser.add_argument(
             '--flavor', metavar='FLAVOR',
-            help='also list how many more instances of this flavor (name or '
-            'ID) fit; if the flavor has no priority, they use the scheduler '
-            'hint priority=low')
+            help='also list how many servers of this flavor (name or ID) fit '
+            'now, and how many would fit if the host were empty; if the '
+            'flavor has no priority, they use the scheduler hint priority=low')
+        gain_forecast.add_options(parser)
         return parser
+
+    def take_action(self, parsed_args):
+        """List the gain; return the exit status."""
+        _check_options(parsed_args)
+        if parsed_args.host:
+            return gain_forecast.show_host(self, parsed_args)
+        return super().take_action(parsed_args)
 
     def act(self, context, parsed_args):
         """List the gains of the hosts; return the exit status."""
-        from nova import objects
-
         from nova_prio.admin import host_inventory
-        aggregates = {aggregate.name: aggregate for aggregate in
-                      objects.AggregateList.get_all(context)}
-        if parsed_args.aggregate not in aggregates:
-            report.refuse('AGGREGATE', parsed_args.aggregate,
-                          allowed='names of host aggregates')
+        names = host_selection.select_hosts(self.app, context, parsed_args)
+        if parsed_args.what_if:
+            return gain_forecast.show_cloud(self, context, parsed_args, names)
         hosts, silent_cells = host_inventory.list_hosts(context)
-        vcpus_per_instance = None
-        columns = list(COLUMNS)
-        if parsed_args.flavor:
-            vcpus_per_instance = _get_low_vcpus(context, parsed_args.flavor)
-        if vcpus_per_instance:
-            columns.append(UNITS)
-        columns.append(NOTE)
         hosts_by_name = {host.name: host for host in hosts}
+        columns, units = list(COLUMNS), {}
+        if parsed_args.flavor:
+            columns += UNITS
+            units = self._count_units(
+                context, parsed_args,
+                [hosts_by_name[name] for name in names
+                 if name in hosts_by_name and hosts_by_name[name].report])
+        columns.append(NOTE)
         gains, rows = [], []
-        for name in sorted(aggregates[parsed_args.aggregate].hosts):
-            gain = _measure(hosts_by_name.get(name), silent_cells,
-                            vcpus_per_instance)
+        for name in sorted(names):
+            gain = _measure(hosts_by_name.get(name), silent_cells)
+            gain.update(units.get(name, {}))
             gain['Host'] = name
             gains.append(gain)
             rows.append([gain.get(column, '') for column in columns])
         self.show(parsed_args, columns, rows)
         return self.end(report.CLEAN, _summarize(
-            gains, has_flavor=bool(vcpus_per_instance)))
+            gains, has_flavor=bool(parsed_args.flavor)))
+
+    def _count_units(self, context, parsed_args, hosts):
+        """Return the columns of --flavor, dict, host -> column -> value.
+
+        :param hosts: list of ``HostRecord`` with a report
+        """
+        from nova_prio.admin.fleet import cloud
+        from nova_prio.admin import gain
+        flavor = controller.find_flavor(context, parsed_args.flavor)
+        hints = _get_hints(flavor, parsed_args.flavor)
+        needs = gain.make_flavor_needs(flavor, hints)
+        now = capacity_show.count_units(self.app, context, flavor, hints)
+        of_cloud = cloud.read_fleet(
+            context, controller.make_placement_client())
+        units = {}
+        for name, empty in gain.measure_empty(of_cloud, hosts, needs).items():
+            units[name] = {NOW: now.get(name, 0), EMPTY: empty.without_mix,
+                           EMPTY_MIX: empty.with_mix, LIMIT: empty.limit}
+        return units
 
 
-def _get_low_vcpus(context, wanted):
-    """Return the vCPUs of a low-priority instance of the wanted flavor."""
-    from nova_prio.admin import host_inventory
+def _check_options(parsed_args):
+    """Raise CommandError for options that do not belong together."""
+    for option, needed in _NEEDS.items():
+        if _get(parsed_args, option) and not any(
+                _get(parsed_args, each) for each in needed):
+            raise exceptions.CommandError('%s is given without %s.' % (
+                option, ' or '.join(needed)))
+    if parsed_args.what_if and not parsed_args.low:
+        raise exceptions.CommandError(
+            '--what-if is given without --low; name the flavors or projects '
+            'whose servers would have low priority, or give --low all.')
+    if parsed_args.host:
+        for option in '--flavor', '--what-if', '--all', '--aggregate':
+            if _get(parsed_args, option) or parsed_args.hosts:
+                raise exceptions.CommandError(
+                    '--host describes one host that does not exist; allowed '
+                    'with it are --demand, --ratio and --html.')
+    if parsed_args.what_if and parsed_args.flavor:
+        raise exceptions.CommandError(
+            '--flavor is given with --what-if; give one of them.')
+
+
+def _get(parsed_args, option):
+    """Return the value of an option, such as ``--what-if``."""
+    return getattr(parsed_args, option[2:].replace('-', '_'))
+
+
+def _get_hints(flavor, name):
+    """Return the scheduler hints of a low-priority server, a dict.
+
+    :param name: name or ID of the flavor, as the operator gave it
+    """
     from nova_prio.model import flavor_specs
-    flavor = controller.find_flavor(context, wanted)
     priority = flavor.extra_specs.get(flavor_specs.EXTRA_SPEC)
     if priority == capacity.HIGH:
         raise exceptions.CommandError(
             "--flavor is '%s', whose %s is '%s'; allowed are flavors with "
-            "'low' or none." % (wanted, flavor_specs.EXTRA_SPEC, priority))
-    hints = None if priority else {flavor_specs.HINT: capacity.LOW}
-    return host_inventory.get_resource_request(flavor, hints).needed_rows.low
+            "'low' or none." % (
+                name, flavor_specs.EXTRA_SPEC, priority))
+    return {} if priority else {flavor_specs.HINT: capacity.LOW}
 
 
-def _measure(host, silent_cells, vcpus):
+def _measure(host, silent_cells):
     """Return the gain of one host, a dict, column -> value.
 
-    UNITS are the instances of --flavor that the host gains. A host without a
-    report has only a NOTE.
+    A host without a report has only a NOTE.
 
     :param host: ``host_inventory.HostRecord``, None if it is unknown
     :param silent_cells: UUIDs of the cells that do not answer
-    :param vcpus: vCPUs of an instance of --flavor, or None
     """
     if host is None or not host.report:
         return {NOTE: _explain_missing_report(host, silent_cells)}
     without, mixed = host.cpus_by_mix
-    gain = {
+    return {
         'Mix': host.report.mix, 'Low Without Mix': without.sellable.low,
         'Low With Mix': mixed.sellable.low,
         'Gain': mixed.sellable.low - without.sellable.low}
-    if vcpus:
-        gain[UNITS] = (_count_instances(mixed, vcpus) -
-                       _count_instances(without, vcpus))
-    return gain
-
-
-def _count_instances(cpus, vcpus):
-    """Return how many low-priority instances an empty host can run."""
-    return cpus.sellable.low // vcpus if vcpus <= len(cpus.floating) else 0
 
 
 def _explain_missing_report(host, silent_cells):
@@ -138,7 +193,7 @@ def _summarize(gains, has_flavor):
                      % _format_gain(by_mix[False], has_flavor))
     else:
         next_step = ('Other CPU sets or another ratio may give more: see '
-                     '"nova-prio capacity solve".')
+                     'the option --what-if.')
     return 'Gained: %s. %s' % (
         _format_gain(by_mix[True], has_flavor), next_step)
 
@@ -148,6 +203,8 @@ def _format_gain(gains, has_flavor):
     text = report.format_count(
         sum(gain['Gain'] for gain in gains), 'low-priority vCPU')
     if has_flavor:
-        text += ' (%s of the flavor)' % report.format_count(
-            sum(gain[UNITS] for gain in gains), 'instance')
+        # A host without NUMA cells or memory for the flavor has 0 of both.
+        gained = sum(gain.get(EMPTY_MIX, 0) - gain.get(EMPTY, 0)
+                     for gain in gains)
+        text += ' (%s of the flavor)' % report.format_count(gained, 'instance')
     return '%s on %s' % (text, report.format_count(len(gains), 'host'))

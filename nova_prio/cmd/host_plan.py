@@ -19,7 +19,6 @@ from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
 from nova_prio.model import capacity
-from nova_prio.model import sizing
 from nova_prio_host import command as host_command
 
 
@@ -248,7 +247,7 @@ def _parse_cpus(parsed_args):
         shared=_parse_cpu_set('--shared', parsed_args.shared),
         ratio=report.get_number(
             parsed_args, 'ratio', decimal.Decimal('0.0001'),
-            sizing.MOST_RATIO, capacity.parse_ratio),
+            capacity.MOST_RATIO, capacity.parse_ratio),
         mix=parsed_args.mix)
     both = cpus.dedicated & cpus.shared
     problem = None
@@ -276,11 +275,11 @@ def _parse_cpu_set(option, text):
     from nova.virt import hardware
     with contextlib.suppress(exception.Invalid, ValueError):
         # Check the numbers first: Nova expands even a huge range.
-        if all(int(number) < sizing.MOST_CPUS
+        if all(int(number) < capacity.MOST_CPUS
                for number in re.findall('[0-9]+', text)):
             return frozenset(hardware.parse_cpu_spec(text))
     report.refuse(option, text, 'CPU numbers below %d, such as 0-3,8'
-                  % sizing.MOST_CPUS)
+                  % capacity.MOST_CPUS)
 
 
 def _check_cpus_exist(existing, planned_cpus):

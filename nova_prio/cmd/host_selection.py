@@ -54,6 +54,15 @@ class HostResult(typing.NamedTuple):
 
 def add_options(parser):
     """Add the arguments of commands that work on one host or on several."""
+    add_host_options(parser)
+    parser.add_argument(
+        '--concurrency', default=1, metavar='N',
+        type=host_command.parse_number,
+        help='work on at most N hosts at once (default: %(default)s)')
+
+
+def add_host_options(parser):
+    """Add the arguments that name the hosts, for :func:`select_hosts`."""
     parser.add_argument('hosts', nargs='*', metavar='HOST',
                         help='name of a compute host')
     parser.add_argument(
@@ -62,10 +71,6 @@ def add_options(parser):
         'those of multiple aggregates)')
     parser.add_argument(
         '--all', action='store_true', help='take all compute hosts')
-    parser.add_argument(
-        '--concurrency', default=1, metavar='N',
-        type=host_command.parse_number,
-        help='work on at most N hosts at once (default: %(default)s)')
 
 
 def add_plan_option(parser):

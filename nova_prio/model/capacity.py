@@ -43,6 +43,8 @@ import typing
 HIGH = 'high'
 LOW = 'low'
 PRIORITIES = (HIGH, LOW)
+#: Limits of the arguments of commands.
+MOST_CPUS, MOST_RATIO = 4096, 1000
 _MAX_TOTAL = 2 ** 31 - 1  # of an inventory in Placement
 
 

@@ -39,7 +39,8 @@ class IncompleteHost(base.FunctionalTest):
             rows, said = self.run_command('capacity', 'show', *option)
             self.assertEqual(['mix1', 'mix2'], [row['Host'] for row in rows])
             self.assertIn('Host new1 is omitted: %s.' % PROBLEM, said)
-        rows, _ = self.run_command('capacity', 'gain', 'priority_mix=true')
+        rows, _ = self.run_command(
+            'capacity', 'gain', '--aggregate', 'priority_mix=true')
         self.assertEqual(PROBLEM, rows[2]['Note'])
 
     def test_explanation_names_its_problem(self):

@@ -19,6 +19,7 @@ from nova_prio.admin.fleet import guests
 from nova_prio.admin.fleet import hosts as fleet_hosts
 from nova_prio.admin import host_inventory
 from nova_prio.model.planner import fleet as planner_fleet
+from nova_prio.model.planner import host_fit
 from nova_prio.model.planner import resources
 from nova_prio.objects import migration_states
 from nova_prio.placement import allocations
@@ -63,6 +64,17 @@ class CloudFleet(typing.NamedTuple):
         """Return the UUID of an instance with its name, if it is known."""
         name = self.details[uuid].name if uuid in self.details else ''
         return '%s (%s)' % (uuid, name) if name else uuid
+
+    def list_empty_hosts(
+            self, names: abc.Container[str]) -> dict[str, host_fit.HostFit]:
+        """Return hosts as they are without their instances.
+
+        :returns: dict, name of a host -> HostFit
+        """
+        fleet = self.make_fleet(names)
+        for uuid in fleet.instances:
+            fleet.put(uuid, planner_fleet.NOWHERE)
+        return fleet.hosts
 
     def make_fleet(
             self, hosts: abc.Container[str] | None = None,
@@ -138,7 +150,10 @@ def read_fleet(context: nova_context.RequestContext,
                     name=instance.display_name,
                     class_name=known.needs.class_name,
                     vm_state=instance.vm_state,
-                    task_state=instance.task_state, obstacle=obstacle)
+                    task_state=instance.task_state, obstacle=obstacle,
+                    labels=frozenset((
+                        instance.flavor.name, instance.flavor.flavorid,
+                        instance.project_id)))
             migrations.update(_read_open_migrations(cctxt))
     guests_of = collections.defaultdict(list)
     for each in instances:

@@ -40,7 +40,8 @@ class Details(typing.NamedTuple):
 
     ``class_name`` is one of ``flavor_cpus.CLASSES``. ``obstacle`` is a clause
     that tells why the instance cannot be moved, such as "is locked"; it is
-    empty if the instance can be moved.
+    empty if the instance can be moved. ``labels`` are the name and the ID of
+    the flavor, and the ID of the project.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Details(typing.NamedTuple):
     vm_state: str
     task_state: str | None
     obstacle: str
+    labels: frozenset[str] = frozenset()
 
 
 def find_obstacle(instance: objects.Instance,

@@ -12,6 +12,7 @@ import jinja2
 from nova.virt import hardware
 
 from nova_prio.admin.page import cpu_map
+from nova_prio.admin.page import gain
 
 if typing.TYPE_CHECKING:
     from nova_prio.admin.page import content
@@ -27,19 +28,35 @@ _GEOMETRY = {'cell': 18, 'lane': 20, 'names': 58, 'numbers': 14}
 
 
 def render(page: content.Page) -> str:
-    """Return the HTML of a page."""
-    style, script = _read('page.css'), _read('page.js')
-    # If a value were not escaped, the browser would not run it.
-    policy = ("default-src 'none'; img-src data:; style-src %s; script-src %s"
-              % (_hash(style), _hash(script)))
+    """Return the HTML of a page of hosts."""
+    script = _read('page.js')
     max_cpus = 0
     for step in page.steps:
         for host in step.hosts:
             max_cpus = max(max_cpus, cpu_map.count_cpus(host))
-    return _ENVIRONMENT.get_template('page.html').render(
-        page=page, cpu_map=cpu_map, format_cpus=hardware.format_cpu_spec,
-        style=style, script=script, geometry=_GEOMETRY, max_cpus=max_cpus,
-        policy=policy)
+    return _render(
+        'page.html', script, page=page, cpu_map=cpu_map,
+        format_cpus=hardware.format_cpu_spec, geometry=_GEOMETRY,
+        max_cpus=max_cpus)
+
+
+def render_gain(page: gain.Page) -> str:
+    """Return the HTML of a page of ``nova-prio capacity gain``."""
+    return _render('gain.html', script='', page=page, gain=gain)
+
+
+def _render(template: str, script: str, **values: typing.Any) -> str:
+    """Return the HTML of a template.
+
+    :param script: the only script that the browser may run
+    :param values: dict, name -> value in the template
+    """
+    style = _read('page.css')
+    # If a value were not escaped, the browser would not run it.
+    policy = ("default-src 'none'; img-src data:; style-src %s; script-src %s"
+              % (_hash(style), _hash(script)))
+    return _ENVIRONMENT.get_template(template).render(
+        style=style, script=script, policy=policy, **values)
 
 
 def _read(name: str) -> str:

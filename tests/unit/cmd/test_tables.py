@@ -17,6 +17,7 @@ from nova_prio.cmd import audit
 from nova_prio.cmd import capacity
 from nova_prio.cmd import capacity_gain
 from nova_prio.cmd import explain
+from nova_prio.cmd import gain_forecast
 from nova_prio.cmd import host_disable
 from nova_prio.cmd import host_plan
 from nova_prio.cmd import main
@@ -42,8 +43,10 @@ ROWS = {
         ['Aggregate', 'Hosts', *capacity.ROWS, 'Units'],
         [HOST, 1000, *[capacity._format_row(ROW)] * 3, 1000]),
     'capacity gain': (
-        [*capacity_gain.COLUMNS, capacity_gain.UNITS, capacity_gain.NOTE],
-        [HOST, True, 1000, 1000, 1000, 1000, SENTENCE]),
+        [*capacity_gain.COLUMNS, *capacity_gain.UNITS, capacity_gain.NOTE],
+        [HOST, True, *[1000] * 6, 'CPUs, memory', SENTENCE]),
+    'capacity gain --what-if': (gain_forecast.COLUMNS, [
+        100, 1000.0, False, 4096, 4096, 10000, 10000, 'CPUs', 100]),
     'explain': (explain.COLUMNS, [
         HOST, answers.PRIORITY_FILTER, SENTENCE, 12, -1234.5]),
     'host disable': (host_disable.COLUMNS, [

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+
+"""What the hosts of a cloud would gain by mix.
+
+Mix is the option ``cpu_priority_mix_enable``: low-priority instances may also
+run on the dedicated CPUs of a host.
+"""
+
+from __future__ import annotations
+
+import collections
+from collections import abc
+import typing
+
+from nova import objects
+
+from nova_prio.admin.explain import units
+from nova_prio.admin.fleet import guests
+from nova_prio.api import flavor_preview
+from nova_prio.model import capacity
+from nova_prio.model.planner import first_fit
+from nova_prio.model.planner import gain
+from nova_prio.model.planner import resources
+
+if typing.TYPE_CHECKING:
+    from nova_prio.admin.fleet import cloud as fleet_cloud
+    from nova_prio.admin import host_inventory
+
+#: The option that takes all unpinned instances for low-priority ones.
+ALL = 'all'
+
+
+class EmptyHost(typing.NamedTuple):
+    """The instances of a flavor that fit on a host without instances.
+
+    ``limit`` is the resource that limits their number with mix.
+    """
+
+    without_mix: int
+    with_mix: int
+    limit: str
+
+
+class UnknownLabel(Exception):
+    """No instance has the flavor or the project that the text names."""
+
+
+def make_flavor_needs(flavor: objects.Flavor,
+                      hints: dict[str, str]) -> resources.Needs:
+    """Return the needs of a new instance of a flavor.
+
+    :param hints: scheduler hints, name -> value
+    :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
+        contradict each other
+    :raises nova.exception.NovaException: if stock Nova refuses the flavor
+    """
+    folded, topology = flavor_preview.fit_request(
+        flavor, objects.ImageMeta.from_dict({}), hints)
+    return guests.make_needs(folded, topology, is_volume_backed=False,
+                             aggregates=frozenset())
+
+
+def measure_empty(cloud: fleet_cloud.CloudFleet,
+                  hosts: abc.Iterable[host_inventory.HostRecord],
+                  needs: resources.Needs) -> dict[str, EmptyHost]:
+    """Return how many instances would fit on each host if it were empty.
+
+    :param hosts: with a report, whose CPU sets and ratio apply
+    :returns: dict, name of a host -> EmptyHost
+    """
+    records = {host.name: host for host in hosts}
+    found = {}
+    for name, fit in cloud.list_empty_hosts(records).items():
+        filled, numbers = fit, []
+        for cpus in records[name].cpus_by_mix:
+            filled, number = gain.configure(fit, cpus).fill(needs, units.MOST)
+            numbers.append(number)
+        found[name] = EmptyHost(
+            without_mix=numbers[0], with_mix=numbers[1],
+            limit=first_fit.find_limit(filled, needs))
+    return found
+
+
+def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
+               low: abc.Iterable[str]) -> list[first_fit.Kind]:
+    """Return the instances of hosts, with the priority that they would have.
+
+    An instance with pinned vCPUs has high priority. One without has low
+    priority if it has it now, or as ``low`` says; all others have none.
+
+    :param hosts: names of the hosts
+    :param low: names and IDs of flavors, and IDs of projects, or ALL
+    :raises UnknownLabel: if none of the instances has one of these
+    """
+    unknown = set(low)
+    wanted = frozenset(unknown)
+    unknown.discard(ALL)
+    numbers = collections.Counter[resources.Needs]()
+    for instance in cloud.instances:
+        if instance.host not in hosts:
+            continue
+        labels = cloud.details[instance.uuid].labels
+        unknown -= labels
+        request = instance.needs.request
+        priority = request.priority
+        if request.demand.dedicated:
+            priority = capacity.HIGH
+        elif ALL in wanted or wanted & labels:
+            priority = capacity.LOW
+        numbers[gain.change_priority(instance.needs, priority)] += 1
+    if unknown:
+        raise UnknownLabel(min(unknown))
+    return [first_fit.Kind(needs, number)
+            for needs, number in numbers.items()]
