@@ -13,7 +13,6 @@ from nova_prio.cmd import controller
 from nova_prio.cmd import output_file
 from nova_prio.cmd import report
 from nova_prio.cmd import tables
-from nova_prio.model import maturity
 
 #: Columns of the sold, sellable and remaining vCPUs of each row.
 COLUMNS = ['High Sold', 'High Sellable', 'High Left',

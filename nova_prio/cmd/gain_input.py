@@ -171,6 +171,6 @@ def _make_needs(priority, size):
     request = admission.Request(
         demand=demand, priority=priority, needed_rows=rows,
         vcpus=size['vcpus'], memory_mb=size['memory_mb'],
-        wants_whole_cores=False)
+        memory_parts=((None, size['memory_mb']),), wants_whole_cores=False)
     return resources.Needs(
         request, disk_gb=size.get('disk_gb', 0), cells=cells)

@@ -59,13 +59,12 @@ COMMANDS = {
         maturity=STABLE,
         stable='--all --config-file --dry-run --fix --host --yes'),
     'nova-prio capacity gain': Command(
-        maturity=STABLE, stable='--config-file --flavor'),
+        maturity=STABLE, stable='--config-file --flavor',
+        new='--aggregate --all --demand --growth --host --html --low --ratio '
+        '--what-if'),
     'nova-prio capacity show': Command(
         maturity=STABLE, stable='--aggregate --by-aggregate --config-file '
         '--flavor --host --html', new='--after-loss'),
-    'nova-prio capacity solve': Command(
-        maturity=STABLE, stable='--dedicated --low-vcpus --no-mix '
-        '--overall-ratio --ratio --shared'),
     'nova-prio explain': Command(
         maturity=STABLE,
         stable='--config-file --flavor --hint --host --image'),
@@ -92,7 +91,8 @@ COMMANDS = {
     'nova-prio host verify': Command(
         maturity=STABLE, stable='--config-file --plan', new=_SEVERAL_HOSTS),
     'nova-prio metrics': Command(
-        maturity=STABLE, stable='--config-file --no-audit --output'),
+        maturity=STABLE, stable='--config-file --no-audit --output',
+        new='--flavor'),
     'nova-prio room plan': Command(
         maturity=NEW, new='--aggregate --apply --config-file --count '
         '--dry-run --flavor --os-cloud --timeout --yes'),
