@@ -83,7 +83,7 @@ class Copies:
         # use. Another instance may use others.
         trial.numa_topology = hardware.numa_usage_from_instance_numa(
             state.numa_topology, fitted)
-        trial.is_limited_to_class = False
+        trial.is_limited_to_priority = False
         # Each move ends before the next one, so it adds no workload.
         trial.num_io_ops = state.num_io_ops
         trial.instances[uuid] = objects.Instance(uuid=uuid)
