@@ -36,7 +36,8 @@ def register():
     from nova_prio.model import capacity
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
-    # oslo.config adds this option when it reads files.
+    # oslo.config adds this option when Nova reads its files. Until then, read
+    # them here.
     if 'config_file' not in options and not options.nova_prio.enabled:
         options = _read_options()
     problems = conf.find_invalid(options, ['enabled'])

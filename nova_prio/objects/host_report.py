@@ -60,7 +60,7 @@ class HostReport(base.VersionedObject):
         'blocked_by': fields.StringField(default=''),
         'problem': fields.StringField(default=''),
         'leased_cpus': fields.StringField(default=''),
-        # A memory_pages.SmallPages; empty if it is None.
+        # A memory_pages.SmallPages as a dict; empty if it is None.
         'small_pages': fields.DictOfIntegersField(default={}),
         'high_sellable': fields.IntegerField(),
         'low_sellable': fields.IntegerField(),

@@ -63,11 +63,12 @@ def get_remaining(host_state, report, request):
 
 
 def get_small_pages(host_state, report):
-    """Return the small pages that limit a request, or None.
+    """Return the memory of a host in small pages, all that is not huge pages.
 
     Nova adds the placed instances of the request to the numbers.
 
     :param report: ``capacity_report.CapacityReport``
+    :returns: ``memory_pages.SmallPages``; None if they limit no request
     """
     # An older nova-compute does not report them, nor does its claim test them.
     if report.small_pages is None:
@@ -94,6 +95,8 @@ def limit_host_state(host_state, report, request):
         host_state.numa_topology = numa.limit_to_class(
             host_state.numa_topology, report, request.demand)
         host_state.is_limited_to_priority = True
+    # Nova does not count all small pages itself. They are counted again for
+    # each instance, because placed instances use some.
     host_state.numa_topology = numa.limit_small_pages(
         host_state.numa_topology, request.memory_parts,
         get_small_pages(host_state, report))

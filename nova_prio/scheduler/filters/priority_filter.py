@@ -174,9 +174,9 @@ def _check_capacity(host_state, report, request):
     if request.priority is None and (report is None or not report.mix):
         return None
     remaining = host_view.get_remaining(host_state, report, request)
+    small_pages = host_view.get_small_pages(host_state, report)
     refusals = admission.find_refusals(
-        report, request, remaining, host_state.free_ram_mb,
-        host_view.get_small_pages(host_state, report))
+        report, request, remaining, host_state.free_ram_mb, small_pages)
     first_refusal = next(refusals, None)
     if first_refusal:
         return first_refusal
