@@ -230,6 +230,25 @@ class SmallPages(huge_pages.Hosts):
         self._delete_server(resident)
         self.assertEqual(GIB, self.free_mb('mix2'))
 
+    def test_room_plan_moves_guests_for_small_pages(self):
+        """The guests in huge pages stay: they use no small pages."""
+        self.start_hosts('mix1', 'mix2')
+        small = []
+        for host in 'mix1', 'mix2':
+            small.append(self.boot(self.of_size(1, **LOW), host=host)['id'])
+            self.boot(self.of_size(10, '1GB', **LOW), host=host)
+            self.update_host(host)
+        wanted = self.of_size(2, **LOW)
+        self.boot(wanted, 'ERROR')
+        status, (row,), said = commands.run(
+            'room', 'plan', '--flavor', wanted)
+        self.assertEqual((0, 'live'), (status, row['Way']), said)
+        self.assertIn(row['Instance'], small)
+        status, _, said = commands.run(
+            'room', 'plan', '--flavor', self.of_size(3, **LOW))
+        self.assertEqual(3, status, said)
+        self.assertIn(refusal(GIB, 3 * GIB), said)
+
     def test_oversold_host_keeps_its_guests_and_takes_no_more(self):
         self.let_guests_migrate()
         self.pages = 0
