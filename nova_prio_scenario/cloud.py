@@ -25,15 +25,17 @@ from nova_prio_scenario import host_options
 from nova_prio_scenario import result
 from nova_prio_scenario import shared_sql
 
-# The paste file of an installed wheel of Nova.
-_PASTE = os.path.join(
+# The paste file of an installed wheel of Nova, or of Debian's package.
+_WHEEL_PASTE = os.path.join(
     sysconfig.get_path('data'), 'etc', 'nova', 'api-paste.ini')
+_PASTES = _WHEEL_PASTE, '/usr/share/nova-common/api-paste.ini'
 
 # Nova's tests read two environment variables on import. Up to Nova 33 its
 # fixtures need eventlet; from Nova 34 on they run with native threads.
 try:
-    if os.path.exists(_PASTE):
-        os.environ.setdefault('OS_WSGI__API_PASTE_CONFIG', _PASTE)
+    for _paste in _PASTES:
+        if os.path.exists(_paste):
+            os.environ.setdefault('OS_WSGI__API_PASTE_CONFIG', _paste)
     os.environ['OS_NOVA_DISABLE_EVENTLET_PATCHING'] = str(
         int(metadata.version('nova').split('.')[0]) >= 34)
     # This import decides between threads and eventlet, so no other module of

@@ -6,6 +6,7 @@ Nova loads this module through the entry point
 ``nova.api.extra_spec_validators`` when nova-api starts.
 """
 
+import logging as std_logging
 import os
 
 from nova.api.validation.extra_specs import base
@@ -36,21 +37,25 @@ def register():
     from nova_prio.model import capacity
     from nova_prio.model import flavor_specs
     options = hooks.register_options()
+    level = std_logging.INFO
     # oslo.config adds this option when Nova reads its files. Until then, read
     # them here.
     if 'config_file' not in options and not options.nova_prio.enabled:
         options = _read_options()
+        # Nova sets up its log later. Until then, Python writes warnings, and
+        # nothing else, to standard error, which goes to the log of uWSGI.
+        level = std_logging.WARNING
     problems = conf.find_invalid(options, ['enabled'])
     if problems:
         raise contract.StartRefused(problems[0])
     if not options.nova_prio.enabled:
         return []
     install_priority_api()
-    LOG.info('nova_prio %(release)s: enabled true, the extra spec '
-             '%(extra_spec)s and the scheduler hint %(hint)s are in force',
-             {'release': contract.get_own_release(),
-              'extra_spec': flavor_specs.EXTRA_SPEC,
-              'hint': flavor_specs.HINT})
+    LOG.log(level, 'nova_prio %(release)s: enabled true, the extra spec '
+            '%(extra_spec)s and the scheduler hint %(hint)s are in force',
+            {'release': contract.get_own_release(),
+             'extra_spec': flavor_specs.EXTRA_SPEC,
+             'hint': flavor_specs.HINT})
     validators = [base.ExtraSpecValidator(
         name=flavor_specs.EXTRA_SPEC,
         description=(
