@@ -113,8 +113,8 @@ need_packages() {
 # build are not copied, and concurrent builds do not collide.
 copy_checkout() {
     [ "$(git rev-parse --is-shallow-repository)" = false ] ||
-        die 'A shallow clone gives a wrong version: first run' \
-            'git fetch --unshallow --tags.'
+        echo 'This clone is shallow, so the build gets a wrong version:' \
+            'run git fetch --unshallow --tags first.' >&2
     {
         echo .git
         git ls-files --cached --others --exclude-standard
