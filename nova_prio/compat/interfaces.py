@@ -80,6 +80,7 @@ OPTIONS = {
 #: this order.
 NAMES = {
     (API,): """
+        nova.api.openstack.wsgi_app _get_config_files
         nova.api.validation.extra_specs.base ExtraSpecValidator(name,
             description, value)
         nova.api.validation.extra_specs.validators validate(name, value)
