@@ -36,10 +36,10 @@ class _PriorityTest:
     def _test_numa_topology(self, compute_node, limit, /):
         """Return all reasons to refuse the claim in one text, or None.
 
-        If our test raises an error, this claim of a priority instance is
-        refused. For an ordinary instance, only Nova's test counts then. There
-        is one exception: an ordinary instance with pinned CPUs is refused on a
-        mix host, because Nova does not know the blocked CPUs.
+        Our test comes first, then Nova's. If ours raises an error, the claim
+        is refused if Nova's test alone is not sufficient: for an instance with
+        a priority, and for a pinned one on a mix host, where Nova does not
+        know which CPUs are blocked.
 
         :param limit: nova.objects.NUMATopologyLimits of the request, or None
         """
@@ -49,7 +49,8 @@ class _PriorityTest:
         with host.steps.contain(
                 'test a claim', refuse_on_error=False,
                 reraised=(exception.ComputeResourcesUnavailable,)) as outcome:
-            # The limits that Nova then tests are those of the row.
+            # Nova then tests a node and limits in which it finds only what an
+            # instance of this priority may use.
             refusals, compute_node, limit = self._test_capacity(
                 compute_node, limit)
         if outcome.problem and self._needs_our_test():
@@ -98,6 +99,11 @@ class _PriorityTest:
     def _test_capacity(self, node, limits):
         """Test the claim before Nova tests its NUMA fit.
 
+        Test the rows, which are the numbers of vCPUs that the host may sell,
+        and the memory. Then hide the CPUs and pages from Nova that it must not
+        use. Nova's own numbers lack the uncounted leases: what instances have
+        here that no record of Nova names at the moment.
+
         :param node: nova.objects.ComputeNode of the tracker
         :param limits: nova.objects.NUMATopologyLimits, or None
         :returns: (list of refusals, each a str; the compute node and the limit
@@ -113,11 +119,14 @@ class _PriorityTest:
         # ordinary ones: all of them need the low row.
         if host.is_vcpu_oversold and request.needed_rows.low:
             return [admission.Refusal('oversold').detail], node, limits
-        # To instances with a priority, the report says the same.
+        # An instance at wrong CPUs: take no pinned one. The report below
+        # refuses those with a priority.
         if host.pin_problem and (
                 request.needed_rows.high and not request.priority):
             return [host.pin_problem], node, limits
         uncounted = host.leases.list_uncounted(but=uuid)
+        # Without mix, Nova alone decides about an ordinary instance, but must
+        # know the CPUs that are blocked or leased.
         is_stock = (request.priority is None and
                     not CONF.cpu_priority_mix_enable)
         if is_stock:
@@ -154,13 +163,13 @@ class PriorityMoveClaim(_PriorityTest, claims.MoveClaim):
 
     def __init__(self, context, instance, nodename, flavor, image_meta,
                  tracker, compute_node, pci_requests, migration, limits=None):
-        """Claim as Nova does, but for the devices that the instance keeps.
+        """Claim as Nova does, but keep the devices of a live migration.
 
         :param limits: nova.objects.NUMATopologyLimits, or None
         """
         if tracker.keeps_pci_requests(instance, migration):
-            # Nova would claim for new requests, and saves ``pci_requests``
-            # with the claim: change the object itself.
+            # Nova would claim for new requests, and saves this object with
+            # the claim: put the requests of the instance into the object.
             pci_requests.requests = instance.pci_requests.requests
         super().__init__(context, instance, nodename, flavor, image_meta,
                          tracker, compute_node, pci_requests, migration,

@@ -75,6 +75,7 @@ class PriorityHost:
 
     def __init__(self, libvirt_host, read_cpus):
         """Have no leases yet; the class describes the parameters."""
+        # Contains the errors of this package, and refuses after some.
         self.steps = containment.Steps()
         self.leases = leases.Leases()
         self.gate = start_gate.StartGate(self.leases, self.steps)
@@ -85,7 +86,8 @@ class PriorityHost:
         self.is_vcpu_oversold = False
         self._read_cpus = read_cpus
         self.oversold_warnings = oversold_warnings.OversoldWarnings()
-        # Sentences about instances with wrong CPUs.
+        # Sentences about instances with wrong CPUs; they count if several
+        # recounts find the same.
         self._wrong_pins = looks.Findings()
 
     def lease_cpus_of_guests(self, dedicated):
@@ -130,11 +132,13 @@ class PriorityHost:
     def count(self, counted):
         """Return the topology that Nova must count for an instance.
 
-        It is that of the lease. If Nova's record differs, the record may be
-        that of another moment of a move, or wrong. If the CPUs of an instance
-        without a lease are another instance's, count it without pins.
+        It is that of the lease, which is what this host has sold to the
+        instance. Nova's record may differ in the middle of a move, when it has
+        the CPUs of the other host or of the other flavor, or it may be wrong.
+        If an instance has no lease, and its CPUs are another instance's, count
+        it without pins.
 
-        :param counted: Counted
+        :param counted: Counted, the record as Nova counts it
         :returns: nova.objects.InstanceNUMATopology, or None
         """
         uuid, wanted = counted.uuid, counted.wanted
@@ -144,6 +148,7 @@ class PriorityHost:
         pinned = [each for each in uncounted
                   if each.cpus and each.topology is not None]
         if found is None and pinned:
+            # No set is equal to the record: the instance has another set here.
             found = pinned[0]
             if wanted.cpus:
                 self.note_wrong_pins(
@@ -155,10 +160,12 @@ class PriorityHost:
             found = self._begin(counted, uncounted)
         if (not found.cpus and not wanted.cpus and counted.is_resident and
                 counted.is_at_rest):
-            # The record of a floating instance is right, except during a move.
+            # The instance is not pinned, and nothing moves it: its record is
+            # right, and a lease from before may have other NUMA cells.
             found.topology, found.usage = wanted.topology, wanted.usage
         found.is_counted = True
         if counted.is_resident:
+            # It has arrived: Placement has its allocation at this host.
             found.is_incoming = False
         return found.topology
 
@@ -171,10 +178,12 @@ class PriorityHost:
         owners = self.leases.begin(uuid, wanted)
         if not owners:
             return wanted
+        # Lease those of its CPUs to it that nobody has.
         self.leases.begin_free(uuid, wanted.cpus)
         self.note_wrong_pins(counted, 'has CPUs of %s' % ', '.join(
             'instance %s: %s' % (owner, hardware.format_cpu_spec(cpus))
             for owner, cpus in sorted(owners.items())))
+        # The last recount may have made the set without pins.
         for each in uncounted:
             if not each.cpus and each.usage == wanted.usage:
                 return each
@@ -188,9 +197,10 @@ class PriorityHost:
         """Note that Nova frees an instance, or one side of a move.
 
         The lease ends, unless a call of Nova is working with it, or a guest
-        still uses its CPUs.
+        still uses its CPUs. An instance that is resized on this host has two
+        sets: give back the one that Nova has counted.
 
-        :param counted: Counted
+        :param counted: Counted, the record as Nova frees it
         :returns: (whether Nova has counted it, the topology to free)
         """
         sets = self.leases.get(counted.uuid)
@@ -198,8 +208,9 @@ class PriorityHost:
         found = (leases.find_equal(are_counted, counted.wanted) or
                  leases.find_equal(sets, counted.wanted))
         if found is None and counted.is_resident and len(sets) == 1:
-            # The record is that of another moment of a move. If Nova frees
-            # one side of a move, the set may be that of the other side.
+            # Nova frees the whole instance: its record may have other CPUs,
+            # but it has only this set. One side of a move is another matter:
+            # the set may be that of the other side.
             found = sets[0]
         if found is None:
             return False, None
@@ -250,6 +261,7 @@ class PriorityHost:
         """
         self.guests.update_blocked(instances, self.leases.is_held, moving)
         self._wrong_pins.end_recount()
+        # From now on, each instance of the host has a lease.
         self.gate.is_settled = True
         self.steps.end_recount()
 
@@ -271,7 +283,8 @@ class PriorityHost:
         """
         cpus = self._read_cpus(inventories)
         pinned = demand.get_host_pins(node.numa_topology)
-        # A guest that keeps its lease may also be an orphan guest.
+        # A CPU counts once: as pinned, else as blocked, else as leased. A
+        # guest of no instance blocks CPUs, and its lease may not have ended.
         blocked = self.guests.blocked - pinned
         leased = self.leases.find_cpus(but=uuid) & cpus.dedicated - blocked
         totals = self.leases.count_all()
@@ -295,8 +308,9 @@ class PriorityHost:
 
         :param stock: dict, resource class -> inventory of Nova's driver
         """
-        # Placement had room for an incoming instance, and may have removed the
-        # allocation of an instance that will never arrive.
+        # The inventories grow if the present allocations need more. That of
+        # an incoming instance needs no more: Placement had room for it. If it
+        # will never arrive, Placement may have removed the allocation already.
         totals = self.leases.count_arrived()
         self.is_vcpu_oversold = False
         cpus = self._read_cpus(stock)

@@ -120,7 +120,12 @@ def find_refusals(
 
 
 def _describe_blocked(host: capacity_report.CapacityReport) -> str:
-    """Return the text about the guests that block dedicated CPUs, or ''."""
+    """Return the end of the text about the high row, or ''.
+
+    It says how many dedicated CPUs are blocked, beside those that pinned
+    instances use: by guests that still float on the CPUs of an earlier
+    configuration, their stale CPU sets, and by guests of no instance.
+    """
     if not host.blocked:
         return ''
     if host.blocked_by:

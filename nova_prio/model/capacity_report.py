@@ -68,9 +68,10 @@ class CapacityReport:
             cls, cpus: capacity.HostCPUs, used: capacity.Rows, vcpus_used: int,
             low_by_cell: abc.Mapping[int, int],
             **more: typing.Any) -> CapacityReport:
-        """Return a report of a host that sells all its CPUs.
+        """Return a report in which the CPUs decide what the host sells.
 
-        :param low_by_cell: dict, NUMA cell -> vCPUs, as the field
+        :param low_by_cell: dict, NUMA cell -> floating vCPUs of its
+            low-priority guests
         :param more: dict, name -> value of further fields
         """
         return cls(cpus=cpus, sellable=cpus.sellable, used=used,

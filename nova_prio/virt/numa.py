@@ -26,9 +26,10 @@ def limit_to_class(host_topology, report, demand):
     """Return the host topology with the capacity that an instance may use.
 
     On a mix host, the priority of the instance decides how many shared vCPUs
-    fit, and on which CPUs. Some dedicated CPUs are blocked by guests on stale
-    CPU sets, or by orphan guests, and some are leased to instances that Nova
-    does not count. They count as pinned.
+    fit, and on which CPUs. The ``hidden`` CPUs of the report count as pinned:
+    dedicated CPUs on which guests float from an earlier configuration or that
+    guests of no instance use, and CPUs that the host has sold to instances
+    which Nova does not count at the moment.
 
     :param host_topology: nova.objects.NUMATopology of a host with our driver
     :param report: ``capacity_report.CapacityReport`` of the host

@@ -109,7 +109,7 @@ class Fleet:
             self.add(each)
 
     def add(self, instance: Instance) -> None:
-        """Add an instance. The usage of its host must include it."""
+        """Add an instance, whose usage the host has already."""
         uuid = instance.uuid
         self.instances[uuid] = instance
         self._ranks[uuid] = (

@@ -24,12 +24,15 @@ def make_room(of_search: search.Search,
         while extend():
             pass
         count, moves = of_room.count(), list(fleet.log)
+        # Several moves of one instance become one. This changes the fleet, and
+        # may leave an instance where less room remains.
         merged = arrange.merge(fleet)
         if of_room.count() == count:
             moves = merged
         found.append((-count, _calculate_cost(of_search, moves), moves))
         fleet.rollback(0)
-    return min(found, key=_RANK)[2]
+    _, _, best = min(found, key=_RANK)
+    return best
 
 
 def move_all(of_search: search.Search, uuids: list[str],
@@ -41,7 +44,9 @@ def move_all(of_search: search.Search, uuids: list[str],
     fleet, found = of_search.fleet, []
     best_ways = []
     for uuid in uuids:
-        best_ways += [(uuid, way) for way in of_search.list_ways(uuid)[:1]]
+        ways = of_search.list_ways(uuid)
+        if ways:
+            best_ways.append((uuid, ways[0]))
     # No plan has a smaller cost.
     bound = of_search.calculate_cost(best_ways)
     # As many instances as possible fit if the largest comes first.
@@ -57,7 +62,8 @@ def move_all(of_search: search.Search, uuids: list[str],
         fleet.rollback(0)
         if not left and cost == bound:
             break
-    return min(found, key=_RANK)[2]
+    _, _, best = min(found, key=_RANK)
+    return best
 
 
 def _calculate_cost(of_search: search.Search,
@@ -66,7 +72,12 @@ def _calculate_cost(of_search: search.Search,
 
 
 def _repair(of_search: search.Search, left: list[str]) -> list[str]:
-    """Make room for the instances that fit nowhere; return the others."""
+    """Move instances that fit nowhere, after others have made room for them.
+
+    Each instance goes to the host with the least room that suffices.
+
+    :returns: UUIDs of the instances that still fit nowhere
+    """
     fleet, remaining = of_search.fleet, []
     # Instances with the same needs and group share a Room.
     rooms: dict[abc.Hashable, room.Room] = {}
@@ -80,7 +91,8 @@ def _repair(of_search: search.Search, left: list[str]) -> list[str]:
         if of_search.list_ways(uuid) and key not in hopeless:
             if key not in rooms:
                 rooms[key] = room.Room(of_search, instance, most=1)
-            if rooms[key].extend() and of_search.move_away(uuid, search.PACK):
+            has_room = rooms[key].extend()
+            if has_room and of_search.move_away(uuid, search.PACK):
                 continue
             hopeless.add(key)
         remaining.append(uuid)

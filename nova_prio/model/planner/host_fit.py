@@ -167,15 +167,20 @@ class HostFit(typing.NamedTuple):
                                   for each in host.aggregates):
             yield Obstacle('an aggregate of the host excludes new ordinary '
                            'instances')
-        # Placement refuses this by max_unit of VCPU. A mix host has a larger
-        # max_unit, so that there the admission check refuses it.
+        # Placement refuses this by max_unit of VCPU. That of a mix host is
+        # larger: there, the refusals of _check_amounts contain the same rule.
         if (not host.report.mix and
                 request.needed_rows.ordinary > host.report.shared_cpus):
             yield Obstacle('the instance has more shared vCPUs than the host '
                            'has shared CPUs')
 
     def _check_amounts(self, needs: resources.Needs) -> abc.Iterator[Obstacle]:
-        """Yield the obstacles of the rows, memory and disk."""
+        """Yield the obstacles of the rows, memory and disk.
+
+        A row is a number of vCPUs that the host may sell. The filter and the
+        claim refuse oversold memory to some instances, and Placement refuses
+        to sell more than the allocation ratio allows to any.
+        """
         needed_mb = needs.request.memory_mb
         refused = set()
         for each in admission.find_refusals(
@@ -197,7 +202,11 @@ class HostFit(typing.NamedTuple):
                 resource='DISK_GB', missing=needs.disk_gb - self.free_disk_gb)
 
     def _convert_refusal(self, refusal: admission.Refusal) -> Obstacle:
-        """Return the Obstacle of a Refusal of the admission checks."""
+        """Return the Obstacle of a Refusal of the admission checks.
+
+        :param refusal: its reason is "memory", "small_pages", the name of a
+            row with the suffix "_capacity", or one that no move can cure
+        """
         needed, available = refusal.needed or 0, refusal.available or 0
         row = refusal.reason.removesuffix('_capacity')
         if refusal.reason == 'memory':
@@ -205,10 +214,10 @@ class HostFit(typing.NamedTuple):
         elif (refusal.reason == 'small_pages' and self.small_pages and
                 needed <= self.small_pages.total_mb):
             resource = memory_pages.RESOURCE
-        # More than the host sells can never be free.
         elif needed <= getattr(self.host.report.sellable, row, -1):
             resource = row + ' row'
         else:
+            # More than the host sells can never be free.
             return Obstacle(refusal.detail)
         return Obstacle(text=refusal.detail, resource=resource,
                         missing=needed - available)
@@ -225,8 +234,9 @@ class HostFit(typing.NamedTuple):
             return ()
         indexes = list(range(len(self.cells)))
         if len(indexes) > len(needs.cells):
+            # Nova orders the cells by the first guest cell: by the dedicated
+            # CPUs if it needs some, otherwise by the vCPUs that float.
             rows = needs.cells[0].rows
-            # Nova prefers by the dedicated CPUs of a guest, if it has some.
             if rows.high:
                 rows = capacity.Rows(high=rows.high, low=0, ordinary=0)
             ranks = [(-_find_smallest(rows, cell.remaining),
@@ -244,7 +254,8 @@ class HostFit(typing.NamedTuple):
         cell = self.cells[index]
         missing = sum(wanted - free for _, wanted, free in
                       capacity.find_shortages(guest.rows, cell.remaining))
-        # A guest cell may not have more floating vCPUs than CPUs to float on.
+        # A guest cell may not have more floating vCPUs, which all count in
+        # the low row, than CPUs to float on.
         usable = cell.cpus.shared
         if needs.request.priority == capacity.LOW:
             usable = cell.cpus.floating
@@ -268,6 +279,9 @@ class HostFit(typing.NamedTuple):
 
 
 def _find_smallest(needed: capacity.Rows, remaining: capacity.Rows) -> int:
-    """Return the remaining vCPUs of the smallest row that is needed."""
+    """Return the smallest number of remaining vCPUs of the needed rows.
+
+    :param needed: vCPUs of an instance in each row; 0 if it needs none there
+    """
     return min((free for wanted, free in zip(needed, remaining) if wanted),
                default=0)

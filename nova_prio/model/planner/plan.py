@@ -148,14 +148,14 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
               ways: abc.Collection[str] = fleet_module.WAYS) -> Plan:
     """Return the moves after which equal new instances fit.
 
-    Moves make no difference to the high row if only low-priority instances may
-    move: they use no dedicated CPUs.
+    Low-priority instances use no dedicated CPUs: if only they may move, no
+    more pinned instances will fit.
 
     :param fleet: without moves; it is the same after the call
     :param wanted: one of the instances, which is not in the fleet and on no
-        host. To use an aggregate only, name it in the needs.
+        host. Its needs may name the aggregate whose hosts it must use.
     :param number: how many instances must fit, 1 or more
-    :param ways: the allowed ways
+    :param ways: the allowed ways to move instances, such as live and cold
     """
     fleet.add(wanted)
     of_search = search.Search(fleet, ways)
@@ -164,8 +164,10 @@ def plan_room(fleet: fleet_module.Fleet, wanted: fleet_module.Instance,
         moves: list[fleet_module.Move] = []
         if not of_room.is_sufficient():
             moves = greedy.make_room(of_search, of_room)
-        arrange.replay(fleet, arrange.arrange(
-            fleet, moves, is_reached=of_room.is_sufficient))
+        # Make the moves again, in the preferred order.
+        ordered = arrange.arrange(
+            fleet, moves, is_reached=of_room.is_sufficient)
+        arrange.replay(fleet, ordered)
         hosts = of_room.list_hosts()
         misses: tuple[Miss, ...] = ()
         if len(hosts) < number:

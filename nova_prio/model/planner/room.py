@@ -98,9 +98,10 @@ class Room:
 
     def _count(self, host: str, most: int,
                without: abc.Sequence[str] = ()) -> int:
-        """Return how many instances would fit on a host without guests.
+        """Return how many instances would fit if some guests had left a host.
 
-        :param without: UUIDs of the guests
+        :param most: where to stop counting
+        :param without: UUIDs of these guests
         """
         of_host = self._fleet.hosts[host]
         allowed = self._fleet.count_allowed(self._wanted, host, without)
@@ -116,10 +117,13 @@ class Room:
         """Move guests so that more instances fit than before, if possible.
 
         Try one guest of each kind, then pairs, then a larger number of guests
-        of one host. The guests must fit on other hosts as these are.
+        of one host. The guests must fit on the other hosts without further
+        moves. They go to the host with the least room that suffices, so that
+        large rooms stay.
         """
         before, length = self.count(), len(self._fleet.log)
         for size in _SIZES:
+            # The cheapest come first.
             evictions = sorted(self._list_evictions(size))
             for eviction in evictions[:_MAX_TRIALS]:
                 # Leave the free room to guests that cannot be shelved.
@@ -139,10 +143,12 @@ class Room:
         Empty the hosts in their order, one guest after the other.
         """
         before, length = self.count(), len(self._fleet.log)
+        # Size 0 stands for any number of guests.
         hosts = list(dict.fromkeys(
             eviction.host for eviction in self._list_evictions(size=0)))
         if self._has_affinity:
-            # If all members of the group are shelved, each host is allowed.
+            # With affinity, a host without members of the group becomes
+            # allowed when all members are shelved.
             hosts = list(self._search.open_hosts)
         for host in hosts[:_MAX_TRIALS]:
             for uuid in self._fleet.list_guests(host):
@@ -168,9 +174,14 @@ class Room:
 
     def _find_victims(self, host: str, target: int,
                       size: int) -> list[Guests]:
-        """Return sets of guests without which ``target`` instances fit."""
+        """Return sets of guests without which ``target`` instances fit.
+
+        :param target: wanted number of instances on the host
+        :param size: number of guests of each set; 0 for as few as suffice
+        """
         if host not in self._kinds:
             self._kinds[host] = self._search.group_guests(host)
+        # The guests of a kind are interchangeable: ask for the first one.
         kinds = [uuids for uuids in self._kinds[host]
                  if self._search.can_leave(uuids[0])]
         movable = sum(kinds, [])
@@ -198,7 +209,11 @@ class Room:
 
     def _reduce(self, host: str, target: int,
                 order: abc.Iterable[str]) -> Guests:
-        """Return guests from the beginning of a list, as few as suffice."""
+        """Return as few guests as possible without which ``target`` fit.
+
+        Take guests from the beginning of ``order`` until the instances fit.
+        Then leave out each that is not needed.
+        """
         chosen: list[str] = []
         for uuid in order:
             chosen.append(uuid)

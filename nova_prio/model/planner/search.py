@@ -42,7 +42,8 @@ class Search:
         self._ways = [way for way in fleet_module.ALL_WAYS if way in ways]
         self.open_hosts = {name: number for number, name
                            in enumerate(fleet.hosts) if name not in closed}
-        # Needs -> (number of changes that are considered, destinations).
+        # Needs -> (number of the changes of the fleet that the destinations
+        # consider, destinations).
         self._destinations: dict[resources.Needs, tuple[
             int, Destinations]] = {}
 
@@ -86,6 +87,8 @@ class Search:
 
         Server groups are not considered. The order of the hosts is arbitrary.
         """
+        # The fleet begins with a change of each host, so that position 0
+        # stands for all hosts.
         position, found = self._destinations.get(instance.needs, (0, {}))
         position, changed = self.find_changed(position)
         for host in changed:
@@ -172,8 +175,9 @@ class Search:
         while True:
             remaining = [uuid for uuid in left
                          if not self.move_away(uuid, preference)]
-            # A move may allow another one by the policy of a server group.
-            if len(remaining) in (0, len(left)):
+            # A move may allow another one by the policy of a server group: try
+            # the others again until nothing changes.
+            if not remaining or len(remaining) == len(left):
                 return remaining
             left = remaining
 
