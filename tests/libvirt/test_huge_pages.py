@@ -42,6 +42,10 @@ def cloud(pool, cpus):
         host.run('mkdir', '/run/hugepages')
         host.run('mount', '-t', 'hugetlbfs', 'none', '/run/hugepages')
         host.restart_libvirtd()
+        # libvirtd asks QEMU for its capabilities once, which takes long on a
+        # busy machine. The probe of the partitions must not wait for that:
+        # nova-compute does not start beside its guest.
+        host.virsh('domcapabilities')
         with clouds.RealCloud.running(host, cpus) as found:
             yield found
 
