@@ -142,8 +142,8 @@ class PriorityResourceTracker(workarounds.MoveWorkarounds,
         """Count a move, and watch a live migration to this host."""
         super()._update_usage_from_migration(
             context, instance, migration, nodename)
-        has_arrived = instance.host == self.host
-        if migration.dest_compute == self.host and not has_arrived:
+        if migration.dest_compute == self.host and (
+                instance.host != self.host):
             with self._counting_moves():
                 self.priority_host.note_arriving(instance.uuid)
                 if (migration.is_live_migration and
