@@ -49,8 +49,8 @@ def check_files(files):
 
 def check_metadata(metadata):
     """Stop if the metadata of the wheel lacks a field."""
-    for field in ('Version', 'Summary', 'License', 'Requires-Python', 'Classifier',
-                  'Description-Content-Type'):
+    for field in ('Version', 'Summary', 'License', 'Requires-Python',
+                  'Classifier', 'Description-Content-Type'):
         assert metadata[field], field
     assert {'cli', 'osc', 'scenario', 'test'} == set(
         metadata.get_all('Provides-Extra'))

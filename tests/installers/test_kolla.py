@@ -77,7 +77,7 @@ def merged(tmp_path_factory):
     ansible = KOLLA_ANSIBLE / 'ansible'
     run(['ansible-playbook', '--inventory', ansible / 'inventory/all-in-one',
          '--extra-vars', json.dumps(variables),
-         ROOT / 'tests/packaging/kolla.yml'],
+         ROOT / 'tests/installers/kolla.yml'],
         ANSIBLE_ACTION_PLUGINS=str(ansible / 'action_plugins'),
         ANSIBLE_FILTER_PLUGINS=str(ansible / 'filter_plugins'),
         ANSIBLE_LIBRARY=str(ansible / 'library'),
