@@ -110,14 +110,14 @@ need_packages() {
 
 # copy_checkout DIRECTORY: copy the tracked and the new files of the checkout,
 # and its history, from which pbr takes the version. Leftovers of an earlier
-# build are not copied, and concurrent builds do not collide.
+# build are not copied, and concurrent builds do not collide. The copy is a
+# repository of its own: a commit or a tag there changes nothing here.
 copy_checkout() {
     [ "$(git rev-parse --is-shallow-repository)" = false ] ||
         echo 'This clone is shallow, so the build gets a wrong version:' \
             'run git fetch --unshallow --tags first.' >&2
-    {
-        echo .git
-        git ls-files --cached --others --exclude-standard
-    } | tar --create --files-from=- --ignore-failed-read | tar -x -C "$1"
+    git clone --quiet --no-checkout --no-hardlinks . "$1"
+    git ls-files --cached --others --exclude-standard |
+        tar --create --files-from=- --ignore-failed-read | tar -x -C "$1"
     git -C "$1" add --all
 }

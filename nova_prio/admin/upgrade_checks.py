@@ -196,10 +196,15 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
 
     They are named in the order in which the operator should act.
     """
+    from nova import exception
     from nova_prio.admin.audit import finding
     from nova_prio.admin.audit import guests
     try:
         host, running = guests.read_guests(conf)
+    except exception.Invalid:
+        # A CPU set of the configuration cannot be read: _check_compute says
+        # which one.
+        return
     except guests.GuestsUnreadable as error:
         yield WARNING, (
             'The guests of this host are not checked: %s; run this as a user '

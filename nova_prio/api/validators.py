@@ -6,8 +6,10 @@ Nova loads this module through the entry point
 ``nova.api.extra_spec_validators`` when nova-api starts.
 """
 
+import argparse
 import logging as std_logging
 import os
+import sys
 
 from nova.api.validation.extra_specs import base
 from oslo_config import cfg
@@ -88,7 +90,14 @@ def _read_options():
     conf.register_opts(options)
     files = [path for path in wsgi_app._get_config_files()
              if os.access(path, os.R_OK)]
-    options([], project='nova', default_config_files=files)
+    # The command line may name other files. Nova knows more options there.
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in '--config-file', '--config-dir':
+        parser.add_argument(name, action='append', default=[])
+    named, _ = parser.parse_known_args(sys.argv[1:])
+    arguments = ['--config-file=' + path for path in named.config_file]
+    arguments += ['--config-dir=' + path for path in named.config_dir]
+    options(arguments, project='nova', default_config_files=files)
     return options
 
 

@@ -75,16 +75,21 @@ def test_scheduler_refuses_a_value_that_is_none(tmp_path):
         assert words in line
 
 
-def test_fold_is_installed_before_nova_reads_its_files(tmp_path):
+@pytest.mark.parametrize('name', ['nova.conf', 'other.conf'])
+def test_fold_is_installed_before_nova_reads_its_files(name, tmp_path):
     """The program nova-api-wsgi imports the API first."""
-    (tmp_path / 'nova.conf').write_text('[nova_prio]\nenabled = true\n')
+    path = tmp_path / name
+    path.write_text('[nova_prio]\nenabled = true\n')
+    arguments = []
+    if name == 'other.conf':
+        arguments = ['--debug', '--config-file', str(path)]
     done = subprocess.run(
         [sys.executable, '-W', 'ignore', '-c', textwrap.dedent("""
             import nova.api.openstack.compute
             from nova.api.validation.extra_specs import validators
             from nova.compute import api
             assert 'hw:cpu_priority' in validators.VALIDATORS
-            print(api.API.__name__)""")],
+            print(api.API.__name__)"""), *arguments],
         env={**os.environ, 'OS_NOVA_CONFIG_DIR': str(tmp_path)},
         capture_output=True, text=True)
     assert 'PriorityAPI\n' == done.stdout, done.stderr

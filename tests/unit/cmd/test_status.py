@@ -12,6 +12,7 @@ import subprocess
 import sys
 import textwrap
 
+from nova import exception
 import pytest
 
 from nova_prio.admin.audit import guests
@@ -255,6 +256,14 @@ def test_guests_that_cannot_be_read_are_a_warning(found, monkeypatch):
     result = found(COMPUTE)[OF_GUESTS]
     assert WARNING == result.code
     assert 'are not checked: libvirt does not answer: no;' in result.details
+
+
+def test_wrong_cpu_set_does_not_stop_the_other_checks(found, monkeypatch):
+    def fail(conf):
+        raise exception.Invalid('Invalid range expression')
+
+    monkeypatch.setattr(guests, 'read_guests', fail)
+    assert SUCCESS == found(COMPUTE)[OF_GUESTS].code
 
 
 def test_missing_entry_points_are_failures(found, monkeypatch):
