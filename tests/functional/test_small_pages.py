@@ -328,4 +328,4 @@ class StartLine(huge_pages.Hosts):
         log = self.useFixture(fixtures.FakeLogger('nova_prio'))
         self.start_seed_host()
         # Of 16 GiB, 512 MB are reserved for the host.
-        self.assertIn(', memory in small pages 3584 MB\n', log.output)
+        self.assertIn(', small pages limited to 3584 MB\n', log.output)

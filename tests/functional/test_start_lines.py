@@ -31,7 +31,7 @@ class StartLines(base.FunctionalTest):
             'nova_prio RELEASE: dedicated CPUs none, shared CPUs 0-11, '
             'cpu_allocation_ratio as Placement has it, '
             'cpu_priority_mix_enable false, low_emulator_set not set, '
-            'memory in small pages all',
+            'small pages not limited',
             self._said()[-1])
 
     def test_start_line_of_host_with_low_emulator_set(self):

@@ -108,22 +108,26 @@ class PriorityLibvirtDriver(live_migration.LiveMigration,
         LOG.info(
             'nova_prio %s: dedicated CPUs %s, shared CPUs %s, '
             'cpu_allocation_ratio %s, cpu_priority_mix_enable %s, '
-            'low_emulator_set %s, memory in small pages %s',
+            'low_emulator_set %s, small pages %s',
             contract.get_own_release(),
             hardware.format_cpu_spec(dedicated) or 'none',
             hardware.format_cpu_spec(self._get_vcpu_available()) or 'none',
             CONF.cpu_allocation_ratio or 'as Placement has it',
             str(self.mix).lower(),
             CONF.nova_prio.low_emulator_set or 'not set',
-            self._format_small_pages())
+            self._describe_small_pages())
 
-    def _format_small_pages(self):
-        """Return the memory that guests without huge pages may have."""
+    def _describe_small_pages(self):
+        """Return the limit of the memory of guests without huge pages."""
+        if not self.mix:
+            return 'not limited'
         memory_mb = self._host.get_memory_mb_total()
         small = numa.get_small_pages(
             self._get_host_numa_topology(), memory_mb,
             memory_mb - CONF.reserved_host_memory_mb)
-        return '%d MB' % small.free_mb if small else 'all'
+        if small is None:
+            return 'not limited'
+        return 'limited to %d MB' % small.free_mb
 
     def probe_partitions(self):
         """Let libvirt start a test guest in the partition of each priority.
