@@ -35,6 +35,10 @@ def find_warnings(
         all_hosts_known: bool) -> abc.Iterator[str]:
     """Yield the faults of the host aggregates, one sentence each.
 
+    Only nova-compute with the driver of this package writes a report of the
+    CPUs of its host. A mix host is one where low-priority instances may also
+    run on the dedicated CPUs.
+
     :param conf: Nova's configuration
     :param services: names of the services whose configuration is in conf
     :param all_hosts_known: whether all cells answered
@@ -48,14 +52,15 @@ def find_warnings(
                    'release of nova-prio there that nova-scheduler has.'
                    % (host.name, host.problem))
     reports = {host.name: host.report for host in hosts if host.report}
-    unsellable = [name for name, report in reports.items()
-                  if report.mix and not report.sellable.low]
-    if unsellable:
+    # Mix hosts that may sell no vCPU to a low-priority instance.
+    without_low = [name for name, report in reports.items()
+                   if report.mix and not report.sellable.low]
+    if without_low:
         yield ('%s may sell no low-priority vCPU with the CPU allocation '
                'ratio in force; set a larger [DEFAULT] cpu_allocation_ratio '
-               'there.' % _format_names(unsellable))
+               'there.' % _format_names(without_low))
     names = {host.name for host in hosts}
-    broken = {host.name for host in hosts if host.problem}
+    with_problem = {host.name for host in hosts if host.problem}
     for aggregate in aggregates:
         members = set(aggregate.hosts)
         for key, value in aggregate_metadata.find_misread_metadata(
@@ -67,24 +72,26 @@ def find_warnings(
                        % (aggregate.name, key, value))
         # A host in a cell that does not answer may run the driver.
         known = members if all_hosts_known else members & names
-        stock = known - reports.keys() - broken
-        if stock and aggregate_metadata.allows_priority(aggregate):
+        # No report and no problem: these hosts have another driver.
+        without_driver = known - reports.keys() - with_problem
+        if without_driver and aggregate_metadata.allows_priority(aggregate):
             yield ("%s of the host aggregate '%s' for priority instances "
                    "does not run '%s' and gets no priority instance; set "
                    '[DEFAULT] compute_driver to it there, with nova-prio '
                    'installed, or remove the host from the aggregate.'
-                   % (_format_names(stock), aggregate.name,
+                   % (_format_names(without_driver), aggregate.name,
                       driver_alias.DRIVER))
     is_any_allowing = False
-    excluded = set(reports)
+    # Hosts with the driver, but in no aggregate that allows priority.
+    unmarked = set(reports)
     for aggregate in aggregates:
         if aggregate_metadata.allows_priority(aggregate):
             is_any_allowing = True
-            excluded.difference_update(aggregate.hosts)
-    if excluded:
+            unmarked.difference_update(aggregate.hosts)
+    if unmarked:
         yield ('%s runs %s, but gets no priority instance, being in no host '
                'aggregate with the metadata %s=true; add it to one.'
-               % (_format_names(excluded), driver_alias.DRIVER, _KEY))
+               % (_format_names(unmarked), driver_alias.DRIVER, _KEY))
     elif not is_any_allowing:
         yield ('No host aggregate has the metadata %s=true, which priority '
                'instances need; set it on one with hosts that run %s.'
@@ -99,7 +106,8 @@ def find_mirror_warnings(
 ) -> abc.Iterator[str]:
     """Yield the differences between the aggregates of Nova and of Placement.
 
-    Send one request to Placement for each aggregate that restricts requests,
+    Compare the aggregates that restrict requests: Placement offers their hosts
+    only to some priorities. Send one request to Placement for each of them,
     not for each host.
     """
     # This import takes a second.
@@ -130,6 +138,10 @@ def _compare_mirror(
         providers: abc.Container[str]) -> abc.Iterator[str]:
     """Yield the differences between an aggregate in Nova and in Placement.
 
+    Placement offers a host to priority instances only if it is in an aggregate
+    that allows them, and to new ordinary instances only if it is in none that
+    excludes these. Placement decides by its own copy of the aggregates.
+
     :param providers: UUIDs of the resource providers that the aggregate has
         in Placement
     """
@@ -138,8 +150,8 @@ def _compare_mirror(
                host.node.uuid not in providers}
     if missing:
         effect = _format_effect(
-            aggregate, for_priority='no priority instance',
-            for_ordinary='new ordinary instances')
+            aggregate, offered_if_allowed='no priority instance',
+            offered_if_excluded='new ordinary instances')
         yield ("%s of the host aggregate '%s' is not in that aggregate in "
                'Placement, which %s; run "nova-manage placement '
                'sync_aggregates".' % (
@@ -148,49 +160,63 @@ def _compare_mirror(
                host.name not in aggregate.hosts}
     if surplus:
         effect = _format_effect(
-            aggregate, for_priority='priority instances',
-            for_ordinary='no new ordinary instance')
+            aggregate, offered_if_allowed='priority instances',
+            offered_if_excluded='no new ordinary instance')
         yield ("%s is not in the host aggregate '%s', but in that aggregate "
                'in Placement, which %s; run "nova-prio audit --fix", or take '
                'it out with "openstack resource provider aggregate set".' % (
                    _format_names(surplus), aggregate.name, effect))
 
 
-def _format_effect(aggregate: objects.Aggregate, for_priority: str,
-                   for_ordinary: str) -> str:
+def _format_effect(aggregate: objects.Aggregate, offered_if_allowed: str,
+                   offered_if_excluded: str) -> str:
     """Return the effect of an aggregate that is wrong in Placement.
 
-    :param for_priority: to which priority instances a host is offered
-    :param for_ordinary: to which ordinary instances a host is offered
+    :param offered_if_allowed: to whom Placement offers a host by mistake if
+        the aggregate allows priority instances, such as "no priority instance"
+    :param offered_if_excluded: the same if the aggregate excludes ordinary
+        instances, such as "new ordinary instances"
     """
     effects = []
     if aggregate_metadata.allows_priority(aggregate):
-        effects.append('offers it to ' + for_priority)
+        effects.append('offers it to ' + offered_if_allowed)
     if aggregate_metadata.excludes_ordinary(aggregate):
-        effects.append('offers it to ' + for_ordinary)
+        effects.append('offers it to ' + offered_if_excluded)
     return ' and '.join(effects)
 
 
 def _find_weigher_warnings(
         conf: cfg.ConfigOpts, aggregates: abc.Collection[objects.Aggregate],
 ) -> abc.Iterator[str]:
-    """Yield the metadata that would mislead the weighers."""
-    for key, effect in config_checks.find_doubled_multipliers(conf).items():
+    """Yield the metadata that would mislead the weighers.
+
+    Metadata of an aggregate with the name of a multiplier replace the option.
+    Two weighers, Nova's and that of this package, may weigh the same property
+    of a host. The operator has then set the option of Nova's weigher to 0.
+    """
+    # Key, such as "cpu_weight_multiplier" -> clause that says what would count
+    # twice, such as "server groups count".
+    doubled = config_checks.find_doubled_multipliers(conf)
+    for key, effect in doubled.items():
         for aggregate in aggregates:
-            if _parse_number(aggregate.metadata.get(key, 0)):
+            multiplier = _parse_number(aggregate.metadata.get(key, 0))
+            # With 0, or a text that is no number, Nova's weigher stays off.
+            if multiplier is not None and multiplier != 0:
                 yield ("Host aggregate '%s' has the metadata %s=%s, so that "
                        '%s twice; remove the key.'
                        % (aggregate.name, key, aggregate.metadata[key],
                           effect))
     key = 'priority_weight_multiplier'
     for aggregate in aggregates:
-        if _parse_number(aggregate.metadata.get(key, 0)) is None:
+        multiplier = _parse_number(aggregate.metadata.get(key, 0))
+        if multiplier is None:
             yield ("Host aggregate '%s' has the metadata %s=%s, which is no "
                    'number, so that [nova_prio] %s is used; set it to a '
                    'number.' % (aggregate.name, key, aggregate.metadata[key],
                                 key))
+    # Each key in aggregate metadata names a kind of failure domain. The last
+    # domain is the host itself.
     domains = conf.nova_prio.affinity_domains
-    # The last domain is the host itself.
     for key in domains[:-1]:
         if not any(key in aggregate.metadata and aggregate.hosts
                    for aggregate in aggregates):

@@ -39,7 +39,7 @@ def read_sections(path: str) -> dict[str, dict[str, list[str]]]:
 def format_read_error(error: Exception, files: abc.Iterable[str] = ()) -> str:
     """Return the sentence about one of :data:`ERRORS`.
 
-    :param files: paths of the files, to name the one that is not UTF-8
+    :param files: paths of the files, to name the one that cannot be decoded
     """
     text = ' '.join(str(error).split()).rstrip('.')
     if isinstance(error, UnicodeDecodeError):
@@ -51,8 +51,9 @@ def format_read_error(error: Exception, files: abc.Iterable[str] = ()) -> str:
 
 
 def _is_undecodable(path: str) -> bool:
-    """Return whether a file can be read, but is not UTF-8."""
+    """Return whether a file can be read, but not decoded as text."""
     try:
+        # Like oslo.config, decode with the encoding of the locale.
         pathlib.Path(path).expanduser().read_text()
     except UnicodeDecodeError:
         return True

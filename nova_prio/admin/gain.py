@@ -49,14 +49,17 @@ def make_flavor_needs(flavor: objects.Flavor,
                       hints: dict[str, str]) -> resources.Needs:
     """Return the needs of a new instance of a flavor.
 
+    As in nova-api, write the priority that the flavor or a hint requests into
+    the copy of the flavor that the instance has.
+
     :param hints: scheduler hints, name -> value
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
-    folded, topology = flavor_preview.fit_request(
+    own_flavor, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints)
-    return guests.make_needs(folded, topology, is_volume_backed=False,
+    return guests.make_needs(own_flavor, topology, is_volume_backed=False,
                              aggregates=frozenset())
 
 
@@ -65,33 +68,42 @@ def measure_empty(cloud: fleet_cloud.CloudFleet,
                   needs: resources.Needs) -> dict[str, EmptyHost]:
     """Return how many instances would fit on each host if it were empty.
 
-    :param hosts: with a report, whose CPU sets and ratio apply
+    :param hosts: each has the report of its nova-compute, which gives the CPU
+        sets and the allocation ratio
+    :param needs: of each instance
     :returns: dict, name of a host -> EmptyHost
     """
     records = {host.name: host for host in hosts}
     found = {}
-    for name, fit in cloud.list_empty_hosts(records).items():
-        filled, numbers = fit, []
-        for cpus in records[name].cpus_by_mix:
-            filled, number = gain.configure(fit, cpus).fill(needs, units.MOST)
-            numbers.append(number)
+    # An empty host is a HostFit, which tells what fits on a host. Give it the
+    # CPUs of each configuration, and fill it.
+    for name, empty in cloud.list_empty_hosts(records).items():
+        cpus_without_mix, cpus_with_mix = records[name].cpus_by_mix
+        host = gain.configure(empty, cpus_without_mix)
+        _, number_without_mix = host.fill(needs, units.MOST)
+        host = gain.configure(empty, cpus_with_mix)
+        filled, number_with_mix = host.fill(needs, units.MOST)
+        limit = first_fit.find_limit(filled, needs)
         found[name] = EmptyHost(
-            without_mix=numbers[0], with_mix=numbers[1],
-            limit=first_fit.find_limit(filled, needs))
+            without_mix=number_without_mix, with_mix=number_with_mix,
+            limit=limit)
     return found
 
 
 def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
                low: abc.Iterable[str]) -> list[first_fit.Kind]:
-    """Return the instances of hosts, with the priority that they would have.
+    """Count the instances of hosts, by the needs that they would have.
 
     An instance with pinned vCPUs has high priority. One without has low
     priority if it has it now, or as ``low`` says; all others have none.
 
     :param hosts: names of the hosts
     :param low: names and IDs of flavors, and IDs of projects, or ALL
+    :returns: a Kind for each group of instances with equal needs: these needs,
+        and the number of the instances
     :raises UnknownLabel: if none of the instances has one of these
     """
+    # The texts in ``low`` that no instance matches.
     unknown = set(low)
     wanted = frozenset(unknown)
     unknown.discard(ALL)
@@ -99,6 +111,7 @@ def read_kinds(cloud: fleet_cloud.CloudFleet, hosts: abc.Container[str],
     for instance in cloud.instances:
         if instance.host not in hosts:
             continue
+        # The name and the ID of its flavor, and the ID of its project.
         labels = cloud.details[instance.uuid].labels
         unknown -= labels
         request = instance.needs.request

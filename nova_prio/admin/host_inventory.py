@@ -88,13 +88,15 @@ class HostRecord:
     @property
     def has_our_driver(self) -> bool:
         """Whether nova-compute runs the compute driver of this package."""
-        # Only this driver writes reports.
+        # Only this driver writes a report of the CPUs into the statistics.
         return host_report.STATS_KEY in (self.node.stats or {})
 
     @functools.cached_property
     def _report_and_problem(
             self) -> tuple[capacity_report.CapacityReport | None, str | None]:
         """The values of ``report`` and ``problem``."""
+        # nova-compute has created the record of the compute node, but has not
+        # written the resources yet.
         if not self.is_registered:
             return None, NOT_REGISTERED
         try:
@@ -104,14 +106,17 @@ class HostRecord:
 
     @property
     def report(self) -> capacity_report.CapacityReport | None:
-        """The report; None with another driver, or if it has a problem."""
+        """What nova-compute reports about the CPUs of the host.
+
+        None with another driver, or if the report has a problem.
+        """
         return self._report_and_problem[0]
 
     @property
     def problem(self) -> str | None:
         """Why the record is incomplete, or the report cannot be read.
 
-        None if it can, or with another driver.
+        None if neither is so, or if the host has another driver.
         """
         return self._report_and_problem[1]
 
@@ -131,9 +136,10 @@ class HostRecord:
 
     @property
     def cpus_by_mix(self) -> tuple[capacity.HostCPUs, capacity.HostCPUs]:
-        """The CPUs without and with cpu_priority_mix_enable.
+        """The CPUs (without, with) the option cpu_priority_mix_enable.
 
-        The host must have a report.
+        The report of nova-compute, which the host must have, gives the rest of
+        the configuration.
         """
         assert self.report is not None
         cpus = self.report.cpus
@@ -154,14 +160,17 @@ def get_resource_request(
         hints: dict[str, typing.Any] | None = None) -> demand.ResourceRequest:
     """Return the ResourceRequest of an instance of a flavor.
 
+    As in nova-api, write the priority that the flavor or a hint requests into
+    the copy of the flavor that the instance has.
+
     :param hints: scheduler hints, name -> value; None if there are none
     :raises nova_prio.model.flavor_specs.RequestRefused: if flavor and hints
         contradict each other
     :raises nova.exception.NovaException: if stock Nova refuses the flavor
     """
-    folded_flavor, topology = flavor_preview.fit_request(
+    own_flavor, topology = flavor_preview.fit_request(
         flavor, objects.ImageMeta.from_dict({}), hints or {})
-    return demand.ResourceRequest.from_flavor(folded_flavor, topology)
+    return demand.ResourceRequest.from_flavor(own_flavor, topology)
 
 
 def list_hosts(context: nova_context.RequestContext,
@@ -169,7 +178,8 @@ def list_hosts(context: nova_context.RequestContext,
                ) -> tuple[list[HostRecord], list[str]]:
     """Return the compute hosts, and the cells that do not answer.
 
-    :param disabled: result of :func:`list_disabled`
+    :param disabled: UUIDs of the hosts that an operator has disabled for
+        priority instances, the result of :func:`list_disabled`
     :returns: (hosts sorted by name, UUIDs of the cells)
     """
     aggregates = objects.AggregateList.get_all(context)
@@ -195,8 +205,10 @@ def iterate_hosts(context: nova_context.RequestContext,
 
     :param context: targets the cell
     :param aggregates: all host aggregates of the cloud
-    :param disabled: result of :func:`list_disabled`
+    :param disabled: UUIDs of the hosts that an operator has disabled for
+        priority instances, the result of :func:`list_disabled`
     """
+    # Name of a host -> its aggregates.
     of_host = collections.defaultdict(list)
     for aggregate in aggregates:
         for name in aggregate.hosts:

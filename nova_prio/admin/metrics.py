@@ -90,7 +90,7 @@ def collect(context: nova_context.RequestContext,
     :param findings: those of an audit, which runs when they are read; None to
         omit them
     :param flavors: those whose new servers are counted; for each of them, the
-        judge decides about all hosts
+        code of nova-scheduler decides about all hosts, which takes time
     :returns: (families of ``METRICS``, UUIDs of the cells that do not answer)
     :raises nova.exception.NovaException: if Nova cannot be read, or if stock
         Nova refuses a flavor
@@ -102,6 +102,7 @@ def collect(context: nova_context.RequestContext,
     started_at, start_seconds = time.time(), time.monotonic()
     hosts, silent_cells = host_inventory.list_hosts(
         context, host_inventory.list_disabled(client))
+    # Each is (name of a metric, values of its labels, its value).
     samples: list[_Sample] = []
     for host in hosts:
         if host.has_our_driver:
@@ -121,12 +122,16 @@ def _count_units(context: nova_context.RequestContext,
                  hosts: abc.Iterable[host_inventory.HostRecord],
                  flavors: abc.Iterable[objects.Flavor],
                  ) -> abc.Iterator[_Sample]:
-    """Yield how many new servers of each flavor fit on each host."""
-    of_cloud = judge.Judge(context, client)
+    """Yield how many new servers of each flavor fit on each host.
+
+    A Judge runs the code of nova-scheduler for a request, and places nothing.
+    """
+    scheduler = judge.Judge(context, client)
     for flavor in flavors:
         request = requests.build_request(
             context, nova.conf.CONF, flavor, hints={}, image=None)
-        found = units.count(of_cloud, request)
+        # Name of a host -> number, without the hosts that take none.
+        found = units.count(scheduler, request)
         for host in hosts:
             if host.has_our_driver:
                 yield ('nova_prio_units', (host.name, flavor.name),
@@ -170,7 +175,13 @@ def describe_collection(has_succeeded: bool,
 
 def measure_host(host: host_inventory.HostRecord,
                  ) -> abc.Iterator[_Sample]:
-    """Yield the samples of a host with the driver of this package."""
+    """Yield the samples of a host with the driver of this package.
+
+    Its nova-compute reports, among others, the sold, sellable and remaining
+    vCPUs of each row. A row is a number of vCPUs that the host may sell: one
+    for pinned vCPUs, one for all others, and one for the others without low
+    priority.
+    """
     name, report, service = host.name, host.report, host.service
     yield 'nova_prio_priority_disabled', (name,), host.is_disabled
     if service:
@@ -188,6 +199,7 @@ def measure_host(host: host_inventory.HostRecord,
     changed_at = host.node.updated_at or host.node.created_at
     yield ('nova_prio_report_changed_timestamp_seconds', (name,),
            changed_at.timestamp())
+    # Without a readable report, the numbers below are unknown.
     if report is None:
         return
     yield 'nova_prio_blocked_cpus', (name,), len(report.blocked)

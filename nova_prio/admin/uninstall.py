@@ -108,9 +108,13 @@ def find_leftovers(
 def _check_flavor(flavor: objects.Flavor) -> _Leftovers:
     """Yield the extra specs that only this package understands."""
     extra_specs = flavor.extra_specs
-    keys = {key for key in extra_specs
-            if key in _FLAVOR_KEYS or (key.startswith('trait') and
-                                       key.partition(':')[2] in traits.ALL)}
+    keys = set()
+    for key in extra_specs:
+        # A key such as "trait:NAME" or "trait1:NAME" requires a trait.
+        prefix, _, name = key.partition(':')
+        requires_our_trait = prefix.startswith('trait') and name in traits.ALL
+        if key in _FLAVOR_KEYS or requires_our_trait:
+            keys.add(key)
     # Stock Nova refuses a flavor that requests both PCPU and VCPU.
     if mixed_cpus.requests_pcpu_and_vcpu(extra_specs):
         keys.update(flavor_specs.select_pinning_requests(
@@ -157,7 +161,11 @@ def _check_instances(context: nova_context.RequestContext) -> _Leftovers:
 
 
 def _check_instance(instance: objects.Instance) -> _Leftovers:
-    """Yield the instance if one of its flavors has a priority."""
+    """Yield the instance if one of its flavors has a priority.
+
+    nova-api has written the priority into the copy of the flavor that the
+    instance has. The user may have requested it with a scheduler hint.
+    """
     for condition, flavor in (
             ('', instance.flavor),
             ('until its resize is confirmed: ', instance.old_flavor),
@@ -166,12 +174,14 @@ def _check_instance(instance: objects.Instance) -> _Leftovers:
         if flavor_specs.EXTRA_SPEC in extra_specs:
             content = '%s%s=%s' % (condition, flavor_specs.EXTRA_SPEC,
                                    extra_specs[flavor_specs.EXTRA_SPEC])
+            # For a hint, nova-api has written one more extra spec.
             if flavor_specs.is_from_hint(extra_specs):
                 content += ' (scheduler hint)'
             host = 'host ' + instance.host if instance.host else 'no host'
             yield Leftover(
                 INSTANCE, instance.uuid, content='%s, on %s' % (content, host),
                 remedy=_REMEDIES.get(instance.vm_state, _RESIZE))
+            # One Leftover for each instance is enough.
             return
 
 
@@ -181,12 +191,15 @@ def _check_options(paths: abc.Iterable[str]) -> _Leftovers:
         for group, options in config_files.read_sections(path).items():
             for option, values in options.items():
                 value = ','.join(values)
-                if (group, option) in config_files.PLUGIN_OPTIONS and any(
-                        part in value for part in _PLUGIN_NAME_PARTS):
+                names_our_plugin = any(
+                    part in value for part in _PLUGIN_NAME_PARTS)
+                is_our_option = group == our_conf.GROUP.name or (
+                    group in ('DEFAULT', 'compute') and option in _OWN_OPTIONS)
+                is_plugin_option = (
+                    (group, option) in config_files.PLUGIN_OPTIONS)
+                if is_plugin_option and names_our_plugin:
                     remedy = 'Set it as it was before'
-                elif group == our_conf.GROUP.name or (
-                        group in ('DEFAULT', 'compute') and
-                        option in _OWN_OPTIONS):
+                elif is_our_option:
                     remedy = 'Remove it from the file'
                 else:
                     continue
@@ -211,6 +224,8 @@ def _check_hosts(context: nova_context.RequestContext) -> _Leftovers:
 def _check_aggregate(aggregate: objects.Aggregate) -> _Leftovers:
     """Yield the metadata of a host aggregate that this package reads."""
     for key, value in sorted(aggregate.metadata.items()):
+        # Other software, too, may use the ambiguous key: it counts only if the
+        # aggregate is marked for priority instances.
         if key in _KEYS or (key == _AMBIGUOUS_KEY and
                             aggregate_metadata.allows_priority(aggregate)):
             yield Leftover(
@@ -224,8 +239,10 @@ def _check_traits() -> _Leftovers:
     try:
         # In some releases the client asks Placement when it is made.
         client = report.SchedulerReportClient()
-        known = sorted(allocations.get_json(
-            client, '/traits?name=in:' + ','.join(traits.ALL))['traits'])
+        answer = allocations.get_json(
+            client, '/traits?name=in:' + ','.join(traits.ALL))
+        # Placement keeps a trait of this package until it is deleted.
+        known = sorted(answer['traits'])
         for trait in known:
             for provider in allocations.list_providers(client, trait):
                 yield Leftover(

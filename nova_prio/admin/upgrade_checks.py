@@ -82,9 +82,11 @@ def _find_missing_plugin(namespace: str, consequence: str) -> _Findings:
     :param namespace: name of the group of entry points
     :param consequence: clause about the effect
     """
-    # The services report plug-ins of other packages that do not load.
-    if PLUGIN not in extension.ExtensionManager(
-            namespace, on_load_failure_callback=lambda *_: None).names():
+    # Without the callback, stevedore would log each plug-in of another package
+    # that does not load. The services report those.
+    names = extension.ExtensionManager(
+        namespace, on_load_failure_callback=lambda *_: None).names()
+    if PLUGIN not in names:
         yield FAILURE, (
             "The entry point '%s' of '%s' is missing, without which %s; "
             'install nova-prio again.' % (PLUGIN, namespace, consequence))
@@ -139,6 +141,8 @@ def _check_release(conf: cfg.ConfigOpts) -> _Findings:
 
 def _check_api(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-api."""
+    # To fold a priority is to write it into the copy of the flavor that a new
+    # instance gets. nova-api loads the code that does so as this plug-in.
     yield from _find_missing_plugin('nova.api.extra_spec_validators',
                                     'nova-api folds no priority')
     yield from _list_all(WARNING, api_checks.find_warnings(conf))
@@ -168,6 +172,8 @@ def _check_compute(conf: cfg.ConfigOpts) -> _Findings:
     """Check the configuration of nova-compute."""
     # This import takes a second.
     from nova_prio.virt.libvirt import config_checks as compute_checks
+    # Nova imports drivers only from nova.virt, after it has loaded the
+    # plug-ins of os-vif: that of this package puts its driver there.
     yield from _find_missing_plugin(
         'os_vif', "nova-compute does not find '%s'" % _DRIVER)
     yield from _list_all(FAILURE, compute_checks.find_problems(conf))
@@ -184,7 +190,7 @@ def _check_cgroups(host_arguments: abc.Sequence[str],
                    conf: cfg.ConfigOpts) -> _Findings:
     """Check the cgroups of this host; see :func:`list_checks`."""
     problems = host_command.find_problems(host_arguments)
-    # With cgroup v1, each hierarchy repeats the same problem.
+    # Show one: with cgroup v1, each hierarchy repeats the same problem.
     yield from _list_all(FAILURE, problems[:1])
     if len(problems) > 1:
         yield FAILURE, '"nova-prio-host check" shows %d more.' % (
@@ -211,17 +217,21 @@ def _check_guests(conf: cfg.ConfigOpts) -> _Findings:
             'who may connect to libvirt.' % str(error).rstrip('.'))
         return
     found = list(guests.check(host, running))
+    # Kind of finding -> clause that says what is wrong with the guests.
     for kind, state in _OLD_GUESTS.items():
         named = ['%s (%s)' % (each.consumer, each.libvirt)
                  for each in found if each.kind == kind]
         if named:
             yield WARNING, '%s: %s. %s' % (
                 state, ', '.join(named), finding.REMEDIES[kind])
+    # Nova 33 alone cannot live-migrate guests that an older release started
+    # without I/O threads. The sentence names them; it is '' if there are none.
     sentence = guests.describe_immovable(running)
     if sentence and guests.needs_io_threads():
+        # This host has Nova 33.
         yield WARNING, sentence
     elif sentence and guests.precedes_nova_33():
-        # There is nothing to do yet.
+        # This host has an older release: there is nothing to do yet.
         yield SUCCESS, sentence
 
 
@@ -268,7 +278,8 @@ def _find_aggregate_faults(
             'Cell %s does not answer, so its hosts are not checked; check '
             'its database.' % cell)
     yield from _list_all(WARNING, aggregate_checks.find_warnings(
-        conf, list_services(conf), aggregates, hosts, not silent_cells))
+        conf, list_services(conf), aggregates, hosts,
+        all_hosts_known=not silent_cells))
     yield from _list_all(WARNING, aggregate_checks.find_mirror_warnings(
         aggregates, hosts))
 
